@@ -1,0 +1,36 @@
+# A thin front: CMake builds (CMakeLists.txt, CMakePresets.json), scripts in tools/, tests/ and bench/ do the rest.
+# `make help` lists what there is.
+PREFIX ?= /usr/local
+BUILD := build/release
+
+.PHONY: all demo test bench install clean help
+
+all:
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+	@cmake --build --preset release --parallel
+
+demo:
+	@tools/setup.sh demo
+	@tools/demo.sh
+
+test:
+	@tools/setup.sh test
+	@tests/run_all.sh
+
+bench:
+	@tools/setup.sh bench
+	@bench/run.sh
+
+install: all
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:
+	@cmake -E rm -rf build
+
+help:
+	@echo "make            build the library, the program and the examples in $(BUILD)"
+	@echo "make demo       set up, build, train a digit classifier with Napier and look at its probabilities"
+	@echo "make test       set up and run every test"
+	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
+	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"
+	@echo "make clean      remove build/"

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Fetches the benchmark's peers, each into an environment of its own, and builds the C workers.
+#
+#     bench/setup.sh [peer ...]      default: all of torch ort jax scipy onednn xnnpack plot
+#
+# The environments lie in $NAPIER_BENCH_HOME, by default ~/.cache/napier/bench: PyTorch alone is 5.5 GB, which a
+# `rm -rf build` should not throw away. Only what is missing is fetched. A peer that cannot be had is named and left out;
+# the command fails only where nothing at all could be prepared. Napier itself depends on none of this.
+set -u
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
+python=${PYTHON:-python3}
+[ $# -gt 0 ] || set -- torch ort jax scipy onednn xnnpack plot
+mkdir -p "$home" || exit 1
+
+say() { printf 'bench/setup: %s\n' "$*" >&2; }
+
+# venv NAME PACKAGE...: an environment with these packages; the stamp is written last, so a broken fetch is repeated.
+venv() {
+    name=$1; shift
+    [ -f "$home/$name/ready" ] && return 0
+    say "fetching $name ($*) into $home/$name"
+    rm -rf "${home:?}/$name"
+    if "$python" -m venv "$home/$name" &&
+       "$home/$name/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "$@" \
+           >"$home/$name.log" 2>&1; then
+        touch "$home/$name/ready"
+        return 0
+    fi
+    say "$name: not available, left out (see $home/$name.log)"
+    return 1
+}
+
+# A Debian package, where we are root and apt is there; otherwise only a hint.
+debian() {
+    dpkg -s "$1" >/dev/null 2>&1 && return 0
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        say "installing $1"
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q "$1" >"$home/$1.log" 2>&1 && return 0
+        apt-get update -q >>"$home/$1.log" 2>&1
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q "$1" >>"$home/$1.log" 2>&1 && return 0
+    fi
+    say "$1: not available, left out (as root: apt-get install $1)"
+    return 1
+}
+
+for peer in "$@"; do
+    case $peer in
+    torch) venv torch torch numpy ;;
+    ort) venv ort onnxruntime onnx numpy ;;
+    jax) venv jax jax numpy ml_dtypes ;;
+    scipy) venv scipy scipy numpy ;;
+    onednn) venv onednn onednn onednn-devel ;;
+    xnnpack) debian libxnnpack-dev && debian libpthreadpool-dev ;;
+    plot) venv plot numpy matplotlib ;;
+    *) say "unknown peer: $peer"; exit 2 ;;
+    esac
+done
+exit 0

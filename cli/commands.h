@@ -1,0 +1,21 @@
+/* cli/commands.h - the subcommands. Each gets the words behind its name and returns the exit status. */
+#ifndef NAPIER_CLI_COMMANDS_H
+#define NAPIER_CLI_COMMANDS_H
+
+int softmax_command(int count, char **words);
+int log_softmax_command(int count, char **words);
+int logsumexp_command(int count, char **words);
+int info_command(int count, char **words);
+int bench_command(int count, char **words);
+
+/* Their --help, on standard output. */
+void softmax_help(void);
+void log_softmax_help(void);
+void logsumexp_help(void);
+void info_help(void);
+void bench_help(void);
+
+/* What a command that prints to standard output ends with: STATUS_FAILED if it could not all be written. */
+int finish_standard_output(void);
+
+#endif

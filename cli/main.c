@@ -1,0 +1,118 @@
+/* cli/main.c - the `napier` program: finds the subcommand.
+ * The program stands on the library's public headers alone. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "commands.h"
+#include "message.h"
+
+#include <napier/napier.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name;
+    int (*run)(int count, char **words);
+    void (*help)(void);
+    const char *summary;
+} command;
+
+static const command commands[] = {
+    {"softmax", softmax_command, softmax_help, "probabilities from logits"},
+    {"log-softmax", log_softmax_command, log_softmax_help, "log-probabilities from logits"},
+    {"logsumexp", logsumexp_command, logsumexp_help, "the logarithm of a sum of exponentials"},
+    {"info", info_command, info_help, "version, numerics version, instruction sets, threads"},
+    {"bench", bench_command, bench_help, "how fast this machine runs them, against the floors of the hardware"},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const command *find_command(const char *name) {
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+static void print_help(void) {
+    puts("napier - softmax, log-softmax and logsumexp of arrays in .npy, CSV and TSV files.\n"
+         "The same input gives the same bits on every machine.\n"
+         "\n"
+         "usage: napier COMMAND [OPTIONS] [FILE]\n");
+    for (int i = 0; i < COMMANDS; i++) {
+        printf("  %-12s %s\n", commands[i].name, commands[i].summary);
+    }
+    puts("\n"
+         "  napier help COMMAND    options of a command, with an example\n"
+         "  napier --version       the version\n"
+         "\n"
+         "example: napier softmax logits.npy -o probs.npy\n"
+         "\n"
+         "environment: NAPIER_THREADS, NAPIER_ISA (as --threads, --isa); TMPDIR\n"
+         "exit status: 0 done, 1 the data or the machine was at fault, 2 the command line was");
+}
+
+static int unknown_command(const char *name) {
+    char shown[64];
+    return misuse("", "unknown command '%s'", printable(shown, sizeof shown, name, strlen(name)));
+}
+
+static int help_command(int count, char **words) {
+    if (count == 0) {
+        print_help();
+        return finish_standard_output();
+    }
+    const command *const found = find_command(words[0]);
+    if (found == NULL) {
+        return unknown_command(words[0]);
+    }
+    if (count > 1) {
+        return misuse("", "help: one command at a time");
+    }
+    found->help();
+    return finish_standard_output();
+}
+
+int finish_standard_output(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        return STATUS_OK;
+    }
+    return errno == EPIPE ? STATUS_FAILED : complain("standard output: %s", strerror(errno));
+}
+
+/* Files that this program opens must not take the numbers of standard streams that are closed. Opened the wrong way
+ * round, such a stream is an error when it is used. */
+static int occupy_standard_streams(void) {
+    for (int fd = 0; fd < 3; fd++) {
+        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) {
+            return STATUS_FAILED;
+        }
+    }
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+    if (occupy_standard_streams() != STATUS_OK) {
+        return STATUS_FAILED;
+    }
+    if (argc < 2) {
+        return misuse("", "a command is missing");
+    }
+    const char *const word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        return help_command(argc - 2, argv + 2);
+    }
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("napier %s\n", napier_version());
+        return finish_standard_output();
+    }
+    if (word[0] == '-') {
+        char shown[64];
+        return misuse("", "unknown option '%s'", printable(shown, sizeof shown, word, strlen(word)));
+    }
+    const command *const found = find_command(word);
+    return found != NULL ? found->run(argc - 2, argv + 2) : unknown_command(word);
+}

@@ -1,0 +1,20 @@
+# napier_defaults(target): what every C target of this project is compiled with.
+#
+# -ffp-contract=off is part of the numerics, not a preference: a compiler that fuses a*b+c by itself changes bits.
+
+set(NAPIER_WARNINGS
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wvla
+  -Wstrict-prototypes -Wmissing-prototypes -Wdouble-promotion)
+
+function(napier_defaults target)
+  set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+  target_compile_options(${target} PRIVATE -ffp-contract=off ${NAPIER_WARNINGS})
+  if(NAPIER_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(NAPIER_SANITIZE)
+    target_compile_options(${target} PRIVATE
+      -fsanitize=${NAPIER_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${NAPIER_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,41 @@
+# make install: library (shared and archive), headers, program, man page, licence, and the files by which CMake
+# (find_package(napier)) and pkg-config find them. Everything is relocatable.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS ${napier_installed} EXPORT napier-targets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/napier DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE README.md NEWS.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET napier_cli)
+  install(TARGETS napier_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(napier_man_page)
+  install(FILES "${napier_man_page}" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
+set(napier_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/napier)
+install(EXPORT napier-targets NAMESPACE napier:: DESTINATION ${napier_package_dir})
+configure_package_config_file(cmake/napier-config.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/napier-config.cmake"
+  INSTALL_DESTINATION ${napier_package_dir})
+# Before 1.0 a new minor version may change the interface.
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/napier-config-version.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/napier-config.cmake" "${CMAKE_CURRENT_BINARY_DIR}/napier-config-version.cmake"
+  DESTINATION ${napier_package_dir})
+
+# pkg-config: the prefix is found from where the file lies, so that the tree may be moved.
+set(napier_pc_private -lm)
+foreach(name IN LISTS OpenMP_C_LIB_NAMES)
+  list(APPEND napier_pc_private -l${name})
+endforeach()
+list(JOIN napier_pc_private " " napier_pc_private)
+if(BUILD_SHARED_LIBS)
+  set(napier_pc_libs "-lnapier")
+else()
+  set(napier_pc_libs "-lnapier ${napier_pc_private}")
+endif()
+file(RELATIVE_PATH napier_pc_to_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" napier_pc_to_prefix "${napier_pc_to_prefix}")
+configure_file(cmake/napier.pc.in napier.pc @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/napier.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,8 @@
+/* napier/napier.h - all of Napier. */
+#ifndef NAPIER_NAPIER_H
+#define NAPIER_NAPIER_H
+
+#include <napier/softmax.h>
+#include <napier/types.h>
+
+#endif

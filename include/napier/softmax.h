@@ -1,0 +1,179 @@
+/* napier/softmax.h - softmax, log_softmax and logsumexp, their gradients, and the state that merges.
+ *
+ * For a row x of n logits and a temperature T, with z = x / T rounded once to the compute type:
+ *     logsumexp   = log sum_j exp(z_j)
+ *     log_softmax = z_i - logsumexp
+ *     softmax     = exp(z_i - logsumexp)
+ *
+ * Dtypes. Input and output are each f32, f16, bf16 or f64. The compute type is f64 if either is f64, else f32. Input is
+ * widened exactly; the result is rounded once, to nearest even, from the compute type.
+ *
+ * Bits. The bits of a row's result depend on the row's values, its length, the dtypes and NAPIER_NUMERICS_VERSION, and on
+ * nothing else: not on threads, batch, strides, alignment, in place or not, instruction set, algorithm or compiler.
+ * They are contractual (docs/numerics.md).
+ *
+ * Special rows          logsumexp   softmax                        log_softmax
+ *     length 0          -inf        empty                          empty
+ *     one finite x      x           1                              0
+ *     all -inf          -inf        NaN, or 0 with MASKED_ZERO     NaN, or -inf with MASKED_ZERO
+ *     any NaN           NaN         NaN                            NaN
+ *     a +inf, no NaN    +inf        NaN                            NaN
+ *     -inf among finite ignored     0 there                        -inf there
+ * A NaN result is the canonical quiet NaN of its dtype (f32 0x7fc00000, f16 0x7e00, bf16 0x7fc0, f64 0x7ff8000000000000).
+ * The caller's rounding mode and flush-to-zero flags neither change results nor are changed.
+ *
+ * Error (f32; p_max is the share of all elements equal to the maximum, delta = 15.6 * 2^-24):
+ *     logsumexp, log_softmax   1 ulp of the result + delta * (1 - p_max); a log-probability is never positive
+ *     softmax                  4 ulp + delta * (1 - p_max) relative; |sum - 1| <= 3e-7
+ *
+ * Aliasing. An output may be the input itself (same data, dtype and strides); any other overlap of an output with an
+ * input, or of an output's elements with each other, is INVALID_ARGUMENT. Thread safety: one context per thread.
+ * On an error that is found in the arguments nothing has been written.
+ * Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; docs/softmax.md. */
+#ifndef NAPIER_SOFTMAX_H
+#define NAPIER_SOFTMAX_H
+
+#include <napier/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a row is read. All give the same bits; AUTO picks by shape. */
+typedef enum napier_algorithm {
+    NAPIER_ALGORITHM_AUTO = 0,
+    NAPIER_ALGORITHM_SAFE = 1,    /* three passes: maximum, sum, result */
+    NAPIER_ALGORITHM_ONLINE = 2,  /* two passes: maximum and sum together, tile by tile, then the result */
+    NAPIER_ALGORITHM_PARALLEL = 3 /* as online, every row split over all threads */
+} napier_algorithm;
+
+/* What softmax and log_softmax give for a row that is all -inf. */
+typedef enum napier_masked_rows {
+    NAPIER_MASKED_NAN = 0, /* NaN, as PyTorch and SciPy */
+    NAPIER_MASKED_ZERO = 1 /* softmax 0, log_softmax -inf */
+} napier_masked_rows;
+
+typedef struct napier_softmax_options {
+    size_t struct_size;             /* sizeof(napier_softmax_options) */
+    double temperature;             /* finite and > 0, also after rounding to the compute type; default 1 */
+    napier_algorithm algorithm;     /* default AUTO */
+    napier_masked_rows masked_rows; /* default NAN; logsumexp ignores it */
+} napier_softmax_options;
+
+#define NAPIER_SOFTMAX_OPTIONS_INIT \
+    {sizeof(napier_softmax_options), 1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN}
+
+/* probs[i][j] = softmax of row i of logits. Both [rows, cols]; in place allowed. options NULL: defaults.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_softmax(napier_context *context, napier_const_matrix logits, napier_matrix probs,
+                                        const napier_softmax_options *options);
+
+/* logprobs[i][j] = log_softmax of row i of logits. As napier_softmax. A finite logit far below the maximum gives the
+ * rounded true value (-1e30 stays -1e30), -inf only where that overflows the result's dtype. */
+NAPIER_API napier_status napier_log_softmax(napier_context *context, napier_const_matrix logits, napier_matrix logprobs,
+                                            const napier_softmax_options *options);
+
+/* lse[i] = logsumexp of row i of logits [rows, cols]; lse has size rows. A row without columns gives -inf. */
+NAPIER_API napier_status napier_logsumexp(napier_context *context, napier_const_matrix logits, napier_vector lse,
+                                          const napier_softmax_options *options);
+
+/* lse[0] = logsumexp of all elements of the view, with the bits of one row that holds them in row-major order of the
+ * view (row 0 from left to right, then row 1, ...). lse has size 1. An empty view gives -inf. */
+NAPIER_API napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
+                                              const napier_softmax_options *options);
+
+/* ---- Gradients --------------------------------------------------------------------------------------------------
+ * Vector-Jacobian products: given the gradient with respect to a result, the gradient with respect to the logits.
+ * All matrices are [rows, cols]; grad_logits may be in place of either input (same strides and dtype). The row sums run
+ * in the same fixed order (tiles of 1024, 256 lanes; tile sums added in double in order of index), so bits are
+ * contractual here too. Of the options only temperature is used. Masked positions (probability 0) get 0 from softmax. */
+
+/* grad_logits = probs * (grad_probs - sum_j grad_probs_j probs_j) / T, from the result of napier_softmax. */
+NAPIER_API napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs,
+                                                 napier_const_matrix grad_probs, napier_matrix grad_logits,
+                                                 const napier_softmax_options *options);
+
+/* grad_logits = (grad_logprobs - exp(logprobs) * sum_j grad_logprobs_j) / T, from the result of napier_log_softmax. */
+NAPIER_API napier_status napier_log_softmax_backward(napier_context *context, napier_const_matrix logprobs,
+                                                     napier_const_matrix grad_logprobs, napier_matrix grad_logits,
+                                                     const napier_softmax_options *options);
+
+/* grad_logits[i] = grad_lse[i] * softmax(logits[i] / T) / T. Recomputes the softmax, so that a large logsumexp costs no
+ * accuracy. A row of only -inf gets 0. grad_lse has size rows. */
+NAPIER_API napier_status napier_logsumexp_backward(napier_context *context, napier_const_matrix logits,
+                                                   napier_const_vector grad_lse, napier_matrix grad_logits,
+                                                   const napier_softmax_options *options);
+
+/* The same for napier_logsumexp_all: grad_lse has size 1, the softmax runs over all elements of the view. */
+NAPIER_API napier_status napier_logsumexp_all_backward(napier_context *context, napier_const_matrix logits,
+                                                       napier_const_vector grad_lse, napier_matrix grad_logits,
+                                                       const napier_softmax_options *options);
+
+/* ---- The mergeable state ------------------------------------------------------------------------------------------
+ * The reduction of a part of a row: a run of elements that starts at a known index of the row. States are filled block by
+ * block, merged, sent elsewhere as bytes, finished, and then applied to the row's blocks in any order. Whatever the split
+ * of the row over updates and states, and whatever the grouping and order of the merges, the result has the bits of the
+ * one-shot call on the whole row.
+ *
+ *     rank k of 4:  create(first_index = k * 37984); update(shard k)
+ *     anywhere:     merge(0, 1); merge(2, 3); merge(0, 2); finish(0)
+ *     rank k:       apply(state 0, shard k)
+ *
+ * A row is cut into tiles of 1024 elements, counted from index 0 of the row. A state keeps the raw elements of its open
+ * first and last tile until a neighbour completes them, so a part may start and end anywhere. */
+typedef struct napier_softmax_state napier_softmax_state;
+
+/* Makes an empty state for the part of a row that starts at `first_index` (>= 0). `compute` is F32 (for f32, f16 and bf16
+ * logits) or F64. Temperature is taken from the options and divides each element as it comes in; masked_rows is kept for
+ * apply; algorithm is ignored. The state keeps a pointer to the context's allocator, not to the context: it may outlive
+ * the context and be used with another. About 9 KB (f32) or 17 KB (f64).
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. On failure *out is NULL. */
+NAPIER_API napier_status napier_softmax_state_create(napier_context *context, napier_dtype compute, int64_t first_index,
+                                                     const napier_softmax_options *options, napier_softmax_state **out);
+/* NULL is allowed. */
+NAPIER_API void napier_softmax_state_destroy(napier_softmax_state *state);
+
+/* Appends the elements of `logits` (any stride, any length, 0 included) to the part. An F32 state takes f32, f16 and
+ * bf16; an F64 state takes all four. Errors: INVALID_ARGUMENT (an f64 block for an F32 state; 2^40 elements or more). */
+NAPIER_API napier_status napier_softmax_state_update(napier_context *context, napier_softmax_state *state,
+                                                     napier_const_vector logits);
+
+/* into := the reduction of both parts; `from` is not changed. Both must agree in compute dtype, temperature and
+ * masked_rows, and either lie next to each other in the row (in either order), or both start and end at multiples of
+ * 1024, or one of them be empty. Otherwise STATE_MISMATCH, and `into` is as before. A part merged twice counts twice. */
+NAPIER_API napier_status napier_softmax_state_merge(napier_context *context, napier_softmax_state *into,
+                                                    const napier_softmax_state *from);
+
+/* Closes the open tiles and computes what apply needs; *lse (may be NULL) receives the logsumexp, exact in a double. The
+ * part may go on being updated or merged afterwards, and must then be finished again. Bits equal the one-shot call's if
+ * the state covers a whole row from index 0. */
+NAPIER_API napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse);
+
+typedef enum napier_softmax_kind { NAPIER_KIND_SOFTMAX = 0, NAPIER_KIND_LOG_SOFTMAX = 1 } napier_softmax_kind;
+
+/* Writes softmax or log_softmax of a block of the row's logits, given the finished state of the whole row. `result` has
+ * the size of `logits`; in place allowed; an f64 result needs an F64 state, and an F64 state writes any dtype.
+ * Errors: STATE_MISMATCH (not finished), INVALID_ARGUMENT. */
+NAPIER_API napier_status napier_softmax_state_apply(napier_context *context, const napier_softmax_state *state,
+                                                    napier_softmax_kind kind, napier_const_vector logits,
+                                                    napier_vector result);
+
+/* Where the part lies in its row: its first index and how many elements it holds. */
+NAPIER_API int64_t napier_softmax_state_first_index(const napier_softmax_state *state);
+NAPIER_API int64_t napier_softmax_state_count(const napier_softmax_state *state);
+
+/* The portable byte form: little-endian, with magic, format, numerics version, tile, dtype, temperature and a checksum.
+ * The same on every machine. Size of the bytes of this state (at most 20 KB): */
+NAPIER_API size_t napier_softmax_state_size(const napier_softmax_state *state);
+/* Writes exactly napier_softmax_state_size bytes. INVALID_ARGUMENT if `capacity` is less. */
+NAPIER_API napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
+                                                   size_t capacity);
+/* Makes a state from bytes, which may be hostile: anything wrong is CORRUPT_DATA, another numerics version, tile or dtype
+ * STATE_MISMATCH. A loaded state is not finished. */
+NAPIER_API napier_status napier_softmax_state_load(napier_context *context, const void *bytes, size_t size,
+                                                   napier_softmax_state **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

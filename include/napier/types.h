@@ -1,0 +1,186 @@
+/* napier/types.h - status codes, dtypes, array views and the context: what every other header stands on. */
+#ifndef NAPIER_TYPES_H
+#define NAPIER_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define NAPIER_API __attribute__((visibility("default")))
+#else
+#define NAPIER_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define NAPIER_VERSION_MAJOR 0
+#define NAPIER_VERSION_MINOR 1
+#define NAPIER_VERSION_PATCH 0
+#define NAPIER_VERSION_STRING "0.1.0"
+
+/* Names the bits of every result. 0: not frozen yet; from 1 on, a change of any result's bits is a new number. */
+#define NAPIER_NUMERICS_VERSION 0
+
+/* What a call came to. Values are never renumbered. */
+typedef enum napier_status {
+    NAPIER_OK = 0,
+    NAPIER_INVALID_ARGUMENT = 1, /* a null pointer, a shape, stride, dtype or option that cannot be */
+    NAPIER_OUT_OF_MEMORY = 2,    /* the allocator returned NULL, or a size does not fit */
+    NAPIER_UNSUPPORTED = 3,      /* this machine or this build cannot do it (an instruction set, a device) */
+    NAPIER_STATE_MISMATCH = 4,   /* two states that cannot be merged, or a state that is not finished */
+    NAPIER_CORRUPT_DATA = 5,     /* bytes or a file that are not what they should be */
+    NAPIER_CANCELLED = 6,        /* a progress callback asked to stop */
+    NAPIER_IO_ERROR = 7          /* a file could not be read or written */
+} napier_status;
+
+/* The name of a status in English, for any value; never NULL. The string is static. */
+NAPIER_API const char *napier_status_string(napier_status status);
+
+typedef enum napier_dtype {
+    NAPIER_F32 = 1,  /* float */
+    NAPIER_F16 = 2,  /* IEEE binary16, held in uint16_t */
+    NAPIER_BF16 = 3, /* bfloat16, held in uint16_t */
+    NAPIER_F64 = 4   /* double */
+} napier_dtype;
+
+/* Bytes per element; 0 for a value that is no dtype. */
+NAPIER_API size_t napier_dtype_size(napier_dtype dtype);
+/* "f32", "f16", "bf16", "f64"; "unknown" for any other value. */
+NAPIER_API const char *napier_dtype_name(napier_dtype dtype);
+
+/* Instruction sets. The choice changes speed, never a bit of a result. */
+typedef enum napier_isa {
+    NAPIER_ISA_AUTO = 0,
+    NAPIER_ISA_SCALAR = 1,
+    NAPIER_ISA_NEON = 2,
+    NAPIER_ISA_AVX2 = 3, /* AVX2, FMA and F16C */
+    NAPIER_ISA_AVX512 = 4 /* AVX-512 F, BW, DQ and VL */
+} napier_isa;
+
+/* "auto", "scalar", "neon", "avx2", "avx512"; "unknown" for any other value. */
+NAPIER_API const char *napier_isa_name(napier_isa isa);
+/* 1 if this build and this machine can run it, else 0. AUTO and SCALAR always can. */
+NAPIER_API int napier_isa_available(napier_isa isa);
+
+/* ---- Views ------------------------------------------------------------------------------------------------------
+ * A view borrows memory; it owns nothing. Strides count elements, may be negative, and may be 0 in a view that is only
+ * read (a broadcast). Element (i, j) of a matrix lies at data + (i * row_stride + j * col_stride) * sizeof(element).
+ * An n-D array is walked as 2-D slices; a reduction along the first axis is the transposed view.
+ * `data` must be aligned to its element and may be NULL only where the view has no elements. */
+typedef struct napier_matrix {
+    void *data;
+    int64_t rows, cols;
+    int64_t row_stride, col_stride;
+    napier_dtype dtype;
+} napier_matrix;
+
+typedef struct napier_const_matrix {
+    const void *data;
+    int64_t rows, cols;
+    int64_t row_stride, col_stride;
+    napier_dtype dtype;
+} napier_const_matrix;
+
+typedef struct napier_vector {
+    void *data;
+    int64_t size, stride;
+    napier_dtype dtype;
+} napier_vector;
+
+typedef struct napier_const_vector {
+    const void *data;
+    int64_t size, stride;
+    napier_dtype dtype;
+} napier_const_vector;
+
+/* Contiguous, row-major views of any dtype. */
+static inline napier_matrix napier_rows(void *data, int64_t rows, int64_t cols, napier_dtype dtype) {
+    napier_matrix m = {data, rows, cols, cols, 1, dtype};
+    return m;
+}
+static inline napier_const_matrix napier_const_rows(const void *data, int64_t rows, int64_t cols, napier_dtype dtype) {
+    napier_const_matrix m = {data, rows, cols, cols, 1, dtype};
+    return m;
+}
+static inline napier_vector napier_array(void *data, int64_t size, napier_dtype dtype) {
+    napier_vector v = {data, size, 1, dtype};
+    return v;
+}
+static inline napier_const_vector napier_const_array(const void *data, int64_t size, napier_dtype dtype) {
+    napier_const_vector v = {data, size, 1, dtype};
+    return v;
+}
+/* The common case in one word. */
+static inline napier_matrix napier_rows_f32(float *data, int64_t rows, int64_t cols) {
+    return napier_rows(data, rows, cols, NAPIER_F32);
+}
+static inline napier_const_matrix napier_const_rows_f32(const float *data, int64_t rows, int64_t cols) {
+    return napier_const_rows(data, rows, cols, NAPIER_F32);
+}
+static inline napier_vector napier_array_f32(float *data, int64_t size) { return napier_array(data, size, NAPIER_F32); }
+static inline napier_const_vector napier_const_array_f32(const float *data, int64_t size) {
+    return napier_const_array(data, size, NAPIER_F32);
+}
+/* The same elements with rows and columns exchanged: how to reduce along the first axis. */
+static inline napier_matrix napier_transposed(napier_matrix m) {
+    napier_matrix t = {m.data, m.cols, m.rows, m.col_stride, m.row_stride, m.dtype};
+    return t;
+}
+static inline napier_const_matrix napier_const_transposed(napier_const_matrix m) {
+    napier_const_matrix t = {m.data, m.cols, m.rows, m.col_stride, m.row_stride, m.dtype};
+    return t;
+}
+/* A view to read from of a view that could be written to. */
+static inline napier_const_matrix napier_read_only(napier_matrix m) {
+    napier_const_matrix c = {m.data, m.rows, m.cols, m.row_stride, m.col_stride, m.dtype};
+    return c;
+}
+
+/* ---- Context ----------------------------------------------------------------------------------------------------
+ * Holds threads, instruction set, allocator and the last error's text: there is no other state in the library.
+ * A context may be used by one thread at a time; different threads use different contexts, which cost little. */
+typedef struct napier_context napier_context;
+
+/* `allocate` returns memory aligned to `alignment` (a power of two) or NULL; `deallocate` takes it back and is never
+ * given NULL. Both are called from the thread that called the library, never from its workers. */
+typedef struct napier_allocator {
+    void *(*allocate)(size_t size, size_t alignment, void *user);
+    void (*deallocate)(void *memory, void *user);
+    void *user;
+} napier_allocator;
+
+typedef struct napier_context_options {
+    size_t struct_size;         /* sizeof(napier_context_options): lets the struct grow without breaking callers */
+    int threads;                /* worker threads; 0: as many as OpenMP would take, at most 1024 */
+    napier_isa highest_isa;     /* AUTO: the best this machine has; a set it has not is UNSUPPORTED */
+    napier_allocator allocator; /* both functions NULL: the C library's */
+} napier_context_options;
+
+/* All defaults, with struct_size set. */
+#define NAPIER_CONTEXT_OPTIONS_INIT {sizeof(napier_context_options), 0, NAPIER_ISA_AUTO, {NULL, NULL, NULL}}
+
+/* Makes a context. `options` NULL means all defaults. On failure *out is NULL.
+ * Errors: INVALID_ARGUMENT (out NULL, struct_size, threads < 0 or > 1024, an unknown ISA, half an allocator),
+ * UNSUPPORTED (the ISA), OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_context_create(napier_context **out, const napier_context_options *options);
+/* Frees a context and what it holds. NULL is allowed. */
+NAPIER_API void napier_context_destroy(napier_context *context);
+
+/* The text of the last error of this context, naming the argument and its value ("logits: row_stride 3 is less than
+ * cols 8"); "" if there has been none since the last call that succeeded. Valid until the next call on the context. */
+NAPIER_API const char *napier_last_error(const napier_context *context);
+
+/* What the context came to: never AUTO, never 0. */
+NAPIER_API napier_isa napier_context_isa(const napier_context *context);
+NAPIER_API int napier_context_threads(const napier_context *context);
+
+/* NAPIER_VERSION_STRING and NAPIER_NUMERICS_VERSION of the library that is linked, as against the header's. */
+NAPIER_API const char *napier_version(void);
+NAPIER_API int napier_numerics_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

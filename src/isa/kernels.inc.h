@@ -1,0 +1,9 @@
+/* isa/kernels.inc.h - every kernel of every room, compiled for the instruction set that the including file has chosen. */
+#include "math/math.inc.h"
+#include "softmax/softmax.inc.h"
+#include "softmax/lanes.inc.h"
+#include "softmax/gradient.inc.h"
+
+#include "isa/kernels.h"
+
+#define NAPIER_KERNELS {NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS}

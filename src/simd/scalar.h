@@ -1,0 +1,430 @@
+/* simd/scalar.h - the virtual vector in plain C: what every other instruction set must equal, bit for bit.
+ * Written to be read; fma() is libm's where the machine has none, so it is slow there. The contract is in simd/lanes.h. */
+#ifndef NAPIER_SIMD_SCALAR_H
+#define NAPIER_SIMD_SCALAR_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct vf {
+    float v[16];
+} vf;
+typedef struct vi {
+    int32_t v[16];
+} vi;
+typedef struct vm {
+    bool v[16];
+} vm;
+typedef struct vd {
+    double v[16];
+} vd;
+
+/* for each lane i, ascending */
+#define SIMD_LANES(i) for (int i = 0; i < 16; i++)
+
+NAPIER_INLINE int32_t simd_bits(const float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+NAPIER_INLINE float simd_float(const uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+NAPIER_INLINE uint64_t simd_bits64(const double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+NAPIER_INLINE double simd_double(const uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* ---- floats ---------------------------------------------------------------------------------------------------- */
+
+NAPIER_INLINE vf vf_set(const float x) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = x;
+    return r;
+}
+NAPIER_INLINE vf vf_zero(void) { return vf_set(0.0f); }
+
+NAPIER_INLINE vf vf_add(const vf a, const vf b) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = a.v[i] + b.v[i];
+    return r;
+}
+NAPIER_INLINE vf vf_sub(const vf a, const vf b) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = a.v[i] - b.v[i];
+    return r;
+}
+NAPIER_INLINE vf vf_mul(const vf a, const vf b) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = a.v[i] * b.v[i];
+    return r;
+}
+NAPIER_INLINE vf vf_div(const vf a, const vf b) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = a.v[i] / b.v[i];
+    return r;
+}
+NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = fmaf(a.v[i], b.v[i], c.v[i]);
+    return r;
+}
+NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = fmaf(-a.v[i], b.v[i], c.v[i]);
+    return r;
+}
+NAPIER_INLINE vf vf_max(const vf x, const vf m) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = x.v[i] > m.v[i] ? x.v[i] : m.v[i];
+    return r;
+}
+NAPIER_INLINE vf vf_min(const vf x, const vf m) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = x.v[i] < m.v[i] ? x.v[i] : m.v[i];
+    return r;
+}
+
+NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
+    return r;
+}
+NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return vf_select(m, a, vf_zero()); }
+
+NAPIER_INLINE vi vf_bits(const vf v) {
+    vi r;
+    memcpy(&r, &v, sizeof r);
+    return r;
+}
+NAPIER_INLINE vf vf_from_bits(const vi v) {
+    vf r;
+    memcpy(&r, &v, sizeof r);
+    return r;
+}
+NAPIER_INLINE vf vf_from_int(const vi v) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = (float)v.v[i];
+    return r;
+}
+NAPIER_INLINE vi vf_to_int(const vf v) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = fabsf(v.v[i]) < 0x1p31f ? (int32_t)rintf(v.v[i]) : INT32_MIN;
+    return r;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------------------------- */
+
+NAPIER_INLINE vm vf_lt(const vf a, const vf b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] < b.v[i];
+    return r;
+}
+NAPIER_INLINE vm vf_le(const vf a, const vf b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] <= b.v[i];
+    return r;
+}
+NAPIER_INLINE vm vf_eq(const vf a, const vf b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] == b.v[i];
+    return r;
+}
+NAPIER_INLINE vm vf_gt(const vf a, const vf b) { return vf_lt(b, a); }
+NAPIER_INLINE vm vf_ge(const vf a, const vf b) { return vf_le(b, a); }
+NAPIER_INLINE vm vf_nlt(const vf a, const vf b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = !(a.v[i] < b.v[i]);
+    return r;
+}
+NAPIER_INLINE vm vf_nge(const vf a, const vf b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = !(a.v[i] >= b.v[i]);
+    return r;
+}
+NAPIER_INLINE vm vf_unordered(const vf a, const vf b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] != a.v[i] || b.v[i] != b.v[i];
+    return r;
+}
+
+NAPIER_INLINE vm vm_and(const vm a, const vm b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] && b.v[i];
+    return r;
+}
+NAPIER_INLINE vm vm_or(const vm a, const vm b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] || b.v[i];
+    return r;
+}
+NAPIER_INLINE vm vm_andnot(const vm a, const vm b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = !a.v[i] && b.v[i];
+    return r;
+}
+NAPIER_INLINE int vm_count(const vm m) {
+    int count = 0;
+    SIMD_LANES(i) count += m.v[i];
+    return count;
+}
+NAPIER_INLINE bool vm_any(const vm m) { return vm_count(m) > 0; }
+NAPIER_INLINE bool vm_all(const vm m) { return vm_count(m) == 16; }
+NAPIER_INLINE vm vm_first(const int n) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = i < n;
+    return r;
+}
+
+/* ---- integers: sums and shifts wrap, so they are done on unsigned numbers -------------------------------------- */
+
+NAPIER_INLINE vi vi_set(const int32_t x) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = x;
+    return r;
+}
+NAPIER_INLINE vi vi_add(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i]);
+    return r;
+}
+NAPIER_INLINE vi vi_sub(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] - (uint32_t)b.v[i]);
+    return r;
+}
+NAPIER_INLINE vi vi_and(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = a.v[i] & b.v[i];
+    return r;
+}
+NAPIER_INLINE vi vi_or(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = a.v[i] | b.v[i];
+    return r;
+}
+NAPIER_INLINE vi vi_shl(const vi v, const int n) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)v.v[i] << n);
+    return r;
+}
+NAPIER_INLINE vi vi_shr(const vi v, const int n) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)v.v[i] >> n);
+    return r;
+}
+NAPIER_INLINE vi vi_sar(const vi v, const int n) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = v.v[i] >> n;
+    return r;
+}
+NAPIER_INLINE vm vi_eq(const vi a, const vi b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] == b.v[i];
+    return r;
+}
+NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] > b.v[i];
+    return r;
+}
+NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
+    return r;
+}
+NAPIER_INLINE vi vi_load(const int32_t *p) {
+    vi r;
+    memcpy(r.v, p, sizeof r.v);
+    return r;
+}
+NAPIER_INLINE void vi_store(int32_t *p, const vi v) { memcpy(p, v.v, sizeof v.v); }
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+NAPIER_INLINE vf vf_load(const float *p) {
+    vf r;
+    memcpy(r.v, p, sizeof r.v);
+    return r;
+}
+NAPIER_INLINE void vf_store(float *p, const vf v) { memcpy(p, v.v, sizeof v.v); }
+NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
+NAPIER_INLINE void vf_stream_fence(void) {}
+
+NAPIER_INLINE vf vf_load_part(const float *p, const int n, const vf fill) {
+    vf r = fill;
+    for (int i = 0; i < n; i++) r.v[i] = p[i];
+    return r;
+}
+NAPIER_INLINE void vf_store_part(float *p, const int n, const vf v) {
+    for (int i = 0; i < n; i++) p[i] = v.v[i];
+}
+
+NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
+    vi r = vi_set(0);
+    for (int i = 0; i < n; i++) r.v[i] = p[i];
+    return r;
+}
+NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
+    for (int i = 0; i < n; i++) p[i] = (uint16_t)v.v[i];
+}
+NAPIER_INLINE vi vi_load_u16(const uint16_t *p) { return vi_load_u16_part(p, 16); }
+NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { vi_store_u16_part(p, 16, v); }
+
+/* ---- half precision: 1 sign, 5 exponent (bias 15), 10 mantissa bits -------------------------------------------- */
+
+/* Shifted by 13, a half has float's fields with an exponent 112 too low. Subnormal halves: the multiple of 2^-24. */
+NAPIER_INLINE float simd_from_f16(const uint32_t half) {
+    const uint32_t sign = (half & 0x8000) << 16, magnitude = half & 0x7fff;
+    if (magnitude < 0x0400) return simd_float(sign | (uint32_t)simd_bits((float)(int32_t)magnitude * 0x1p-24f));
+    const uint32_t rebias = magnitude < 0x7c00 ? 112 : 224; /* infinity and NaN keep the highest exponent: 31 -> 255 */
+    return simd_float(sign | ((magnitude << 13) + (rebias << 23)));
+}
+/* To nearest even: below the smallest normal half, adding 0.5 aligns the last bit with a half's 2^-24, so that the
+ * sum's own rounding does it; above, the 13 bits that go are rounded in the integer, and may carry to infinity. */
+NAPIER_INLINE uint32_t simd_to_f16(const float x) {
+    const uint32_t bits = (uint32_t)simd_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) return sign | 0x7e00;
+    if (magnitude >= 0x47800000) return sign | 0x7c00; /* 65536 and above */
+    if (magnitude < 0x38800000) {                      /* 2^-14 */
+        return sign | ((uint32_t)simd_bits(simd_float(magnitude) + 0.5f) - 0x3f000000);
+    }
+    return sign | ((magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+NAPIER_INLINE vf vf_from_f16(const vi v) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = simd_from_f16((uint32_t)v.v[i]);
+    return r;
+}
+NAPIER_INLINE vi vf_to_f16(const vf v) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)simd_to_f16(v.v[i]);
+    return r;
+}
+
+/* ---- doubles --------------------------------------------------------------------------------------------------- */
+
+NAPIER_INLINE vd vd_set(const double x) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = x;
+    return r;
+}
+NAPIER_INLINE vd vd_add(const vd a, const vd b) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = a.v[i] + b.v[i];
+    return r;
+}
+NAPIER_INLINE vd vd_sub(const vd a, const vd b) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = a.v[i] - b.v[i];
+    return r;
+}
+NAPIER_INLINE vd vd_mul(const vd a, const vd b) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = a.v[i] * b.v[i];
+    return r;
+}
+NAPIER_INLINE vd vd_div(const vd a, const vd b) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = a.v[i] / b.v[i];
+    return r;
+}
+NAPIER_INLINE vd vd_fma(const vd a, const vd b, const vd c) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = fma(a.v[i], b.v[i], c.v[i]);
+    return r;
+}
+
+NAPIER_INLINE vd vd_from_vf(const vf v) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = (double)v.v[i];
+    return r;
+}
+NAPIER_INLINE vf vd_to_vf(const vd v) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = (float)v.v[i];
+    return r;
+}
+NAPIER_INLINE vd vd_load(const double *p) {
+    vd r;
+    memcpy(r.v, p, sizeof r.v);
+    return r;
+}
+NAPIER_INLINE void vd_store(double *p, const vd v) { memcpy(p, v.v, sizeof v.v); }
+
+NAPIER_INLINE vm vd_lt(const vd a, const vd b) {
+    vm r;
+    SIMD_LANES(i) r.v[i] = a.v[i] < b.v[i];
+    return r;
+}
+NAPIER_INLINE vd vd_select(const vm m, const vd a, const vd b) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
+    return r;
+}
+
+NAPIER_INLINE vd vd_exponent(const vd v) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = (double)((int)(simd_bits64(v.v[i]) >> 52) - 1023);
+    return r;
+}
+NAPIER_INLINE vd vd_mantissa(const vd v) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = simd_double((simd_bits64(v.v[i]) & 0xfffffffffffff) | 0x3ff0000000000000);
+    return r;
+}
+NAPIER_INLINE vd vd_table16(const double *t, const vd v) {
+    vd r;
+    SIMD_LANES(i) r.v[i] = t[simd_bits64(v.v[i]) >> 48 & 15];
+    return r;
+}
+
+/* ---- across lanes ---------------------------------------------------------------------------------------------- */
+
+NAPIER_INLINE float vf_lane(const vf v, const int i) { return v.v[i]; }
+
+NAPIER_INLINE float vf_hmax(const vf v) {
+    vf r = v;
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) r.v[i] = r.v[i] > r.v[i + half] ? r.v[i] : r.v[i + half];
+    }
+    return r.v[0];
+}
+NAPIER_INLINE float vf_hadd(const vf v) {
+    vf r = v;
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) r.v[i] += r.v[i + half];
+    }
+    return r.v[0];
+}
+NAPIER_INLINE vf vf_hmax16(const vf v[16]) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = vf_hmax(v[i]);
+    return r;
+}
+NAPIER_INLINE vf vf_hadd16(const vf v[16]) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = vf_hadd(v[i]);
+    return r;
+}
+NAPIER_INLINE void vf_transpose(vf v[16]) {
+    SIMD_LANES(i) for (int j = 0; j < i; j++) {
+        const float lower = v[i].v[j];
+        v[i].v[j] = v[j].v[i];
+        v[j].v[i] = lower;
+    }
+}
+
+#undef SIMD_LANES
+
+#endif

@@ -1,0 +1,30 @@
+/* softmax/options.c - the options of the softmax calls. */
+#include "softmax/options.h"
+
+#include <math.h>
+
+napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
+                                          napier_dtype compute, napier_softmax_options *out) {
+    const napier_softmax_options defaults = NAPIER_SOFTMAX_OPTIONS_INIT;
+    *out = defaults;
+    if (!options) {
+        return NAPIER_OK;
+    }
+    if (options->struct_size != sizeof *options) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", options->struct_size,
+                           sizeof *options);
+    }
+    *out = *options;
+    const double t = compute == NAPIER_F64 ? out->temperature : (double)(float)out->temperature;
+    if (!(isfinite(out->temperature) && isfinite(t) && t > 0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
+                           out->temperature, napier_dtype_name(compute));
+    }
+    if ((unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
+    }
+    if ((unsigned)out->masked_rows > NAPIER_MASKED_ZERO) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown", (int)out->masked_rows);
+    }
+    return NAPIER_OK;
+}

@@ -1,0 +1,18 @@
+/* softmax/options.h - the options of the softmax calls, read and checked once for f32 and f64 alike. */
+#ifndef NAPIER_SOFTMAX_OPTIONS_H
+#define NAPIER_SOFTMAX_OPTIONS_H
+
+#include <napier/softmax.h>
+
+#include "base/context.h"
+
+/* *out := the caller's options, or the defaults for NULL. `compute` is the type the temperature must survive in. */
+napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
+                                          napier_dtype compute, napier_softmax_options *out);
+
+/* f64 if either is, else f32. */
+static inline napier_dtype napier_compute_dtype(napier_dtype in, napier_dtype out) {
+    return in == NAPIER_F64 || out == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* softmax/softmax_kernels.h - the kernels of the softmax room, as each instruction set compiles them (softmax.inc.h,
+ * gradient.inc.h). They compute in f32; rows of f64 go through softmax_f64.c.
+ *
+ * A job is checked and lives on the caller's stack; kernels allocate nothing and share nothing but their outputs. */
+#ifndef NAPIER_SOFTMAX_KERNELS_H
+#define NAPIER_SOFTMAX_KERNELS_H
+
+#include <napier/softmax.h>
+
+#include "softmax/sum.h"
+
+typedef enum napier_softmax_op { NAPIER_OP_SOFTMAX, NAPIER_OP_LOG_SOFTMAX, NAPIER_OP_LOGSUMEXP } napier_softmax_op;
+
+typedef struct napier_softmax_job {
+    napier_softmax_op op;
+    napier_const_matrix x;           /* logits [rows, cols]: f32, f16 or bf16 */
+    napier_matrix y;                 /* result [rows, cols]; for logsumexp [rows, 1] */
+    float temperature;
+    napier_masked_rows masked_rows;
+    bool stream;                     /* the result is too large to stay in a cache: store past it */
+} napier_softmax_job;
+
+enum {
+    NAPIER_GROUP = 16,         /* rows finished together, one per lane */
+    NAPIER_STRIP = 64,         /* adjacent rows that are packed together when rows are columns in memory */
+    NAPIER_TINY_COLS = 16,     /* up to here 16 rows lie in the lanes of one vector */
+    NAPIER_GROUP_COLS = 256    /* up to here 16 rows are reduced at a time, from here on 4 */
+};
+
+/* Floats of scratch a worker needs, on a 64-byte boundary. */
+enum {
+    NAPIER_ROWS_SCRATCH = 2 * (NAPIER_GROUP * (NAPIER_GROUP_COLS + 16) + 64),
+    NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
+};
+
+/* What is remembered of a tile whose terms are kept. */
+typedef struct napier_kept_tile {
+    float min;
+    int32_t exponent;
+    bool whole; /* all terms are there, none special: the result is one multiplication away */
+} napier_kept_tile;
+
+typedef struct napier_softmax_kernels {
+    /* Rows [begin, end) of at most 1024 columns, any strides. scratch: NAPIER_ROWS_SCRATCH floats. */
+    void (*short_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
+    /* The same where neighbouring rows are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
+    void (*short_columns)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
+
+    /* One row of any length, read from memory once: terms [padded cols] and tiles [tiles of the row] remember it.
+     * scratch: NAPIER_ROWS_SCRATCH floats. */
+    void (*kept_row)(const napier_softmax_job *job, int64_t row, float *scratch, float *terms, napier_kept_tile *tiles);
+
+    /* Columns [begin, end) of a row, begin a multiple of 1024: the largest element (-inf if none; NaN passed over). */
+    float (*max_of_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch);
+    /* Adds them to *sum. */
+    void (*sum_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                      float *scratch);
+    /* Writes their results. */
+    void (*write_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, const napier_final *final,
+                        float *scratch);
+
+    /* The same for up to NAPIER_STRIP rows that are neighbours in memory. NAPIER_COLUMNS_SCRATCH floats. */
+    void (*sum_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end, napier_sum *sums,
+                      float *scratch);
+    void (*write_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                        const napier_final *finals, float *scratch);
+
+    /* Writes one result of logsumexp. */
+    void (*store_lse)(const napier_softmax_job *job, int64_t row, float lse);
+
+    /* The sum of one tile of 1 to 1024 contiguous floats. */
+    void (*tile_sum)(const float *z, int n, napier_tile_sum *sum);
+    /* Widens n elements of any stride to z = x / temperature. */
+    void (*pack)(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z);
+    /* Writes results of n contiguous z from a row's final. y of any f32 compute dtype and stride; y may be z. */
+    void (*write)(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z, int64_t n,
+                  void *y, napier_dtype dtype, int64_t stride, float *scratch);
+
+    /* Gradients; gradient.inc.h. Row sums of one row's columns [begin, end), begin a multiple of 1024: sum of a * b
+     * (b NULL: sum of a) in the order of the tiles, each tile's sum added to a double. */
+    double (*dot_range)(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
+                        float *scratch);
+    /* grad = p * (g - dot) / T, and grad = (g - exp(l) * sum) / T. */
+    void (*softmax_gradient)(napier_const_matrix probs, napier_const_matrix grad_probs, napier_matrix grad_logits,
+                             int64_t row, float dot, float temperature, float *scratch);
+    void (*log_softmax_gradient)(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
+                                 napier_matrix grad_logits, int64_t row, float sum, float temperature, float *scratch);
+} napier_softmax_kernels;
+
+#endif

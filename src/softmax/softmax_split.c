@@ -1,0 +1,350 @@
+/* softmax/softmax_split.c - how a job is split over threads. Partial sums merge exactly, so any split gives the same bits:
+ * everything here is chosen for speed. */
+#include "softmax/softmax_split.h"
+
+#include "base/parallel.h"
+#include "isa/kernels.h"
+
+enum {
+    NAPIER_CHUNK_ELEMENTS = 32768, /* about 20 microseconds of work */
+    NAPIER_CHUNK_TILES = 32,       /* the same in tiles of 1024 */
+    NAPIER_KEEP_COLS = 160 * 1024, /* rows up to here keep their terms: 640 KB, which stays in the second-level cache */
+    NAPIER_COLUMN_ROWS = 8         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
+};
+
+int64_t napier_row_chunk(int64_t cols, int64_t granule) {
+    const int64_t rows = NAPIER_CHUNK_ELEMENTS / (cols > 0 ? cols : 1);
+    return rows < granule ? granule : rows / granule * granule;
+}
+
+/* What the workers share: all tasks of this file are over one of these. */
+typedef struct napier_split {
+    const napier_softmax_job *job;
+    const napier_softmax_kernels *kernels;
+    napier_algorithm algorithm;
+    float *scratch;
+    int64_t scratch_floats; /* per worker */
+    int64_t keep_floats;    /* of them, for the terms of a kept row, at the scratch's end; 0: rows are read twice */
+    napier_sum *sums;       /* [workers, rows in flight] */
+    int64_t row;            /* first row in flight */
+    int rows;               /* how many: 1, or a strip's */
+    const napier_final *finals;
+    napier_const_vector factor; /* data NULL: none */
+} napier_split;
+
+static float *napier_worker_scratch(const napier_split *s, int worker) {
+    return s->scratch + s->scratch_floats * worker;
+}
+
+/* Rows whose neighbours in memory are the neighbouring rows, in what is read and what is written. */
+static bool napier_is_columns(const napier_softmax_job *job) {
+    const bool in = job->x.row_stride == 1 && job->x.col_stride != 1 && job->x.rows >= NAPIER_COLUMN_ROWS;
+    return in && (job->op == NAPIER_OP_LOGSUMEXP || job->y.row_stride == 1);
+}
+
+static int64_t napier_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
+static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats, int rows) {
+    s->scratch_floats = floats;
+    s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
+    s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
+    if (!s->scratch || (rows > 0 && !s->sums)) {
+        napier_free(&context->allocator, s->scratch);
+        napier_free(&context->allocator, s->sums);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
+    }
+    return NAPIER_OK;
+}
+
+static void napier_split_release(napier_context *context, napier_split *s) {
+    napier_free(&context->allocator, s->scratch);
+    napier_free(&context->allocator, s->sums);
+}
+
+/* ---- Short rows ---------------------------------------------------------------------------------------------------- */
+
+static void napier_short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    s->kernels->short_rows(s->job, begin, end, napier_worker_scratch(s, worker));
+}
+
+static void napier_short_columns_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    s->kernels->short_columns(s->job, begin, end, napier_worker_scratch(s, worker));
+}
+
+static napier_status napier_split_short(napier_context *context, napier_split *s) {
+    const bool columns = napier_is_columns(s->job);
+    const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
+    const int64_t chunk = napier_row_chunk(s->job->x.cols, granule), rows = s->job->x.rows;
+    const napier_status status = napier_split_allocate(context, s, napier_workers(context, rows, chunk),
+                                                       columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0);
+    if (!status) {
+        napier_parallel(context, rows, chunk, columns ? napier_short_columns_task : napier_short_rows_task, s);
+        napier_split_release(context, s);
+    }
+    return status;
+}
+
+/* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
+
+/* The factor of a gradient joins the row's final. */
+static napier_final napier_finish_row(const napier_split *s, const napier_sum *sum, int64_t row) {
+    napier_final final = napier_sum_finish(sum);
+    if (s->factor.data) {
+        float g;
+        const char *at = (const char *)s->factor.data + row * s->factor.stride * (s->factor.dtype == NAPIER_F32 ? 4 : 2);
+        s->kernels->pack(at, s->factor.dtype, 1, 1, 1.0f, &g);
+        final.factor = g / s->job->temperature;
+    }
+    return final;
+}
+
+static void napier_finish_to(const napier_split *s, const napier_sum *sum, int64_t row, napier_final *final) {
+    *final = napier_finish_row(s, sum, row);
+    if (s->job->op == NAPIER_OP_LOGSUMEXP) {
+        s->kernels->store_lse(s->job, row, final->lse);
+    }
+}
+
+static void napier_long_row(const napier_split *s, int64_t row, float *scratch) {
+    const napier_softmax_kernels *k = s->kernels;
+    const int64_t cols = s->job->x.cols;
+    if (s->keep_floats > 0) {
+        float *terms = scratch + NAPIER_ROWS_SCRATCH;
+        const int64_t padded = napier_tiles(cols) * NAPIER_TILE;
+        k->kept_row(s->job, row, scratch, terms, (napier_kept_tile *)(void *)(terms + padded));
+        return;
+    }
+    napier_sum sum;
+    napier_final final;
+    napier_sum_init(&sum);
+    if (s->algorithm == NAPIER_ALGORITHM_SAFE) {
+        napier_sum_raise(&sum, k->max_of_range(s->job, row, 0, cols, scratch));
+    }
+    k->sum_range(s->job, row, 0, cols, &sum, scratch);
+    napier_finish_to(s, &sum, row, &final);
+    if (s->job->op != NAPIER_OP_LOGSUMEXP) {
+        k->write_range(s->job, row, 0, cols, &final, scratch);
+    }
+}
+
+static void napier_long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    for (int64_t row = begin; row < end; row++) {
+        napier_long_row(s, row, napier_worker_scratch(s, worker));
+    }
+}
+
+static void napier_strips_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const napier_softmax_job *job = s->job;
+    float *scratch = napier_worker_scratch(s, worker);
+    napier_sum *sums = s->sums + (int64_t)worker * NAPIER_STRIP;
+    napier_final finals[NAPIER_STRIP];
+    for (int64_t row = begin; row < end; row += NAPIER_STRIP) {
+        const int rows = (int)napier_min64(end - row, NAPIER_STRIP);
+        for (int r = 0; r < rows; r++) {
+            napier_sum_init(&sums[r]);
+        }
+        s->kernels->sum_strip(job, row, rows, 0, job->x.cols, sums, scratch);
+        for (int r = 0; r < rows; r++) {
+            napier_finish_to(s, &sums[r], row + r, &finals[r]);
+        }
+        if (job->op != NAPIER_OP_LOGSUMEXP) {
+            s->kernels->write_strip(job, row, rows, 0, job->x.cols, finals, scratch);
+        }
+    }
+}
+
+/* Terms are worth keeping where they save an exp and stay in a cache. */
+static int64_t napier_keep_floats(const napier_split *s) {
+    const int64_t cols = s->job->x.cols;
+    const bool keep = s->job->op == NAPIER_OP_SOFTMAX && cols <= NAPIER_KEEP_COLS &&
+                      s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
+    const int64_t per_tile = (int64_t)(sizeof(napier_kept_tile) / sizeof(float));
+    return keep ? napier_tiles(cols) * (NAPIER_TILE + per_tile) + 16 : 0;
+}
+
+static napier_status napier_split_by_rows(napier_context *context, napier_split *s) {
+    const bool columns = napier_is_columns(s->job);
+    const int64_t rows = s->job->x.rows, chunk = columns ? NAPIER_STRIP : 1;
+    const int workers = napier_workers(context, rows, chunk);
+    s->keep_floats = columns ? 0 : napier_keep_floats(s);
+    const int64_t floats = columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH + (s->keep_floats + 15) / 16 * 16;
+    const napier_status status = napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0);
+    if (!status) {
+        napier_parallel(context, rows, chunk, columns ? napier_strips_task : napier_long_rows_task, s);
+        napier_split_release(context, s);
+    }
+    return status;
+}
+
+/* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
+
+static void napier_sum_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
+    napier_sum *sums = s->sums + (int64_t)worker * s->rows;
+    float *scratch = napier_worker_scratch(s, worker);
+    if (s->rows > 1) {
+        s->kernels->sum_strip(s->job, s->row, s->rows, first, last, sums, scratch);
+    } else {
+        s->kernels->sum_range(s->job, s->row, first, last, sums, scratch);
+    }
+}
+
+static void napier_write_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
+    float *scratch = napier_worker_scratch(s, worker);
+    if (s->rows > 1) {
+        s->kernels->write_strip(s->job, s->row, s->rows, first, last, s->finals, scratch);
+    } else {
+        s->kernels->write_range(s->job, s->row, first, last, s->finals, scratch);
+    }
+}
+
+/* The rows in flight, summed by all workers and merged. */
+static void napier_sum_in_flight(napier_context *context, napier_split *s, int workers, napier_task *task, int64_t items,
+                                 int64_t chunk) {
+    for (int i = 0; i < workers * s->rows; i++) {
+        napier_sum_init(&s->sums[i]);
+    }
+    napier_parallel(context, items, chunk, task, s);
+    for (int w = 1; w < workers; w++) {
+        for (int r = 0; r < s->rows; r++) {
+            napier_sum_merge(&s->sums[r], &s->sums[w * s->rows + r]);
+        }
+    }
+}
+
+static napier_status napier_split_by_tiles(napier_context *context, napier_split *s) {
+    const napier_softmax_job *job = s->job;
+    const bool columns = napier_is_columns(job);
+    const int64_t tiles = napier_tiles(job->x.cols);
+    const int64_t chunk = columns ? 1 : NAPIER_CHUNK_TILES;
+    const int workers = napier_workers(context, tiles, chunk);
+    const int step = columns ? NAPIER_STRIP : 1;
+    napier_final finals[NAPIER_STRIP];
+    const napier_status status =
+        napier_split_allocate(context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step);
+    if (status) {
+        return status;
+    }
+    s->finals = finals;
+    for (s->row = 0; s->row < job->x.rows; s->row += step) {
+        s->rows = (int)napier_min64(job->x.rows - s->row, step);
+        napier_sum_in_flight(context, s, workers, napier_sum_tiles_task, tiles, chunk);
+        for (int r = 0; r < s->rows; r++) {
+            napier_finish_to(s, &s->sums[r], s->row + r, &finals[r]);
+        }
+        if (job->op != NAPIER_OP_LOGSUMEXP) {
+            napier_parallel(context, tiles, chunk, napier_write_tiles_task, s);
+        }
+    }
+    napier_split_release(context, s);
+    return NAPIER_OK;
+}
+
+/* ---- Entry --------------------------------------------------------------------------------------------------------- */
+
+static napier_split napier_split_of(const napier_context *context, const napier_softmax_job *job,
+                                    napier_algorithm algorithm) {
+    const napier_split s = {.job = job, .kernels = &napier_kernels_of(context->isa)->softmax, .algorithm = algorithm};
+    return s;
+}
+
+static napier_status napier_split_long(napier_context *context, napier_split *s) {
+    const int64_t pieces = napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
+    const bool enough_rows = pieces >= context->threads || context->threads == 1;
+    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows ? napier_split_by_rows(context, s)
+                                                                    : napier_split_by_tiles(context, s);
+}
+
+napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
+    napier_split s = napier_split_of(context, job, algorithm);
+    if (job->x.cols == 0) {
+        for (int64_t row = 0; row < job->x.rows; row++) {
+            s.kernels->store_lse(job, row, -INFINITY);
+        }
+        return NAPIER_OK;
+    }
+    return job->x.cols <= NAPIER_TILE ? napier_split_short(context, &s) : napier_split_long(context, &s);
+}
+
+napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    s.factor = factor;
+    return napier_split_long(context, &s);
+}
+
+/* ---- The whole array as one row ------------------------------------------------------------------------------------ */
+
+/* Elements [first, first + n) in row-major order of a view, as contiguous z. */
+static void napier_pack_elements(const napier_split *s, int64_t first, int n, float *z) {
+    const napier_const_matrix x = s->job->x;
+    const int64_t size = x.dtype == NAPIER_F32 ? 4 : 2;
+    int64_t row = first / x.cols, col = first % x.cols;
+    for (int done = 0; done < n; row++, col = 0) {
+        const int64_t part = napier_min64(x.cols - col, n - done);
+        const char *at = (const char *)x.data + (row * x.row_stride + col * x.col_stride) * size;
+        s->kernels->pack(at, x.dtype, x.col_stride, part, s->job->temperature, z + done);
+        done += (int)part;
+    }
+}
+
+static void napier_sum_elements_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const int64_t elements = s->job->x.rows * s->job->x.cols;
+    float *z = napier_worker_scratch(s, worker);
+    for (int64_t i = begin * NAPIER_TILE; i < end * NAPIER_TILE && i < elements; i += NAPIER_TILE) {
+        const int n = (int)napier_min64(elements - i, NAPIER_TILE);
+        napier_tile_sum t;
+        napier_pack_elements(s, i, n, z);
+        s->kernels->tile_sum(z, n, &t);
+        napier_sum_add_tile(s->sums + worker, &t);
+    }
+}
+
+napier_status napier_sum_of_all(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
+    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    const int64_t tiles = napier_tiles(job->x.rows * job->x.cols);
+    const int workers = napier_workers(context, tiles, NAPIER_CHUNK_TILES);
+    const napier_status status = napier_split_allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1);
+    if (status) {
+        return status;
+    }
+    s.rows = 1;
+    napier_sum_in_flight(context, &s, workers, napier_sum_elements_task, tiles, NAPIER_CHUNK_TILES);
+    *sum = s.sums[0];
+    napier_split_release(context, &s);
+    return NAPIER_OK;
+}
+
+static void napier_write_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    for (int64_t row = begin; row < end; row++) {
+        s->kernels->write_range(s->job, row, 0, s->job->x.cols, s->finals, napier_worker_scratch(s, worker));
+    }
+}
+
+napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+    napier_sum sum;
+    napier_status status = napier_sum_of_all(context, job, &sum);
+    if (status) {
+        return status;
+    }
+    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    s.factor = factor;
+    const napier_final final = napier_finish_row(&s, &sum, 0);
+    s.finals = &final;
+    const int64_t chunk = napier_row_chunk(job->x.cols, 1);
+    status = napier_split_allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0);
+    if (!status) {
+        napier_parallel(context, job->x.rows, chunk, napier_write_rows_task, &s);
+        napier_split_release(context, &s);
+    }
+    return status;
+}

@@ -1,0 +1,97 @@
+#!/bin/bash
+# tests/bare/run.sh - one line of a C compiler builds the library: no CMake, no make, no generated file.
+#
+# With each compiler at hand: an archive from src/*/*.c, the program and the self-test linked to it, and both run. PATH holds
+# the compiler's tools and the shell's only, so that a build tool that slipped in would not be found. The first
+# compiler also builds all in one command, and once more without OpenMP. CC is the first compiler (default cc). The last line counts: N passed, N failed, N skipped.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+
+check() { # name, command...
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "ok    $name"
+        passed=$((passed + 1))
+    else
+        echo "FAIL  $name"
+        sed 's/^/        | /' "$work/log" | tail -n 25
+        failed=$((failed + 1))
+        return 1
+    fi
+}
+
+skip() { # name, why
+    echo "skip  $1: $2"
+    skipped=$((skipped + 1))
+}
+
+# A PATH of links to what a compiler and this script need.
+mkdir "$work/bin"
+for tool in gcc cc clang as ld ar sh bash mkdir rm sed tail cat head ls env mktemp basename dirname readlink; do
+    found=$(command -v "$tool") && ln -s "$(readlink -f "$found")" "$work/bin/$tool"
+done
+full_path=$PATH
+
+# The commands of README.md and CONTRIBUTING.md, in words of one line.
+build() { # compiler, folder, flags...
+    local compiler=$1 folder=$2
+    shift 2
+    local flags=(-O2 -std=c11 -ffp-contract=off "$@" -I"$root/include" -I"$root/src")
+    mkdir -p "$folder" && cd "$folder" &&
+        "$compiler" "${flags[@]}" -c "$root"/src/*/*.c &&
+        ar rcs libnapier.a ./*.o &&
+        if [ -f "$root/cli/main.c" ]; then "$compiler" "${flags[@]}" "$root"/cli/*.c libnapier.a -lm -o napier; fi &&
+        "$compiler" "${flags[@]}" "$root/tests/selftest/selftest.c" libnapier.a -lm -o selftest &&
+        "$compiler" "${flags[@]}" "$root/examples/hello.c" libnapier.a -lm -o hello
+}
+
+one_command() { # compiler: all rooms and a program at once
+    "$1" -O2 -std=c11 -ffp-contract=off -fopenmp -I"$root/include" -I"$root/src" "$root"/src/*/*.c \
+        "$root/examples/hello.c" -lm -o "$work/one"
+}
+
+try() { # compiler, name, flags...
+    local compiler=$1 name=$2
+    shift 2
+    local folder
+    folder=$work/$(basename "$compiler")-$#
+    check "$name: build" build "$compiler" "$folder" "$@" || return
+    check "$name: a program runs" "$folder/hello"
+    check "$name: self-test" "$folder/selftest" --quick
+    if [ -x "$folder/napier" ]; then
+        check "$name: the program runs" "$folder/napier" info
+    fi
+}
+
+export PATH=$work/bin
+for tool in cmake make ninja pkg-config; do
+    if command -v "$tool" >/dev/null 2>&1; then
+        echo "FAIL  $tool is still on PATH"
+        failed=$((failed + 1))
+    fi
+done
+seen=" "
+first=yes
+for compiler in "${CC:-cc}" gcc clang; do
+    real=$(PATH=$full_path command -v "$compiler") || { skip "$compiler" "not on this machine"; continue; }
+    real=$(readlink -f "$real")
+    case $seen in *" $real "*) continue ;; esac
+    seen="$seen$real "
+    name=$(basename "$compiler")
+    if echo 'int main(void){return 0;}' | "$real" -fopenmp -x c - -o "$work/openmp" 2>/dev/null; then
+        try "$real" "$name" -fopenmp
+        if [ $first = yes ]; then
+            check "$name: one command" one_command "$real" && check "$name: it runs" "$work/one"
+        fi
+    else
+        skip "$name with OpenMP" "its OpenMP library is not on this machine"
+    fi
+    [ $first = yes ] && try "$real" "$name without OpenMP"
+    first=no
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

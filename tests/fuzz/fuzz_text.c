@@ -1,0 +1,53 @@
+/* fuzz_text - hostile CSV and TSV: a message, or rows of equal length whose numbers, written again, read back as the same
+ * bits. Complaints go to standard error: run the fuzzer with -close_fd_mask=2. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include <math.h>
+
+#include "../../cli/array.h"
+#include "../../cli/text.h"
+#include "fuzz.h"
+#include "support/formats.h"
+
+static void write_and_read(napier_dtype dtype, double value) {
+    char text[TEXT_NUMBER_MAX];
+    uint64_t element = 0, again = 0;
+    element_set(&element, dtype, 0, value);
+    const int size = text_number(text, dtype, &element);
+    REQUIRE(size > 0 && size < TEXT_NUMBER_MAX && (int)strlen(text) == size, "%d characters", size);
+    char *end;
+    element_set(&again, dtype, 0, strtod(text, &end));
+    REQUIRE(*end == 0, "'%s'", text);
+    REQUIRE(element == again || isnan(value), "%a as %s: '%s' reads as other bits", value, napier_dtype_name(dtype), text);
+}
+
+static FILE *open_memory(const uint8_t *data, size_t size) {
+    FILE *const file = size ? fmemopen((void *)(uintptr_t)data, size, "rb") : fopen("/dev/null", "rb");
+    REQUIRE(file, "no stream over %zu bytes", size);
+    return file;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char separators[] = {'\0', ',', '\t', ';'};
+    input in = {data, size};
+    const char separator = separators[take(&in) % 4];
+    const size_t ahead = take(&in) % 16;
+    const size_t read_ahead = ahead < in.left ? ahead : in.left;
+    FILE *const file = open_memory(in.at + read_ahead, in.left - read_ahead);
+    text_reader t;
+    bool got = true;
+    if (text_open(&t, file, "fuzz", separator, in.at, read_ahead) == 0) {
+        REQUIRE(t.columns >= 1, "%lld columns", (long long)t.columns);
+        double *const row = fuzz_allocate((size_t)t.columns * sizeof *row);
+        while (text_read_row(&t, row, &got) == 0 && got) {
+            for (int64_t j = 0; j < t.columns; j++) {
+                write_and_read(all_dtypes[j % DTYPE_COUNT], row[j]);
+            }
+        }
+        free(row);
+    }
+    text_close(&t);
+    fclose(file);
+    return 0;
+}

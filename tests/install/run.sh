@@ -1,0 +1,186 @@
+#!/bin/bash
+# tests/install/run.sh - is what `make install` leaves behind what a user needs?
+#
+# Installs to a temporary prefix, moves it elsewhere, and builds a program against it through pkg-config and through
+# find_package; looks at what the library exports, and at each header alone, as C11 and as C++.
+# CC is the compiler (default cc). The last line counts: N passed, N failed, N skipped.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cc=${CC:-cc}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+check() { # name, command...
+    local name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "ok    $name"
+        passed=$((passed + 1))
+    else
+        echo "FAIL  $name"
+        sed 's/^/        | /' "$work/log" | tail -n 25
+        failed=$((failed + 1))
+        return 1
+    fi
+}
+
+skip() { # name, why
+    echo "skip  $1: $2"
+    skipped=$((skipped + 1))
+}
+
+finish() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+    exit
+}
+
+# ---- Install -------------------------------------------------------------------------------------------------------------
+
+build_and_install() { # prefix, cmake arguments...
+    local prefix=$1
+    shift
+    cmake -S "$root" -B "$work/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_INSTALL_LIBDIR=lib -DNAPIER_TESTS=OFF \
+        -DNAPIER_EXAMPLES=OFF "$@" &&
+        cmake --build "$work/build" --parallel &&
+        cmake --install "$work/build" --prefix "$prefix"
+}
+
+have cmake || { skip "the installed package" "no cmake on this machine"; finish; }
+check "build and install" build_and_install "$work/first" || finish
+mv "$work/first" "$work/moved" # nothing that is installed may remember where it was put
+prefix=$work/moved
+
+for file in include/napier/napier.h lib/libnapier.so lib/libnapier.a lib/pkgconfig/napier.pc \
+    lib/cmake/napier/napier-config.cmake lib/cmake/napier/napier-config-version.cmake share/doc/napier/LICENSE; do
+    check "installed: $file" test -s "$prefix/$file"
+done
+check "every public header is installed, and nothing else" diff -r "$root/include" "$prefix/include"
+check "no path of the build remains in the package files" \
+    sh -c '! grep -rIlF -e "$1" -e "$2" "$3"' _ "$root" "$work/first" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"
+if have lowdown && [ -f "$root/docs/napier.1.md" ]; then
+    check "installed: the man page" test -s "$prefix/share/man/man1/napier.1"
+else
+    skip "the man page" "no lowdown on this machine"
+fi
+if compgen -G "$root/cli/main.c" >/dev/null; then
+    check "the installed program runs" "$prefix/bin/napier" info
+fi
+
+# ---- What the library exports ----------------------------------------------------------------------------------------------
+
+# Defined dynamic symbols that are not ours.
+foreign_symbols() {
+    nm -D --defined-only "$prefix/lib/libnapier.so" | awk '$3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
+}
+# The functions the headers declare are exactly those the library exports.
+declared_symbols() { grep -ho 'NAPIER_API [^(]*(' "$prefix"/include/napier/*.h | sed 's/(//; s/.*[ *]//' | sort; }
+exported_symbols() { nm -D --defined-only "$prefix/lib/libnapier.so" | awk '{ print $3 }' | sort; }
+same_symbols() { diff <(declared_symbols) <(exported_symbols); }
+# Inside the archive every name with external linkage has the prefix too: a static library has no other protection.
+foreign_in_archive() {
+    nm --defined-only --extern-only "$prefix/lib/libnapier.a" |
+        awk 'NF == 3 && $3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
+}
+if have nm; then
+    check "the shared library exports only napier_ symbols" foreign_symbols
+    check "it exports what the headers declare, no more and no less" same_symbols
+    check "the archive has only napier_ symbols" foreign_in_archive
+else
+    skip "exported symbols" "no nm on this machine"
+fi
+
+# ---- Headers alone -----------------------------------------------------------------------------------------------------------
+
+warnings="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror"
+for header in "$prefix"/include/napier/*.h; do
+    name=napier/$(basename "$header")
+    # shellcheck disable=SC2086
+    check "$name alone, C11" "$cc" -std=c11 $warnings -Wstrict-prototypes -I"$prefix/include" -fsyntax-only -x c "$header"
+    for cxx in g++ clang++; do
+        if have $cxx; then
+            # shellcheck disable=SC2086
+            check "$name alone, C++11 with $cxx" $cxx -std=c++11 $warnings -I"$prefix/include" -fsyntax-only -x c++ "$header"
+        else
+            skip "$name alone, C++11" "no $cxx on this machine"
+        fi
+    done
+done
+# The headers of the rooms stand alone as well.
+for header in "$root"/src/base/*.h "$root"/src/*/*_kernels.h "$root"/src/isa/kernels.h; do
+    name=${header#"$root"/}
+    check "$name alone, C11" "$cc" -std=c11 -Wall -Wextra -Werror -Wno-unused-function -I"$root/include" -I"$root/src" \
+        -fsyntax-only -x c "$header"
+done
+
+# ---- A program of one's own ------------------------------------------------------------------------------------------------
+
+mkdir "$work/own"
+cp "$root/examples/hello.c" "$work/own/hello.c"
+expected="ok: log(exp(1000) + exp(1001) + exp(1002)) = 1002.4076"
+says_so() { [ "$("$@")" = "$expected" ]; }
+
+cat >"$work/own/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(own LANGUAGES C)
+find_package(napier 0.1 REQUIRED)
+add_executable(shared hello.c)
+target_link_libraries(shared PRIVATE napier::napier)
+add_executable(static hello.c)
+target_link_libraries(static PRIVATE napier::napier_static)
+CMAKE
+with_cmake() {
+    cmake -S "$work/own" -B "$work/own/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" &&
+        cmake --build "$work/own/build"
+}
+if check "find_package(napier) builds a program" with_cmake; then
+    check "it runs, linked to the shared library" says_so "$work/own/build/shared"
+    check "it runs, linked to the archive" says_so "$work/own/build/static"
+fi
+
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+with_pkg_config() { # output, pkg-config arguments...
+    local out=$1
+    shift
+    # shellcheck disable=SC2046
+    "$cc" "$work/own/hello.c" $(pkg-config "$@" --cflags --libs napier) -o "$out"
+}
+if have pkg-config; then
+    if check "pkg-config builds a program" with_pkg_config "$work/own/by_pkg_config"; then
+        check "it runs" env LD_LIBRARY_PATH="$prefix/lib" bash -c '[ "$("$1")" = "$2" ]' _ "$work/own/by_pkg_config" "$expected"
+    fi
+    check "pkg-config knows the version" pkg-config --exact-version="$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' \
+        "$root/include/napier/types.h")" napier
+    mv "$prefix/lib/libnapier.so" "$prefix/lib/hidden.so"
+    if check "pkg-config --static builds a program" with_pkg_config "$work/own/static" --static; then
+        check "it runs without the shared library" says_so "$work/own/static"
+    fi
+    mv "$prefix/lib/hidden.so" "$prefix/lib/libnapier.so"
+else
+    skip "pkg-config" "no pkg-config on this machine"
+fi
+
+# ---- As part of another project ----------------------------------------------------------------------------------------------
+
+mkdir "$work/parent"
+cp "$root/examples/hello.c" "$work/parent/hello.c"
+cat >"$work/parent/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.25)
+project(parent LANGUAGES C)
+set(BUILD_SHARED_LIBS OFF)
+set(NAPIER_CLI OFF)
+add_subdirectory("$root" napier)
+add_executable(hello hello.c)
+target_link_libraries(hello PRIVATE napier::napier)
+CMAKE
+as_part() {
+    cmake -S "$work/parent" -B "$work/parent/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Release &&
+        cmake --build "$work/parent/build" --parallel
+}
+if check "add_subdirectory(napier) builds a program" as_part; then
+    check "it runs" says_so "$work/parent/build/hello"
+fi
+finish

@@ -1,0 +1,435 @@
+#!/bin/bash
+# tests/run_all.sh - every test there is, group by group, and one line at the end: "N passed, N failed, N skipped".
+#
+#     tests/run_all.sh [--quick] [--only GROUP[,GROUP...]] [--list]
+#
+# --quick: samples instead of every float and a thousand million elements, and short fuzzing.
+# CC is the first compiler (default: gcc, else cc); JOBS the number of parallel jobs (default: the processors).
+# What a machine lacks is skipped by name. Everything is built under build/test; logs are in build/test/log.
+# Exit status 0: nothing failed.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+self=$root/tests/run_all.sh
+work=$root/build/test
+jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+main_cc=${CC:-$(command -v gcc || command -v cc)}
+release=release-${main_cc##*/}
+export LC_ALL=C OMP_WAIT_POLICY=passive
+
+# name, limit in seconds, what it is
+groups=(
+    "release 600 the library, the program and the unit tests, built with $main_cc"
+    "clang 600 the same with clang: self-test, golden bits, seeds of the fuzzers"
+    "bits 400 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
+    "arm 400 AArch64 under emulation: scalar and NEON against the same table"
+    "sanitize 600 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
+    "valgrind 300 memory errors and leaks"
+    "exhaustive 600 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
+    "fuzz 400 a short run of every fuzzer, with sanitizers"
+    "cli 300 the program, as script and exact expected output"
+    "install 300 the installed package, as CMake and pkg-config see it"
+    "bare 300 the library and the self-test without CMake"
+    "style 200 clang-format"
+)
+
+# ---- What a group uses --------------------------------------------------------------------------------------------------
+
+# A result is a line "pass|fail|skip COUNT TEXT" in $results.
+record() { printf '%s %s %s\n' "$1" "$2" "$3" >>"$results"; }
+
+skip() { # name, why
+    printf '  skip  %s: %s\n' "$1" "$2"
+    record skip 1 "$1: $2"
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+seconds_since() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }'; }
+
+log_of() { printf '%s/%s.log' "$logs" "$(printf '%s' "$1" | tr -c 'A-Za-z0-9._\n-' '_')"; }
+
+# timeout moves what it runs to a process group of its own, so a signal to this script must be passed on.
+# shellcheck disable=SC2064 # the process of now
+end_with_me() { trap "kill $1 2>/dev/null; exit 143" INT TERM; }
+
+# Runs a command for at most $1 seconds; $log, $status and $took say how it went.
+run_logged() { # seconds, name, command...
+    local limit=$1 start
+    log=$(log_of "$2")
+    start=$(date +%s.%N)
+    shift 2
+    printf '+ %s\n' "$*" >"$log"
+    timeout -k 10 "$limit" "$@" >>"$log" 2>&1 </dev/null &
+    end_with_me $!
+    wait $!
+    status=$?
+    trap - INT TERM
+    took=$(seconds_since "$start")
+}
+
+show_failure() { # name
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+        printf '  FAIL  %s (no end after %s s)\n' "$1" "$took"
+    else
+        printf '  FAIL  %s (exit status %s, %s s)\n' "$1" "$status" "$took"
+    fi
+    tail -n 25 "$log" | sed 's/^/        | /'
+}
+
+# One check: a command that must exit with 0. Exit status 77 means skipped, and the last line says why.
+check() { # seconds, name, command...
+    local name=$2
+    run_logged "$@"
+    case $status in
+    0)
+        printf '  ok    %s (%s s)\n' "$name" "$took"
+        record pass 1 "$name"
+        ;;
+    77) skip "$name" "$(tail -n 1 "$log")" ;;
+    *)
+        show_failure "$name"
+        record fail 1 "$name"
+        return 1
+        ;;
+    esac
+}
+
+# A program that counts its own checks: a line "N passed, N failed[, N skipped]", and "skip NAME: WHY" or "skip  WHY".
+check_counted() { # seconds, name, command...
+    local name=$2 line passed failed
+    run_logged "$@"
+    [ "$status" -eq 77 ] && { skip "$name" "$(tail -n 1 "$log")"; return 0; }
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
+    passed=${line%% passed*} failed=${line#* passed, } failed=${failed%% failed*}
+    if [ -z "$line" ] || { [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; }; then
+        show_failure "$name"
+        record fail 1 "$name"
+        return 1
+    fi
+    [ "$passed" -gt 0 ] && record pass "$passed" "$name"
+    while IFS= read -r line; do
+        skip "$name" "$line"
+    done < <(sed -nE 's/^ *(skip|skipped|SKIP)[: ]+//p' "$log")
+    if [ "$failed" -gt 0 ]; then
+        show_failure "$name"
+        record fail "$failed" "$name"
+        return 1
+    fi
+    printf '  ok    %s: %s passed (%s s)\n' "$name" "$passed" "$took"
+}
+
+# Whatever ctest has under a label, each test a check.
+check_ctest() { # seconds, name, build directory, ctest arguments...
+    local name=$2 limit=$1 build=$3 line test
+    shift 3
+    run_logged "$limit" "$name" ctest --test-dir "$build" -j "$jobs" --output-on-failure "$@"
+    local passed=0
+    while IFS= read -r line; do
+        test=$(printf '%s' "$line" | sed -E 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+).*/\1/')
+        case $line in
+        *"   Passed "*) passed=$((passed + 1)) ;;
+        *"Skipped"*) skip "$name: $test" "its own exit status 77 (not on this machine)" ;;
+        *) record fail 1 "$name: $test" ;;
+        esac
+    done < <(grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log")
+    [ "$passed" -gt 0 ] && record pass "$passed" "$name"
+    if [ "$status" -ne 0 ]; then
+        show_failure "$name"
+        grep -q "^fail 1 $name" "$results" || record fail 1 "$name"
+        return 1
+    fi
+    [ "$passed" -gt 0 ] || { skip "$name" "no tests of this kind in the build"; return 0; }
+    printf '  ok    %s: %s passed (%s s)\n' "$name" "$passed" "$took"
+    return 0
+}
+
+# Configures and builds with CMake in $work/NAME; again is cheap.
+build() { # name, compiler, targets ("all" or names), cmake arguments...
+    local name=$1 cc=$2 targets=$3
+    shift 3
+    run_logged 120 "configure $name" cmake -S "$root" -B "$work/$name" "-DCMAKE_C_COMPILER=$cc" "$@"
+    if [ "$status" -eq 0 ]; then
+        # shellcheck disable=SC2086 # a list of targets
+        run_logged 500 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
+    fi
+    if [ "$status" -ne 0 ]; then
+        show_failure "build $name"
+        record fail 1 "build $name"
+        return 1
+    fi
+    printf '  ok    build %s (%s s)\n' "$name" "$took"
+    record pass 1 "build $name"
+}
+
+isas="scalar neon avx2 avx512"
+
+# Every instruction set and thread count of one build of golden.c against the table.
+check_golden() { # name, command...
+    local name=$1 isa threads bad=0 done_isas="" lacking=""
+    shift
+    for isa in $isas; do
+        for threads in 1 2 7; do
+            run_logged 120 "$name $isa $threads" "$@" --isa "$isa" --threads "$threads" --check "$root/tests/bits/golden.txt"
+            case $status in
+            0) record pass 1 "$name $isa $threads threads" ;;
+            77)
+                lacking="$lacking $isa"
+                break
+                ;;
+            *)
+                show_failure "$name, $isa, $threads threads"
+                record fail 1 "$name $isa $threads threads"
+                bad=1
+                ;;
+            esac
+            [ "$threads" = 7 ] && done_isas="$done_isas $isa"
+        done
+    done
+    [ "$bad" = 0 ] && printf '  ok    %s: every line matches on%s, 1, 2, 7 threads\n' "$name" "$done_isas"
+    for isa in $lacking; do
+        skip "$name $isa" "not in this build or not on this machine"
+    done
+    return "$bad"
+}
+
+# golden.c without CMake: compiler, output, flags...
+compile_golden() {
+    local cc=$1 out=$2
+    shift 2
+    # shellcheck disable=SC2046
+    "$cc" "$@" -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" -I"$root/tests" "$root/tests/bits/golden.c" \
+        "$root/tests/support/formats.c" "$root/tests/support/rows.c" $(ls "$root"/src/*/*.c) -lm -o "$out"
+}
+export -f compile_golden
+export root
+
+# ---- The groups -----------------------------------------------------------------------------------------------------------
+
+group_release() {
+    build "$release" "$main_cc" all -DCMAKE_BUILD_TYPE=Release || return
+    local warnings
+    warnings=$(grep -c 'warning:' "$logs/build_$release.log")
+    if [ "$warnings" -gt 0 ]; then
+        printf '  note  %s warnings, see %s\n' "$warnings" "$logs/build_$release.log"
+    fi
+    grep -E '^-- (Skipped|exhaustive):' "$logs/configure_$release.log" | sed 's/^-- //' | while IFS= read -r line; do
+        skip "${line%% (*}" "${line#*(}"
+    done
+    check_counted 300 "self-test" "$work/$release/tests/selftest"
+    check_ctest 500 "unit tests" "$work/$release" -L unit
+    check_ctest 200 "seeds of the fuzzers" "$work/$release" -L fuzz
+    [ -x "$work/$release/tests/golden" ] && check 60 "a scrambled order is noticed" "$self" --must-fail \
+        "$work/$release/tests/golden" --isa scalar --scramble --check "$root/tests/bits/golden.txt"
+}
+
+group_clang() {
+    have clang || { skip clang "no clang on this machine"; return; }
+    build clang clang all -DCMAKE_BUILD_TYPE=Release || return
+    check_counted 300 "self-test" "$work/clang/tests/selftest"
+    check_ctest 200 "seeds of the fuzzers" "$work/clang" -L fuzz
+}
+
+group_bits() {
+    local cc level
+    for cc in "$main_cc" clang; do
+        for level in O0 O2; do
+            local name="golden bits, ${cc##*/} -$level"
+            have "$cc" || { skip "$name" "no $cc on this machine"; continue; }
+            local out=$work/golden/${cc##*/}-$level
+            mkdir -p "$work/golden"
+            check 300 "compile golden.c with ${cc##*/} -$level" bash -c 'compile_golden "$@"' _ "$cc" "$out" \
+                "-$level" -fopenmp && check_golden "$name" "$out"
+        done
+    done
+}
+
+group_arm() {
+    local cc=aarch64-linux-gnu-gcc qemu
+    qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
+    have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
+    [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
+    mkdir -p "$work/arm"
+    check 300 "compile golden.c for AArch64" bash -c 'compile_golden "$@"' _ "$cc" "$work/arm/golden" -O2 -static -fopenmp &&
+        check_golden "golden bits, AArch64" "$qemu" "$work/arm/golden"
+    # shellcheck disable=SC2046
+    check 300 "compile the self-test for AArch64" "$cc" -O2 -static -fopenmp -std=c11 -ffp-contract=off -I"$root/include" \
+        -I"$root/src" "$root/tests/selftest/selftest.c" $(ls "$root"/src/*/*.c) -lm -o "$work/arm/selftest" &&
+        check_counted 200 "self-test, AArch64" "$qemu" "$work/arm/selftest" --quick
+    # shellcheck disable=SC2046
+    check 300 "compile the sample of all floats for AArch64" "$cc" -O2 -static -fopenmp -std=c11 -ffp-contract=off \
+        -I"$root/include" -I"$root/src" "$root/tests/exhaustive/exhaustive.c" $(ls "$root"/src/*/*.c) -lm \
+        -o "$work/arm/exhaustive" &&
+        check_counted 200 "sample of all floats, AArch64" "$qemu" "$work/arm/exhaustive" --sample 511
+}
+
+group_sanitize() {
+    build "asan-${main_cc##*/}" "$main_cc" all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNAPIER_SANITIZE=address,undefined &&
+        check_ctest 500 "unit tests, address and undefined" "$work/asan-${main_cc##*/}" -L unit &&
+        check_counted 300 "self-test, address and undefined" "$work/asan-${main_cc##*/}/tests/selftest" --quick
+    have clang || { skip "ThreadSanitizer" "no clang on this machine"; return; }
+    # gcc's libgomp is not known to the sanitizer, which then sees races where there are none.
+    export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1"
+    build tsan clang "selftest golden" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNAPIER_SANITIZE=thread || return
+    check_counted 300 "self-test, threads" "$work/tsan/tests/selftest" --quick
+    [ -x "$work/tsan/tests/golden" ] && check 200 "golden bits, threads" "$work/tsan/tests/golden" --threads 7 \
+        --check "$root/tests/bits/golden.txt"
+}
+
+group_valgrind() {
+    have valgrind || { skip valgrind "no valgrind on this machine"; return; }
+    build "$release" "$main_cc" "selftest golden" -DCMAKE_BUILD_TYPE=Release || return
+    # OpenMP keeps its workers' memory to the end: reachable, not lost.
+    check_counted 280 "self-test, valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full \
+        --errors-for-leak-kinds=definite "$work/$release/tests/selftest" --quick
+}
+
+group_exhaustive() {
+    build "$release" "$main_cc" "exhaustive random_rows random_f64" -DCMAKE_BUILD_TYPE=Release || return
+    if [ -n "${QUICK:-}" ]; then
+        check_counted 200 "a sample of all floats" "$work/$release/tests/exhaustive" --sample 257
+        check_counted 200 "random rows" "$work/$release/tests/random_rows" --elements 2e7
+        check_counted 200 "exp, log, log1p in double" "$work/$release/tests/random_f64" --samples 2e6
+    else
+        check_counted 500 "all floats" "$work/$release/tests/exhaustive" --full
+        check_counted 300 "random rows" "$work/$release/tests/random_rows" --elements 1e9
+        check_counted 300 "exp, log, log1p in double" "$work/$release/tests/random_f64" --samples 1e8
+    fi
+    grep -hE '(isa|elements|max_ulp)=' "$logs"/*.log | sed 's/^/        /'
+}
+
+# Fuzzes one target from its seeds; new inputs stay in $work/corpus, and an input that fails in $work/crash.
+fuzz() { # target, seconds
+    mkdir -p "$work/corpus/$1" "$work/crash"
+    local quiet=""
+    [ "$1" = fuzz_text ] && quiet=-close_fd_mask=2
+    # shellcheck disable=SC2086
+    check "$(($2 + 60))" "$1" "$work/fuzz/tests/$1" -max_total_time="$2" -timeout=20 -rss_limit_mb=1500 -max_len=4096 $quiet \
+        -artifact_prefix="$work/crash/$1-" "$work/corpus/$1" "$root/tests/fuzz/seeds/$1"
+    grep -E '^Done [0-9]+ runs' "$log" | sed 's/^/        /'
+}
+
+group_fuzz() {
+    have clang || { skip fuzz "no clang on this machine, and so no libFuzzer"; return; }
+    build fuzz clang fuzzers -DCMAKE_BUILD_TYPE=RelWithDebInfo -DNAPIER_SANITIZE=address,undefined \
+        -DCMAKE_C_FLAGS=-fsanitize=fuzzer-no-link || return
+    local target time=20
+    [ -n "${QUICK:-}" ] && time=3
+    for target in "$root"/tests/fuzz/fuzz_*.c; do
+        fuzz "$(basename "$target" .c)" "$time" &
+        [ "$(jobs -rp | wc -l)" -ge "$jobs" ] && wait -n
+    done
+    wait
+}
+
+group_cli() {
+    [ -x "$root/tests/cli/run.sh" ] || { skip cli "no tests/cli/run.sh"; return; }
+    build "$release" "$main_cc" all -DCMAKE_BUILD_TYPE=Release || return
+    check_counted 280 "the program" "$root/tests/cli/run.sh" "$work/$release/napier"
+}
+
+group_install() {
+    [ -x "$root/tests/install/run.sh" ] || { skip install "no tests/install/run.sh"; return; }
+    CC=$main_cc check_counted 280 "the installed package" "$root/tests/install/run.sh"
+}
+
+group_bare() {
+    [ -x "$root/tests/bare/run.sh" ] || { skip bare "no tests/bare/run.sh"; return; }
+    CC=$main_cc check_counted 280 "without CMake" "$root/tests/bare/run.sh"
+}
+
+group_style() {
+    local tool
+    tool=$(command -v clang-format-14 || command -v clang-format)
+    [ -n "$tool" ] || { skip style "no clang-format on this machine"; return; }
+    [ -f "$root/.clang-format" ] || { skip style "no .clang-format"; return; }
+    # shellcheck disable=SC2046
+    check 120 "clang-format" "$tool" --dry-run --Werror $(cd "$root" && find include src cli tests bench examples \
+        \( -name '*.c' -o -name '*.h' \) 2>/dev/null | sed "s|^|$root/|")
+}
+
+# For `check`: a command that must exit with 1, which is how a test says no (a crash is something else).
+if [ "${1:-}" = --must-fail ]; then
+    shift
+    "$@"
+    [ $? -eq 1 ]
+    exit
+fi
+
+# ---- One group, in a process of its own, so that its time can be limited ----------------------------------------------
+
+if [ "${1:-}" = --group ]; then
+    name=$2
+    logs=$work/log/$name
+    results=$work/log/$name.results
+    "group_$name"
+    exit 0
+fi
+
+# ---- All groups ---------------------------------------------------------------------------------------------------------
+
+only=""
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick) export QUICK=1 ;;
+    --only) only=,$2, && shift ;;
+    --only=*) only=,${1#*=}, ;;
+    --list)
+        for line in "${groups[@]}"; do
+            read -r name _ text <<<"$line"
+            printf '%-11s %s\n' "$name" "$text"
+        done
+        exit 0
+        ;;
+    *)
+        echo "usage: tests/run_all.sh [--quick] [--only GROUP[,GROUP...]] [--list]" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+
+sum() { awk -v kind="$1" '$1 == kind { n += $2 } END { print n + 0 }' "${@:2}"; }
+
+rm -rf "$work/log"
+mkdir -p "$work/log"
+begin=$(date +%s.%N)
+summary=""
+all=()
+for line in "${groups[@]}"; do
+    read -r name limit text <<<"$line"
+    [ -n "$only" ] && [[ $only != *,$name,* ]] && continue
+    mkdir -p "$work/log/$name"
+    results=$work/log/$name.results
+    : >"$results"
+    all+=("$results")
+    printf '\n== %s: %s\n' "$name" "$text"
+    start=$(date +%s.%N)
+    timeout -k 10 "$limit" "$self" --group "$name" </dev/null &
+    end_with_me $!
+    wait $!
+    status=$?
+    trap - INT TERM
+    took=$(seconds_since "$start")
+    if [ "$status" -ne 0 ]; then
+        printf '  FAIL  the group %s ended with status %s after %s s (limit %s s)\n' "$name" "$status" "$took" "$limit"
+        record fail 1 "group $name: status $status"
+    fi
+    summary+=$(printf '%-11s %7s s  %5s passed %3s failed %3s skipped' "$name" "$took" "$(sum pass "$results")" \
+        "$(sum fail "$results")" "$(sum skip "$results")")$'\n'
+done
+if [ ${#all[@]} -eq 0 ]; then
+    echo "tests/run_all.sh: no such group: ${only//,/ } (--list names them)" >&2
+    exit 2
+fi
+
+printf '\n== all: %s s\n%s' "$(seconds_since "$begin")" "$summary"
+if [ "$(sum skip "${all[@]}")" -gt 0 ]; then
+    printf '\nskipped:\n'
+    sed -nE 's/^skip [0-9]+ /    /p' "${all[@]}"
+fi
+if [ "$(sum fail "${all[@]}")" -gt 0 ]; then
+    printf '\nfailed:\n'
+    sed -nE 's/^fail [0-9]+ /    /p' "${all[@]}"
+fi
+printf '\n%s passed, %s failed, %s skipped\n' "$(sum pass "${all[@]}")" "$(sum fail "${all[@]}")" "$(sum skip "${all[@]}")"
+[ "$(sum fail "${all[@]}")" -eq 0 ]

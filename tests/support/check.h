@@ -1,0 +1,88 @@
+/* support/check.h - what every unit test needs: contexts, views in every layout with poisoned gaps, one way to call any
+ * of the forward operations, and failures that are collected and told in full before a test fails. */
+#ifndef NAPIER_TESTS_CHECK_H
+#define NAPIER_TESTS_CHECK_H
+
+/* cmocka.h needs these four before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <napier/softmax.h>
+#include <stdbool.h>
+
+#include "support/rows.h"
+
+/* ---- Failures: a test calls problem() as often as it likes and ends with no_problems(). */
+__attribute__((format(printf, 1, 2))) void problem(const char *format, ...);
+void no_problems(void);
+/* True if the condition holds; else a problem with the text. */
+#define expect(condition, ...) ((condition) ? true : (problem(__VA_ARGS__), false))
+
+/* ---- Contexts. Each fails the test if it cannot be made. */
+napier_context *context_of(napier_isa isa, int threads);
+/* The instruction sets that this machine has, SCALAR first; returns how many. */
+enum { ISA_LIMIT = 5 };
+int available_isas(napier_isa isas[ISA_LIMIT]);
+
+/* Status OK, or a problem that shows the context's text. */
+bool succeeded(const napier_context *context, napier_status status, const char *what);
+/* Status `wanted`, and the context's text contains each of the words (NULL ends the list). */
+bool refused(const napier_context *context, napier_status status, napier_status wanted, const char *word, ...);
+
+/* ---- Memory that aborts the test rather than returning NULL. */
+void *room_for(int64_t count, size_t size);
+
+/* ---- Grids: a matrix in a layout, in memory of its own, whose bytes outside the elements are poisoned. */
+typedef enum layout {
+    LAYOUT_CONTIGUOUS,
+    LAYOUT_PADDED,            /* rows 3 elements apart from one another */
+    LAYOUT_TRANSPOSED,        /* columns contiguous: a reduction along the first axis */
+    LAYOUT_TRANSPOSED_PADDED, /* the same with 5 elements between columns */
+    LAYOUT_EVERY_OTHER,       /* column stride 2 */
+    LAYOUT_ROWS_REVERSED,     /* negative row stride */
+    LAYOUT_COLUMNS_REVERSED,  /* negative column stride */
+    LAYOUT_BOTH_REVERSED,
+    LAYOUT_OFFSET, /* contiguous, starting one element past a cache line's boundary */
+    LAYOUTS
+} layout;
+
+const char *layout_name(layout l);
+
+typedef struct grid {
+    unsigned char *memory;
+    size_t bytes;
+    napier_matrix view;
+} grid;
+
+grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype);
+void grid_free(grid *g);
+double grid_get(const grid *g, int64_t row, int64_t col);
+uint64_t grid_bits(const grid *g, int64_t row, int64_t col);
+void grid_set(grid *g, int64_t row, int64_t col, double value);
+void grid_set_row(grid *g, int64_t row, const double *values);
+void grid_get_row(const grid *g, int64_t row, double *values);
+/* Row i is of the given kind, or of kind (i + seed) mod ROW_KINDS where the kind is ROW_KINDS; its seed is seed + i. */
+void grid_fill(grid *g, row_kind kind, uint64_t seed);
+void grid_copy(grid *to, const grid *from);
+/* Bytes outside the elements that are no longer poison. */
+int64_t grid_damage(const grid *g);
+/* Elements whose bits differ; the first is told as a problem with `what`. */
+int64_t grid_differences(const grid *got, const grid *expected, const char *what);
+static inline napier_const_matrix grid_input(const grid *g) { return napier_read_only(g->view); }
+
+/* ---- The forward operations behind one call. LOGSUMEXP writes column 0 of `out` (rows x 1), LOGSUMEXP_ALL element 0. */
+typedef enum operation { OP_SOFTMAX, OP_LOG_SOFTMAX, OP_LOGSUMEXP, OP_LOGSUMEXP_ALL, OPERATIONS } operation;
+
+const char *operation_name(operation op);
+napier_status operation_run(napier_context *context, operation op, napier_const_matrix logits, napier_matrix out,
+                            const napier_softmax_options *options);
+/* The shape of the result. */
+int64_t operation_rows(operation op, int64_t rows);
+int64_t operation_cols(operation op, int64_t cols);
+
+napier_softmax_options options_of(double temperature, napier_algorithm algorithm, napier_masked_rows masked_rows);
+
+#endif

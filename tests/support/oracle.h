@@ -1,0 +1,48 @@
+/* support/oracle.h - the truth in long double (64 significant bits or more), the same in MPFR (300 bits), and the error
+ * bounds that napier/softmax.h promises. */
+#ifndef NAPIER_TESTS_ORACLE_H
+#define NAPIER_TESTS_ORACLE_H
+
+#include <napier/softmax.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum oracle_outcome {
+    ORACLE_FINITE,
+    ORACLE_EMPTY,
+    ORACLE_ALL_MASKED, /* only -inf */
+    ORACLE_PLUS_INF,
+    ORACLE_NAN
+} oracle_outcome;
+
+/* A row z (logits already divided by the temperature), reduced. */
+typedef struct oracle_row {
+    oracle_outcome outcome;
+    long double max;
+    long double log_sum; /* log(sum exp(z - max)) */
+    long double lse;     /* max + log_sum */
+    long double sum;     /* sum exp(z - max), 1 or more */
+    long double mass;    /* the share of what is not equal to the maximum: 1 - p_max */
+} oracle_row;
+
+oracle_row oracle_reduce(const double *z, int64_t n);
+/* The same through MPFR; every field but `sum` is rounded only at the end, so cancellation costs nothing. */
+oracle_row oracle_reduce_mpfr(const double *z, int64_t n);
+
+long double oracle_log_softmax(const oracle_row *row, double z);
+long double oracle_softmax(const oracle_row *row, double z);
+
+/* The spacing of the dtype's numbers at |value|. */
+long double dtype_ulp(napier_dtype dtype, long double value);
+
+/* What the header allows |result - truth| to be: computed in `compute`, then rounded once to `out`. */
+long double oracle_log_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
+long double oracle_softmax_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
+
+/* Is `got` within `bound` of `truth`? An infinity is right where the truth overflows the dtype. */
+bool oracle_within(double got, long double truth, long double bound, napier_dtype out);
+
+/* z = x / T, rounded once to the compute type: what the temperature is defined to do. x and z may be the same array. */
+void divide_by_temperature(const double *x, double *z, int64_t n, double temperature, napier_dtype compute);
+
+#endif

@@ -1,0 +1,438 @@
+/* The gradients against their formulas in long double, against finite differences of the forward operations in f64, and
+ * against themselves: the same bits on every instruction set, thread count, layout and in place. */
+#include "support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/formats.h"
+#include "support/oracle.h"
+
+typedef enum gradient { GRAD_SOFTMAX, GRAD_LOG_SOFTMAX, GRAD_LOGSUMEXP, GRAD_LOGSUMEXP_ALL, GRADIENTS } gradient;
+
+static const char *gradient_name(gradient g) {
+    static const char *const names[GRADIENTS] = {"softmax_backward", "log_softmax_backward", "logsumexp_backward",
+                                                 "logsumexp_all_backward"};
+    return names[g];
+}
+
+/* `first` is probs, logprobs or logits; `grad` is a matrix, or a column (element 0 of it) for the last two. */
+static napier_status gradient_run(napier_context *context, gradient g, const grid *first, const grid *grad,
+                                  napier_matrix out, double temperature) {
+    const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    const napier_const_vector column = {grad->view.data, grad->view.rows, grad->view.row_stride, grad->view.dtype};
+    switch (g) {
+    case GRAD_SOFTMAX:
+        return napier_softmax_backward(context, grid_input(first), grid_input(grad), out, &options);
+    case GRAD_LOG_SOFTMAX:
+        return napier_log_softmax_backward(context, grid_input(first), grid_input(grad), out, &options);
+    case GRAD_LOGSUMEXP:
+        return napier_logsumexp_backward(context, grid_input(first), column, out, &options);
+    default:
+        return napier_logsumexp_all_backward(context, grid_input(first), column, out, &options);
+    }
+}
+
+static int64_t grad_rows(gradient g, int64_t rows) { return g == GRAD_LOGSUMEXP_ALL ? 1 : rows; }
+static int64_t grad_cols(gradient g, int64_t cols) { return g <= GRAD_LOG_SOFTMAX ? cols : 1; }
+
+/* Finite logits of ordinary size, some of them masked, and what the forward call makes of them. */
+static void make_inputs(napier_context *context, gradient g, grid *first, grid *grad, uint64_t seed, double temperature) {
+    rng r = rng_make(seed);
+    double *const x = room_for(first->view.cols, sizeof *x);
+    for (int64_t i = 0; i < first->view.rows; i++) {
+        for (int64_t j = 0; j < first->view.cols; j++) {
+            x[j] = 3 * rng_normal(&r);
+            x[j] = j % 5 == 3 && i % 3 == 1 ? -HUGE_VAL : x[j];
+        }
+        grid_set_row(first, i, x);
+    }
+    free(x);
+    for (int64_t i = 0; i < grad->view.rows; i++) {
+        for (int64_t j = 0; j < grad->view.cols; j++) {
+            grid_set(grad, i, j, rng_normal(&r));
+        }
+    }
+    const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    if (g == GRAD_SOFTMAX) {
+        succeeded(context, napier_softmax(context, grid_input(first), first->view, &options), "softmax");
+    } else if (g == GRAD_LOG_SOFTMAX) {
+        succeeded(context, napier_log_softmax(context, grid_input(first), first->view, &options), "log_softmax");
+    }
+}
+
+/* ---- Against the formulas ---------------------------------------------------------------------------------------- */
+
+/* The formula's value at (row, col), and the size of the parts that cancel in it. */
+typedef struct exact {
+    long double value, size;
+} exact;
+
+static void exact_row(gradient g, const grid *first, const grid *grad, int64_t row, double temperature,
+                      napier_dtype compute, exact *out) {
+    const int64_t n = first->view.cols;
+    const long double t = compute == NAPIER_F64 ? (long double)temperature : (long double)(float)temperature;
+    double *const x = room_for(n, sizeof *x);
+    grid_get_row(first, row, x);
+    long double sum = 0, size = 0;
+    for (int64_t j = 0; j < n && g <= GRAD_LOG_SOFTMAX; j++) {
+        const long double term = (long double)grid_get(grad, row, j) * (g == GRAD_SOFTMAX ? (long double)x[j] : 1.0L);
+        sum += term;
+        size += fabsl(term);
+    }
+    oracle_row reduced = {ORACLE_FINITE, 0, 0, 0, 0, 0};
+    if (g == GRAD_LOGSUMEXP) {
+        divide_by_temperature(x, x, n, temperature, compute);
+        reduced = oracle_reduce(x, n);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        long double own, prob;
+        switch (g) {
+        case GRAD_SOFTMAX:
+            own = (long double)grid_get(grad, row, j);
+            out[j].value = (long double)x[j] * (own - sum) / t;
+            out[j].size = (long double)x[j] * (fabsl(own) + size) / t;
+            break;
+        case GRAD_LOG_SOFTMAX:
+            own = (long double)grid_get(grad, row, j);
+            prob = expl((long double)x[j]);
+            out[j].value = (own - prob * sum) / t;
+            out[j].size = (fabsl(own) + prob * size) / t;
+            break;
+        default:
+            own = (long double)grid_get(grad, row, 0);
+            out[j].value = own * oracle_softmax(&reduced, x[j]) / t;
+            out[j].size = fabsl(out[j].value);
+            break;
+        }
+    }
+    free(x);
+}
+
+/* Roundings on the way to a result: at most 12 in the longest chain of additions of a tile (4 in a lane, 8 folds), a few
+ * for exp, the product, the difference and the quotient. */
+#define ROUNDINGS 24.0L
+
+static void check_formula(napier_context *context, gradient g, int64_t rows, int64_t cols, napier_dtype in,
+                          napier_dtype out_dtype, double temperature, uint64_t seed) {
+    grid first = grid_make(LAYOUT_CONTIGUOUS, rows, cols, in);
+    grid grad = grid_make(LAYOUT_CONTIGUOUS, grad_rows(g, rows), grad_cols(g, cols), in);
+    grid out = grid_make(LAYOUT_CONTIGUOUS, rows, cols, out_dtype);
+    make_inputs(context, g, &first, &grad, seed, temperature);
+    exact *const truth = room_for(cols, sizeof *truth);
+    const napier_dtype compute = compute_dtype(in, out_dtype);
+    if (succeeded(context, gradient_run(context, g, &first, &grad, out.view, temperature), gradient_name(g))) {
+        for (int64_t row = 0; row < rows; row++) {
+            exact_row(g, &first, &grad, row, temperature, compute, truth);
+            for (int64_t col = 0; col < cols; col++) {
+                const double got = grid_get(&out, row, col);
+                const long double bound = ROUNDINGS * ldexpl(truth[col].size, -dtype_precision(compute)) +
+                                          dtype_ulp(out_dtype, truth[col].value);
+                const bool masked = g == GRAD_SOFTMAX && grid_get(&first, row, col) == 0;
+                if (!expect(oracle_within(got, truth[col].value, bound, out_dtype) && (!masked || got == 0),
+                            "%s %lld x %lld, %s to %s, T = %g, seed %llu: [%lld, %lld] is %.9g, truth %.9Lg, bound %.3Lg",
+                            gradient_name(g), (long long)rows, (long long)cols, napier_dtype_name(in),
+                            napier_dtype_name(out_dtype), temperature, (unsigned long long)seed, (long long)row,
+                            (long long)col, got, truth[col].value, bound)) {
+                    break;
+                }
+            }
+        }
+    }
+    free(truth);
+    grid_free(&first);
+    grid_free(&grad);
+    grid_free(&out);
+}
+
+static void test_formulas(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 5, 16, 17, 48, 50, 255, 1024, 1025, 4097};
+    static const double temperatures[] = {1.0, 0.7, 3.0};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int g = 0; g < GRAD_LOGSUMEXP_ALL; g++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
+                check_formula(context, (gradient)g, 5, sizes[s], all_dtypes[d / DTYPE_COUNT], all_dtypes[d % DTYPE_COUNT],
+                              temperatures[(size_t)d % 3], s);
+            }
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* logsumexp_all_backward is logsumexp_backward of the one row that holds all elements. */
+static void test_all_is_one_row(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int l = 0; l < LAYOUTS; l++) {
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            enum { ROWS = 37, COLS = 61 };
+            grid one = grid_make(LAYOUT_CONTIGUOUS, 1, ROWS * COLS, all_dtypes[d]);
+            grid many = grid_make((layout)l, ROWS, COLS, all_dtypes[d]), grad = grid_make(LAYOUT_CONTIGUOUS, 1, 1, all_dtypes[d]);
+            grid expected = grid_make(LAYOUT_CONTIGUOUS, 1, ROWS * COLS, all_dtypes[d]);
+            grid got = grid_make((layout)l, ROWS, COLS, all_dtypes[d]), row_major = expected;
+            make_inputs(context, GRAD_LOGSUMEXP, &one, &grad, (uint64_t)l, 1.0);
+            for (int64_t i = 0; i < ROWS * COLS; i++) {
+                grid_set(&many, i / COLS, i % COLS, grid_get(&one, 0, i));
+            }
+            succeeded(context, gradient_run(context, GRAD_LOGSUMEXP, &one, &grad, expected.view, 1.3), "one row");
+            succeeded(context, gradient_run(context, GRAD_LOGSUMEXP_ALL, &many, &grad, got.view, 1.3), "all");
+            row_major.view = napier_rows(expected.view.data, ROWS, COLS, all_dtypes[d]);
+            expect(grid_differences(&got, &row_major, "logsumexp_all_backward") == 0 && grid_damage(&got) == 0, "%s, %s",
+                   layout_name((layout)l), napier_dtype_name(all_dtypes[d]));
+            grid_free(&one);
+            grid_free(&many);
+            grid_free(&grad);
+            grid_free(&expected);
+            grid_free(&got);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Against finite differences ---------------------------------------------------------------------------------- */
+
+enum { DIFF_ROWS = 3, DIFF_COLS = 23 };
+
+/* sum of weights * result of the forward operation, in f64. */
+static double objective(napier_context *context, gradient g, const double *x, const double *weights, double temperature) {
+    double out[DIFF_ROWS * DIFF_COLS];
+    const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    const operation op = (operation)g;
+    const int64_t rows = operation_rows(op, DIFF_ROWS), cols = operation_cols(op, DIFF_COLS);
+    succeeded(context,
+              operation_run(context, op, napier_const_rows(x, DIFF_ROWS, DIFF_COLS, NAPIER_F64),
+                            napier_rows(out, rows, cols, NAPIER_F64), &options),
+              "forward");
+    double sum = 0;
+    for (int64_t i = 0; i < rows * cols; i++) {
+        sum += weights[i] * out[i];
+    }
+    return sum;
+}
+
+static void test_finite_differences(void **state) {
+    (void)state;
+    static const double temperatures[] = {1.0, 0.5, 2.5};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    for (int g = 0; g < GRADIENTS; g++) {
+        for (int t = 0; t < 3; t++) {
+            grid x = grid_make(LAYOUT_CONTIGUOUS, DIFF_ROWS, DIFF_COLS, NAPIER_F64);
+            grid weights = grid_make(LAYOUT_CONTIGUOUS, grad_rows((gradient)g, DIFF_ROWS),
+                                     grad_cols((gradient)g, DIFF_COLS), NAPIER_F64);
+            grid first = grid_make(LAYOUT_CONTIGUOUS, DIFF_ROWS, DIFF_COLS, NAPIER_F64);
+            grid got = grid_make(LAYOUT_CONTIGUOUS, DIFF_ROWS, DIFF_COLS, NAPIER_F64);
+            rng r = rng_make((uint64_t)t);
+            for (int64_t i = 0; i < DIFF_ROWS * DIFF_COLS; i++) {
+                grid_set(&x, i / DIFF_COLS, i % DIFF_COLS, rng_normal(&r));
+            }
+            for (int64_t i = 0; i < weights.view.rows * weights.view.cols; i++) {
+                grid_set(&weights, i / weights.view.cols, i % weights.view.cols, rng_normal(&r));
+            }
+            grid_copy(&first, &x);
+            const napier_softmax_options options = options_of(temperatures[t], NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+            if (g <= GRAD_LOG_SOFTMAX) {
+                succeeded(context, operation_run(context, (operation)g, grid_input(&x), first.view, &options), "forward");
+            }
+            succeeded(context, gradient_run(context, (gradient)g, &first, &weights, got.view, temperatures[t]), "backward");
+            double *const values = x.view.data;
+            const double h = 1e-4;
+            for (int64_t i = 0; i < DIFF_ROWS * DIFF_COLS; i++) {
+                const double kept = values[i];
+                double side[4]; /* at -2h, -h, h, 2h: an error of h^4 */
+                for (int k = 0; k < 4; k++) {
+                    values[i] = kept + h * (k < 2 ? k - 2 : k - 1);
+                    side[k] = objective(context, (gradient)g, values, weights.view.data, temperatures[t]);
+                }
+                values[i] = kept;
+                const double slope = (side[0] - 8 * side[1] + 8 * side[2] - side[3]) / (12 * h);
+                const double gradient_here = grid_get(&got, i / DIFF_COLS, i % DIFF_COLS);
+                expect(fabs(slope - gradient_here) < 1e-9, "%s, T = %g, element %lld: %.12g, finite difference %.12g",
+                       gradient_name((gradient)g), temperatures[t], (long long)i, gradient_here, slope);
+            }
+            grid_free(&x);
+            grid_free(&weights);
+            grid_free(&first);
+            grid_free(&got);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Bits -------------------------------------------------------------------------------------------------------- */
+
+/* Scalar, one thread, contiguous, against every machine and layout, and in place of either input. */
+static void check_gradient_bits(gradient g, int64_t rows, int64_t cols, napier_dtype in, napier_dtype out, uint64_t seed) {
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
+    grid first = grid_make(LAYOUT_CONTIGUOUS, rows, cols, in);
+    grid grad = grid_make(LAYOUT_CONTIGUOUS, grad_rows(g, rows), grad_cols(g, cols), in);
+    grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, out);
+    make_inputs(scalar, g, &first, &grad, seed, 0.9);
+    succeeded(scalar, gradient_run(scalar, g, &first, &grad, expected.view, 0.9), gradient_name(g));
+    for (int turn = 0; turn < count * 6; turn++) {
+        static const int threads[] = {1, 2, 7};
+        napier_context *const context = context_of(isas[turn / 6], threads[turn % 3]);
+        const layout l = turn % 2 ? LAYOUT_CONTIGUOUS : (layout)((seed + (uint64_t)turn) % LAYOUTS);
+        grid first_here = grid_make(l, rows, cols, in), got = grid_make(l, rows, cols, out);
+        grid grad_here = grid_make(l, grad.view.rows, grad.view.cols, in);
+        grid_copy(&first_here, &first);
+        grid_copy(&grad_here, &grad);
+        succeeded(context, gradient_run(context, g, &first_here, &grad_here, got.view, 0.9), gradient_name(g));
+        bool same = grid_differences(&got, &expected, gradient_name(g)) == 0 && grid_damage(&got) == 0;
+        if (in == out) {
+            const bool over_grad = g <= GRAD_LOG_SOFTMAX && turn % 4 < 2;
+            grid *const place = over_grad ? &grad_here : &first_here;
+            succeeded(context, gradient_run(context, g, &first_here, &grad_here, place->view, 0.9), gradient_name(g));
+            same = grid_differences(place, &expected, over_grad ? "in place of the gradient" : "in place") == 0 && same;
+        }
+        expect(same, "%s %lld x %lld, %s to %s: %s, %d threads, %s", gradient_name(g), (long long)rows, (long long)cols,
+               napier_dtype_name(in), napier_dtype_name(out), napier_isa_name(isas[turn / 6]), threads[turn % 3],
+               layout_name(l));
+        grid_free(&first_here);
+        grid_free(&grad_here);
+        grid_free(&got);
+        napier_context_destroy(context);
+    }
+    grid_free(&first);
+    grid_free(&grad);
+    grid_free(&expected);
+    napier_context_destroy(scalar);
+}
+
+static void test_gradient_bits(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 8, 16, 17, 40, 48, 49, 64, 100, 255, 257, 1000, 1024, 1025, 3000};
+    for (int g = 0; g < GRADIENTS; g++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            check_gradient_bits((gradient)g, 19, sizes[s], NAPIER_F32, NAPIER_F32, s);
+            check_gradient_bits((gradient)g, 5, sizes[s], all_dtypes[s % 4], all_dtypes[s / 4], s);
+        }
+        check_gradient_bits((gradient)g, 3, 400, NAPIER_F64, NAPIER_F64, 1);
+        check_gradient_bits((gradient)g, 2, 20000, NAPIER_BF16, NAPIER_BF16, 2);
+    }
+    no_problems();
+}
+
+/* ---- Edges ------------------------------------------------------------------------------------------------------- */
+
+static void test_gradient_edges(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    /* A row of only -inf has gradient 0; so has a masked position. */
+    const float logits[2][3] = {{-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}};
+    const float grad_lse[2] = {5, 2};
+    float out[2][3];
+    succeeded(context, napier_logsumexp_backward(context, napier_const_rows_f32(&logits[0][0], 2, 3),
+                                                 napier_const_array_f32(grad_lse, 2), napier_rows_f32(&out[0][0], 2, 3), NULL),
+              "logsumexp_backward");
+    for (int j = 0; j < 3; j++) {
+        expect(out[0][j] == 0, "an all -inf row has gradient %g", (double)out[0][j]);
+        expect(out[1][j] == (j == 1 ? 0.0f : 1.0f), "gradient %g at %d", (double)out[1][j], j);
+    }
+    /* A masked position stays 0 under an infinite or NaN-free large gradient; one column has gradient 0. */
+    const float probs[3] = {0.5f, 0.0f, 0.5f}, grad[3] = {1.0f, 1e30f, -1.0f};
+    succeeded(context, napier_softmax_backward(context, napier_const_rows_f32(probs, 1, 3), napier_const_rows_f32(grad, 1, 3),
+                                               napier_rows_f32(out[0], 1, 3), NULL),
+              "softmax_backward");
+    expect(out[0][0] == 0.5f && out[0][1] == 0 && out[0][2] == -0.5f, "masked: %g %g %g", (double)out[0][0],
+           (double)out[0][1], (double)out[0][2]);
+    /* A log-probability of -inf contributes its own gradient and no probability. */
+    const float logprobs[3] = {-0.6931472f, -INFINITY, -0.6931472f}, grad_log[3] = {1.0f, 0.0f, 0.0f};
+    succeeded(context, napier_log_softmax_backward(context, napier_const_rows_f32(logprobs, 1, 3),
+                                                   napier_const_rows_f32(grad_log, 1, 3), napier_rows_f32(out[0], 1, 3), NULL),
+              "log_softmax_backward");
+    expect(fabsf(out[0][0] - 0.5f) < 1e-6f && out[0][1] == 0 && fabsf(out[0][2] + 0.5f) < 1e-6f, "masked: %g %g %g",
+           (double)out[0][0], (double)out[0][1], (double)out[0][2]);
+    /* Nothing at all. */
+    const napier_const_matrix none = napier_const_rows_f32(NULL, 0, 4), flat = napier_const_rows_f32(NULL, 2, 0);
+    succeeded(context, napier_softmax_backward(context, none, none, napier_rows_f32(NULL, 0, 4), NULL), "no rows");
+    succeeded(context, napier_log_softmax_backward(context, flat, flat, napier_rows_f32(NULL, 2, 0), NULL), "no columns");
+    succeeded(context, napier_logsumexp_backward(context, flat, napier_const_array_f32(grad_lse, 2),
+                                                 napier_rows_f32(NULL, 2, 0), NULL),
+              "no columns");
+    succeeded(context, napier_logsumexp_all_backward(context, none, napier_const_array_f32(grad_lse, 1),
+                                                     napier_rows_f32(NULL, 0, 4), NULL),
+              "no rows");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* log_softmax then its gradient leave rows that add up to 0: a shift of all logits changes nothing. */
+static void test_gradients_add_up_to_zero(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    for (int g = 0; g < GRAD_LOGSUMEXP; g++) {
+        grid first = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32), grad = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32);
+        grid out = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32);
+        make_inputs(context, (gradient)g, &first, &grad, 77, 1.0);
+        succeeded(context, gradient_run(context, (gradient)g, &first, &grad, out.view, 1.0), gradient_name((gradient)g));
+        for (int64_t row = 0; row < 8; row++) {
+            double sum = 0, size = 0;
+            for (int64_t col = 0; col < 333; col++) {
+                sum += grid_get(&out, row, col);
+                size += fabs(grid_get(&out, row, col));
+            }
+            expect(fabs(sum) <= 2e-6 * size, "%s: row %lld adds up to %g of %g", gradient_name((gradient)g), (long long)row,
+                   sum, size);
+        }
+        grid_free(&first);
+        grid_free(&grad);
+        grid_free(&out);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static void test_bad_gradient_arguments(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    float a[24], b[24], c[24], v[3];
+    memset(a, 0, sizeof a);
+    memset(b, 0, sizeof b);
+    memset(v, 0, sizeof v);
+    const napier_const_matrix probs = napier_const_rows_f32(a, 3, 8), grad = napier_const_rows_f32(b, 3, 8);
+    const napier_matrix out = napier_rows_f32(c, 3, 8);
+    napier_softmax_options options = options_of(0.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    refused(context, napier_softmax_backward(context, probs, grad, out, &options), NAPIER_INVALID_ARGUMENT, "temperature",
+            "0", NULL);
+    refused(context, napier_softmax_backward(context, napier_const_rows_f32(a, 3, 7), grad, out, NULL),
+            NAPIER_INVALID_ARGUMENT, "7", "8", NULL);
+    refused(context, napier_softmax_backward(context, probs, napier_const_rows_f32(b, 2, 8), out, NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_probs", "2", NULL);
+    refused(context, napier_softmax_backward(context, probs, grad, napier_rows_f32(c, 3, 5), NULL), NAPIER_INVALID_ARGUMENT,
+            "grad_logits", "5", NULL);
+    refused(context, napier_softmax_backward(context, probs, grad, napier_rows_f32(a + 1, 2, 8), NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_logits", NULL);
+    refused(context, napier_softmax_backward(context, probs, napier_const_rows_f32(NULL, 3, 8), out, NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_probs", "NULL", NULL);
+    refused(context, napier_log_softmax_backward(context, napier_const_rows_f32(a, -3, 8), grad, out, NULL),
+            NAPIER_INVALID_ARGUMENT, "logprobs", "-3", NULL);
+    refused(context, napier_log_softmax_backward(context, probs, grad, napier_rows_f32(b + 8, 2, 8), NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_logits", NULL);
+    refused(context, napier_logsumexp_backward(context, probs, napier_const_array_f32(v, 2), out, NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_lse", "2", NULL);
+    refused(context, napier_logsumexp_all_backward(context, probs, napier_const_array_f32(v, 3), out, NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_lse", "3", NULL);
+    refused(context, napier_logsumexp_backward(context, probs, napier_const_array_f32(c, 3), out, NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_logits", "grad_lse", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_formulas),       cmocka_unit_test(test_all_is_one_row),
+        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_gradient_bits),
+        cmocka_unit_test(test_gradient_edges), cmocka_unit_test(test_gradients_add_up_to_zero),
+        cmocka_unit_test(test_bad_gradient_arguments),
+    };
+    return cmocka_run_group_tests_name("gradients", tests, NULL, NULL);
+}

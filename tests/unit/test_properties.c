@@ -1,0 +1,327 @@
+/* What holds for every row, whatever its values: shifts, permutations, order, padding, associativity, and what the three
+ * operations say about one another. */
+#include "support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/formats.h"
+#include "support/oracle.h"
+
+enum { LIMIT = 5000 };
+
+typedef struct results {
+    float lse, probs[LIMIT], logprobs[LIMIT];
+} results;
+
+/* All three operations of one row. */
+static void run_all(napier_context *context, const float *x, int64_t n, results *r) {
+    const napier_const_matrix logits = napier_const_rows_f32(x, 1, n);
+    succeeded(context, napier_logsumexp(context, logits, napier_array_f32(&r->lse, 1), NULL), "logsumexp");
+    succeeded(context, napier_softmax(context, logits, napier_rows_f32(r->probs, 1, n), NULL), "softmax");
+    succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(r->logprobs, 1, n), NULL), "log_softmax");
+}
+
+/* Each test runs this over kinds and sizes. */
+typedef void property(napier_context *context, row_kind kind, uint64_t seed, int64_t n);
+
+static void over_rows(property *check) {
+    static const int64_t sizes[] = {1, 2, 3, 10, 16, 40, 50, 256, 1000, 1025, 2500, 4097};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    for (int kind = 0; kind < ROW_KINDS; kind++) {
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            for (uint64_t seed = 0; seed < 6; seed++) {
+                check(context, (row_kind)kind, seed, sizes[s]);
+            }
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static float row_x[LIMIT], other_x[LIMIT];
+static double row_wide[LIMIT];
+static results row_results, other_results;
+
+/* ---- Values of one row ------------------------------------------------------------------------------------------- */
+
+/* A log-probability is never positive, a probability lies in 0 .. p(max), both follow the order of the logits as far as
+ * rounding goes, and logsumexp is at least the maximum. */
+static void values_are_in_range(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    run_all(context, row_x, n, &row_results);
+    const oracle_row truth = oracle_reduce(row_wide, n);
+    if (truth.outcome != ORACLE_FINITE) {
+        return;
+    }
+    int64_t top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        top = row_x[i] > row_x[top] ? i : top;
+    }
+    expect(row_results.lse >= row_x[top], "%s, seed %llu, %lld: logsumexp %a below the maximum %a", row_kind_name(kind),
+           (unsigned long long)seed, (long long)n, (double)row_results.lse, (double)row_x[top]);
+    for (int64_t i = 0; i < n; i++) {
+        const float p = row_results.probs[i], l = row_results.logprobs[i];
+        if (!expect(l <= 0 && l <= row_results.logprobs[top] && p >= 0 && p <= row_results.probs[top] && p <= 1,
+                    "%s, seed %llu, %lld: [%lld] has p = %a, log p = %a; the maximum %a, %a", row_kind_name(kind),
+                    (unsigned long long)seed, (long long)n, (long long)i, (double)p, (double)l,
+                    (double)row_results.probs[top], (double)row_results.logprobs[top])) {
+            return;
+        }
+        if (row_x[i] == row_x[top]) {
+            expect(p == row_results.probs[top] && l == row_results.logprobs[top], "%s: equal maxima differ",
+                   row_kind_name(kind));
+        }
+    }
+}
+
+static void test_values_are_in_range(void **state) {
+    (void)state;
+    over_rows(values_are_in_range);
+}
+
+/* log_softmax is monotone: a larger logit never has the smaller log-probability. */
+static void log_softmax_is_monotone(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    run_all(context, row_x, n, &row_results);
+    if (oracle_reduce(row_wide, n).outcome != ORACLE_FINITE) {
+        return;
+    }
+    for (int64_t i = 1; i < n; i++) {
+        const float dx = row_x[i] - row_x[i - 1], dl = row_results.logprobs[i] - row_results.logprobs[i - 1];
+        if (!expect(!(dx > 0 && dl < 0) && !(dx < 0 && dl > 0), "%s, seed %llu, %lld: order changes at %lld",
+                    row_kind_name(kind), (unsigned long long)seed, (long long)n, (long long)i)) {
+            return;
+        }
+    }
+}
+
+static void test_log_softmax_is_monotone(void **state) {
+    (void)state;
+    over_rows(log_softmax_is_monotone);
+}
+
+/* softmax is the exponential of log_softmax. */
+static void softmax_is_exp_of_log_softmax(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    run_all(context, row_x, n, &row_results);
+    if (oracle_reduce(row_wide, n).outcome != ORACLE_FINITE) {
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double p = (double)row_results.probs[i], l = (double)row_results.logprobs[i];
+        const double rounding = (fabs(l) + 16) * 0x1p-22; /* of log_softmax, which exp turns into a relative error */
+        if (!expect(fabs(p - exp(l)) <= rounding * exp(l) + 0x1p-148, "%s, seed %llu, %lld: [%lld] %g and exp(%g)",
+                    row_kind_name(kind), (unsigned long long)seed, (long long)n, (long long)i, p, l)) {
+            return;
+        }
+    }
+}
+
+static void test_softmax_is_exp_of_log_softmax(void **state) {
+    (void)state;
+    over_rows(softmax_is_exp_of_log_softmax);
+}
+
+/* ---- Two rows ---------------------------------------------------------------------------------------------------- */
+
+/* Equal but for what the documented error allows: two rows of the same truth. */
+static void expect_equivalent(const oracle_row *truth, const double *z, int64_t n, const results *a, const results *b,
+                              const char *what) {
+    const long double bound = 2 * oracle_log_bound(truth, truth->lse, NAPIER_F32, NAPIER_F32);
+    expect(fabsl((long double)a->lse - (long double)b->lse) <= bound || a->lse == b->lse, "%s: logsumexp %a and %a", what,
+           (double)a->lse, (double)b->lse);
+    for (int64_t i = 0; i < n; i++) {
+        const long double p = oracle_softmax(truth, z[i]);
+        const long double allowed = 2 * oracle_softmax_bound(truth, p, NAPIER_F32, NAPIER_F32);
+        if (!expect(fabsl((long double)a->probs[i] - (long double)b->probs[i]) <= allowed, "%s: softmax[%lld] %a and %a", what,
+                    (long long)i, (double)a->probs[i], (double)b->probs[i])) {
+            return;
+        }
+    }
+}
+
+/* A shift that is exact in every element moves logsumexp by as much and leaves the probabilities. Logits here are
+ * multiples of 1/8 below 2^10, so that adding 1024 rounds nothing. */
+static void test_exact_shifts(void **state) {
+    (void)state;
+    static const float shifts[] = {1.0f, -3.0f, 1024.0f, -4096.0f, 0.125f};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    rng r = rng_make(3);
+    for (int64_t n = 1; n < 3000; n = n * 3 + 1) {
+        for (size_t s = 0; s < sizeof shifts / sizeof *shifts; s++) {
+            for (int64_t i = 0; i < n; i++) {
+                row_x[i] = (float)floor(80 * rng_normal(&r)) * 0.125f;
+                other_x[i] = row_x[i] + shifts[s];
+                row_wide[i] = (double)other_x[i];
+            }
+            run_all(context, row_x, n, &row_results);
+            run_all(context, other_x, n, &other_results);
+            const oracle_row truth = oracle_reduce(row_wide, n);
+            row_results.lse += shifts[s];
+            expect_equivalent(&truth, row_wide, n, &row_results, &other_results, "a shifted row");
+            for (int64_t i = 0; i < n; i++) {
+                const double spread = fabs((double)row_results.logprobs[i] - (double)other_results.logprobs[i]);
+                expect(spread <= 4 * 0x1p-23 * (1 + fabs((double)row_results.logprobs[i])), "shift %g: log_softmax %a and %a",
+                       (double)shifts[s], (double)row_results.logprobs[i], (double)other_results.logprobs[i]);
+            }
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* Another order of the elements is another sum, within the bound. */
+static void permutation_stays_within_the_bound(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    run_all(context, row_x, n, &row_results);
+    const oracle_row truth = oracle_reduce(row_wide, n);
+    if (truth.outcome != ORACLE_FINITE) {
+        return;
+    }
+    static int64_t place[LIMIT];
+    rng r = rng_make(seed);
+    for (int64_t i = 0; i < n; i++) { /* a random permutation, built from the front */
+        const int64_t j = rng_below(&r, i + 1);
+        place[i] = place[j];
+        place[j] = i;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        other_x[place[i]] = row_x[i];
+    }
+    static results permuted;
+    run_all(context, other_x, n, &permuted);
+    other_results.lse = permuted.lse;
+    for (int64_t i = 0; i < n; i++) {
+        other_results.probs[i] = permuted.probs[place[i]];
+    }
+    char what[100];
+    snprintf(what, sizeof what, "%s, seed %llu, %lld, permuted", row_kind_name(kind), (unsigned long long)seed, (long long)n);
+    expect_equivalent(&truth, row_wide, n, &row_results, &other_results, what);
+}
+
+static void test_permutations(void **state) {
+    (void)state;
+    over_rows(permutation_stays_within_the_bound);
+}
+
+/* -inf appended to a row changes nothing in value. */
+static void padding_changes_nothing(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    run_all(context, row_x, n, &row_results);
+    const oracle_row truth = oracle_reduce(row_wide, n);
+    const int64_t padded = n + 1 + (int64_t)(seed * 100);
+    if (truth.outcome != ORACLE_FINITE) {
+        return;
+    }
+    memcpy(other_x, row_x, (size_t)n * sizeof *row_x);
+    for (int64_t i = n; i < padded; i++) {
+        other_x[i] = -INFINITY;
+    }
+    run_all(context, other_x, padded, &other_results);
+    char what[100];
+    snprintf(what, sizeof what, "%s, seed %llu, %lld padded to %lld", row_kind_name(kind), (unsigned long long)seed,
+             (long long)n, (long long)padded);
+    expect_equivalent(&truth, row_wide, n, &row_results, &other_results, what);
+    for (int64_t i = n; i < padded; i++) {
+        if (!expect(f32_bits(other_results.probs[i]) == 0 && f32_bits(other_results.logprobs[i]) == 0xff800000u,
+                    "%s: padding %lld became %g, %g", what, (long long)i, (double)other_results.probs[i],
+                    (double)other_results.logprobs[i])) {
+            return;
+        }
+    }
+}
+
+static void test_padding(void **state) {
+    (void)state;
+    over_rows(padding_changes_nothing);
+}
+
+/* logsumexp of two logsumexps is the logsumexp of both parts. */
+static void logsumexp_of_parts(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    const oracle_row truth = oracle_reduce(row_wide, n);
+    const int64_t cut = n / 2;
+    float parts[2], together = 0, whole = 0;
+    if (truth.outcome != ORACLE_FINITE) {
+        return;
+    }
+    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL),
+              "left");
+    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x + cut, 1, n - cut),
+                                        napier_array_f32(parts + 1, 1), NULL),
+              "right");
+    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL),
+              "together");
+    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x, 1, n), napier_array_f32(&whole, 1), NULL),
+              "whole");
+    /* The parts were rounded to f32 at their own size, which is about that of the maximum. */
+    const long double largest = fmaxl(fabsl((long double)parts[0]), fabsl((long double)parts[1]));
+    const long double bound = 3 * oracle_log_bound(&truth, truth.lse, NAPIER_F32, NAPIER_F32) +
+                              2 * dtype_ulp(NAPIER_F32, isfinite(parts[0]) ? largest : (long double)parts[1]) +
+                              15.6L * 0x1p-23L;
+    expect(fabsl((long double)together - (long double)whole) <= bound || together == whole,
+           "%s, seed %llu, %lld: parts %a, whole %a", row_kind_name(kind), (unsigned long long)seed, (long long)n,
+           (double)together, (double)whole);
+}
+
+static void test_logsumexp_of_parts(void **state) {
+    (void)state;
+    over_rows(logsumexp_of_parts);
+}
+
+/* ---- States ------------------------------------------------------------------------------------------------------ */
+
+/* (a + b) + c and a + (b + c), as bytes. */
+static void merging_is_associative(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
+    row_fill_f32(kind, seed, row_x, row_wide, n);
+    rng r = rng_make(seed);
+    int64_t cut[4] = {0, rng_below(&r, n + 1), rng_below(&r, n + 1), n};
+    if (cut[1] > cut[2]) {
+        const int64_t t = cut[1];
+        cut[1] = cut[2];
+        cut[2] = t;
+    }
+    napier_softmax_state *parts[2][3];
+    size_t size[2];
+    unsigned char *bytes[2];
+    for (int way = 0; way < 2; way++) {
+        for (int p = 0; p < 3; p++) {
+            succeeded(context, napier_softmax_state_create(context, NAPIER_F32, cut[p], NULL, &parts[way][p]), "create");
+            succeeded(context, napier_softmax_state_update(context, parts[way][p],
+                                                           napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p])),
+                      "update");
+        }
+        napier_softmax_state **const s = parts[way];
+        succeeded(context, napier_softmax_state_merge(context, way ? s[1] : s[0], way ? s[2] : s[1]), "first merge");
+        succeeded(context, napier_softmax_state_merge(context, s[0], way ? s[1] : s[2]), "second merge");
+        size[way] = napier_softmax_state_size(s[0]);
+        bytes[way] = room_for((int64_t)size[way], 1);
+        succeeded(context, napier_softmax_state_save(context, s[0], bytes[way], size[way]), "save");
+    }
+    expect(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "%s, seed %llu, %lld: the grouping shows",
+           row_kind_name(kind), (unsigned long long)seed, (long long)n);
+    for (int way = 0; way < 2; way++) {
+        free(bytes[way]);
+        for (int p = 0; p < 3; p++) {
+            napier_softmax_state_destroy(parts[way][p]);
+        }
+    }
+}
+
+static void test_merging_is_associative(void **state) {
+    (void)state;
+    over_rows(merging_is_associative);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values_are_in_range), cmocka_unit_test(test_log_softmax_is_monotone),
+        cmocka_unit_test(test_softmax_is_exp_of_log_softmax), cmocka_unit_test(test_exact_shifts),
+        cmocka_unit_test(test_permutations), cmocka_unit_test(test_padding), cmocka_unit_test(test_logsumexp_of_parts),
+        cmocka_unit_test(test_merging_is_associative),
+    };
+    return cmocka_run_group_tests_name("properties", tests, NULL, NULL);
+}

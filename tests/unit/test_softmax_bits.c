@@ -1,0 +1,339 @@
+/* The same bits whatever the instruction set, threads, place in the batch, strides, start, algorithm, axis, in place or
+ * not. Each is compared with one row at a time, scalar, one thread, three passes. */
+#include "support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/formats.h"
+
+static const int64_t sizes[] = {1,   2,   3,   5,   7,   8,   15,  16,  17,   24,   31,   32,   33,   47,   48,  49,
+                                50,  63,  64,  65,  100, 127, 128, 129, 200,  255,  256,  257,  300,  511,  512, 513,
+                                767, 768, 769, 1000, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 4095, 4096, 4097};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* A context in the form a message needs. */
+typedef struct machine {
+    napier_context *context;
+    char name[40];
+} machine;
+
+enum { MACHINE_LIMIT = 3 * ISA_LIMIT };
+
+static int make_machines(machine machines[MACHINE_LIMIT]) {
+    static const int threads[] = {1, 2, 7};
+    napier_isa isas[ISA_LIMIT];
+    const int isa_count = available_isas(isas);
+    int count = 0;
+    for (int i = 0; i < isa_count; i++) {
+        for (int t = 0; t < 3; t++, count++) {
+            machines[count].context = context_of(isas[i], threads[t]);
+            snprintf(machines[count].name, sizeof machines[count].name, "%s, %d threads", napier_isa_name(isas[i]),
+                     threads[t]);
+        }
+    }
+    return count;
+}
+
+static void free_machines(machine *machines, int count) {
+    for (int i = 0; i < count; i++) {
+        napier_context_destroy(machines[i].context);
+    }
+}
+
+/* Row by row, from a copy of its own. */
+static void run_reference(napier_context *scalar, operation op, const grid *in, grid *out, double temperature) {
+    const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_SAFE, NAPIER_MASKED_NAN);
+    const int64_t cols = in->view.cols;
+    const bool whole = op == OP_LOGSUMEXP_ALL;
+    grid row = grid_make(LAYOUT_CONTIGUOUS, 1, whole ? in->view.rows * cols : cols, in->view.dtype);
+    grid result = grid_make(LAYOUT_CONTIGUOUS, 1, out->view.cols, out->view.dtype);
+    for (int64_t i = 0; i < (whole ? 1 : in->view.rows); i++) {
+        for (int64_t j = 0; j < row.view.cols; j++) {
+            const int64_t at = whole ? j / cols : i, col = whole ? j % cols : j;
+            element_set_bits(row.view.data, row.view.dtype, j, grid_bits(in, at, col));
+        }
+        const operation one = whole ? OP_LOGSUMEXP : op;
+        succeeded(scalar, operation_run(scalar, one, grid_input(&row), result.view, &options), operation_name(one));
+        for (int64_t j = 0; j < out->view.cols; j++) {
+            element_set_bits(out->view.data, out->view.dtype, i * out->view.cols + j, grid_bits(&result, 0, j));
+        }
+    }
+    grid_free(&row);
+    grid_free(&result);
+}
+
+static void compare(const machine *m, operation op, const grid *in, layout out_layout, const grid *expected,
+                    const napier_softmax_options *options, const char *how) {
+    grid got = grid_make(out_layout, expected->view.rows, expected->view.cols, expected->view.dtype);
+    succeeded(m->context, operation_run(m->context, op, grid_input(in), got.view, options), m->name);
+    if (grid_differences(&got, expected, operation_name(op))) {
+        problem("    ... where %s; %s; %s to %s, algorithm %d, T = %g", m->name, how, napier_dtype_name(in->view.dtype),
+                napier_dtype_name(expected->view.dtype), (int)options->algorithm, options->temperature);
+    }
+    grid_free(&got);
+}
+
+/* All operations of one matrix: every machine, every algorithm, the layouts in turn, in place. */
+static void check_matrix(const machine *machines, int count, napier_context *scalar, int64_t rows, int64_t cols,
+                         napier_dtype in_dtype, napier_dtype out_dtype, double temperature, uint64_t seed) {
+    grid plain = grid_make(LAYOUT_CONTIGUOUS, rows, cols, in_dtype);
+    grid_fill(&plain, ROW_KINDS, seed);
+    grid first_axis = grid_make(LAYOUT_TRANSPOSED, rows, cols, in_dtype);
+    grid_copy(&first_axis, &plain);
+    for (int op = 0; op < OPERATIONS; op++) {
+        grid expected = grid_make(LAYOUT_CONTIGUOUS, operation_rows((operation)op, rows),
+                                  operation_cols((operation)op, cols), out_dtype);
+        run_reference(scalar, (operation)op, &plain, &expected, temperature);
+        for (int i = 0; i < count; i++) {
+            const layout l = (layout)((seed + (uint64_t)i + (uint64_t)op) % LAYOUTS);
+            const napier_algorithm algorithm = (napier_algorithm)((i + op) % 4);
+            const napier_softmax_options options = options_of(temperature, algorithm, NAPIER_MASKED_NAN);
+            compare(&machines[i], (operation)op, &plain, LAYOUT_CONTIGUOUS, &expected, &options, "contiguous");
+            compare(&machines[i], (operation)op, &first_axis, LAYOUT_TRANSPOSED, &expected, &options, "first axis");
+            grid odd = grid_make(l, rows, cols, in_dtype);
+            grid_copy(&odd, &plain);
+            compare(&machines[i], (operation)op, &odd, (layout)((l + 1) % LAYOUTS), &expected, &options, layout_name(l));
+            if (in_dtype == out_dtype && op <= OP_LOG_SOFTMAX) {
+                succeeded(machines[i].context,
+                          operation_run(machines[i].context, (operation)op, grid_input(&odd), odd.view, &options),
+                          "in place");
+                if (grid_differences(&odd, &expected, operation_name((operation)op))) {
+                    problem("    ... where %s, in place, %s", machines[i].name, layout_name(l));
+                }
+            }
+            grid_free(&odd);
+        }
+        grid_free(&expected);
+    }
+    grid_free(&first_axis);
+    grid_free(&plain);
+}
+
+static void check_sizes(napier_dtype in, napier_dtype out, double temperature, int step) {
+    machine machines[MACHINE_LIMIT];
+    const int count = make_machines(machines);
+    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
+    for (int i = step - 1; i < SIZES; i += step) {
+        const int64_t rows = sizes[i] < 600 ? ROW_KINDS + 3 : ROW_KINDS;
+        check_matrix(machines, count, scalar, rows, sizes[i], in, out, temperature, (uint64_t)i);
+    }
+    napier_context_destroy(scalar);
+    free_machines(machines, count);
+}
+
+static void test_f32(void **state) {
+    (void)state;
+    check_sizes(NAPIER_F32, NAPIER_F32, 1.0, 1);
+    no_problems();
+}
+
+static void test_f32_temperature(void **state) {
+    (void)state;
+    check_sizes(NAPIER_F32, NAPIER_F32, 0.7, 3);
+    no_problems();
+}
+
+static void test_narrow_dtypes(void **state) {
+    (void)state;
+    check_sizes(NAPIER_BF16, NAPIER_BF16, 1.0, 2);
+    check_sizes(NAPIER_F16, NAPIER_F16, 1.0, 3);
+    no_problems();
+}
+
+static void test_mixed_dtypes(void **state) {
+    (void)state;
+    for (int in = 0; in < DTYPE_COUNT; in++) {
+        for (int out = 0; out < DTYPE_COUNT; out++) {
+            check_sizes(all_dtypes[in], all_dtypes[out], out % 2 ? 1.0 : 1.7, 11);
+        }
+    }
+    no_problems();
+}
+
+/* Many rows of each kind: what one row of a kind does not show. */
+static void test_many_rows_of_each_kind(void **state) {
+    (void)state;
+    static const int64_t cols[] = {6, 40, 90, 1030};
+    machine machines[MACHINE_LIMIT];
+    const int count = make_machines(machines);
+    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
+    const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    for (int kind = 0; kind < ROW_KINDS; kind++) {
+        for (size_t c = 0; c < sizeof cols / sizeof *cols; c++) {
+            grid in = grid_make(LAYOUT_CONTIGUOUS, 67, cols[c], NAPIER_F32);
+            grid_fill(&in, (row_kind)kind, 1000 * c);
+            for (int op = 0; op < OP_LOGSUMEXP_ALL; op++) {
+                grid expected = grid_make(LAYOUT_CONTIGUOUS, 67, operation_cols((operation)op, cols[c]), NAPIER_F32);
+                run_reference(scalar, (operation)op, &in, &expected, 1.0);
+                for (int i = 0; i < count; i += 2) {
+                    compare(&machines[i], (operation)op, &in, LAYOUT_CONTIGUOUS, &expected, &options,
+                            row_kind_name((row_kind)kind));
+                }
+                grid_free(&expected);
+            }
+            grid_free(&in);
+        }
+    }
+    napier_context_destroy(scalar);
+    free_machines(machines, count);
+    no_problems();
+}
+
+/* A row's bits do not depend on which rows lie around it, nor how many. */
+static void test_place_in_the_batch(void **state) {
+    (void)state;
+    static const int64_t cols[] = {3, 8, 20, 48, 60, 300};
+    machine machines[MACHINE_LIMIT];
+    const int count = make_machines(machines);
+    const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    for (size_t c = 0; c < sizeof cols / sizeof *cols; c++) {
+        grid all = grid_make(LAYOUT_CONTIGUOUS, 70, cols[c], NAPIER_F32);
+        grid expected = grid_make(LAYOUT_CONTIGUOUS, 70, cols[c], NAPIER_F32);
+        grid_fill(&all, ROW_KINDS, 5);
+        run_reference(machines[0].context, OP_SOFTMAX, &all, &expected, 1.0);
+        for (int i = 0; i < count; i++) {
+            for (int64_t first = 0; first < 70; first += 13) {
+                for (int64_t rows = 1; first + rows <= 70; rows += rows < 18 ? 1 : 17) {
+                    grid part = all, part_expected = expected;
+                    const size_t skip = (size_t)(first * cols[c]) * sizeof(float);
+                    part.view.rows = part_expected.view.rows = rows;
+                    part.view.data = (unsigned char *)all.view.data + skip;
+                    part_expected.view.data = (unsigned char *)expected.view.data + skip;
+                    compare(&machines[i], OP_SOFTMAX, &part, LAYOUT_CONTIGUOUS, &part_expected, &options, "part of a batch");
+                }
+            }
+        }
+        grid_free(&all);
+        grid_free(&expected);
+    }
+    free_machines(machines, count);
+    no_problems();
+}
+
+/* The length of a vocabulary and a row that threads share. */
+static void test_long_rows(void **state) {
+    (void)state;
+    static const row_kind kinds[] = {ROW_NORMAL, ROW_RISING, ROW_FALLING, ROW_MASKED, ROW_FLUSH_EDGE, ROW_ANY_FINITE};
+    machine machines[MACHINE_LIMIT];
+    const int count = make_machines(machines);
+    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        grid in = grid_make(LAYOUT_CONTIGUOUS, 2, k == 0 ? 151936 : 60001, k % 2 ? NAPIER_BF16 : NAPIER_F32);
+        grid_fill(&in, kinds[k], k);
+        for (int op = 0; op < OPERATIONS; op++) {
+            grid expected = grid_make(LAYOUT_CONTIGUOUS, operation_rows((operation)op, 2),
+                                      operation_cols((operation)op, in.view.cols), in.view.dtype);
+            run_reference(scalar, (operation)op, &in, &expected, 1.0);
+            for (int i = 0; i < count; i++) {
+                const napier_softmax_options options = options_of(1.0, (napier_algorithm)(i % 4), NAPIER_MASKED_NAN);
+                compare(&machines[i], (operation)op, &in, LAYOUT_CONTIGUOUS, &expected, &options, row_kind_name(kinds[k]));
+            }
+            grid_free(&expected);
+        }
+        grid_free(&in);
+    }
+    napier_context_destroy(scalar);
+    free_machines(machines, count);
+    no_problems();
+}
+
+/* The result in 16 bits is the rounded result in f32. */
+static void test_narrow_results_are_rounded(void **state) {
+    (void)state;
+    static const napier_dtype narrow[] = {NAPIER_F16, NAPIER_BF16};
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int i = 0; i < count; i++) {
+        napier_context *const context = context_of(isas[i], 2);
+        for (int s = 0; s < SIZES; s += 2) {
+            for (int d = 0; d < 3; d++) {
+                grid in = grid_make(LAYOUT_CONTIGUOUS, ROW_KINDS, sizes[s], all_dtypes[d]);
+                grid_fill(&in, ROW_KINDS, (uint64_t)s);
+                for (int op = 0; op < OPERATIONS; op++) {
+                    const int64_t rows = operation_rows((operation)op, ROW_KINDS);
+                    const int64_t cols = operation_cols((operation)op, sizes[s]);
+                    grid wide = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
+                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), wide.view, NULL), "to f32");
+                    for (int n = 0; n < 2; n++) {
+                        grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, narrow[n]);
+                        grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, narrow[n]);
+                        for (int64_t row = 0; row < rows; row++) {
+                            for (int64_t col = 0; col < cols; col++) {
+                                grid_set(&expected, row, col, grid_get(&wide, row, col));
+                            }
+                        }
+                        succeeded(context, operation_run(context, (operation)op, grid_input(&in), got.view, NULL), "narrow");
+                        if (grid_differences(&got, &expected, operation_name((operation)op))) {
+                            problem("    ... where %s, %s to %s is not the rounded f32", napier_isa_name(isas[i]),
+                                    napier_dtype_name(all_dtypes[d]), napier_dtype_name(narrow[n]));
+                        }
+                        grid_free(&got);
+                        grid_free(&expected);
+                    }
+                    grid_free(&wide);
+                }
+                grid_free(&in);
+            }
+        }
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
+/* 16-bit logits give the bits of the same values in f32. */
+static void test_narrow_logits_are_widened(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int i = 0; i < count; i++) {
+        napier_context *const context = context_of(isas[i], 1);
+        for (int s = 0; s < SIZES; s += 3) {
+            for (int d = 1; d < 3; d++) {
+                grid in = grid_make(LAYOUT_CONTIGUOUS, ROW_KINDS, sizes[s], all_dtypes[d]);
+                grid widened = grid_make(LAYOUT_CONTIGUOUS, ROW_KINDS, sizes[s], NAPIER_F32);
+                grid_fill(&in, ROW_KINDS, (uint64_t)s);
+                for (int64_t row = 0; row < ROW_KINDS; row++) {
+                    for (int64_t col = 0; col < sizes[s]; col++) {
+                        grid_set(&widened, row, col, grid_get(&in, row, col));
+                    }
+                }
+                for (int op = 0; op < OPERATIONS; op++) {
+                    const int64_t rows = operation_rows((operation)op, ROW_KINDS);
+                    const int64_t cols = operation_cols((operation)op, sizes[s]);
+                    grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
+                    grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
+                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), got.view, NULL), "narrow");
+                    succeeded(context, operation_run(context, (operation)op, grid_input(&widened), expected.view, NULL),
+                              "widened");
+                    if (grid_differences(&got, &expected, operation_name((operation)op))) {
+                        problem("    ... where %s logits on %s", napier_dtype_name(all_dtypes[d]),
+                                napier_isa_name(isas[i]));
+                    }
+                    grid_free(&got);
+                    grid_free(&expected);
+                }
+                grid_free(&in);
+                grid_free(&widened);
+            }
+        }
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32),
+        cmocka_unit_test(test_f32_temperature),
+        cmocka_unit_test(test_narrow_dtypes),
+        cmocka_unit_test(test_mixed_dtypes),
+        cmocka_unit_test(test_many_rows_of_each_kind),
+        cmocka_unit_test(test_place_in_the_batch),
+        cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_narrow_results_are_rounded),
+        cmocka_unit_test(test_narrow_logits_are_widened),
+    };
+    return cmocka_run_group_tests_name("softmax_bits", tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+#!/bin/sh
+# tools/setup.sh demo|test|bench - makes sure that what the command needs is on this machine, and says what it does.
+#
+# On Debian and its kin missing packages are installed with apt-get: as root, or through sudo where that asks for no password.
+# Otherwise the one command that would do it is printed. Something required and missing ends the command; something
+# optional is named here, and the tests that need it are skipped by name later.
+#
+#     NAPIER_SETUP=off      install nothing, only report
+set -u
+
+say() { printf 'setup: %s\n' "$*"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# An entry is PACKAGE, or PACKAGE=COMMAND where the command alone will do, wherever it comes from.
+compiler="gcc=cc libc6-dev cmake=cmake"
+case ${1:-} in
+demo)
+    required=$compiler
+    optional=
+    ;;
+test)
+    required=$compiler
+    optional="gcc=gcc g++=g++ clang=clang libomp-dev libclang-rt-14-dev libcmocka-dev libmpfr-dev pkg-config=pkg-config
+        lowdown=lowdown gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross
+        qemu-user-static=qemu-aarch64-static valgrind=valgrind clang-format=clang-format python3=python3"
+    ;;
+bench)
+    required="$compiler g++=g++ python3=python3 python3-venv"
+    optional="pkg-config=pkg-config"
+    ;;
+*)
+    echo "usage: tools/setup.sh demo|test|bench" >&2
+    exit 2
+    ;;
+esac
+
+# Is the package in `$1` (an entry) there? Where there is no dpkg a library's package cannot be looked for: the compiler
+# or CMake will tell.
+present() {
+    package=${1%%=*}
+    case $1 in
+    *=*) have "${1#*=}" && return 0 ;;
+    *) have dpkg-query || return 0 ;;
+    esac
+    have dpkg-query && [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ]
+}
+
+# The packages of those entries that are not there.
+missing() {
+    for entry in "$@"; do
+        present "$entry" || printf '%s ' "${entry%%=*}"
+    done
+}
+
+# shellcheck disable=SC2086 # lists of words
+wanted=$(missing $required $optional)
+if [ -z "$wanted" ]; then
+    say "everything that 'make $1' needs is here"
+    exit 0
+fi
+
+as_root=
+can_install=no
+if ! have apt-get || [ "${NAPIER_SETUP:-}" = off ]; then
+    can_install=no
+elif [ "$(id -u)" = 0 ]; then
+    can_install=yes
+elif have sudo && sudo -n true 2>/dev/null; then
+    can_install=yes
+    as_root="sudo -n"
+fi
+
+# shellcheck disable=SC2086
+if [ "$can_install" = yes ]; then
+    log=$(mktemp)
+    apt="$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends"
+    say "installing with apt-get: $wanted"
+    if ! { $apt update && $apt install $wanted; } >"$log" 2>&1; then
+        say "not all of that could be installed at once; trying one by one"
+        for package in $wanted; do
+            $apt install "$package" >>"$log" 2>&1 || say "could not install $package (details in $log)"
+        done
+    fi
+    [ -n "$(missing $required $optional)" ] || rm -f "$log"
+fi
+
+# shellcheck disable=SC2086
+lacking_required=$(missing $required)
+# shellcheck disable=SC2086
+lacking_optional=$(missing $optional)
+if [ -n "$lacking_required$lacking_optional" ] && [ "$can_install" = no ]; then
+    say "missing: $lacking_required$lacking_optional"
+    if have apt-get; then
+        say "this would install it (you may need the administrator's password):"
+        printf '\n    sudo apt-get update && sudo apt-get install -y %s\n\n' "${lacking_required}${lacking_optional}"
+    else
+        say "these are the names of Debian's packages; please install what your system calls them"
+    fi
+fi
+if [ -n "$lacking_required" ]; then
+    say "'make $1' cannot go on without: $lacking_required"
+    exit 1
+fi
+[ -z "$lacking_optional" ] || say "going on without: ${lacking_optional}(what needs it is skipped by name)"
+exit 0
