@@ -242,7 +242,7 @@ static int64_t extreme(const sample *s, const float *probs, int right, int sures
     return found;
 }
 
-enum { SHOWN = 4, COLUMN = 2 * SIDE + 3 };
+enum { SHOWN = 4, COLUMN = 2 * SIDE + 1 };
 
 /* Digits side by side, two characters a pixel, and under each the three likeliest answers. */
 static void draw(const sample *s, const float *probs, const int64_t which[SHOWN], const char *const titles[SHOWN]) {
@@ -270,31 +270,35 @@ static void draw(const sample *s, const float *probs, const int64_t which[SHOWN]
             }
             const float *const row = probs + which[n] * DIGITS;
             const int d = ranked(row, rank);
-            printf("  %d  %9.5f %% %s   ", d, 100.0 * (double)row[d], d == s->labels[which[n]] ? "<-" : "  ");
+            printf("  %d  %9.5f %% %s", d, 100.0 * (double)row[d], d == s->labels[which[n]] ? "<-" : "  ");
         }
         printf("\n");
     }
 }
+
+/* Which digit was taken for which, a few to a line. */
+enum { PER_LINE = 5 };
 
 static void list_mistakes(const sample *s, const float *probs) {
     int taken[DIGITS][DIGITS] = {{0}};
     for (int64_t i = 0; i < s->count; i++) {
         taken[s->labels[i]][ranked(probs + i * DIGITS, 0)]++;
     }
+    int kinds = 0;
     printf("Mistakes:");
-    const char *separator = " ";
     for (int d = 0; d < DIGITS; d++) {
         for (int e = 0; e < DIGITS; e++) {
             if (d != e && taken[d][e]) {
+                const char *const separator = kinds == 0 ? " " : kinds % PER_LINE == 0 ? ",\n          " : ", ";
                 printf("%s%d read as %d", separator, d, e);
                 if (taken[d][e] > 1) {
                     printf(" (%d times)", taken[d][e]);
                 }
-                separator = ", ";
+                kinds++;
             }
         }
     }
-    printf(".\n");
+    printf(kinds == 0 ? " none.\n" : ".\n");
 }
 
 /* A digest of the bytes that decide everything that follows (FNV-1a, 64 bits). */
@@ -317,15 +321,14 @@ static double report(const sample *s, const float *probs) {
         sureness += (double)probs[i * DIGITS + answer];
     }
     const double accuracy = (double)right / (double)s->count;
-    printf(
-        "\nHeld-out digits read correctly: %lld of %lld, %.1f %%. Mean probability of the answer it gave: %.1f %%.\n",
-        (long long)right, (long long)s->count, 100.0 * accuracy, 100.0 * sureness / (double)s->count);
+    printf("\nHeld-out digits read correctly: %lld of %lld, %.1f %%; mean probability of its answers: %.1f %%.\n",
+           (long long)right, (long long)s->count, 100.0 * accuracy, 100.0 * sureness / (double)s->count);
     list_mistakes(s, probs);
 
     const int64_t which[SHOWN] = {extreme(s, probs, 1, 1), extreme(s, probs, 1, 0), extreme(s, probs, 0, 0),
                                   extreme(s, probs, 0, 1)};
-    static const char *const titles[SHOWN] = {"right, the surest", "right, the least", "wrong, the least",
-                                              "wrong, the surest"};
+    static const char *const titles[SHOWN] = {"right, most sure", "right, least sure", "wrong, least sure",
+                                              "wrong, most sure"};
     printf("\nHow sure it was (<- marks the true digit):\n\n");
     draw(s, probs, which, titles);
     printf("\n");

@@ -1,9 +1,9 @@
 /* shards - softmax over a vocabulary that no single worker holds, with the bits of the one that would.
  *
- * A row of 151,936 logits lies in four shards, as it does when a model's last layer is split over machines. Each worker
- * reduces its own shard to a state of a few kilobytes and sends it as bytes; neighbours are merged in any order; and each
- * worker turns its own logits into probabilities. The result is compared, byte by byte, with napier_softmax on the whole
- * row. The shards' 37,984 columns are no multiple of the library's tile of 1024: they need not be.
+ * A row of 151,936 logits lies in four shards, as it does when a model's last layer is split over machines. Each
+ * worker reduces its own shard to a state of a few kilobytes and sends it as bytes; neighbours are merged in any order;
+ * and each worker turns its own logits into probabilities. The result is compared, byte by byte, with napier_softmax of
+ * the whole row. The shards' 37,984 columns are no multiple of the library's tile of 1024: they need not be.
  *
  * Exit status: 0 if every byte agrees. */
 #include <stdint.h>

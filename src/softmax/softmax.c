@@ -137,7 +137,7 @@ static napier_const_matrix napier_one_row(napier_const_matrix m) {
 napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                    const napier_softmax_options *options) {
     napier_softmax_options o;
-    napier_status status = napier_logsumexp_arguments(context, logits, lse, 1, options, &o);
+    const napier_status status = napier_logsumexp_arguments(context, logits, lse, 1, options, &o);
     if (status) {
         return status;
     }
@@ -148,15 +148,7 @@ napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix 
         return napier_run(context, NAPIER_OP_LOGSUMEXP, napier_one_row(logits), napier_column(lse), &o);
     }
     const napier_softmax_job job = napier_job_of(NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
-    napier_sum sum;
-    status = napier_sum_of_all(context, &job, &sum);
-    if (status) {
-        return status;
-    }
-    napier_final final = napier_sum_finish(&sum);
-    const napier_softmax_kernels *k = &napier_kernels_of(context->isa)->softmax;
-    k->store_lse(&job, 0, final.lse);
-    return NAPIER_OK;
+    return napier_logsumexp_of_all(context, &job);
 }
 
 /* ---- Gradients ----------------------------------------------------------------------------------------------------- */
@@ -295,7 +287,7 @@ napier_status napier_logsumexp_all_backward(napier_context *context, napier_cons
                                             const napier_softmax_options *options) {
     const napier_dtype compute = napier_compute_dtype3(logits.dtype, grad_lse.dtype, grad_logits.dtype);
     napier_softmax_options o;
-    napier_status status =
+    const napier_status status =
         napier_logsumexp_gradient_arguments(context, logits, grad_lse, 1, grad_logits, options, compute, &o);
     if (status) {
         return status;

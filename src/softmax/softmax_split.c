@@ -2,6 +2,7 @@
  * everything here is chosen for speed. */
 #include "softmax/softmax_split.h"
 
+#include "base/fenv.h"
 #include "base/parallel.h"
 #include "isa/kernels.h"
 
@@ -264,20 +265,27 @@ static napier_status napier_split_long(napier_context *context, napier_split *s)
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
+    const napier_fenv caller = napier_fenv_enter(); /* the workers have their own; rows are finished on this thread too */
     napier_split s = napier_split_of(context, job, algorithm);
+    napier_status status = NAPIER_OK;
     if (job->x.cols == 0) {
         for (int64_t row = 0; row < job->x.rows; row++) {
             s.kernels->store_lse(job, row, -INFINITY);
         }
-        return NAPIER_OK;
+    } else {
+        status = job->x.cols <= NAPIER_TILE ? napier_split_short(context, &s) : napier_split_long(context, &s);
     }
-    return job->x.cols <= NAPIER_TILE ? napier_split_short(context, &s) : napier_split_long(context, &s);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+    const napier_fenv caller = napier_fenv_enter();
     napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
-    return napier_split_long(context, &s);
+    const napier_status status = napier_split_long(context, &s);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- The whole array as one row ------------------------------------------------------------------------------------ */
@@ -308,7 +316,7 @@ static void napier_sum_elements_task(void *argument, int worker, int64_t begin, 
     }
 }
 
-napier_status napier_sum_of_all(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
+static napier_status napier_all_sum(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
     napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
     const int64_t tiles = napier_tiles(job->x.rows * job->x.cols);
     const int workers = napier_workers(context, tiles, NAPIER_CHUNK_TILES);
@@ -330,9 +338,20 @@ static void napier_write_rows_task(void *argument, int worker, int64_t begin, in
     }
 }
 
-napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job) {
+    const napier_fenv caller = napier_fenv_enter();
     napier_sum sum;
-    napier_status status = napier_sum_of_all(context, job, &sum);
+    const napier_status status = napier_all_sum(context, job, &sum);
+    if (!status) {
+        napier_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
+    }
+    napier_fenv_leave(caller);
+    return status;
+}
+
+static napier_status napier_all_scaled(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+    napier_sum sum;
+    napier_status status = napier_all_sum(context, job, &sum);
     if (status) {
         return status;
     }
@@ -346,5 +365,12 @@ napier_status napier_scaled_softmax_all(napier_context *context, const napier_so
         napier_parallel(context, job->x.rows, chunk, napier_write_rows_task, &s);
         napier_split_release(context, &s);
     }
+    return status;
+}
+
+napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = napier_all_scaled(context, job, factor);
+    napier_fenv_leave(caller);
     return status;
 }

@@ -12,8 +12,8 @@ int64_t napier_row_chunk(int64_t cols, int64_t granule);
  * anything is written. */
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm);
 
-/* The sum over all elements of job->x as one row in row-major order, for any strides. */
-napier_status napier_sum_of_all(napier_context *context, const napier_softmax_job *job, napier_sum *sum);
+/* y[0] = logsumexp over all elements of job->x as one row in row-major order, for any strides. */
+napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job);
 
 /* y = softmax(x) * factor / T, with one factor per row, or one for the whole array: the gradients of logsumexp. */
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job, napier_const_vector factor);

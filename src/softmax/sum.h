@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #include "math/exp.h"
+#include "math/f64.h"
 #include "math/log.h"
 
 enum {
@@ -186,14 +187,6 @@ static inline void napier_sum_merge(napier_sum *into, const napier_sum *from) {
     }
 }
 
-/* 2^k as a double, for -1022 <= k <= 1023. */
-static inline double napier_double_power_of_two(int64_t k) {
-    const uint64_t bits = (uint64_t)(k + 1023) << 52;
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The digits as one double in units of 2^exponent, rounded once, to nearest even: the leading four proper digits as two
  * exact doubles, whatever lies below them as the last bit of the second; their sum is the one rounding. */
 static inline double napier_sum_rest(const napier_sum *s, int64_t exponent) {
@@ -223,7 +216,7 @@ static inline double napier_sum_rest(const napier_sum *s, int64_t exponent) {
     const uint64_t high = d[lead] << NAPIER_DIGIT_BITS | d[lead + 1];
     const uint64_t low = d[lead + 2] << NAPIER_DIGIT_BITS | d[lead + 3] | (below != 0);
     const int64_t unit = (s->top + ABOVE - lead - 3) * NAPIER_DIGIT_BITS;
-    return ((double)high * 0x1p48 + (double)low) * napier_double_power_of_two(unit - exponent);
+    return ((double)high * 0x1p48 + (double)low) * napier_f64_power_of_two((int)(unit - exponent));
 }
 
 /* What the outputs need from the maximum (count times, p its significand) and the rest in units of 2^E.

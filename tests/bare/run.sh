@@ -1,9 +1,10 @@
 #!/bin/bash
 # tests/bare/run.sh - one line of a C compiler builds the library: no CMake, no make, no generated file.
 #
-# With each compiler at hand: an archive from src/*/*.c, the program and the self-test linked to it, and both run. PATH holds
-# the compiler's tools and the shell's only, so that a build tool that slipped in would not be found. The first
-# compiler also builds all in one command, and once more without OpenMP. CC is the first compiler (default cc). The last line counts: N passed, N failed, N skipped.
+# With each compiler at hand: an archive from src/*/*.c, the program and the self-test linked to it, and both run. PATH
+# holds the compiler's tools and the shell's only, so that a build tool that slipped in would not be found. The first
+# compiler also builds all in one command, and once more without OpenMP. CC is the first compiler (default cc).
+# The last line counts: N passed, N failed, N skipped.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)

@@ -38,7 +38,7 @@ finish() {
     exit
 }
 
-# ---- Install -------------------------------------------------------------------------------------------------------------
+# ---- Install ---------------------------------------------------------------------------------------------------------
 
 build_and_install() { # prefix, cmake arguments...
     local prefix=$1
@@ -70,7 +70,7 @@ if compgen -G "$root/cli/main.c" >/dev/null; then
     check "the installed program runs" "$prefix/bin/napier" info
 fi
 
-# ---- What the library exports ----------------------------------------------------------------------------------------------
+# ---- What the library exports ----------------------------------------------------------------------------------------
 
 # Defined dynamic symbols that are not ours.
 foreign_symbols() {
@@ -93,17 +93,19 @@ else
     skip "exported symbols" "no nm on this machine"
 fi
 
-# ---- Headers alone -----------------------------------------------------------------------------------------------------------
+# ---- Headers alone ---------------------------------------------------------------------------------------------------
 
 warnings="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror"
 for header in "$prefix"/include/napier/*.h; do
     name=napier/$(basename "$header")
     # shellcheck disable=SC2086
-    check "$name alone, C11" "$cc" -std=c11 $warnings -Wstrict-prototypes -I"$prefix/include" -fsyntax-only -x c "$header"
+    check "$name alone, C11" "$cc" -std=c11 $warnings -Wstrict-prototypes -I"$prefix/include" -fsyntax-only \
+        -x c "$header"
     for cxx in g++ clang++; do
         if have $cxx; then
             # shellcheck disable=SC2086
-            check "$name alone, C++11 with $cxx" $cxx -std=c++11 $warnings -I"$prefix/include" -fsyntax-only -x c++ "$header"
+            check "$name alone, C++11 with $cxx" $cxx -std=c++11 $warnings -I"$prefix/include" -fsyntax-only \
+                -x c++ "$header"
         else
             skip "$name alone, C++11" "no $cxx on this machine"
         fi
@@ -116,7 +118,7 @@ for header in "$root"/src/base/*.h "$root"/src/*/*_kernels.h "$root"/src/isa/ker
         -fsyntax-only -x c "$header"
 done
 
-# ---- A program of one's own ------------------------------------------------------------------------------------------------
+# ---- A program of one's own ------------------------------------------------------------------------------------------
 
 mkdir "$work/own"
 cp "$root/examples/hello.c" "$work/own/hello.c"
@@ -150,7 +152,7 @@ with_pkg_config() { # output, pkg-config arguments...
 }
 if have pkg-config; then
     if check "pkg-config builds a program" with_pkg_config "$work/own/by_pkg_config"; then
-        check "it runs" env LD_LIBRARY_PATH="$prefix/lib" bash -c '[ "$("$1")" = "$2" ]' _ "$work/own/by_pkg_config" "$expected"
+        check "it runs" says_so env LD_LIBRARY_PATH="$prefix/lib" "$work/own/by_pkg_config"
     fi
     check "pkg-config knows the version" pkg-config --exact-version="$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' \
         "$root/include/napier/types.h")" napier
@@ -163,7 +165,7 @@ else
     skip "pkg-config" "no pkg-config on this machine"
 fi
 
-# ---- As part of another project ----------------------------------------------------------------------------------------------
+# ---- As part of another project --------------------------------------------------------------------------------------
 
 mkdir "$work/parent"
 cp "$root/examples/hello.c" "$work/parent/hello.c"
