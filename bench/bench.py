@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+import report
 from cells import OPS, cells
 
 HERE = Path(__file__).resolve().parent
@@ -32,6 +33,8 @@ QUICK_PEERS = ("napier", "torch", "ort")
 NAPIER_VARIANTS = ("napier", "floor_memory", "floor_read", "floor_exp")
 SLICE = 0.03  # seconds of one turn of one variant, where a single run is shorter
 ROUNDS = (3, 11)  # at least, at most
+LONG = 2.0  # seconds after which a run is not repeated for warmth
+FILTERS = ("--peers", "--ops", "--dtypes", "--axes", "--threads", "--shapes", "--only")
 PATIENCE = 180  # seconds a worker may take for one answer
 
 
@@ -248,11 +251,22 @@ class Input:
                 left -= len(block[:left])
         stored = (cell.rows, cell.cols) if cell.axis == "last" else (cell.cols, cell.rows)
         self.array = np.memmap(self.path, block.dtype, "r", shape=stored)
+        self.out_path = None
         self.truths = {}
+
+    def share_output(self, size):
+        """The file that all workers write to, where their own copies would not fit memory."""
+        self.out_path = self.out_path or self.path.with_name("output")
+        if not self.out_path.exists() or self.out_path.stat().st_size < size:
+            with open(self.out_path, "wb") as f:
+                os.posix_fallocate(f.fileno(), 0, size)
+        return self.out_path
 
     def close(self):
         self.array = None
         self.path.unlink(missing_ok=True)
+        if self.out_path:
+            self.out_path.unlink(missing_ok=True)
 
     def truth(self, cell, samples):
         """The result of the sampled rows in float64."""
@@ -278,7 +292,8 @@ def tolerance(cell, peer):
     half = 2.0**-8 if cell.dtype == "bf16" else 0.0  # the last rounding
     if peer == "napier":
         return (half * 1.01 + 1.5e-6, 2.0**-133) if cell.op == "softmax" else (half * 1.01 + 1.2e-7, 1.0e-6)
-    long_sum = 1e-4 * max(1.0, (cell.cols if cell.op != "logsumexp_all" else cell.elements) / 1e6)
+    length = cell.elements if cell.op == "logsumexp_all" else cell.cols
+    long_sum = min(max(1e-4, length * 2.0**-24), 0.05)  # a plain f32 sum from left to right may lose that much
     if cell.dtype == "bf16":
         return (0.05, 1e-6) if cell.op == "softmax" else (0.02, 0.1)
     return (long_sum, 1e-30) if cell.op == "softmax" else (1e-5, long_sum)
@@ -294,25 +309,27 @@ def largest_error(cell, got, truth):
 
 
 def check(worker, variant, cell, data, folder):
-    """None and the largest error if the result is right, else what is wrong."""
+    """What is wrong (None if nothing), the largest error, and the seconds of this first run."""
     samples = cell.rows if cell.elements <= 4_000_000 else max(1, min(cell.rows, 4_000_000 // cell.cols))
     path = folder / "result"
     word, rest = worker.ask(f"check {variant} {samples} {path}")
     if word != "done":
-        return rest or word, None
+        return rest or word, None, None
+    took = float(rest)
     got = widen(np.fromfile(path, np.uint16 if cell.dtype == "bf16" else np.float32))
     path.unlink(missing_ok=True)
     truth = data.truth(cell, samples)
     if got.size != truth.size:
-        return f"wrong size: {got.size} numbers, not {truth.size}", None
+        return f"wrong size: {got.size} numbers, not {truth.size}", None, took
     got = got.reshape(truth.shape)
     relative, absolute = tolerance(cell, worker.peer)
     bad = ~(np.abs(got - truth) <= relative * np.abs(truth) + absolute)
     error = largest_error(cell, got, truth)
     if bad.any():
         first = np.unravel_index(int(np.argmax(bad)), bad.shape)
-        return f"wrong: {int(bad.sum())} of {bad.size}, first {got[first]!r} for {truth[first]!r}, error {error:.3g}", None
-    return None, error
+        return (f"wrong: {int(bad.sum())} of {bad.size}, first {got[first]:.9g} for {truth[first]:.9g}, error {error:.3g}",
+                None, took)
+    return None, error, took
 
 
 # ---- Measuring -----------------------------------------------------------------------------------------------------
@@ -354,9 +371,10 @@ class Bench:
     def variants_of(self, worker, rest):
         return NAPIER_VARIANTS if worker.peer == "napier" else tuple(rest.split())
 
-    def enter(self, worker, cell, record):
+    def enter(self, worker, cell, record, out):
         """Prepares, checks and runs once. The series to measure; none if the worker cannot do the cell."""
-        word, rest = worker.ask(f"prepare {cell.op} {cell.dtype} {cell.axis} {cell.rows} {cell.cols} {self.data.path}")
+        word, rest = worker.ask(
+            f"prepare {cell.op} {cell.dtype} {cell.axis} {cell.rows} {cell.cols} {self.data.path} {out}")
         if word != "ready":
             record["skipped"][worker.peer] = rest
             if worker.peer == "napier":
@@ -364,15 +382,17 @@ class Bench:
             return []
         series = []
         for variant in self.variants_of(worker, rest):
+            took = 0.0
             if not variant.startswith("floor"):
-                problem, error = check(worker, variant, cell, self.data, self.folder)
+                problem, error, took = check(worker, variant, cell, self.data, self.folder)
                 if problem and worker.peer == "napier":
                     raise Wrong(f"{cell.name}: {problem}")
                 if problem:
                     record["skipped"][variant] = problem
                     continue
                 record["errors"][variant] = error
-            series.append(Series(worker, variant, worker.times(variant, 1)[0]))
+            # A run of seconds is not repeated just to have seen it warm.
+            series.append(Series(worker, variant, took if took > LONG else worker.times(variant, 1)[0]))
         return series
 
     def guarded(self, peer, record, action):
@@ -416,36 +436,27 @@ class Bench:
                 self.data.close()
             self.data = Input(self.folder, cell)
         busy, used = busy_seconds(), sum(w.seconds() for w in self.crew.workers.values()) + time.process_time()
-        peers = list(self.crew.workers)
-        need = (cell.in_bytes + cell.out_bytes) * len(peers) * 1.7
-        together = need < 0.6 * available_bytes()
-        record["alternated"] = together
-        everything = []
-        for group in ([peers] if together else [[peer] for peer in peers]):
-            deadline = start + allowance if together else time.monotonic() + allowance / len(peers)
-            series = []
-            for peer in group:
-                if peer not in self.crew.workers:
-                    continue
-                worker = self.crew.workers[peer]
-                series += self.guarded(peer, record, lambda w=worker: self.enter(w, cell, record)) or []
-                worker.wait_until_asleep()
-            self.rounds(series, deadline, record)
-            everything += series
-            if not together:
-                for peer in group:
-                    if peer in self.crew.workers:
-                        self.guarded(peer, record, lambda p=peer: self.crew.workers[p].ask("release"))
-                self.crew.slim()
-        self.finish(cell, record, everything)
-        record["clock_ghz"] = self.clock_ghz() if together else None
+        need = (cell.in_bytes + cell.out_bytes) * len(self.crew.workers) * 1.7
+        record["shared"] = need > 0.6 * available_bytes()
+        if record["shared"]:
+            for peer in list(self.crew.workers):
+                self.guarded(peer, record, lambda p=peer: self.crew.workers[p].ask("release"))
+        out = self.data.share_output(max(cell.in_bytes, cell.out_bytes)) if record["shared"] else "-"
+        series = []
+        for peer in list(self.crew.workers):
+            worker = self.crew.workers[peer]
+            series += self.guarded(peer, record, lambda w=worker: self.enter(w, cell, record, out)) or []
+            worker.wait_until_asleep()
+        self.rounds(series, start + allowance, record)
+        self.finish(record, series)
+        record["clock_ghz"] = self.clock_ghz()
         elapsed = time.monotonic() - start
         used = sum(w.seconds() for w in self.crew.workers.values()) + time.process_time() - used
         record["seconds"] = round(elapsed, 2)
         record["foreign_cpu"] = round(max(0.0, busy_seconds() - busy - max(used, 0.0)) / elapsed, 3)
         return record
 
-    def finish(self, cell, record, everything):
+    def finish(self, record, everything):
         spent = sum(s.spent for s in everything)
         record["disturbed_by_peers"] = round(sum(s.disturbed for s in everything) / spent, 5) if spent else 0
         for s in everything:
@@ -467,16 +478,14 @@ class Bench:
         return round(max(worker.times("clock", 1)), 3) if worker else None
 
 
-def line_of(record):
+def line_of(record, level2):
     """One line for the eye."""
     results = record["results"]
     ours = results.get("napier", {}).get("ms")
     parts = [f"{record['cell']:<44}"]
     if ours:
         parts.append(f"napier {ours:9.4g} ms")
-        elements = record["rows"] * record["cols"]
-        floor = max(record["memory_ms"], record["exp_ns"] * elements / record["threads"] * 1e-6)
-        parts.append(f"/floor {ours / floor:5.2f}")
+        parts.append(f"/floor {ours / report.floors(record, level2)[2]:5.2f}")
     parts += [f"{name} {r['ms'] / ours if ours else r['ms']:.2f}{'x' if ours else ' ms'}"
               for name, r in results.items() if name != "napier"]
     wrong = [name for name, why in record["skipped"].items() if why.startswith("wrong")]
@@ -540,12 +549,12 @@ def run(options, todo, folder, output):
                     header["versions"] = {p: w.version for p, w in bench.crew.workers.items()}
                     f.write(json.dumps({"header": header}) + "\n")
                 allowance = max(end - time.monotonic(), 0.0) * weight[k] / sum(weight[k:])
-                record = bench.measure(cell, min(max(allowance, 0.5), 8.0))
+                record = bench.measure(cell, min(max(allowance, 0.5), 6.0 * weight[k]))
                 if k == 0 or todo[k - 1].data != cell.data:
                     bench.crew.slim()
                 f.write(json.dumps(record) + "\n")
                 f.flush()
-                print(line_of(record), flush=True)
+                print(line_of(record, report.cache_bytes(header["machine"], "L2")), flush=True)
         finally:
             if bench.crew:
                 bench.crew.stop()
@@ -570,12 +579,13 @@ def main():
     if not todo:
         print("nothing to measure: no cell fits the filters", file=sys.stderr)
         return 2
+    partial = any(word.split("=")[0] in FILTERS for word in shown_arguments())
     output = options.output
     if output is None:
         (HERE / "results").mkdir(exist_ok=True)
-        day = datetime.date.today().isoformat()
         name = re.sub(r"[^a-z0-9]+", "-", cpu_model().lower()).strip("-")
-        output = HERE / f"results/{day}-{name}{'-quick' if options.quick else ''}.jsonl"
+        kind = ("-quick" if options.quick else "") + ("-partial" if partial else "")
+        output = HERE / f"results/{datetime.date.today().isoformat()}-{name}{kind}.jsonl"
     base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path("/tmp")
     folder = base / f"napier-bench-{os.getpid()}"
     folder.mkdir()
@@ -587,6 +597,8 @@ def main():
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"results: {output}")
+    if options.output is None and not partial:
+        report.main([str(output)])
     return 0
 
 

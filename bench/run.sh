@@ -4,7 +4,7 @@
 #     bench/run.sh --quick                                   9 minutes: a third of the shapes, Napier, PyTorch, ORT
 #     bench/run.sh                                           everything, at most 85 minutes
 #     bench/run.sh --peers napier --only 'softmax-f32-last-.*-t1' --output /tmp/mine.jsonl
-#     bench/run.sh --report                                  no measuring: docs/benchmarks.md from the newest results
+#     bench/run.sh --report                                  no measuring: docs/benchmarks.md from results
 #
 # NAPIER_BENCH_HOME: where peers live (setup.sh). NAPIER_BENCH_BUILD: where workers are built (build/bench). CC, CFLAGS.
 set -eu
@@ -32,7 +32,10 @@ given() { wanted=$1; shift; for word in "$@"; do [ "$word" = "$wanted" ] && retu
 "$here/setup.sh" plot
 python=$home/plot/bin/python
 [ -x "$python" ] || { echo "bench: no Python with numpy: see $home/plot.log" >&2; exit 1; }
-if given --report "$@"; then exec "$python" "$here/report.py"; fi
+if given --report "$@"; then
+    shift
+    exec "$python" "$here/report.py" "$@"
+fi
 
 peers=$(value_of --peers "$@" | tr , ' ')
 if [ -z "$peers" ]; then
@@ -71,5 +74,4 @@ for peer in $peers; do
 done
 
 compiler=$($cc --version | head -n 1)
-"$python" "$here/bench.py" --home "$home" --build "$build" --compiler "$compiler, $optimise" "$@"
-[ -n "$(value_of --output "$@")" ] || given --list "$@" || exec "$python" "$here/report.py"
+exec "$python" "$here/bench.py" --home "$home" --build "$build" --compiler "$compiler, $optimise" "$@"

@@ -3,10 +3,12 @@
 #define _GNU_SOURCE
 #include "worker.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { HUGE_PAGE = 2 << 20, LINE = 4096 };
 
@@ -14,6 +16,8 @@ typedef struct buffer {
     char *data;
     void *map;
     size_t room, map_bytes;
+    char source[LINE]; /* the file whose bytes it holds, "" for none */
+    bool shared;
 } buffer;
 
 static void buffer_free(buffer *const b) {
@@ -21,17 +25,22 @@ static void buffer_free(buffer *const b) {
     memset(b, 0, sizeof *b);
 }
 
-/* Keeps a buffer that is large enough and not much too large. */
-static bool buffer_take(buffer *const b, const size_t bytes) {
-    const size_t room = (bytes / HUGE_PAGE + 1) * HUGE_PAGE;
-    if (b->room >= room && b->room <= 4 * room + ((size_t)64 << 20)) return true;
-    buffer_free(b);
-    b->map_bytes = room + HUGE_PAGE;
-    b->map = mmap(NULL, b->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+static bool buffer_map(buffer *const b, const size_t bytes, const int flags, const int file) {
+    b->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
     if (b->map == MAP_FAILED) {
         memset(b, 0, sizeof *b);
         return false;
     }
+    b->map_bytes = bytes;
+    return true;
+}
+
+/* Private memory. Keeps a buffer that is large enough and not much too large. */
+static bool buffer_take(buffer *const b, const size_t bytes) {
+    const size_t room = (bytes / HUGE_PAGE + 1) * HUGE_PAGE;
+    if (!b->shared && b->room >= room && b->room <= 4 * room + ((size_t)64 << 20)) return true;
+    buffer_free(b);
+    if (!buffer_map(b, room + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1)) return false;
     b->data = (char *)(((uintptr_t)b->map + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     b->room = room;
     madvise(b->data, room, MADV_HUGEPAGE);
@@ -39,11 +48,31 @@ static bool buffer_take(buffer *const b, const size_t bytes) {
     return true;
 }
 
-static bool read_file(const char *const path, void *const data, const size_t bytes) {
+/* A mapping of a file, which must be as large as we need. */
+static bool buffer_share(buffer *const b, const size_t bytes, const char *const path) {
+    if (b->shared && strcmp(b->source, path) == 0 && b->map_bytes >= bytes) return true;
+    buffer_free(b);
+    const int file = open(path, O_RDWR);
+    if (file < 0) return false;
+    const bool good = buffer_map(b, bytes, MAP_SHARED | MAP_POPULATE, file);
+    close(file);
+    if (!good) return false;
+    b->data = b->map;
+    b->shared = true;
+    strcpy(b->source, path);
+    return true;
+}
+
+/* A private copy of a file, unless the buffer holds that already. */
+static bool buffer_copy(buffer *const b, const size_t bytes, const char *const path) {
+    if (!buffer_take(b, bytes)) return false;
+    if (strcmp(b->source, path) == 0) return true;
+    b->source[0] = 0;
     FILE *const f = fopen(path, "rb");
     if (!f) return false;
-    const bool whole = fread(data, 1, bytes, f) == bytes;
+    const bool whole = fread(b->data, 1, bytes, f) == bytes;
     fclose(f);
+    if (whole) strcpy(b->source, path);
     return whole;
 }
 
@@ -70,10 +99,12 @@ static bool write_samples(const char *const path, const bench_job *const job, co
     return fclose(f) == 0 && good;
 }
 
-static bool parse_job(bench_job *const job, const char *const line, char *const path) {
+static bool parse_job(bench_job *const job, const char *const line, char *const in, char *const out) {
     char op[32], dtype[8], axis[8];
     long long rows, cols;
-    if (sscanf(line, "prepare %31s %7s %7s %lld %lld %4095s", op, dtype, axis, &rows, &cols, path) != 6) return false;
+    if (sscanf(line, "prepare %31s %7s %7s %lld %lld %4095s %4095s", op, dtype, axis, &rows, &cols, in, out) != 7) {
+        return false;
+    }
     static const char *const ops[] = {"softmax", "log_softmax", "logsumexp", "logsumexp_all"};
     int which = 0;
     while (which < 4 && strcmp(op, ops[which]) != 0) which++;
@@ -99,22 +130,20 @@ static int variant_of(const bench_peer *const peer, const char *const name) {
 }
 
 static void answer_prepare(const bench_peer *const peer, bench_job *const job, buffer *const in, buffer *const out,
-                           const char *const line, char *const loaded) {
-    char path[LINE];
-    if (!parse_job(job, line, path)) {
+                           const char *const line) {
+    char in_path[LINE], out_path[LINE];
+    if (!parse_job(job, line, in_path, out_path)) {
         puts("skip bad line");
         return;
     }
-    const bool same = in->data && strcmp(path, loaded) == 0;
-    if (!buffer_take(in, job->in_bytes) || !buffer_take(out, job->out_bytes)) {
-        puts("skip no memory");
+    const bool share = strcmp(out_path, "-") != 0;
+    const bool good = share ? buffer_share(in, job->in_bytes, in_path) && buffer_share(out, job->out_bytes, out_path)
+                            : buffer_copy(in, job->in_bytes, in_path) && buffer_take(out, job->out_bytes);
+    if (!good) {
+        job->in = NULL;
+        puts("skip no memory, or the input cannot be read");
         return;
     }
-    if (!same && !read_file(path, in->data, job->in_bytes)) {
-        puts("skip cannot read the input");
-        return;
-    }
-    strcpy(loaded, path);
     job->in = in->data;
     job->out = out->data;
     const char *const reason = peer->prepare(job);
@@ -132,11 +161,12 @@ static void answer_check(const bench_peer *const peer, const bench_job *const jo
     long long samples;
     if (sscanf(line, "check %63s %lld %4095s", name, &samples, path) != 3 || variant_of(peer, name) < 0) {
         puts("error bad line");
-    } else if (peer->run(job, variant_of(peer, name)) < 0) {
-        puts("error the run failed");
-    } else {
-        puts(write_samples(path, job, samples) ? "done" : "error cannot write the result");
+        return;
     }
+    const double seconds = peer->run(job, variant_of(peer, name));
+    if (seconds < 0) puts("error the run failed");
+    else if (!write_samples(path, job, samples)) puts("error cannot write the result");
+    else printf("done %.9g\n", seconds);
 }
 
 static void answer_go(const bench_peer *const peer, const bench_job *const job, const char *const line) {
@@ -170,11 +200,11 @@ int bench_serve(const int argc, char **const argv, bench_peer *const peer) {
     }
     printf("hello %s %s\n", peer->name, peer->version);
     fflush(stdout);
-    buffer in = {0}, out = {0};
-    static char line[2 * LINE], loaded[LINE];
+    static buffer in, out;
+    static char line[3 * LINE];
     while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4) != 0) {
         if (strncmp(line, "prepare ", 8) == 0) {
-            answer_prepare(peer, &job, &in, &out, line, loaded);
+            answer_prepare(peer, &job, &in, &out, line);
         } else if (job.in && strncmp(line, "check ", 6) == 0) {
             answer_check(peer, &job, line);
         } else if (job.in && strncmp(line, "go ", 3) == 0) {
@@ -183,7 +213,6 @@ int bench_serve(const int argc, char **const argv, bench_peer *const peer) {
             buffer_free(&in);
             buffer_free(&out);
             job.in = NULL;
-            loaded[0] = 0;
             puts("done");
         } else {
             puts("error unknown line");

@@ -1,14 +1,16 @@
 /* bench/worker.h - what a C worker is made of. A worker is one process that holds one library (so that thread pools never
  * meet), does what the driver's lines on stdin say, and answers each with one line on stdout:
  *
- *     prepare OP DTYPE AXIS ROWS COLS FILE    ready VARIANT ...  |  skip REASON
- *     check VARIANT SAMPLES FILE              done               |  error REASON      writes sampled rows of the result
- *     go VARIANT COUNT                        times S S S ...    |  error REASON      seconds of each of COUNT runs
- *     release                                 done                                    gives its memory back
+ *     prepare OP DTYPE AXIS ROWS COLS IN OUT   ready VARIANT ...  |  skip REASON
+ *     check VARIANT SAMPLES FILE               done SECONDS       |  error REASON     writes sampled rows of the result
+ *     go VARIANT COUNT                         times S S S ...    |  error REASON     seconds of each of COUNT runs
+ *     release                                  done                                   gives its memory back
  *     quit
  *
- * It greets with "hello NAME VERSION". The thread count is the program's argument. FILE of prepare holds the input: ROWS
- * reductions of length COLS, stored [ROWS, COLS] for AXIS last and [COLS, ROWS] for AXIS first; f32, or bf16 as its bits. */
+ * It greets with "hello NAME VERSION". The thread count is the program's argument. The file IN holds the input: ROWS
+ * reductions of length COLS, stored [ROWS, COLS] for AXIS last and [COLS, ROWS] for AXIS first; f32, or bf16 as its bits.
+ * OUT is "-" where the worker shall copy the input to memory of its own; for arrays too large for that it is a file, and
+ * the worker works in shared mappings of both. */
 #ifndef BENCH_WORKER_H
 #define BENCH_WORKER_H
 

@@ -64,6 +64,13 @@ class Buffer:
         self.map, self.bytes = None, None
 
 
+def shared(path, size):
+    """A mapping of a file that all workers work in, its pages mapped before use."""
+    with open(path, "r+b") as f:
+        mapped = mmap.mmap(f.fileno(), size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    return np.frombuffer(mapped, np.uint8)
+
+
 def serve(name, version, peer, threads):
     say = lambda text: print(text, file=answers, flush=True)  # noqa: E731
     answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not answer for us
@@ -75,24 +82,33 @@ def serve(name, version, peer, threads):
             if word == "quit":
                 return
             if word == "prepare":
-                op, dtype, axis, rows, cols, path = rest
+                op, dtype, axis, rows, cols, path, out_path = rest
                 job = Job(op, dtype, 1 if axis == "last" else 0, int(rows), int(cols), threads)
                 item = np.dtype(np.uint16 if dtype == "bf16" else np.float32)
                 size = job.rows * job.cols
                 out = {"logsumexp": job.rows, "logsumexp_all": 1}.get(op, size)
-                raw = buffers[0].take(size * item.itemsize)
-                if path != loaded:
-                    raw[:] = np.memmap(path, np.uint8, "r", shape=raw.shape)
-                    loaded = path
+                if out_path == "-":
+                    raw = buffers[0].take(size * item.itemsize)
+                    if path != loaded:
+                        raw[:] = np.memmap(path, np.uint8, "r", shape=raw.shape)
+                    room = buffers[1].take(out * item.itemsize)
+                else:  # too large for a copy each
+                    for buffer in buffers:
+                        buffer.free()
+                    raw = shared(path, size * item.itemsize)
+                    room = shared(out_path, out * item.itemsize)
+                loaded = path if out_path == "-" else None
                 job.input = raw.view(item).reshape(job.stored)
-                job.output = buffers[1].take(out * item.itemsize).view(item)
+                job.output = room.view(item)
                 if out == size and op in ("softmax", "log_softmax"):
                     job.output = job.output.reshape(job.stored)
                 peer.prepare(job)
                 say("ready " + " ".join(peer.variants))
             elif word == "check":
                 variant, samples, path = rest
+                start = time.perf_counter()
                 peer.run(variant)
+                took = time.perf_counter() - start
                 result, samples = np.asarray(peer.result(variant)), int(samples)
                 rows = np.arange(samples) * job.rows // samples
                 if op == "logsumexp":
@@ -101,7 +117,7 @@ def serve(name, version, peer, threads):
                     result = result.reshape(job.stored)
                     result = result[rows] if job.axis == 1 else result[:, rows].T
                 np.ascontiguousarray(result).tofile(path)
-                say("done")
+                say(f"done {took:.9g}")
             elif word == "go":
                 variant, count = rest[0], int(rest[1])
                 peer.run(variant)  # wakes threads and caches, not counted
@@ -113,7 +129,7 @@ def serve(name, version, peer, threads):
                 say("times " + " ".join(f"{t:.9g}" for t in times))
             elif word == "release":
                 peer.release()
-                job = loaded = result = raw = None
+                job = loaded = result = raw = room = None
                 for buffer in buffers:
                     buffer.free()
                 say("done")

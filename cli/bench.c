@@ -22,12 +22,8 @@
 enum { SHAPE = 1, DTYPE, SECONDS, THREADS, ISA, HELP };
 
 static const option_spec specs[] = {
-    {SHAPE, "shape", 's', true},
-    {DTYPE, "dtype", 'd', true},
-    {SECONDS, "seconds", '\0', true},
-    {THREADS, "threads", 'j', true},
-    {ISA, "isa", '\0', true},
-    {HELP, "help", 'h', false},
+    {SHAPE, "shape", 's', true},     {DTYPE, "dtype", 'd', true}, {SECONDS, "seconds", '\0', true},
+    {THREADS, "threads", 'j', true}, {ISA, "isa", '\0', true},    {HELP, "help", 'h', false},
     {0, NULL, '\0', false},
 };
 

@@ -119,9 +119,7 @@ __attribute__((target("avx2,fma"))) static float exp_sum_avx2(const float *x, in
 #else
 #define WIDE_VECTORS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")))
 #endif
-WIDE_VECTORS static float exp_sum_avx512(const float *x, int64_t n) {
-    return exp_sum(x, n);
-}
+WIDE_VECTORS static float exp_sum_avx512(const float *x, int64_t n) { return exp_sum(x, n); }
 #endif
 
 float floor_exp_sum(napier_isa isa, const float *x, int64_t n) {

@@ -18,9 +18,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int no_memory(const input *in) { return complain("%s: out of memory", in->name); }
 
-static int read_error(const input *in) {
-    return complain("%s: %s", in->name, strerror(errno));
-}
+static int read_error(const input *in) { return complain("%s: %s", in->name, strerror(errno)); }
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ typedef struct input {
     int64_t first;        /* where the elements start in the file; -1: it has no positions (a pipe) */
     int64_t next;         /* index of the element that input_read gives next */
     text_reader text;
-    double *table;        /* all of a text's numbers, once loaded */
+    double *table;         /* all of a text's numbers, once loaded */
     const char *unordered; /* all of a Fortran-ordered .npy file's elements, to be given in C order */
     scratch room;          /* where `unordered` lies if it is not mapped */
     void *mapping;

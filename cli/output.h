@@ -11,7 +11,7 @@
 typedef struct output {
     const char *name; /* for messages */
     FILE *file;
-    char *place;     /* where the file is to be in the end; NULL: it is written where it is (standard output, a device) */
+    char *place; /* where the file is to be in the end; NULL: it is written where it is (standard output, a device) */
     char *temporary; /* where it is until then */
     file_format format;
     napier_dtype dtype;

@@ -130,8 +130,7 @@ static napier_status call(const job *j, napier_const_matrix logits, void *result
     if (j->r->operation == OPERATION_LOGSUMEXP) {
         return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
     }
-    const napier_matrix shaped = {result,           logits.rows,       logits.cols,
-                                  logits.row_stride, logits.col_stride, j->out_dtype};
+    const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
     return j->r->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
                                                 : napier_log_softmax(j->context, logits, shaped, options);
 }
@@ -157,8 +156,8 @@ static napier_status reduce_slices(const job *j, const char *from, char *to, int
     }
     if (slices <= j->inner) {
         for (int64_t s = 0; s < slices && status == NAPIER_OK; s++) {
-            const napier_const_matrix slice = napier_const_rows(from + s * count * in_size, j->length, j->inner,
-                                                                j->in_dtype);
+            const napier_const_matrix slice =
+                napier_const_rows(from + s * count * in_size, j->length, j->inner, j->in_dtype);
             status = call(j, napier_const_transposed(slice), to + s * slice_results(j) * out_size, j->inner);
         }
         return status;
@@ -280,8 +279,8 @@ static napier_status states_create(const job *j, states *s) {
     const bool wide = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64;
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
-        status = napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->r->options,
-                                             &s->state[i]);
+        status =
+            napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->r->options, &s->state[i]);
     }
     return status;
 }
@@ -342,9 +341,8 @@ static int states_pass(job *j, states *s, bool apply) {
 
 /* A finished logsumexp is exact in a double, and the logsumexp of one number is that number: this only rounds it. */
 static int states_write_lse(job *j, states *s) {
-    const napier_status called =
-        napier_logsumexp(j->context, napier_const_rows(s->lse, j->inner, 1, NAPIER_F64),
-                         napier_array(s->result.data, j->inner, j->out_dtype), NULL);
+    const napier_status called = napier_logsumexp(j->context, napier_const_rows(s->lse, j->inner, 1, NAPIER_F64),
+                                                  napier_array(s->result.data, j->inner, j->out_dtype), NULL);
     return called == NAPIER_OK ? output_write(j->out, s->result.data, j->inner) : library_error(j, called);
 }
 
@@ -419,8 +417,7 @@ static int run_empty(job *j) {
 static int run(job *j) {
     /* A header names columns of the input; it is kept where the result has the same columns and separator. */
     const bool keep_header = keeps_shape(j) && j->in->format == j->r->format;
-    int status = output_begin(j->out, j->r->format, j->out_dtype, &j->result,
-                              keep_header ? j->in->text.header : NULL);
+    int status = output_begin(j->out, j->r->format, j->out_dtype, &j->result, keep_header ? j->in->text.header : NULL);
     if (status != STATUS_OK) {
         return status;
     }

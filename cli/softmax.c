@@ -23,20 +23,7 @@ static const char *const command_names[] = {"softmax", "log-softmax", "logsumexp
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-enum {
-    OUTPUT = 1,
-    AXIS,
-    MASKED_ROWS,
-    TEMPERATURE,
-    DTYPE,
-    ALGORITHM,
-    FORMAT,
-    INPUT_FORMAT,
-    BUFFER,
-    THREADS,
-    ISA,
-    HELP
-};
+enum { OUTPUT = 1, AXIS, MASKED_ROWS, TEMPERATURE, DTYPE, ALGORITHM, FORMAT, INPUT_FORMAT, BUFFER, THREADS, ISA, HELP };
 
 static const option_spec specs[] = {
     {OUTPUT, "output", 'o', true},
@@ -99,8 +86,8 @@ static int set_dtype(request *q, const char *value) {
 
 static int set_algorithm(request *q, const char *value) {
     static const char *const words[] = {"auto", "safe", "online", "parallel", NULL};
-    static const napier_algorithm algorithms[] = {NAPIER_ALGORITHM_AUTO, NAPIER_ALGORITHM_SAFE,
-                                                  NAPIER_ALGORITHM_ONLINE, NAPIER_ALGORITHM_PARALLEL};
+    static const napier_algorithm algorithms[] = {NAPIER_ALGORITHM_AUTO, NAPIER_ALGORITHM_SAFE, NAPIER_ALGORITHM_ONLINE,
+                                                  NAPIER_ALGORITHM_PARALLEL};
     const int index = word_index(value, words);
     if (index < 0) {
         return bad_value(q, "algorithm", value, "auto, safe, online or parallel");
@@ -114,8 +101,7 @@ static int set_format(const request *q, const char *option, const char *value, f
 }
 
 static int set_buffer(request *q, const char *value) {
-    if (parse_size(value, &q->reduction.buffer) && q->reduction.buffer > 0 &&
-        q->reduction.buffer <= (int64_t)1 << 40) {
+    if (parse_size(value, &q->reduction.buffer) && q->reduction.buffer > 0 && q->reduction.buffer <= (int64_t)1 << 40) {
         q->reduction.memory = q->reduction.buffer;
         return STATUS_OK;
     }
@@ -204,9 +190,7 @@ static int reduce_command(operation op, void (*help)(void), int count, char **wo
     return run_request(&q);
 }
 
-int softmax_command(int count, char **words) {
-    return reduce_command(OPERATION_SOFTMAX, softmax_help, count, words);
-}
+int softmax_command(int count, char **words) { return reduce_command(OPERATION_SOFTMAX, softmax_help, count, words); }
 
 int log_softmax_command(int count, char **words) {
     return reduce_command(OPERATION_LOG_SOFTMAX, log_softmax_help, count, words);

@@ -19,10 +19,10 @@ typedef struct text_reader {
     char *header;    /* the header line; NULL: none */
     int64_t columns; /* of every row; at least 1 */
     int64_t first_line;
-    int64_t line;       /* number of the last line read, from 1 */
-    double *row;        /* the first row, read ahead */
-    bool row_is_ahead;  /* and not yet given out */
-    char *bytes;        /* the file from its next line on: bytes[start .. end) */
+    int64_t line;      /* number of the last line read, from 1 */
+    double *row;       /* the first row, read ahead */
+    bool row_is_ahead; /* and not yet given out */
+    char *bytes;       /* the file from its next line on: bytes[start .. end) */
     size_t start, end, capacity;
     bool at_end;
 } text_reader;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/setup.sh demo|test|bench - makes sure that what the command needs is on this machine, and says what it does.
 #
-# On Debian and its kin missing packages are installed with apt-get: as root, or through sudo where that asks for no password.
+# On Debian and its kin missing packages are installed with apt-get: as root, or through sudo where it asks no password.
 # Otherwise the one command that would do it is printed. Something required and missing ends the command; something
 # optional is named here, and the tests that need it are skipped by name later.
 #

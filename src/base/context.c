@@ -18,8 +18,9 @@ enum { MAX_THREADS = 1024 };
 
 static void *allocate_by_default(size_t size, size_t alignment, void *user) {
     (void)user;
-    if (size > SIZE_MAX - alignment)
+    if (size > SIZE_MAX - alignment) {
         return NULL;
+    }
     return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
 }
 
@@ -29,14 +30,16 @@ static void deallocate_by_default(void *memory, void *user) {
 }
 
 void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size) {
-    if (count == 0 || size == 0 || count > SIZE_MAX / size)
+    if (count == 0 || size == 0 || count > SIZE_MAX / size) {
         return NULL;
+    }
     return allocator->allocate(count * size, NAPIER_ALIGNMENT, allocator->user);
 }
 
 void napier_free(const napier_allocator *allocator, void *memory) {
-    if (memory != NULL)
+    if (memory != NULL) {
         allocator->deallocate(memory, allocator->user);
+    }
 }
 
 /* ---- Creation -------------------------------------------------------------------------------------------------- */
@@ -61,31 +64,35 @@ static int resolve_threads(int asked) {
 }
 
 static napier_status check_options(const napier_context_options *options) {
-    if (options->struct_size != sizeof *options || options->threads < 0 || options->threads > MAX_THREADS)
+    if (options->struct_size != sizeof *options || options->threads < 0 || options->threads > MAX_THREADS) {
         return NAPIER_INVALID_ARGUMENT;
-    if ((options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL))
+    }
+    if ((options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
         return NAPIER_INVALID_ARGUMENT;
+    }
     switch (options->highest_isa) {
     case NAPIER_ISA_AUTO:
     case NAPIER_ISA_SCALAR:
     case NAPIER_ISA_NEON:
     case NAPIER_ISA_AVX2:
-    case NAPIER_ISA_AVX512:
-        return napier_isa_available(options->highest_isa) ? NAPIER_OK : NAPIER_UNSUPPORTED;
+    case NAPIER_ISA_AVX512: return napier_isa_available(options->highest_isa) ? NAPIER_OK : NAPIER_UNSUPPORTED;
     }
     return NAPIER_INVALID_ARGUMENT;
 }
 
 napier_status napier_context_create(napier_context **out, const napier_context_options *options) {
     const napier_context_options defaults = NAPIER_CONTEXT_OPTIONS_INIT;
-    if (out == NULL)
+    if (out == NULL) {
         return NAPIER_INVALID_ARGUMENT;
+    }
     *out = NULL;
-    if (options == NULL)
+    if (options == NULL) {
         options = &defaults;
+    }
     const napier_status status = check_options(options);
-    if (status != NAPIER_OK)
+    if (status != NAPIER_OK) {
         return status;
+    }
 
     napier_allocator allocator = options->allocator;
     if (allocator.allocate == NULL) {
@@ -93,8 +100,9 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
         allocator.deallocate = deallocate_by_default;
     }
     napier_context *context = napier_alloc(&allocator, 1, sizeof *context);
-    if (context == NULL)
+    if (context == NULL) {
         return NAPIER_OUT_OF_MEMORY;
+    }
     context->allocator = allocator;
     context->threads = resolve_threads(options->threads);
     context->isa = options->highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : options->highest_isa;
@@ -104,8 +112,9 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
 }
 
 void napier_context_destroy(napier_context *context) {
-    if (context == NULL)
+    if (context == NULL) {
         return;
+    }
     const napier_allocator allocator = context->allocator;
     napier_free(&allocator, context);
 }
@@ -121,8 +130,9 @@ napier_isa napier_context_isa(const napier_context *context) {
 int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : context->threads; }
 
 napier_status napier_begin(napier_context *context) {
-    if (context == NULL)
+    if (context == NULL) {
         return NAPIER_INVALID_ARGUMENT;
+    }
     context->error[0] = '\0';
     return NAPIER_OK;
 }

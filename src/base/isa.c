@@ -43,24 +43,23 @@ static int has_neon(void) {
 int napier_isa_available(napier_isa isa) {
     switch (isa) {
     case NAPIER_ISA_AUTO:
-    case NAPIER_ISA_SCALAR:
-        return 1;
-    case NAPIER_ISA_NEON:
-        return has_neon();
-    case NAPIER_ISA_AVX2:
-        return has_avx2();
-    case NAPIER_ISA_AVX512:
-        return has_avx512();
+    case NAPIER_ISA_SCALAR: return 1;
+    case NAPIER_ISA_NEON: return has_neon();
+    case NAPIER_ISA_AVX2: return has_avx2();
+    case NAPIER_ISA_AVX512: return has_avx512();
     }
     return 0;
 }
 
 napier_isa napier_isa_best(void) {
-    if (has_avx512())
+    if (has_avx512()) {
         return NAPIER_ISA_AVX512;
-    if (has_avx2())
+    }
+    if (has_avx2()) {
         return NAPIER_ISA_AVX2;
-    if (has_neon())
+    }
+    if (has_neon()) {
         return NAPIER_ISA_NEON;
+    }
     return NAPIER_ISA_SCALAR;
 }

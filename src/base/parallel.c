@@ -11,8 +11,9 @@ static int64_t chunk_count(int64_t items, int64_t chunk) { return items / chunk 
 
 int napier_workers(const napier_context *context, int64_t items, int64_t chunk) {
     const int64_t chunks = items > 0 ? chunk_count(items, chunk) : 0;
-    if (chunks <= 1)
+    if (chunks <= 1) {
         return 1;
+    }
     return chunks < context->threads ? (int)chunks : context->threads;
 }
 
@@ -24,8 +25,9 @@ static void run_chunk(napier_task *task, void *argument, int worker, int64_t ind
 static void run_alone(int64_t items, int64_t chunk, napier_task *task, void *argument) {
     const napier_fenv saved = napier_fenv_enter();
     const int64_t chunks = chunk_count(items, chunk);
-    for (int64_t index = 0; index < chunks; index++)
+    for (int64_t index = 0; index < chunks; index++) {
         run_chunk(task, argument, 0, index, items, chunk);
+    }
     napier_fenv_leave(saved);
 }
 
@@ -38,16 +40,18 @@ static void run_team(int workers, int64_t items, int64_t chunk, napier_task *tas
         const napier_fenv saved = napier_fenv_enter();
         const int worker = omp_get_thread_num();
 #pragma omp for schedule(monotonic : dynamic, 1) nowait
-        for (int64_t index = 0; index < chunks; index++)
+        for (int64_t index = 0; index < chunks; index++) {
             run_chunk(task, argument, worker, index, items, chunk);
+        }
         napier_fenv_leave(saved);
     }
 }
 #endif
 
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument) {
-    if (items <= 0)
+    if (items <= 0) {
         return;
+    }
 #if defined(_OPENMP)
     const int workers = napier_workers(context, items, chunk);
     if (workers > 1) {

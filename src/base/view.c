@@ -39,21 +39,26 @@ static int find_extent(napier_const_matrix view, extent *e) {
     const uint64_t most[2] = {(uint64_t)view.rows - 1, (uint64_t)view.cols - 1};
     uint64_t below = 0, above = 0, step[2] = {0, 0};
     for (int d = 0; d < 2; d++) {
-        if (most[d] == 0)
+        if (most[d] == 0) {
             continue;
-        if (!product_fits(magnitude(stride[d]), size, limit))
+        }
+        if (!product_fits(magnitude(stride[d]), size, limit)) {
             return 0;
+        }
         step[d] = magnitude(stride[d]) * size;
-        if (!product_fits(most[d], step[d], limit))
+        if (!product_fits(most[d], step[d], limit)) {
             return 0;
+        }
         uint64_t *side = stride[d] < 0 ? &below : &above;
         *side += most[d] * step[d]; /* at most twice PTRDIFF_MAX */
     }
     const uint64_t at = (uintptr_t)view.data;
-    if (below > limit || above > limit || below + above > limit - size)
+    if (below > limit || above > limit || below + above > limit - size) {
         return 0;
-    if (below > at || above + size - 1 > (uint64_t)UINTPTR_MAX - at)
+    }
+    if (below > at || above + size - 1 > (uint64_t)UINTPTR_MAX - at) {
         return 0;
+    }
     e->first = (uintptr_t)(at - below);
     e->last = (uintptr_t)(at + above + size - 1);
     e->row_step = step[0];
@@ -74,32 +79,40 @@ static const words vector_words = {"size", "size", "stride", "stride"};
 static napier_status check_view(napier_context *context, const char *name, napier_const_matrix view,
                                 const words *word) {
     const size_t size = napier_dtype_size(view.dtype);
-    if (size == 0)
+    if (size == 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %d is not a dtype", name, (int)view.dtype);
-    if (view.rows < 0)
+    }
+    if (view.rows < 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", name, word->rows,
                            view.rows);
-    if (view.cols < 0)
+    }
+    if (view.cols < 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", name, word->cols,
                            view.cols);
-    if (is_empty(view))
+    }
+    if (is_empty(view)) {
         return NAPIER_OK;
-    if (!product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX))
+    }
+    if (!product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: rows %" PRId64 " times cols %" PRId64 " does not fit 64 bits", name, view.rows,
                            view.cols);
-    if (view.data == NULL)
+    }
+    if (view.data == NULL) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data is NULL, but the view has %" PRId64 " elements",
                            name, view.rows * view.cols);
-    if ((uintptr_t)view.data % size != 0)
+    }
+    if ((uintptr_t)view.data % size != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p is not aligned to its %s elements", name,
                            view.data, napier_dtype_name(view.dtype));
+    }
     extent e;
     if (!find_extent(view, &e)) {
-        if (word == &vector_words)
+        if (word == &vector_words) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                                "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", name, view.cols,
                                view.col_stride);
+        }
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: shape %" PRId64 " x %" PRId64 " with row_stride %" PRId64 " and col_stride %" PRId64
                            " leaves the address space",
@@ -122,34 +135,42 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
 static int meets_itself(napier_const_matrix view) {
     const uint64_t row = magnitude(view.row_stride), col = magnitude(view.col_stride);
     const uint64_t rows = (uint64_t)view.rows, cols = (uint64_t)view.cols;
-    if (cols <= 1)
+    if (cols <= 1) {
         return rows > 1 && row == 0;
-    if (rows <= 1)
+    }
+    if (rows <= 1) {
         return col == 0;
-    if (row == 0 || col == 0)
+    }
+    if (row == 0 || col == 0) {
         return 1;
+    }
     const uint64_t g = gcd(row, col);
     return col / g < rows && row / g < cols;
 }
 
 static napier_status check_distinct(napier_context *context, const char *name, napier_const_matrix view,
                                     const words *word) {
-    if (is_empty(view) || !meets_itself(view))
+    if (is_empty(view) || !meets_itself(view)) {
         return NAPIER_OK;
-    if (view.cols > 1 && view.col_stride == 0)
+    }
+    if (view.cols > 1 && view.col_stride == 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every element to one place", name,
                            word->col_stride);
-    if (view.row_stride == 0)
+    }
+    if (view.row_stride == 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every row to one place", name,
                            word->row_stride);
-    if (magnitude(view.col_stride) == 1)
+    }
+    if (magnitude(view.col_stride) == 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: row_stride %" PRId64 " is less than cols %" PRId64 ", so that its rows overlap", name,
                            view.row_stride, view.cols);
-    if (magnitude(view.row_stride) == 1)
+    }
+    if (magnitude(view.row_stride) == 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: col_stride %" PRId64 " is less than rows %" PRId64 ", so that its columns overlap",
                            name, view.col_stride, view.rows);
+    }
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "%s: row_stride %" PRId64 " and col_stride %" PRId64 " put two elements of %" PRId64
                        " x %" PRId64 " in one place",
@@ -189,17 +210,20 @@ typedef struct sum {
 } sum;
 
 static void add_term(sum *s, uint64_t step, uint64_t most) {
-    if (step == 0 || most == 0)
+    if (step == 0 || most == 0) {
         return;
+    }
     int at = 0;
-    while (at < s->count && s->terms[at].step > step)
+    while (at < s->count && s->terms[at].step > step) {
         at++;
+    }
     if (at < s->count && s->terms[at].step == step) {
         s->terms[at].most += most;
         return;
     }
-    for (int t = s->count; t > at; t--)
+    for (int t = s->count; t > at; t--) {
         s->terms[t] = s->terms[t - 1];
+    }
     s->terms[at] = (term){step, most};
     s->count++;
 }
@@ -210,8 +234,9 @@ static void merge_terms(sum *s) {
         const term fine = s->terms[t], coarse = s->terms[t - 1];
         if (coarse.step % fine.step == 0 && coarse.step / fine.step <= fine.most + 1) {
             s->terms[t - 1] = (term){fine.step, fine.most + coarse.step / fine.step * coarse.most};
-            for (int u = t; u < s->count - 1; u++)
+            for (int u = t; u < s->count - 1; u++) {
                 s->terms[u] = s->terms[u + 1];
+            }
             s->count--;
             t = s->count - 1; /* a longer run may fill gaps it did not fill before */
         } else {
@@ -222,12 +247,14 @@ static void merge_terms(sum *s) {
 
 /* a * b mod m, for a, b < m < 2^63. */
 static uint64_t multiply_modulo(uint64_t a, uint64_t b, uint64_t m) {
-    if (product_fits(a, b, UINT64_MAX))
+    if (product_fits(a, b, UINT64_MAX)) {
         return a * b % m;
+    }
     uint64_t product = 0;
     for (; b != 0; b >>= 1) {
-        if (b & 1)
+        if (b & 1) {
             product = (product + a) % m;
+        }
         a = (a + a) % m;
     }
     return product;
@@ -251,13 +278,15 @@ static uint64_t inverse_modulo(uint64_t a, uint64_t m) {
  * what y at its most leaves and what there is. */
 static int two_terms_reach(term a, term b, uint64_t distance) {
     const uint64_t g = gcd(a.step, b.step);
-    if (distance % g != 0)
+    if (distance % g != 0) {
         return 0;
+    }
     const uint64_t step = a.step / g, m = b.step / g, target = distance / g, rest = m * b.most;
     const uint64_t least = target <= rest ? 0 : (target - rest - 1) / step + 1;
     const uint64_t most = target / step < a.most ? target / step : a.most;
-    if (least > most)
+    if (least > most) {
         return 0;
+    }
     const uint64_t x = multiply_modulo(target % m, inverse_modulo(step % m, m), m);
     const uint64_t ahead = x >= least % m ? x - least % m : x + (m - least % m);
     return ahead <= most - least;
@@ -266,40 +295,50 @@ static int two_terms_reach(term a, term b, uint64_t distance) {
 /* Does the sum reach the distance? `tries` counts down; at 0 the answer is yes. */
 static int sum_reaches(const term *terms, int count, uint64_t distance, int *tries) {
     uint64_t rest = 0; /* the most that all terms but the first give */
-    for (int t = 1; t < count; t++)
+    for (int t = 1; t < count; t++) {
         rest += terms[t].step * terms[t].most;
-    if (count == 0)
+    }
+    if (count == 0) {
         return distance == 0;
+    }
     const term first = terms[0];
-    if (distance > rest && distance - rest > first.step * first.most)
+    if (distance > rest && distance - rest > first.step * first.most) {
         return 0;
-    if (count == 1)
+    }
+    if (count == 1) {
         return distance % first.step == 0;
-    if (count == 2)
+    }
+    if (count == 2) {
         return two_terms_reach(first, terms[1], distance);
+    }
 
     /* What all steps but the finest have in common must be reached by the finest alone: interleaved rows fail here. */
     uint64_t common = 0;
-    for (int t = 0; t < count - 1; t++)
+    for (int t = 0; t < count - 1; t++) {
         common = gcd(common, terms[t].step);
+    }
     const term fine = terms[count - 1];
-    if (common % fine.step == 0 && distance % common > fine.step * fine.most)
+    if (common % fine.step == 0 && distance % common > fine.step * fine.most) {
         return 0;
+    }
     const uint64_t least = distance <= rest ? 0 : (distance - rest - 1) / first.step + 1;
     const uint64_t most = distance / first.step < first.most ? distance / first.step : first.most;
     for (uint64_t x = least; x <= most; x++) {
-        if (--*tries < 0 || sum_reaches(terms + 1, count - 1, distance - x * first.step, tries))
+        if (--*tries < 0 || sum_reaches(terms + 1, count - 1, distance - x * first.step, tries)) {
             return 1;
+        }
     }
     return 0;
 }
 
 static int share_a_byte(napier_const_matrix a, napier_const_matrix b) {
     extent ea, eb;
-    if (is_empty(a) || is_empty(b) || !find_extent(a, &ea) || !find_extent(b, &eb))
+    if (is_empty(a) || is_empty(b) || !find_extent(a, &ea) || !find_extent(b, &eb)) {
         return 0; /* the last two cannot be: both views have been checked */
-    if (ea.last < eb.first || eb.last < ea.first)
+    }
+    if (ea.last < eb.first || eb.last < ea.first) {
         return 0;
+    }
     sum s = {.count = 0};
     add_term(&s, ea.row_step, (uint64_t)a.rows - 1);
     add_term(&s, ea.col_step, (uint64_t)a.cols - 1);
@@ -320,8 +359,9 @@ static int same_view(napier_const_matrix a, napier_const_matrix b) {
 napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
                                  napier_const_matrix in) {
     const napier_const_matrix written = napier_read_only(out);
-    if (same_view(written, in) || !share_a_byte(written, in))
+    if (same_view(written, in) || !share_a_byte(written, in)) {
         return NAPIER_OK;
+    }
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "%s: data %p overlaps %s at %p, and is not the same view (same data, dtype and strides)",
                        out_name, out.data, in_name, in.data);

@@ -78,7 +78,14 @@ double napier_f64_exp(double x) {
         return 0.0;
     }
     const napier_f64_parts parts = napier_f64_exp_parts(x);
-    const int n = (int)parts.n, half = n / 2; /* two steps: 2^n itself may lie outside of double */
+    const int n = (int)parts.n;
+    if (n < -1022 || (n == -1022 && parts.p < 1)) {
+        /* subnormals lie as far apart as the doubles from 1 to 2, times 2^-1022: rounded there, once */
+        const double scale = napier_f64_power_of_two(n + 1022);
+        const napier_double2 sum = napier_fast_two_sum(1.0, parts.p * scale);
+        return (sum.high + fma(parts.low, scale, sum.low) - 1.0) * 0x1p-1022;
+    }
+    const int half = n / 2; /* two steps: 2^1024 is no double */
     return parts.p * napier_f64_power_of_two(half) * napier_f64_power_of_two(n - half);
 }
 

@@ -3,8 +3,8 @@
  * The C library's functions differ between machines by an ulp; these use +, -, *, /, fma and integers only, one IEEE
  * operation at a time, so their bits are the same everywhere. Intermediate results are held as unevaluated sums of two
  * doubles ("double-double": T. J. Dekker, "A floating-point technique for extending the available precision", 1971),
- * which leaves little but the last rounding: exp errs by less than 0.54 ulp (0.75 where its result is subnormal), log
- * and log1p by less than 0.501. Clarity before speed. Constants: tools/fit_f64.py. */
+ * which leaves little but the last rounding: exp errs by less than 0.54 ulp, log and log1p by less than 0.501.
+ * Clarity before speed. Constants: tools/fit_f64.py. */
 #ifndef NAPIER_MATH_F64_H
 #define NAPIER_MATH_F64_H
 

@@ -96,7 +96,9 @@ NAPIER_INLINE vi vi_sub(const vi a, const vi b) {
 NAPIER_INLINE vi vi_and(const vi a, const vi b) {
     return (vi){_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
 }
-NAPIER_INLINE vi vi_or(const vi a, const vi b) { return (vi){_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
+NAPIER_INLINE vi vi_or(const vi a, const vi b) {
+    return (vi){_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
 NAPIER_INLINE vi vi_shl(const vi v, const int n) {
     return (vi){(__m256i)((simd_u32x8)v.lo << (uint32_t)n), (__m256i)((simd_u32x8)v.hi << (uint32_t)n)};
 }
@@ -107,10 +109,12 @@ NAPIER_INLINE vi vi_sar(const vi v, const int n) {
     return (vi){(__m256i)((simd_i32x8)v.lo >> n), (__m256i)((simd_i32x8)v.hi >> n)};
 }
 NAPIER_INLINE vm vi_eq(const vi a, const vi b) {
-    return (vm){_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))};
+    return (vm){_mm256_castsi256_ps(_mm256_cmpeq_epi32(a.lo, b.lo)),
+                _mm256_castsi256_ps(_mm256_cmpeq_epi32(a.hi, b.hi))};
 }
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
-    return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(a.lo, b.lo)), _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.hi, b.hi))};
+    return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(a.lo, b.lo)),
+                _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.hi, b.hi))};
 }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
     return vf_bits(vf_select(m, vf_from_bits(a), vf_from_bits(b)));
@@ -164,7 +168,8 @@ NAPIER_INLINE void vf_store_part(float *p, const int n, const vf v) {
         _mm_storel_pi((__m64 *)(void *)(p + (n & 12)), four);
         four = _mm_movehl_ps(four, four);
     }
-    if (n & 1) _mm_store_ss(p + (n & 14), four);
+    if (n & 1)
+        _mm_store_ss(p + (n & 14), four);
 }
 
 NAPIER_INLINE vi vi_load_u16(const uint16_t *p) {
@@ -180,18 +185,18 @@ NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
         const __m256i last = _mm256_cmpeq_epi16(lanes, _mm256_set1_epi16((int16_t)(n - 1)));
         v = _mm256_blendv_epi8(v, _mm256_set1_epi16((int16_t)p[n - 1]), last);
     }
-    return (vi){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1))};
+    return (vi){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(v)),
+                _mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1))};
 }
 
 /* The low 16 bits of each lane, as 16 numbers in order. */
 NAPIER_INLINE __m256i simd_narrow(const vi v) {
     const __m256i zero = _mm256_setzero_si256();
-    const __m256i packed = _mm256_packus_epi32(_mm256_blend_epi16(v.lo, zero, 0xaa), _mm256_blend_epi16(v.hi, zero, 0xaa));
+    const __m256i packed =
+        _mm256_packus_epi32(_mm256_blend_epi16(v.lo, zero, 0xaa), _mm256_blend_epi16(v.hi, zero, 0xaa));
     return _mm256_permute4x64_epi64(packed, 0xd8); /* the pack works within 128 bits: 0 2 1 3 -> 0 1 2 3 */
 }
-NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) {
-    _mm256_storeu_si256((__m256i *)(void *)p, simd_narrow(v));
-}
+NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { _mm256_storeu_si256((__m256i *)(void *)p, simd_narrow(v)); }
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
     const __m256i all = simd_narrow(v);
     if (n >= 16) {
@@ -212,7 +217,8 @@ NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
         memcpy(p + (n & 12), &two, sizeof two);
         rest = _mm_srli_epi64(rest, 32);
     }
-    if (n & 1) p[n & 14] = (uint16_t)_mm_cvtsi128_si32(rest);
+    if (n & 1)
+        p[n & 14] = (uint16_t)_mm_cvtsi128_si32(rest);
 }
 
 NAPIER_INLINE vf vf_from_f16(const vi v) {
@@ -264,7 +270,8 @@ NAPIER_INLINE void vd_store(double *p, const vd v) {
 
 /* Masks of doubles, 64 bits a lane, from and to masks of floats. */
 NAPIER_INLINE __m256 simd_mask_narrow(const __m256d a, const __m256d b) {
-    const __m256 evens = _mm256_shuffle_ps(_mm256_castpd_ps(a), _mm256_castpd_ps(b), 0x88); /* a0 a1 b0 b1 a2 a3 b2 b3 */
+    const __m256 evens =
+        _mm256_shuffle_ps(_mm256_castpd_ps(a), _mm256_castpd_ps(b), 0x88); /* a0 a1 b0 b1 a2 a3 b2 b3 */
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(evens), 0xd8));
 }
 NAPIER_INLINE __m256d simd_mask_widen(const __m128 m) {
@@ -285,7 +292,7 @@ NAPIER_INLINE vd vd_select(const vm m, const vd a, const vd b) {
                  _mm256_blendv_pd(b.v[2], a.v[2], m2), _mm256_blendv_pd(b.v[3], a.v[3], m3)}};
 }
 
-/* The exponent field e of a positive number, as the low bits of the double 2^52 + e: subtracting 2^52 + 1023 is exact. */
+/* The exponent field e of a positive number, as the low bits of the double 2^52 + e: less 2^52 + 1023 is exact. */
 NAPIER_INLINE __m256d simd_exponent(const __m256d v) {
     const __m256i field = _mm256_srli_epi64(_mm256_castpd_si256(v), 52);
     const __m256d biased = _mm256_or_pd(_mm256_castsi256_pd(field), _mm256_set1_pd(0x1p52));

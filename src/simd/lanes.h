@@ -1,20 +1,24 @@
 /* simd/lanes.h - the virtual vector: 16 lanes, the same operations with the same bits on every instruction set.
  *
- * A translation unit in src/isa/ defines one of NAPIER_LANES_{SCALAR,AVX2,AVX512,NEON} and includes this header; kernels
- * are then written once against the names below. What each ISA header must provide:
+ * A translation unit in src/isa/ defines one of NAPIER_LANES_{SCALAR,AVX2,AVX512,NEON} and includes this header;
+ * kernels are then written once against the names below. What each ISA header must provide:
  *
  *   types   vf  16 floats          vi  16 int32 (wrapping)          vm  16 booleans           vd  16 doubles
  *
- *   Every arithmetic operation is the single IEEE operation of its name, rounded to nearest even, in each lane.
+ *   Every arithmetic operation is the single IEEE operation of its name, rounded to nearest even, in each lane; which
+ *   NaN a NaN result is differs between machines. Loads, stores, selects and transposes keep a NaN's bits.
+ *   "For ..." names the inputs that an operation is for: others give some value, not the same on every machine.
  *   vf   vf_set(float) vf_zero() vf_add vf_sub vf_mul vf_div vf_fma(a,b,c)=a*b+c  vf_fnma(a,b,c)=c-a*b
- *        vf_max(x, m) = x > m ? x : m      (a NaN in x is passed over; in m it stays)
+ *        vf_max(x, m) = x > m ? x : m      (a NaN in x is passed over; in m it stays; of two zeros m)
  *        vf_min(x, m) = x < m ? x : m      (likewise)
  *        vf_load(p) vf_store(p, v)                        16 floats, any alignment
- *        vf_load_part(p, n, fill) vf_store_part(p, n, v)  the first n (0..16) lanes; no other byte is touched; the other
- *                                                         lanes of the load come from the vector `fill`
+ *        vf_load_part(p, n, fill) vf_store_part(p, n, v)  the first n (0..16) lanes; no other byte is touched; the
+ *                                                         other lanes of a load come from the vector `fill`
  *        vf_stream(p, v)                                  store past the caches; p on a 64-byte boundary
+ *        vf_stream_fence()                                after the last vf_stream, before another thread may read
  *        vf_select(m, a, b) = m ? a : b                   vf_keep(m, a) = m ? a : +0
- *        vf_bits(vf)->vi  vf_from_bits(vi)->vf            vf_from_int(vi)->vf (RNE)  vf_to_int(vf)->vi (RNE, |x| < 2^31)
+ *        vf_bits(vf)->vi  vf_from_bits(vi)->vf            vf_from_int(vi)->vf (RNE)  vf_to_int(vf)->vi (RNE)
+ *                                                         vf_to_int: for |x| < 2^31
  *   vm   vf_lt vf_le vf_eq vf_gt vf_ge      ordered: false for NaN
  *        vf_nlt(a,b) = !(a<b)  vf_nge(a,b) = !(a>=b)      true for NaN;    vf_unordered(a,b)
  *        vm_and vm_or vm_andnot(a,b)=!a&b  vm_any vm_all  vm_count (0..16)  vm_first(n): the first n lanes
@@ -22,14 +26,14 @@
  *        vi_eq vi_gt (signed) -> vm   vi_select(m,a,b)   vi_load vi_store
  *   16 bits  vi_load_u16(p) vi_load_u16_part(p, n): zero-extended, missing lanes 0
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane
- *        vf_from_f16(vi) exact, NaN to some NaN;   vf_to_f16(vf)->vi RNE, subnormals kept, NaN to some NaN
+ *        vf_from_f16(vi) exact, for lanes 0..65535; vf_to_f16(vf)->vi (0..65535) RNE, subnormals kept; NaN to some NaN
  *   vd   vd_set vd_add vd_sub vd_mul vd_div vd_fma vd_from_vf (exact) vd_to_vf (RNE)  vd_load vd_store
  *        vd_lt(a,b)->vm  vd_select(m,a,b)
  *        vd_exponent(v): floor(log2 v) as a double, for normal v > 0;   vd_mantissa(v): v * 2^-exponent, in [1, 2)
  *        vd_table16(t, v): t[top four mantissa bits of v] per lane; t has 16 doubles, aligned to 64 bytes
  *   across lanes
- *        vf_hmax(v): the largest lane under vf_max, any order (no NaN inside)
  *        vf_hadd(v): fold by halves: v[i] += v[i+8], then +4, +2, +1
+ *        vf_hmax(v): the same fold with v[i] = vf_max(v[i], v[i+8]); for v without NaN
  *        vf_hmax16(v[16]) / vf_hadd16(v[16]): lane i of the result = vf_hmax / vf_hadd of v[i]
  *        vf_transpose(v[16]): in place, 16 x 16
  *        vf_lane(v, i): one lane (slow) */

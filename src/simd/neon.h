@@ -24,11 +24,21 @@ typedef struct vd {
 } vd;
 
 /* f of each register. Written out, not looped: the compiler must see registers, not an array. */
-#define SIMD_EACH(f, a) {{f((a).v[0]), f((a).v[1]), f((a).v[2]), f((a).v[3])}}
-#define SIMD_EACH2(f, a, b) {{f((a).v[0], (b).v[0]), f((a).v[1], (b).v[1]), f((a).v[2], (b).v[2]), f((a).v[3], (b).v[3])}}
-#define SIMD_EACH3(f, a, b, c)                                                                                           \
-    {{f((a).v[0], (b).v[0], (c).v[0]), f((a).v[1], (b).v[1], (c).v[1]), f((a).v[2], (b).v[2], (c).v[2]),                 \
-      f((a).v[3], (b).v[3], (c).v[3])}}
+#define SIMD_EACH(f, a)                                        \
+    {                                                          \
+        { f((a).v[0]), f((a).v[1]), f((a).v[2]), f((a).v[3]) } \
+    }
+#define SIMD_EACH2(f, a, b)                                                                            \
+    {                                                                                                  \
+        { f((a).v[0], (b).v[0]), f((a).v[1], (b).v[1]), f((a).v[2], (b).v[2]), f((a).v[3], (b).v[3]) } \
+    }
+#define SIMD_EACH3(f, a, b, c)                                                                                 \
+    {                                                                                                          \
+        {                                                                                                      \
+            f((a).v[0], (b).v[0], (c).v[0]), f((a).v[1], (b).v[1], (c).v[1]), f((a).v[2], (b).v[2], (c).v[2]), \
+                f((a).v[3], (b).v[3], (c).v[3])                                                                \
+        }                                                                                                      \
+    }
 
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
@@ -47,8 +57,12 @@ NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) { return (vf)SIMD_EA
 NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) { return (vf)SIMD_EACH3(vfmsq_f32, c, a, b); }
 
 /* Not vmaxq and vminq: those return NaN for any NaN, and order the zeros. */
-NAPIER_INLINE float32x4_t simd_max(const float32x4_t x, const float32x4_t m) { return vbslq_f32(vcgtq_f32(x, m), x, m); }
-NAPIER_INLINE float32x4_t simd_min(const float32x4_t x, const float32x4_t m) { return vbslq_f32(vcltq_f32(x, m), x, m); }
+NAPIER_INLINE float32x4_t simd_max(const float32x4_t x, const float32x4_t m) {
+    return vbslq_f32(vcgtq_f32(x, m), x, m);
+}
+NAPIER_INLINE float32x4_t simd_min(const float32x4_t x, const float32x4_t m) {
+    return vbslq_f32(vcltq_f32(x, m), x, m);
+}
 NAPIER_INLINE vf vf_max(const vf x, const vf m) { return (vf)SIMD_EACH2(simd_max, x, m); }
 NAPIER_INLINE vf vf_min(const vf x, const vf m) { return (vf)SIMD_EACH2(simd_min, x, m); }
 
@@ -108,12 +122,8 @@ NAPIER_INLINE vi vi_and(const vi a, const vi b) { return (vi)SIMD_EACH2(vandq_s3
 NAPIER_INLINE vi vi_or(const vi a, const vi b) { return (vi)SIMD_EACH2(vorrq_s32, a, b); }
 
 /* With the operators: the shift intrinsics want a literal count, which a parameter is not at -O0. */
-NAPIER_INLINE vi vi_shl(const vi v, const int n) {
-    return (vi){{v.v[0] << n, v.v[1] << n, v.v[2] << n, v.v[3] << n}};
-}
-NAPIER_INLINE vi vi_sar(const vi v, const int n) {
-    return (vi){{v.v[0] >> n, v.v[1] >> n, v.v[2] >> n, v.v[3] >> n}};
-}
+NAPIER_INLINE vi vi_shl(const vi v, const int n) { return (vi){{v.v[0] << n, v.v[1] << n, v.v[2] << n, v.v[3] << n}}; }
+NAPIER_INLINE vi vi_sar(const vi v, const int n) { return (vi){{v.v[0] >> n, v.v[1] >> n, v.v[2] >> n, v.v[3] >> n}}; }
 NAPIER_INLINE int32x4_t simd_shr(const int32x4_t v, const int n) {
     return vreinterpretq_s32_u32(vreinterpretq_u32_s32(v) >> (uint32_t)n);
 }
@@ -152,18 +162,18 @@ NAPIER_INLINE void vf_stream_fence(void) {}
 NAPIER_INLINE vf vf_load_part(const float *p, const int n, const vf fill) {
     float lanes[16];
     vf_store(lanes, fill);
-    for (int i = 0; i < n; i++) lanes[i] = p[i];
+    for (int i = 0; i < n; i++)
+        lanes[i] = p[i];
     return vf_load(lanes);
 }
 NAPIER_INLINE void vf_store_part(float *p, const int n, const vf v) {
     float lanes[16];
     vf_store(lanes, v);
-    for (int i = 0; i < n; i++) p[i] = lanes[i];
+    for (int i = 0; i < n; i++)
+        p[i] = lanes[i];
 }
 
-NAPIER_INLINE int32x4_t simd_widen_low(const uint16x8_t v) {
-    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(v)));
-}
+NAPIER_INLINE int32x4_t simd_widen_low(const uint16x8_t v) { return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(v))); }
 NAPIER_INLINE int32x4_t simd_widen_high(const uint16x8_t v) { return vreinterpretq_s32_u32(vmovl_high_u16(v)); }
 NAPIER_INLINE uint16x4_t simd_narrow(const int32x4_t v) { return vmovn_u32(vreinterpretq_u32_s32(v)); }
 
@@ -177,13 +187,15 @@ NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) {
 }
 NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
     uint16_t lanes[16] = {0};
-    for (int i = 0; i < n; i++) lanes[i] = p[i];
+    for (int i = 0; i < n; i++)
+        lanes[i] = p[i];
     return vi_load_u16(lanes);
 }
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
     uint16_t lanes[16];
     vi_store_u16(lanes, v);
-    for (int i = 0; i < n; i++) p[i] = lanes[i];
+    for (int i = 0; i < n; i++)
+        p[i] = lanes[i];
 }
 
 NAPIER_INLINE float32x4_t simd_from_f16(const int32x4_t v) {
@@ -197,11 +209,17 @@ NAPIER_INLINE vi vf_to_f16(const vf v) { return (vi)SIMD_EACH(simd_to_f16, v); }
 
 /* ---- doubles --------------------------------------------------------------------------------------------------- */
 
-#define SIMD_EACH_D(f, a)                                                                                                \
-    {{f((a).v[0]), f((a).v[1]), f((a).v[2]), f((a).v[3]), f((a).v[4]), f((a).v[5]), f((a).v[6]), f((a).v[7])}}
-#define SIMD_EACH2_D(f, a, b)                                                                                            \
-    {{f((a).v[0], (b).v[0]), f((a).v[1], (b).v[1]), f((a).v[2], (b).v[2]), f((a).v[3], (b).v[3]),                        \
-      f((a).v[4], (b).v[4]), f((a).v[5], (b).v[5]), f((a).v[6], (b).v[6]), f((a).v[7], (b).v[7])}}
+#define SIMD_EACH_D(f, a)                                                                                          \
+    {                                                                                                              \
+        { f((a).v[0]), f((a).v[1]), f((a).v[2]), f((a).v[3]), f((a).v[4]), f((a).v[5]), f((a).v[6]), f((a).v[7]) } \
+    }
+#define SIMD_EACH2_D(f, a, b)                                                                              \
+    {                                                                                                      \
+        {                                                                                                  \
+            f((a).v[0], (b).v[0]), f((a).v[1], (b).v[1]), f((a).v[2], (b).v[2]), f((a).v[3], (b).v[3]),    \
+                f((a).v[4], (b).v[4]), f((a).v[5], (b).v[5]), f((a).v[6], (b).v[6]), f((a).v[7], (b).v[7]) \
+        }                                                                                                  \
+    }
 
 NAPIER_INLINE vd vd_set(const double x) {
     const float64x2_t v = vdupq_n_f64(x);
@@ -224,7 +242,8 @@ NAPIER_INLINE float32x4_t simd_floats(const float64x2_t lo, const float64x2_t hi
 }
 NAPIER_INLINE vd vd_from_vf(const vf v) {
     return (vd){{simd_double_low(v.v[0]), vcvt_high_f64_f32(v.v[0]), simd_double_low(v.v[1]), vcvt_high_f64_f32(v.v[1]),
-                 simd_double_low(v.v[2]), vcvt_high_f64_f32(v.v[2]), simd_double_low(v.v[3]), vcvt_high_f64_f32(v.v[3])}};
+                 simd_double_low(v.v[2]), vcvt_high_f64_f32(v.v[2]), simd_double_low(v.v[3]),
+                 vcvt_high_f64_f32(v.v[3])}};
 }
 NAPIER_INLINE vf vd_to_vf(const vd v) {
     return (vf){{simd_floats(v.v[0], v.v[1]), simd_floats(v.v[2], v.v[3]), simd_floats(v.v[4], v.v[5]),
@@ -323,8 +342,8 @@ NAPIER_INLINE float32x4_t simd_fold_four(const bool add, const vf *v) {
                       simd_fold2(add, simd_fold16(add, v[2]), simd_fold16(add, v[3])));
 }
 NAPIER_INLINE vf simd_fold_all(const bool add, const vf *v) {
-    return (vf){{simd_fold_four(add, v), simd_fold_four(add, v + 4), simd_fold_four(add, v + 8),
-                 simd_fold_four(add, v + 12)}};
+    return (vf){
+        {simd_fold_four(add, v), simd_fold_four(add, v + 4), simd_fold_four(add, v + 8), simd_fold_four(add, v + 12)}};
 }
 NAPIER_INLINE float simd_fold_one(const bool add, const vf v) {
     const float32x4_t four = simd_fold16(add, v);

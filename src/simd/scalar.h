@@ -1,5 +1,5 @@
 /* simd/scalar.h - the virtual vector in plain C: what every other instruction set must equal, bit for bit.
- * Written to be read; fma() is libm's where the machine has none, so it is slow there. The contract is in simd/lanes.h. */
+ * Written to be read; fma() is libm's where the machine has none, so slow there. The contract is in simd/lanes.h. */
 #ifndef NAPIER_SIMD_SCALAR_H
 #define NAPIER_SIMD_SCALAR_H
 
@@ -263,20 +263,24 @@ NAPIER_INLINE void vf_stream_fence(void) {}
 
 NAPIER_INLINE vf vf_load_part(const float *p, const int n, const vf fill) {
     vf r = fill;
-    for (int i = 0; i < n; i++) r.v[i] = p[i];
+    for (int i = 0; i < n; i++)
+        r.v[i] = p[i];
     return r;
 }
 NAPIER_INLINE void vf_store_part(float *p, const int n, const vf v) {
-    for (int i = 0; i < n; i++) p[i] = v.v[i];
+    for (int i = 0; i < n; i++)
+        p[i] = v.v[i];
 }
 
 NAPIER_INLINE vi vi_load_u16_part(const uint16_t *p, const int n) {
     vi r = vi_set(0);
-    for (int i = 0; i < n; i++) r.v[i] = p[i];
+    for (int i = 0; i < n; i++)
+        r.v[i] = p[i];
     return r;
 }
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
-    for (int i = 0; i < n; i++) p[i] = (uint16_t)v.v[i];
+    for (int i = 0; i < n; i++)
+        p[i] = (uint16_t)v.v[i];
 }
 NAPIER_INLINE vi vi_load_u16(const uint16_t *p) { return vi_load_u16_part(p, 16); }
 NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { vi_store_u16_part(p, 16, v); }
@@ -286,7 +290,8 @@ NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { vi_store_u16_part(p, 
 /* Shifted by 13, a half has float's fields with an exponent 112 too low. Subnormal halves: the multiple of 2^-24. */
 NAPIER_INLINE float simd_from_f16(const uint32_t half) {
     const uint32_t sign = (half & 0x8000) << 16, magnitude = half & 0x7fff;
-    if (magnitude < 0x0400) return simd_float(sign | (uint32_t)simd_bits((float)(int32_t)magnitude * 0x1p-24f));
+    if (magnitude < 0x0400)
+        return simd_float(sign | (uint32_t)simd_bits((float)(int32_t)magnitude * 0x1p-24f));
     const uint32_t rebias = magnitude < 0x7c00 ? 112 : 224; /* infinity and NaN keep the highest exponent: 31 -> 255 */
     return simd_float(sign | ((magnitude << 13) + (rebias << 23)));
 }
@@ -294,9 +299,11 @@ NAPIER_INLINE float simd_from_f16(const uint32_t half) {
  * sum's own rounding does it; above, the 13 bits that go are rounded in the integer, and may carry to infinity. */
 NAPIER_INLINE uint32_t simd_to_f16(const float x) {
     const uint32_t bits = (uint32_t)simd_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) return sign | 0x7e00;
-    if (magnitude >= 0x47800000) return sign | 0x7c00; /* 65536 and above */
-    if (magnitude < 0x38800000) {                      /* 2^-14 */
+    if (magnitude > 0x7f800000)
+        return sign | 0x7e00;
+    if (magnitude >= 0x47800000)
+        return sign | 0x7c00;     /* 65536 and above */
+    if (magnitude < 0x38800000) { /* 2^-14 */
         return sign | ((uint32_t)simd_bits(simd_float(magnitude) + 0.5f) - 0x3f000000);
     }
     return sign | ((magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13);
@@ -396,14 +403,16 @@ NAPIER_INLINE float vf_lane(const vf v, const int i) { return v.v[i]; }
 NAPIER_INLINE float vf_hmax(const vf v) {
     vf r = v;
     for (int half = 8; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) r.v[i] = r.v[i] > r.v[i + half] ? r.v[i] : r.v[i + half];
+        for (int i = 0; i < half; i++)
+            r.v[i] = r.v[i] > r.v[i + half] ? r.v[i] : r.v[i + half];
     }
     return r.v[0];
 }
 NAPIER_INLINE float vf_hadd(const vf v) {
     vf r = v;
     for (int half = 8; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) r.v[i] += r.v[i + half];
+        for (int i = 0; i < half; i++)
+            r.v[i] += r.v[i + half];
     }
     return r.v[0];
 }

@@ -2,8 +2,8 @@
  * that are columns in memory. Element i of the 16 rows is the vector at z + i * ld. Included by the kernels of one
  * instruction set, after softmax.inc.h; the same operations per row as there. */
 
-/* What sixteen rows come to before they are finished. Rows that are not `ordinary` (a maximum beyond 2^20 or infinite;
- * after the sum also NaN) are done one by one. */
+/* What sixteen rows come to before they are finished. Rows that are not ordinary (a NaN, a maximum beyond 2^20 or
+ * infinite) stand alone: they are done one by one. */
 typedef struct napier_sixteen {
     vf max, min, rest, count;
     napier_maxima maxima;
@@ -11,7 +11,8 @@ typedef struct napier_sixteen {
 } napier_sixteen;
 
 NAPIER_KERNEL void napier_sixteen_start(napier_sixteen *s, napier_range range) {
-    s->alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(range.max), vi_set(0x7fffffff))));
+    const vf size = vf_from_bits(vi_and(vf_bits(range.max), vi_set(0x7fffffff)));
+    s->alone = vm_or(range.nan, vf_lt(vf_set(NAPIER_BIG), size));
     s->max = vf_select(s->alone, vf_zero(), range.max);
     s->min = vf_select(s->alone, vf_zero(), range.min);
     s->maxima = napier_maxima_of(s->max);
@@ -22,15 +23,20 @@ NAPIER_KERNEL bool napier_sixteen_within(const napier_sixteen *s, float reach) {
     return vm_all(vf_ge(s->min, vf_sub(s->max, vf_set(reach))));
 }
 
-/* One element of each row: its term if it is below the maximum, else 0; counts those below. */
-NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vf *below_count, vf *term) {
+/* One element of each row: its term if it is below the maximum, else 0; as napier_terms16. */
+NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vi *below, vf *term) {
     *term = vf_exp_scaled(z, s->maxima.magic);
     if (cut) {
-        *term = vf_keep(vf_nlt(z, vf_sub(s->max, vf_set(NAPIER_CUTOFF))), *term);
+        *term = vf_keep(vf_ge(z, vf_sub(s->max, vf_set(NAPIER_CUTOFF))), *term);
     }
-    const vm below = vf_nge(z, s->max);
-    *below_count = vf_add(*below_count, vf_keep(below, vf_set(1.0f)));
-    return vf_keep(below, *term);
+    const vi sign = vi_sar(vf_bits(vf_sub(z, s->max)), 31);
+    *below = vi_add(*below, sign);
+    return vf_from_bits(vi_and(vf_bits(*term), sign));
+}
+
+/* Rows that stand alone may have counted nonsense. */
+NAPIER_KERNEL vf napier_sixteen_count(int n, vi below) {
+    return vf_max(vf_add(vf_set((float)n), vf_from_int(below)), vf_set(1.0f));
 }
 
 NAPIER_KERNEL napier_writer napier_sixteen_writer(const napier_sixteen *s, const napier_finals *f, bool care) {
@@ -64,7 +70,7 @@ static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows ma
 NAPIER_KERNEL void napier_tiny_sixteen(napier_softmax_op op, int width, int n, napier_masked_rows masked, bool care,
                                        napier_sixteen *s, const vf *z, float *block, float *lse) {
     vf acc[NAPIER_TINY_COLS], term[NAPIER_TINY_COLS];
-    vf below = vf_zero();
+    vi below = vi_set(0);
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
         acc[i] = term[i] = vf_zero();
@@ -72,7 +78,7 @@ NAPIER_KERNEL void napier_tiny_sixteen(napier_softmax_op op, int width, int n, n
             acc[i] = napier_sixteen_term(s, z[i], care, &below, &term[i]);
         }
     }
-    s->count = vf_sub(vf_set((float)n), below);
+    s->count = napier_sixteen_count(n, below);
     for (int half = width / 2; half > 0; half /= 2) {
         NAPIER_UNROLL
         for (int i = 0; i < half; i++) {
@@ -80,7 +86,6 @@ NAPIER_KERNEL void napier_tiny_sixteen(napier_softmax_op op, int width, int n, n
         }
     }
     s->rest = acc[0];
-    s->alone = vm_or(s->alone, vf_unordered(s->rest, s->rest));
     const napier_finals f = napier_finish16(op, s->max, s->maxima.p, s->count, s->rest);
     float alone[16], saved[16][NAPIER_TINY_COLS];
     const bool any = vm_any(s->alone);
@@ -122,7 +127,7 @@ NAPIER_KERNEL void napier_tiny_sixteen(napier_softmax_op op, int width, int n, n
 NAPIER_KERNEL void napier_tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, float *block,
                                      float *lse) {
     vf z[NAPIER_TINY_COLS];
-    napier_range range = {napier_minus_infinity(), napier_infinity()};
+    napier_range range = napier_no_range();
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
         z[i] = vf_load(block + 16 * i);
@@ -280,7 +285,7 @@ static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int 
 }
 
 NAPIER_KERNEL napier_range napier_strip_range(const float *z, int n) {
-    napier_range range = {napier_minus_infinity(), napier_infinity()};
+    napier_range range = napier_no_range();
     for (int i = 0; i < n; i++) {
         range = napier_range_add(range, vf_load(z + i * NAPIER_STRIP));
     }
@@ -289,7 +294,8 @@ NAPIER_KERNEL napier_range napier_strip_range(const float *z, int n) {
 
 /* rest and count of 16 rows; the terms go where z was, if they are kept. acc: 256 vectors. */
 NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, float *acc) {
-    vf below = vf_zero(), term;
+    vi below = vi_set(0);
+    vf term;
     for (int i = 0; i < n; i++) {
         float *at = z + i * NAPIER_STRIP, *lane = acc + 16 * (i % NAPIER_TILE_LANES);
         const vf t = napier_sixteen_term(s, vf_load(at), cut, &below, &term);
@@ -305,8 +311,7 @@ NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool 
         }
     }
     s->rest = vf_load(acc);
-    s->count = vf_sub(vf_set((float)n), below);
-    s->alone = vm_or(s->alone, vf_unordered(s->rest, s->rest));
+    s->count = napier_sixteen_count(n, below);
 }
 
 static void napier_strip_sum(napier_sixteen *s, float *z, int n, bool keep, float *acc) {

@@ -108,16 +108,26 @@ static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtyp
 
 typedef struct napier_range {
     vf max, min; /* per lane; NaN is passed over */
+    vm nan;      /* lanes that saw one */
 } napier_range;
 
 NAPIER_KERNEL vf napier_infinity(void) { return vf_from_bits(vi_set(0x7f800000)); }
 NAPIER_KERNEL vf napier_minus_infinity(void) { return vf_set(-INFINITY); }
 
+NAPIER_KERNEL napier_range napier_no_range(void) {
+    return (napier_range){napier_minus_infinity(), napier_infinity(), vf_unordered(vf_zero(), vf_zero())};
+}
 NAPIER_KERNEL napier_range napier_range_join(napier_range a, napier_range b) {
-    return (napier_range){vf_max(a.max, b.max), vf_min(a.min, b.min)};
+    return (napier_range){vf_max(a.max, b.max), vf_min(a.min, b.min), vm_or(a.nan, b.nan)};
+}
+/* Two vectors share one test for NaN. */
+NAPIER_KERNEL void napier_range_add2(napier_range *a, napier_range *b, vf u, vf v) {
+    *a = (napier_range){vf_max(u, a->max), vf_min(u, a->min), vm_or(a->nan, vf_unordered(u, v))};
+    b->max = vf_max(v, b->max);
+    b->min = vf_min(v, b->min);
 }
 NAPIER_KERNEL napier_range napier_range_add(napier_range r, vf v) {
-    return (napier_range){vf_max(v, r.max), vf_min(v, r.min)};
+    return (napier_range){vf_max(v, r.max), vf_min(v, r.min), vm_or(r.nan, vf_unordered(v, v))};
 }
 
 enum { NAPIER_PREFETCH_BYTES = 2048 };
@@ -125,8 +135,7 @@ enum { NAPIER_PREFETCH_BYTES = 2048 };
 /* n contiguous elements: z = x / temperature into `z` (where pack says so), and their range. Whole vectors are stored. */
 NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, bool divide, vf temperature, bool pack, int n,
                                           float *z) {
-    const napier_range none = {napier_minus_infinity(), napier_infinity()};
-    napier_range a = none, b = none;
+    napier_range a = napier_no_range(), b = a;
     int i = 0;
     for (; i + 32 <= n; i += 32) {
         const char *p = (const char *)napier_at(x, dtype, i);
@@ -143,8 +152,7 @@ NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, boo
             vf_store(z + i, u);
             vf_store(z + i + 16, v);
         }
-        a = napier_range_add(a, u);
-        b = napier_range_add(b, v);
+        napier_range_add2(&a, &b, u, v);
     }
     if (i + 16 <= n) {
         __builtin_prefetch((const char *)napier_at(x, dtype, i) + NAPIER_PREFETCH_BYTES);
@@ -164,6 +172,7 @@ NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, boo
         }
         b.max = vf_max(u, b.max);
         b.min = vf_min(vf_select(vm_first(n - i), u, napier_infinity()), b.min);
+        b.nan = vf_unordered(u, u);
     }
     return napier_range_join(a, b);
 }
@@ -224,59 +233,13 @@ static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64
 
 /* ---- Sum: the terms of one tile ------------------------------------------------------------------------------------ */
 
-/* Adds the terms below the maximum, keeps all terms (the maximum's too) and counts what is not below.
- * cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
+/* The maximum of a tile without NaN, |max| <= 2^20, and what follows from it. */
 typedef struct napier_adder {
     vf max, cutoff, magic;
-    int not_below;
 } napier_adder;
 
-NAPIER_KERNEL vf napier_terms16(napier_adder *a, vf z, bool cut, bool keep, float *terms) {
-    vf term = vf_exp_scaled(z, a->magic);
-    vm below = vf_nge(z, a->max); /* true for NaN: it reaches the sum and is found there */
-    a->not_below += 16 - vm_count(below);
-    if (cut) {
-        const vm inside = vf_nlt(z, a->cutoff);
-        term = vf_keep(inside, term);
-    }
-    if (keep) {
-        vf_store(terms, term);
-    }
-    return vf_keep(below, term);
-}
-
-/* Lane sums of n elements as 16 vectors folded to one; *count receives how many equal the maximum. */
-NAPIER_KERNEL vf napier_sum_lanes(const float *z, int n, napier_adder *a, bool cut, bool keep, float *terms, int *count) {
-    vf lane[16];
-    const int vectors = n >= NAPIER_TILE_LANES ? 16 : (n + 15) / 16;
-    a->not_below = 0;
-    int padding = 0;
-    for (int v = 0; v < vectors; v++) {
-        int i = v * 16;
-        vf sum = vf_zero();
-        if (i + 16 <= n) {
-            sum = napier_terms16(a, vf_load(z + i), cut, keep, terms + i);
-            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES) {
-                sum = vf_add(sum, napier_terms16(a, vf_load(z + i), cut, keep, terms + i));
-            }
-        }
-        if (i < n) { /* lanes past the end count as maxima, and are taken off the count */
-            padding = 16 - (n - i);
-            sum = vf_add(sum, napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i));
-        }
-        lane[v] = sum;
-    }
-    *count = a->not_below - padding;
-    for (int half = 8; half > 0; half /= 2) {
-        for (int v = 0; v < half && v + half < vectors; v++) {
-            lane[v] = vf_add(lane[v], lane[v + half]);
-        }
-    }
-    return lane[0];
-}
-
 NAPIER_KERNEL napier_adder napier_adder_of(float max, float magic) {
-    return (napier_adder){vf_set(max), vf_set(max - NAPIER_CUTOFF), vf_set(magic), 0};
+    return (napier_adder){vf_set(max), vf_set(max - NAPIER_CUTOFF), vf_set(magic)};
 }
 
 /* 1.5 * 2^23 + 64 - E: what makes vf_exp_scaled give terms relative to E, with their 2^64. */
@@ -284,36 +247,113 @@ NAPIER_KERNEL float napier_term_magic(int64_t exponent) {
     return NAPIER_ROUND_MAGIC + (float)(NAPIER_TERM_SCALE - exponent);
 }
 
-/* One tile whose maximum is ordinary: |max| <= 2^20. */
-static void napier_ordinary_tile(const float *z, int n, float max, float min, float *terms, napier_tile_sum *t) {
-    const bool cut = !(min >= max - NAPIER_CUTOFF);
-    napier_adder a = napier_adder_of(max, napier_term_magic(napier_exp_parts_small(max).n));
-    int count = 0;
-    vf lanes;
+/* 16 terms; those below the maximum are returned, 0 for the maximum itself. *below counts down once for each of them: the
+ * sign of z - max, spread over the lane, is -1 there. (A compare into a mask would hold up the FMA pipes of AMD's cores.)
+ * cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
+NAPIER_KERNEL vf napier_terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
+    vf term = vf_exp_scaled(z, a->magic);
+    const vi sign = vi_sar(vf_bits(vf_sub(z, a->max)), 31);
+    *below = vi_add(*below, sign);
     if (cut) {
-        lanes = terms ? napier_sum_lanes(z, n, &a, true, true, terms, &count)
-                      : napier_sum_lanes(z, n, &a, true, false, NULL, &count);
-    } else if (n == NAPIER_TILE) {
-        lanes = terms ? napier_sum_lanes(z, NAPIER_TILE, &a, false, true, terms, &count)
-                      : napier_sum_lanes(z, NAPIER_TILE, &a, false, false, NULL, &count);
-    } else {
-        lanes = terms ? napier_sum_lanes(z, n, &a, false, true, terms, &count)
-                      : napier_sum_lanes(z, n, &a, false, false, NULL, &count);
+        term = vf_keep(vf_ge(z, a->cutoff), term);
     }
-    const float rest = vf_hadd(lanes);
-    *t = (napier_tile_sum){.max = max, .min = min, .rest = rest, .count = count, .nan = rest != rest};
+    if (keep) {
+        vf_store(terms, term);
+    }
+    return vf_from_bits(vi_and(vf_bits(term), sign));
+}
+
+/* What a tile's lanes come to: 256 lanes folded to 16, and -count of the elements below the maximum per lane. */
+typedef struct napier_lanes {
+    vf rest;
+    vi below;
+} napier_lanes;
+
+/* vectors: (n + 15) / 16 up to 16, as a constant where it pays. Lanes past the end count as maxima. */
+NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut, bool keep,
+                                            float *terms) {
+    vf lane[16];
+    vi below = vi_set(0);
+    for (int v = 0; v < vectors; v++) {
+        int i = v * 16;
+        vf sum;
+        if (i + 16 <= n) {
+            sum = napier_terms16(a, vf_load(z + i), cut, keep, terms + i, &below);
+            NAPIER_UNROLL
+            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES) {
+                sum = vf_add(sum, napier_terms16(a, vf_load(z + i), cut, keep, terms + i, &below));
+            }
+            if (i < n) {
+                sum = vf_add(sum, napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below));
+            }
+        } else {
+            sum = napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below);
+        }
+        lane[v] = sum;
+    }
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int v = 0; v < half; v++) {
+            if (v + half < vectors) {
+                lane[v] = vf_add(lane[v], lane[v + half]);
+            }
+        }
+    }
+    return (napier_lanes){lane[0], below};
+}
+
+/* A full tile, clean: all 64 vectors in one straight loop. */
+NAPIER_KERNEL napier_lanes napier_sum_full_tile(const float *z, const napier_adder *a, bool keep, float *terms) {
+    vf lane[16];
+    vi below = vi_set(0);
+    for (int v = 0; v < 16; v++) {
+        const int i = v * 16;
+        vf sum = napier_terms16(a, vf_load(z + i), false, keep, terms + i, &below);
+        sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 256), false, keep, terms + i + 256, &below));
+        sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 512), false, keep, terms + i + 512, &below));
+        lane[v] = vf_add(sum, napier_terms16(a, vf_load(z + i + 768), false, keep, terms + i + 768, &below));
+    }
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int v = 0; v < half; v++) {
+            lane[v] = vf_add(lane[v], lane[v + half]);
+        }
+    }
+    return (napier_lanes){lane[0], below};
+}
+
+NAPIER_KERNEL int napier_lane_vectors(int n) { return n >= NAPIER_TILE_LANES ? 16 : (n + 15) / 16; }
+
+/* How many of n elements are not below the maximum. */
+NAPIER_KERNEL int napier_not_below(int n, vi below) { return n + (int)vf_hadd(vf_from_int(below)); }
+
+static napier_lanes napier_tile_lanes(const float *z, int n, float max, bool cut, float *terms) {
+    const napier_adder a = napier_adder_of(max, napier_term_magic(napier_exp_parts_small(max).n));
+    const int vectors = napier_lane_vectors(n);
+    if (cut) {
+        return terms ? napier_sum_lanes(z, n, vectors, &a, true, true, terms)
+                     : napier_sum_lanes(z, n, vectors, &a, true, false, NULL);
+    }
+    if (n == NAPIER_TILE) {
+        return terms ? napier_sum_full_tile(z, &a, true, terms) : napier_sum_full_tile(z, &a, false, NULL);
+    }
+    return terms ? napier_sum_lanes(z, n, vectors, &a, false, true, terms)
+                 : napier_sum_lanes(z, n, vectors, &a, false, false, NULL);
 }
 
 /* Any tile. Returns whether `terms` were kept (they are not where the maximum is no ordinary number). */
 static bool napier_looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
     const float max = vf_hmax(looked.range.max);
-    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
-    if (fabsf(max) <= NAPIER_BIG) {
-        napier_ordinary_tile(looked.z, n, max, min, terms, t);
-        return terms && !t->nan;
+    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(looked.range.nan)) {
+        napier_tile_by_definition(looked.z, n, t);
+        return false;
     }
-    napier_tile_by_definition(looked.z, n, t);
-    return false;
+    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+    const napier_lanes lanes = napier_tile_lanes(looked.z, n, max, !(min >= max - NAPIER_CUTOFF), terms);
+    *t = (napier_tile_sum){max, min, vf_hadd(lanes.rest), napier_not_below(n, lanes.below), false};
+    return terms;
 }
 
 static void napier_tile_sum_of(const float *z, int n, napier_tile_sum *t) {
@@ -373,6 +413,11 @@ NAPIER_KERNEL napier_writer napier_writer_of(float max, float log_sum, float sca
     const float up = scale * 0x1p64f;
     return (napier_writer){vf_set(max),      vf_set(log_sum), vf_set(scale),
                            vf_set(max_prob), vf_set(0x1.fffffp-63f / up), vf_set(up)};
+}
+
+/* For results that need no care. */
+NAPIER_KERNEL napier_writer napier_plain_writer(float max, float log_sum, float scale, float max_prob) {
+    return (napier_writer){vf_set(max), vf_set(log_sum), vf_set(scale), vf_set(max_prob), vf_zero(), vf_zero()};
 }
 
 NAPIER_KERNEL vf napier_probs16(const napier_writer *w, vf term, bool care) {
@@ -545,113 +590,195 @@ static void napier_store_lse(const napier_softmax_job *job, int64_t row, float l
     napier_scatter(&lse, 1, napier_row_out(job, row), job->y.dtype, 1, false);
 }
 
-/* Lets a load of a whole vector at the last element stay inside: one element by parts. */
+/* Elements [begin, begin + n) of a row. */
 NAPIER_KERNEL napier_looked napier_look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n, float *z) {
     const void *x = napier_at(napier_row(job, row), job->x.dtype, begin * job->x.col_stride);
     return napier_look(x, job->x.dtype, job->x.col_stride, job->temperature, n, z);
 }
 
-/* One row on its own, whatever is in it. */
-static void napier_any_row(const napier_softmax_job *job, int64_t row, float *scratch) {
+/* A row of at most one tile on its own, whatever is in it. */
+static napier_final napier_final_of_row(const napier_softmax_job *job, int64_t row, float *scratch) {
     const int n = (int)job->x.cols;
-    float *z = scratch, *spare = scratch + NAPIER_TILE + 16;
     napier_sum sum;
-    napier_sum_init(&sum);
     napier_tile_sum t;
-    const napier_looked looked = napier_look_row(job, row, 0, n, z);
-    napier_tile_by_definition(looked.z, n, &t);
+    napier_sum_init(&sum);
+    napier_tile_by_definition(napier_look_row(job, row, 0, n, scratch).z, n, &t);
     napier_sum_add_tile(&sum, &t);
-    const napier_final final = napier_sum_finish(&sum);
-    if (job->op == NAPIER_OP_LOGSUMEXP) {
-        napier_store_lse(job, row, final.lse);
-        return;
-    }
-    napier_write_tile(job->op, &final, job->masked_rows, looked, n, spare, napier_row_out(job, row), job->y.dtype,
-                      job->y.col_stride, false);
+    return napier_sum_finish(&sum);
 }
 
-/* Up to 16 rows: the parts that are per row as arrays, the parts that are per group as vectors. */
+static void napier_any_row(const napier_softmax_job *job, int64_t row, float *scratch) {
+    const int n = (int)job->x.cols;
+    const napier_final final = napier_final_of_row(job, row, scratch);
+    const napier_looked looked = napier_look_row(job, row, 0, n, scratch);
+    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, napier_row_out(job, row),
+                      job->y.dtype, job->y.col_stride, false);
+}
+
+/* Up to 16 rows: what is per row as arrays, what is per group as vectors. */
 typedef struct napier_group {
-    napier_looked row[NAPIER_GROUP];
-    float max[NAPIER_GROUP], magic[NAPIER_GROUP], count[NAPIER_GROUP], min[NAPIER_GROUP];
+    int64_t first;
+    int rows, room; /* room: columns rounded up to whole vectors */
+    const float *z[NAPIER_GROUP];
+    float *terms;
+    vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per lane; the minima with their sign changed */
+    float nan[NAPIER_GROUP];
+    float max[NAPIER_GROUP], min[NAPIER_GROUP], magic[NAPIER_GROUP];
     float log_sum[NAPIER_GROUP], scale[NAPIER_GROUP], max_prob[NAPIER_GROUP], lse[NAPIER_GROUP];
-    bool care[NAPIER_GROUP];
+    float alone[NAPIER_GROUP]; /* not 0: no ordinary row, done by itself */
 } napier_group;
+
+NAPIER_KERNEL void napier_group_keep_look(napier_group *g, int r, napier_looked looked) {
+    g->z[r] = looked.z;
+    g->maxima[r] = looked.range.max;
+    g->minima[r] = vf_sub(vf_zero(), looked.range.min);
+    g->nan[r] = vm_any(looked.range.nan) ? 1.0f : 0.0f;
+}
+
+/* Contiguous f32 rows, the common case, without a decision per row. */
+NAPIER_KERNEL void napier_group_look_plain(const napier_softmax_job *job, napier_group *g) {
+    const int n = (int)job->x.cols;
+    for (int r = 0; r < g->rows; r++) {
+        const float *x = (const float *)napier_row(job, g->first + r);
+        const napier_range range = napier_look_as(x, NAPIER_F32, false, vf_zero(), false, n, NULL);
+        napier_group_keep_look(g, r, (napier_looked){x, range});
+    }
+}
+
+static void napier_group_look(const napier_softmax_job *job, napier_group *g, float *z) {
+    if (job->x.dtype == NAPIER_F32 && job->x.col_stride == 1 && job->temperature == 1.0f) {
+        napier_group_look_plain(job, g);
+        return;
+    }
+    for (int r = 0; r < g->rows; r++) {
+        napier_group_keep_look(g, r, napier_look_row(job, g->first + r, 0, (int)job->x.cols, z + r * g->room));
+    }
+}
+
+/* The rows' lanes into rest[r] and count[r], for columns in `vectors` lane vectors. */
+NAPIER_KERNEL void napier_group_sum_as(const napier_group *g, int n, int vectors, bool keep, vf *rest, vf *below) {
+    for (int r = 0; r < g->rows; r++) {
+        const napier_adder a = napier_adder_of(g->max[r], g->magic[r]);
+        float *terms = g->terms + r * g->room;
+        napier_lanes lanes;
+        if (g->min[r] >= g->max[r] - NAPIER_CUTOFF) {
+            lanes = n == NAPIER_TILE ? napier_sum_full_tile(g->z[r], &a, keep, terms)
+                                     : napier_sum_lanes(g->z[r], n, vectors, &a, false, keep, terms);
+        } else {
+            lanes = napier_tile_lanes(g->z[r], n, g->max[r], true, keep ? terms : NULL);
+        }
+        rest[r] = lanes.rest;
+        below[r] = vf_from_int(lanes.below);
+    }
+}
+
+NAPIER_KERNEL void napier_group_sum(const napier_group *g, int n, bool keep, vf *rest, vf *below) {
+    switch ((n + 15) / 16) {
+    case 2: napier_group_sum_as(g, n, 2, keep, rest, below); break;
+    case 3: napier_group_sum_as(g, n, 3, keep, rest, below); break;
+    case 4: napier_group_sum_as(g, n, 4, keep, rest, below); break;
+    default: napier_group_sum_as(g, n, napier_lane_vectors(n), keep, rest, below); break;
+    }
+}
+
+/* Results of a row that needs no care, to contiguous y. */
+NAPIER_KERNEL void napier_group_write_as(napier_softmax_op op, const napier_group *g, int n, char *y, int64_t step,
+                                         napier_dtype dtype, bool stream) {
+    for (int r = 0; r < g->rows; r++, y += step) {
+        if (g->alone[r] != 0.0f) {
+            continue;
+        }
+        const float *values = op == NAPIER_OP_SOFTMAX ? g->terms + r * g->room : g->z[r];
+        if (op == NAPIER_OP_SOFTMAX && !(g->min[r] - g->max[r] >= -80.0f)) { /* exp(-80) / 1024 is a normal number */
+            const napier_writer w = napier_writer_of(g->max[r], g->log_sum[r], g->scale[r], g->max_prob[r]);
+            napier_write_values(op, &w, values, n, true, y, dtype, stream);
+            continue;
+        }
+        const napier_writer w = napier_plain_writer(g->max[r], g->log_sum[r], g->scale[r], g->max_prob[r]);
+        napier_write_as(op, &w, values, n, false, y, dtype, stream);
+    }
+}
+
+/* A stored line of the group that is not whole would be read first: small rows are put together here before they go. */
+static bool napier_group_is_staged(const napier_softmax_job *job) {
+    return job->stream && job->x.cols < 256 && job->y.dtype == NAPIER_F32 && job->y.row_stride == job->x.cols;
+}
+
+/* staging NULL: not staged, as it would write over the rows that are done by themselves. */
+NAPIER_KERNEL void napier_group_write(napier_softmax_op op, const napier_softmax_job *job, const napier_group *g,
+                                      float *staging, float *spare) {
+    const int n = (int)job->x.cols;
+    char *y = napier_row_out(job, g->first);
+    const int64_t step = (char *)napier_row_out(job, g->first + 1) - y;
+    if (job->y.col_stride != 1) {
+        for (int r = 0; r < g->rows; r++) {
+            if (g->alone[r] == 0.0f) {
+                const float *values = op == NAPIER_OP_SOFTMAX ? g->terms + r * g->room : g->z[r];
+                const napier_writer w = napier_writer_of(g->max[r], g->log_sum[r], g->scale[r], g->max_prob[r]);
+                napier_write_values(op, &w, values, n, true, spare, NAPIER_F32, false);
+                napier_scatter(spare, n, y + r * step, job->y.dtype, job->y.col_stride, false);
+            }
+        }
+    } else if (staging && napier_group_is_staged(job)) {
+        napier_group_write_as(op, g, n, (char *)staging, (int64_t)n * 4, NAPIER_F32, false);
+        napier_write_out_as(staging, (int64_t)g->rows * n, y, NAPIER_F32, true);
+    } else if (job->y.dtype == NAPIER_F32) {
+        if (job->stream && n >= 64) {
+            napier_group_write_as(op, g, n, y, step, NAPIER_F32, true);
+        } else {
+            napier_group_write_as(op, g, n, y, step, NAPIER_F32, false);
+        }
+    } else if (job->y.dtype == NAPIER_BF16) {
+        napier_group_write_as(op, g, n, y, step, NAPIER_BF16, false);
+    } else {
+        napier_group_write_as(op, g, n, y, step, NAPIER_F16, false);
+    }
+}
 
 NAPIER_KERNEL void napier_short_group(const napier_softmax_op op, const napier_softmax_job *job, int64_t first, int rows,
                                       float *scratch) {
-    const int n = (int)job->x.cols, room = (n + 15) / 16 * 16;
-    float *z = scratch, *terms = scratch + NAPIER_GROUP * (NAPIER_GROUP_COLS + 16) + 64;
+    const int n = (int)job->x.cols;
+    float *z = scratch, *staging = scratch + 2 * NAPIER_GROUP_FLOATS;
     napier_group g;
-    vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP], sums[NAPIER_GROUP];
-    for (int r = 0; r < rows; r++) {
-        g.row[r] = napier_look_row(job, first + r, 0, n, z + r * room);
-        maxima[r] = g.row[r].range.max;
-        minima[r] = vf_sub(vf_zero(), g.row[r].range.min);
-    }
+    g.first = first;
+    g.rows = rows;
+    g.room = (n + 15) / 16 * 16;
+    g.terms = scratch + NAPIER_GROUP_FLOATS;
+    vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
     for (int r = rows; r < NAPIER_GROUP; r++) {
-        maxima[r] = minima[r] = sums[r] = vf_zero();
-        g.count[r] = 1.0f;
+        g.maxima[r] = g.minima[r] = rest[r] = below[r] = vf_zero();
+        g.nan[r] = 0.0f;
     }
-    const vf found = vf_hmax16(maxima), min = vf_sub(vf_zero(), vf_hmax16(minima));
-    const vm big = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
-    const vf max = vf_select(big, vf_zero(), found); /* big, infinite: done on their own below */
+    napier_group_look(job, &g, z);
+    const vf found = vf_hmax16(g.maxima);
+    vm alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
+    alone = vm_or(alone, vf_lt(vf_zero(), vf_load(g.nan)));
+    const vf max = vf_select(alone, vf_zero(), found);
     const napier_maxima m = napier_maxima_of(max);
     vf_store(g.max, max);
     vf_store(g.magic, m.magic);
-    vf_store(g.min, min);
-    for (int r = 0; r < rows; r++) {
-        napier_adder a = napier_adder_of(g.max[r], g.magic[r]);
-        int count = 1;
-        float *kept = terms + r * room;
-        const float *zr = g.row[r].z;
-        if (g.min[r] >= g.max[r] - NAPIER_CUTOFF) {
-            sums[r] = napier_sum_lanes(zr, n, &a, false, op == NAPIER_OP_SOFTMAX, kept, &count);
-        } else {
-            sums[r] = napier_sum_lanes(zr, n, &a, true, op == NAPIER_OP_SOFTMAX, kept, &count);
-        }
-        g.count[r] = (float)count;
-    }
-    const vf rest = vf_hadd16(sums);
-    const vm special = vm_or(big, vf_unordered(rest, rest));
-    const napier_finals f = napier_finish16(op, max, m.p, vf_load(g.count), rest);
-    if (op == NAPIER_OP_LOGSUMEXP) {
-        vf_store(g.lse, f.lse);
-    } else if (op == NAPIER_OP_SOFTMAX) {
-        vf_store(g.scale, f.scale);
-        vf_store(g.max_prob, f.max_prob);
-    }
+    vf_store(g.min, vf_sub(vf_zero(), vf_hmax16(g.minima)));
+    vf_store(g.alone, vf_keep(alone, vf_set(1.0f)));
+    napier_group_sum(&g, n, op == NAPIER_OP_SOFTMAX, rest, below);
+    const vf count = vf_max(vf_add(vf_set((float)n), vf_hadd16(below)), vf_set(1.0f));
+    const napier_finals f = napier_finish16(op, max, m.p, count, vf_hadd16(rest));
     vf_store(g.log_sum, f.log_sum);
-    float alone[NAPIER_GROUP];
-    vf_store(alone, vf_keep(special, vf_set(1.0f)));
+    vf_store(g.scale, f.scale);
+    vf_store(g.max_prob, f.max_prob);
+    vf_store(g.lse, f.lse);
+    const bool any = vm_any(alone);
     if (op == NAPIER_OP_LOGSUMEXP) {
-        if (job->y.row_stride == 1 && !vm_any(special)) {
-            napier_scatter(g.lse, rows, napier_row_out(job, first), job->y.dtype, 1, false);
-        } else {
-            for (int r = 0; r < rows; r++) {
-                napier_store_lse(job, first + r, g.lse[r]);
+        for (int r = 0; any && r < rows; r++) {
+            if (g.alone[r] != 0.0f) {
+                g.lse[r] = napier_final_of_row(job, first + r, scratch).lse;
             }
         }
-    } else {
-        for (int r = 0; r < rows; r++) {
-            if (alone[r] != 0.0f) {
-                continue;
-            }
-            const napier_writer w = napier_writer_of(g.max[r], g.log_sum[r], g.scale[r], g.max_prob[r]);
-            /* exp(-80) / 1024 > 2^-126 */
-            const bool care = !(g.min[r] - g.max[r] >= -80.0f);
-            const float *values = op == NAPIER_OP_SOFTMAX ? terms + r * room : g.row[r].z;
-            if (job->y.col_stride == 1) {
-                napier_write_values(op, &w, values, n, care, napier_row_out(job, first + r), job->y.dtype, job->stream);
-            } else {
-                float *spare = terms + r * room;
-                napier_write_values(op, &w, values, n, care, spare, NAPIER_F32, false);
-                napier_scatter(spare, n, napier_row_out(job, first + r), job->y.dtype, job->y.col_stride, false);
-            }
-        }
+        napier_scatter(g.lse, rows, napier_row_out(job, first), job->y.dtype, job->y.row_stride, false);
+        return;
     }
-    for (int r = 0; r < rows; r++) {
-        if (alone[r] != 0.0f) {
+    napier_group_write(op, job, &g, any ? NULL : staging, scratch + 2 * NAPIER_GROUP_FLOATS);
+    for (int r = 0; any && r < rows; r++) {
+        if (g.alone[r] != 0.0f) {
             napier_any_row(job, first + r, scratch);
         }
     }

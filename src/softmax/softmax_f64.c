@@ -184,8 +184,7 @@ napier_status napier_f64_logsumexp(napier_context *context, napier_const_matrix 
 
 napier_status napier_f64_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                        const napier_softmax_options *options) {
-    job j = {
-        .result = RESULT_LSE, .whole = true, .logits = logits, .lse = lse, .options = napier_f64_options(options)};
+    job j = {.result = RESULT_LSE, .whole = true, .logits = logits, .lse = lse, .options = napier_f64_options(options)};
     return run(context, &j);
 }
 

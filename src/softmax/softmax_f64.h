@@ -2,8 +2,8 @@
  *
  * Each does what the public function of the same name promises. The arguments have been checked by the caller (views,
  * shapes, aliasing, options; NULL means defaults). Any dtype may come in and go out; elements are widened exactly,
- * divided by the temperature once, and results are rounded once. All algorithms give the same bits here by construction,
- * and only PARALLEL changes how the work is split. Errors: OUT_OF_MEMORY, with nothing written. */
+ * divided by the temperature once, and results are rounded once. All algorithms give the same bits here; only
+ * PARALLEL changes how the work is split. Errors: OUT_OF_MEMORY, with nothing written. */
 #ifndef NAPIER_SOFTMAX_SOFTMAX_F64_H
 #define NAPIER_SOFTMAX_SOFTMAX_F64_H
 

@@ -20,8 +20,8 @@ static inline void *napier_f64_row_data(const void *data, napier_dtype dtype, in
 
 /* Row i of a matrix as a line. */
 static inline napier_const_matrix napier_f64_row_of(napier_const_matrix m, int64_t i) {
-    return (napier_const_matrix){napier_f64_row_data(m.data, m.dtype, i, m.row_stride), 1, m.cols, 0, m.col_stride,
-                                 m.dtype};
+    return (napier_const_matrix){
+        napier_f64_row_data(m.data, m.dtype, i, m.row_stride), 1, m.cols, 0, m.col_stride, m.dtype};
 }
 
 static inline napier_matrix napier_f64_row_of_out(napier_matrix m, int64_t i) {

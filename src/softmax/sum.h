@@ -40,7 +40,7 @@ typedef struct napier_tile_sum {
     float min;     /* the smallest: not part of the sum, it tells which outputs need care */
     float rest;    /* sum of exp(x - E ln 2) 2^64 over elements below max, E = exponent(exp(max)) */
     int32_t count; /* elements equal to max */
-    bool nan;
+    bool nan;      /* a NaN was seen: the tile says nothing else */
 } napier_tile_sum;
 
 typedef struct napier_sum {
@@ -282,6 +282,10 @@ static inline void napier_tile_by_definition(const float *x, int n, napier_tile_
         t->nan |= x[i] != x[i];
         t->max = x[i] > t->max ? x[i] : t->max;
         t->min = x[i] < t->min ? x[i] : t->min;
+    }
+    if (t->nan) { /* the row is NaN, whatever else is in it */
+        t->max = -INFINITY;
+        return;
     }
     for (int i = 0; i < n; i++) {
         t->count += x[i] == t->max ? 1 : 0;

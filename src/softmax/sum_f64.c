@@ -21,9 +21,7 @@ static bool within_cutoff(double x, double max) { return x - max >= -CUTOFF; }
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 /* Two digits of headroom above 2^n. */
-static int64_t top_of(double max) {
-    return is_huge(max) ? 0 : floor_div(napier_f64_exp_parts(max).n, DIGIT_BITS) + 2;
-}
+static int64_t top_of(double max) { return is_huge(max) ? 0 : floor_div(napier_f64_exp_parts(max).n, DIGIT_BITS) + 2; }
 
 /* A term in units of 2^(exponent - 512), within the cutoff of a maximum whose n is `exponent`. */
 static double scaled_term(napier_f64_parts x, int64_t exponent) {

@@ -1,5 +1,6 @@
 #!/bin/bash
 # tests/bare/run.sh - one line of a C compiler builds the library: no CMake, no make, no generated file.
+# And do the rooms of src/ use each other as src/README.md says?
 #
 # With each compiler at hand: an archive from src/*/*.c, the program and the self-test linked to it, and both run. PATH
 # holds the compiler's tools and the shell's only, so that a build tool that slipped in would not be found. The first
@@ -67,6 +68,31 @@ try() { # compiler, name, flags...
         check "$name: the program runs" "$folder/napier" info
     fi
 }
+
+# ---- The table of src/README.md --------------------------------------------------------------------------------------
+
+# Every include of one room by another, against what it may use.
+arrows_point_down() {
+    grep -H '^#include "' "$root"/src/*/*.[ch] | sed -E 's|.*/src/([^/]*)/[^:]*:#include "([^/"]*)/.*|\1 \2|' | sort -u |
+        while read -r room used; do
+            case "$room uses $used" in
+            "$room uses $room" | "math uses simd") ;;
+            "softmax uses base" | "softmax uses math" | "softmax uses isa") ;;
+            "isa uses simd" | "isa uses math" | "isa uses softmax") ;;
+            *) echo "src/$room includes a header of src/$used, which src/README.md does not allow" ;;
+            esac
+        done >"$work/arrows"
+    cat "$work/arrows"
+    [ ! -s "$work/arrows" ]
+}
+# Programs on top use the public headers, the standard library and their own.
+faces_use_the_api() {
+    ! grep -nE '#include ["<](\.\./)*(src|base|simd|math|isa|softmax)/' "$root"/cli/*.[ch] "$root"/examples/*.[ch] 2>/dev/null
+}
+check "rooms use what stands below them" arrows_point_down
+check "the program and the examples use the public headers" faces_use_the_api
+
+# ---- The builds ------------------------------------------------------------------------------------------------------
 
 export PATH=$work/bin
 for tool in cmake make ninja pkg-config; do

@@ -9,10 +9,10 @@ NAPIER_INLINE void probe_put_int(uint32_t *out, const vi v) { vi_store((int32_t 
 NAPIER_INLINE void probe_put_float(uint32_t *out, const vf v) { probe_put_int(out, vf_bits(v)); }
 NAPIER_INLINE void probe_put_mask(uint32_t *out, const vm m) { probe_put_int(out, vi_select(m, vi_set(1), vi_set(0))); }
 
-#define OP(name, put, expression)                                                                             \
-    static void run_##name(const uint32_t *a, const uint32_t *b, const uint32_t *c, uint32_t *out) {          \
-        (void)a, (void)b, (void)c;                                                                            \
-        put(out, expression);                                                                                 \
+#define OP(name, put, expression)                                                                    \
+    static void run_##name(const uint32_t *a, const uint32_t *b, const uint32_t *c, uint32_t *out) { \
+        (void)a, (void)b, (void)c;                                                                   \
+        put(out, expression);                                                                        \
     }
 #define A probe_float(a)
 #define B probe_float(b)
@@ -81,22 +81,23 @@ OP(vi_select, N, vi_select(probe_mask(c), I, J))
 #undef N
 #undef M
 
-#define OP(name) {#name, run_##name}
+#define OP(name) \
+    { #name, run_##name }
 static const lanes_op probe_ops[] = {
-    OP(vf_add),     OP(vf_sub),    OP(vf_mul),    OP(vf_div),       OP(vf_fma),    OP(vf_fnma),     OP(vf_mul_add),
-    OP(vf_max),     OP(vf_min),    OP(vf_set),    OP(vf_zero),      OP(vf_select), OP(vf_keep),     OP(vf_bits),
-    OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16), OP(vf_to_f16), OP(vf_lt),     OP(vf_le),       OP(vf_eq),
-    OP(vf_gt),      OP(vf_ge),     OP(vf_nlt),    OP(vf_nge),       OP(vf_unordered), OP(vm_and),   OP(vm_or),
-    OP(vm_andnot),  OP(vi_set),    OP(vi_add),    OP(vi_sub),       OP(vi_and),    OP(vi_or),       OP(vi_shl_0),
-    OP(vi_shl_13),  OP(vi_shl_23), OP(vi_shl_31), OP(vi_shr_1),     OP(vi_shr_16), OP(vi_shr_31),   OP(vi_sar_1),
-    OP(vi_sar_23),  OP(vi_sar_31), OP(vi_eq),     OP(vi_gt),        OP(vi_select), {NULL, NULL},
+    OP(vf_add),      OP(vf_sub),    OP(vf_mul),      OP(vf_div),    OP(vf_fma),       OP(vf_fnma),   OP(vf_mul_add),
+    OP(vf_max),      OP(vf_min),    OP(vf_set),      OP(vf_zero),   OP(vf_select),    OP(vf_keep),   OP(vf_bits),
+    OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16), OP(vf_to_f16), OP(vf_lt),        OP(vf_le),     OP(vf_eq),
+    OP(vf_gt),       OP(vf_ge),     OP(vf_nlt),      OP(vf_nge),    OP(vf_unordered), OP(vm_and),    OP(vm_or),
+    OP(vm_andnot),   OP(vi_set),    OP(vi_add),      OP(vi_sub),    OP(vi_and),       OP(vi_or),     OP(vi_shl_0),
+    OP(vi_shl_13),   OP(vi_shl_23), OP(vi_shl_31),   OP(vi_shr_1),  OP(vi_shr_16),    OP(vi_shr_31), OP(vi_sar_1),
+    OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),     OP(vi_select),    {NULL, NULL},
 };
 #undef OP
 
-#define OP(name, expression)                                                                    \
-    static void run_##name(const double *a, const double *b, const double *c, double *out) {    \
-        (void)a, (void)b, (void)c;                                                              \
-        vd_store(out, expression);                                                              \
+#define OP(name, expression)                                                                 \
+    static void run_##name(const double *a, const double *b, const double *c, double *out) { \
+        (void)a, (void)b, (void)c;                                                           \
+        vd_store(out, expression);                                                           \
     }
 OP(vd_set, vd_add(vd_set(-0.0), vd_load(a)))
 OP(vd_add, vd_add(vd_load(a), vd_load(b)))
@@ -109,7 +110,8 @@ OP(vd_exponent, vd_exponent(vd_load(a)))
 OP(vd_mantissa, vd_mantissa(vd_load(a)))
 #undef OP
 
-#define OP(name) {#name, run_##name}
+#define OP(name) \
+    { #name, run_##name }
 static const lanes_double_op probe_double_ops[] = {
     OP(vd_set), OP(vd_add),     OP(vd_sub),      OP(vd_mul),      OP(vd_div),
     OP(vd_fma), OP(vd_mul_add), OP(vd_exponent), OP(vd_mantissa), {NULL, NULL},
@@ -153,7 +155,8 @@ static void probe_widen(const float *v, double *out) { vd_store(out, vd_from_vf(
 static void probe_narrow(const double *v, float *out) { vf_store(out, vd_to_vf(vd_load(v))); }
 
 static void probe_load_rows(const float *rows, vf v[16]) {
-    for (int i = 0; i < 16; i++) v[i] = vf_load(rows + 16 * i);
+    for (int i = 0; i < 16; i++)
+        v[i] = vf_load(rows + 16 * i);
 }
 static float probe_hmax(const float *v) { return vf_hmax(vf_load(v)); }
 static float probe_hadd(const float *v) { return vf_hadd(vf_load(v)); }
@@ -171,7 +174,8 @@ static void probe_transpose(const float *rows, float *out) {
     vf v[16];
     probe_load_rows(rows, v);
     vf_transpose(v);
-    for (int i = 0; i < 16; i++) vf_store(out + 16 * i, v[i]);
+    for (int i = 0; i < 16; i++)
+        vf_store(out + 16 * i, v[i]);
 }
 static float probe_lane(const float *v, const int i) { return vf_lane(vf_load(v), i); }
 

@@ -215,8 +215,8 @@ static void test_views_to_write(void **state) {
     (void)state;
     napier_context *const c = view_context();
     const napier_status bad = NAPIER_INVALID_ARGUMENT;
-    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 8, 3, 1)), bad, "probs", "row_stride 3 is less than cols 8",
-            NULL);
+    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 8, 3, 1)), bad, "probs",
+            "row_stride 3 is less than cols 8", NULL);
     refused(c, napier_check_matrix_out(c, "probs", matrix(8, 2, 1, -3)), bad, "probs", "col_stride -3", "rows 8", NULL);
     refused(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 0, 1)), bad, "probs", "row_stride 0", NULL);
     refused(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 1, 0)), bad, "probs", "col_stride 0", NULL);
@@ -243,8 +243,8 @@ static void test_views_to_write(void **state) {
                         }
                     }
                     const napier_status status = napier_check_matrix_out(c, "m", matrix(rows, cols, row, col));
-                    expect((status != NAPIER_OK) == twice, "%lld x %lld, strides %lld, %lld: status %d", (long long)rows,
-                           (long long)cols, (long long)row, (long long)col, (int)status);
+                    expect((status != NAPIER_OK) == twice, "%lld x %lld, strides %lld, %lld: status %d",
+                           (long long)rows, (long long)cols, (long long)row, (long long)col, (int)status);
                 }
             }
         }

@@ -2,6 +2,7 @@
  * against themselves: the same bits on every instruction set, thread count, layout and in place. */
 #include "support/check.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -365,6 +366,36 @@ static void test_gradient_edges(void **state) {
     no_problems();
 }
 
+/* The caller's rounding mode is none of the gradients' business. */
+static void test_callers_rounding_does_not_matter(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int g = 0; g < GRADIENTS; g++) {
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            grid first = grid_make(LAYOUT_PADDED, 9, 500, all_dtypes[d]);
+            grid grad = grid_make(LAYOUT_CONTIGUOUS, grad_rows((gradient)g, 9), grad_cols((gradient)g, 500), all_dtypes[d]);
+            grid expected = grid_make(LAYOUT_CONTIGUOUS, 9, 500, all_dtypes[d]);
+            grid got = grid_make(LAYOUT_CONTIGUOUS, 9, 500, all_dtypes[d]);
+            make_inputs(context, (gradient)g, &first, &grad, 4, 0.7);
+            succeeded(context, gradient_run(context, (gradient)g, &first, &grad, expected.view, 0.7), "to nearest");
+            fesetround(FE_UPWARD);
+            const napier_status status = gradient_run(context, (gradient)g, &first, &grad, got.view, 0.7);
+            const int after = fegetround();
+            fesetround(FE_TONEAREST);
+            succeeded(context, status, "upward");
+            expect(after == FE_UPWARD, "%s changed the rounding mode", gradient_name((gradient)g));
+            expect(grid_differences(&got, &expected, gradient_name((gradient)g)) == 0, "rounding upward changed bits in %s",
+                   napier_dtype_name(all_dtypes[d]));
+            grid_free(&first);
+            grid_free(&grad);
+            grid_free(&expected);
+            grid_free(&got);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
 /* log_softmax then its gradient leave rows that add up to 0: a shift of all logits changes nothing. */
 static void test_gradients_add_up_to_zero(void **state) {
     (void)state;
@@ -432,6 +463,7 @@ int main(void) {
         cmocka_unit_test(test_formulas),       cmocka_unit_test(test_all_is_one_row),
         cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_gradient_bits),
         cmocka_unit_test(test_gradient_edges), cmocka_unit_test(test_gradients_add_up_to_zero),
+        cmocka_unit_test(test_callers_rounding_does_not_matter),
         cmocka_unit_test(test_bad_gradient_arguments),
     };
     return cmocka_run_group_tests_name("gradients", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_lanes.c - every operation of the virtual vector (src/simd/lanes.h), on every instruction set that runs here,
+/* test_lanes.c - every operation of the virtual vector (src/simd/lanes.h), on every instruction set here,
  * against the same operation in plain C, bit for bit. A NaN need only be a NaN.
  *
  * It needs nothing of the library. With -DNAPIER_NO_CMOCKA it needs nothing but libc, so that it runs under an emulator:
@@ -33,7 +33,8 @@ static const lanes_probe *probes[MAX_PROBES];
 static int probe_count;
 
 static void add_probe(const lanes_probe *probe, const bool supported) {
-    if (probe != NULL && supported) probes[probe_count++] = probe;
+    if (probe != NULL && supported)
+        probes[probe_count++] = probe;
 }
 
 static void find_probes(void) {
@@ -46,7 +47,8 @@ static void find_probes(void) {
                                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
 #endif
     printf("lanes:");
-    for (int i = 0; i < probe_count; i++) printf(" %s", probes[i]->name);
+    for (int i = 0; i < probe_count; i++)
+        printf(" %s", probes[i]->name);
     printf("\n");
 }
 
@@ -59,7 +61,8 @@ __attribute__((format(printf, 1, 2)))
 #endif
 static void
 fail_with(const char *format, ...) {
-    if (failures++ >= SHOWN_FAILURES) return;
+    if (failures++ >= SHOWN_FAILURES)
+        return;
     va_list arguments;
     va_start(arguments, format);
     vprintf(format, arguments);
@@ -111,7 +114,7 @@ static uint64_t random64(void) {
 }
 
 static const uint32_t special_bits[] = {
-    0x00000000, 0x80000000, /* +-0 */
+    0x00000000, 0x80000000,                                                 /* +-0 */
     0x00000001, 0x80000001, 0x00000002, 0x007fffff, 0x807fffff, 0x00400000, /* subnormals */
     0x00800000, 0x80800000, 0x00800001,                                     /* the smallest normals */
     0x3f800000, 0xbf800000, 0x3f7fffff, 0x3f800001,                         /* around +-1 */
@@ -157,8 +160,10 @@ static double random_double(void) {
 static float reference_from_f16(const uint32_t half) {
     const int exponent = (int)(half >> 10 & 31), mantissa = (int)(half & 1023);
     const float sign = (half & 0x8000) != 0 ? -1.0f : 1.0f;
-    if (exponent == 31) return mantissa != 0 ? NAN : sign * INFINITY;
-    if (exponent == 0) return sign * ldexpf((float)mantissa, -24);
+    if (exponent == 31)
+        return mantissa != 0 ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexpf((float)mantissa, -24);
     return sign * ldexpf((float)(1024 + mantissa), exponent - 25);
 }
 
@@ -166,8 +171,10 @@ static float reference_from_f16(const uint32_t half) {
 static uint32_t reference_to_f16(const float x) {
     const uint32_t sign = bits_of(x) >> 16 & 0x8000;
     const double magnitude = fabs((double)x);
-    if (isnan(x)) return 0x7e00;
-    if (magnitude >= 65520.0) return sign | 0x7c00;
+    if (isnan(x))
+        return 0x7e00;
+    if (magnitude >= 65520.0)
+        return sign | 0x7c00;
     const int exponent = magnitude < 0x1p-14 ? -14 : ilogb(magnitude);
     const double units = rint(ldexp(magnitude, 10 - exponent));
     return sign | (uint32_t)((exponent + 14) * 1024 + (int)units); /* a carry into the exponent is right */
@@ -182,11 +189,11 @@ typedef struct reference {
     uint32_t (*run)(uint32_t a, uint32_t b, uint32_t c);
 } reference;
 
-#define REFERENCE(name, expression)                                              \
+#define REFERENCE(name, expression)                                                  \
     static uint32_t c_##name(const uint32_t i, const uint32_t j, const uint32_t k) { \
-        const float a = float_of(i), b = float_of(j), c = float_of(k);           \
-        (void)a, (void)b, (void)c;                                               \
-        return expression;                                                       \
+        const float a = float_of(i), b = float_of(j), c = float_of(k);               \
+        (void)a, (void)b, (void)c;                                                   \
+        return expression;                                                           \
     }
 REFERENCE(vf_add, bits_of(a + b))
 REFERENCE(vf_sub, bits_of(a - b))
@@ -213,9 +220,9 @@ REFERENCE(vf_ge, a >= b)
 REFERENCE(vf_nlt, !(a < b))
 REFERENCE(vf_nge, !(a >= b))
 REFERENCE(vf_unordered, isnan(a) || isnan(b))
-REFERENCE(vm_and, i & j & 1)
+REFERENCE(vm_and, (i & j & 1))
 REFERENCE(vm_or, (i | j) & 1)
-REFERENCE(vm_andnot, ~i & j & 1)
+REFERENCE(vm_andnot, (~i & j & 1))
 REFERENCE(vi_set, i - 7)
 REFERENCE(vi_add, i + j)
 REFERENCE(vi_sub, i - j)
@@ -242,16 +249,58 @@ static uint32_t c_vf_mul_add(const uint32_t i, const uint32_t j, const uint32_t 
     return bits_of(product + float_of(k));
 }
 
-#define F(name) {#name, FLOAT, c_##name}
-#define B(name) {#name, BITS, c_##name}
+#define F(name) \
+    { #name, FLOAT, c_##name }
+#define B(name) \
+    { #name, BITS, c_##name }
 static const reference references[] = {
-    F(vf_add),      F(vf_sub),    F(vf_mul),      F(vf_div),     F(vf_fma),       F(vf_fnma),   F(vf_mul_add),
-    F(vf_max),      F(vf_min),    F(vf_set),      B(vf_zero),    B(vf_select),    B(vf_keep),   B(vf_bits),
-    F(vf_from_int), B(vf_to_int), F(vf_from_f16), B(vf_lt),      B(vf_le),        B(vf_eq),     B(vf_gt),
-    B(vf_ge),       B(vf_nlt),    B(vf_nge),      B(vm_and),     B(vf_unordered), B(vm_or),     B(vm_andnot),
-    B(vi_set),      B(vi_add),    B(vi_sub),      B(vi_and),     B(vi_or),        B(vi_shl_0),  B(vi_shl_13),
-    B(vi_shl_23),   B(vi_shl_31), B(vi_shr_1),    B(vi_shr_16),  B(vi_shr_31),    B(vi_sar_1),  B(vi_sar_23),
-    B(vi_sar_31),   B(vi_eq),     B(vi_gt),       B(vi_select),  {"vf_to_f16", HALF, c_vf_to_f16},
+    F(vf_add),
+    F(vf_sub),
+    F(vf_mul),
+    F(vf_div),
+    F(vf_fma),
+    F(vf_fnma),
+    F(vf_mul_add),
+    F(vf_max),
+    F(vf_min),
+    F(vf_set),
+    B(vf_zero),
+    B(vf_select),
+    B(vf_keep),
+    B(vf_bits),
+    F(vf_from_int),
+    B(vf_to_int),
+    F(vf_from_f16),
+    B(vf_lt),
+    B(vf_le),
+    B(vf_eq),
+    B(vf_gt),
+    B(vf_ge),
+    B(vf_nlt),
+    B(vf_nge),
+    B(vm_and),
+    B(vf_unordered),
+    B(vm_or),
+    B(vm_andnot),
+    B(vi_set),
+    B(vi_add),
+    B(vi_sub),
+    B(vi_and),
+    B(vi_or),
+    B(vi_shl_0),
+    B(vi_shl_13),
+    B(vi_shl_23),
+    B(vi_shl_31),
+    B(vi_shr_1),
+    B(vi_shr_16),
+    B(vi_shr_31),
+    B(vi_sar_1),
+    B(vi_sar_23),
+    B(vi_sar_31),
+    B(vi_eq),
+    B(vi_gt),
+    B(vi_select),
+    {"vf_to_f16", HALF, c_vf_to_f16},
 };
 #undef F
 #undef B
@@ -259,7 +308,8 @@ enum { REFERENCES = sizeof references / sizeof references[0] };
 
 static const reference *find_reference(const char *name) {
     for (int i = 0; i < REFERENCES; i++) {
-        if (strcmp(references[i].name, name) == 0) return &references[i];
+        if (strcmp(references[i].name, name) == 0)
+            return &references[i];
     }
     return NULL;
 }
@@ -283,7 +333,8 @@ static void check_block(const lanes_probe *probe, const lanes_op *op, const refe
     uint32_t out[LANES];
     op->run(a, b, c, out);
     for (int i = 0; i < LANES; i++) {
-        if (!is_defined(op->name, a[i])) continue;
+        if (!is_defined(op->name, a[i]))
+            continue;
         const uint32_t want = expected->run(a[i], b[i], c[i]);
         if (!same_result(expected->kind, out[i], want)) {
             fail_with("%s %s(%08x, %08x, %08x) lane %d: got %08x, want %08x", probe->name, op->name, (unsigned)a[i],
@@ -324,8 +375,10 @@ static void test_operations(void **state) {
     for (int i = 0; i < probe_count; i++) {
         int count = 0;
         random_state = 1;
-        for (const lanes_op *op = probes[i]->ops; op->name != NULL; op++, count++) check_op(probes[i], op);
-        if (count != REFERENCES) fail_with("%s: %d operations, %d references", probes[i]->name, count, REFERENCES);
+        for (const lanes_op *op = probes[i]->ops; op->name != NULL; op++, count++)
+            check_op(probes[i], op);
+        if (count != REFERENCES)
+            fail_with("%s: %d operations, %d references", probes[i]->name, count, REFERENCES);
     }
     end_test();
 }
@@ -334,21 +387,31 @@ static void test_operations(void **state) {
 
 static double reference_double(const char *name, const double a, const double b, const double c) {
     const volatile double product = a * b;
-    if (strcmp(name, "vd_set") == 0) return a;
-    if (strcmp(name, "vd_add") == 0) return a + b;
-    if (strcmp(name, "vd_sub") == 0) return a - b;
-    if (strcmp(name, "vd_mul") == 0) return product;
-    if (strcmp(name, "vd_div") == 0) return a / b;
-    if (strcmp(name, "vd_fma") == 0) return fma(a, b, c);
-    if (strcmp(name, "vd_mul_add") == 0) return product + c;
-    if (strcmp(name, "vd_exponent") == 0) return (double)ilogb(a);
-    if (strcmp(name, "vd_mantissa") == 0) return scalbn(a, -ilogb(a));
+    if (strcmp(name, "vd_set") == 0)
+        return a;
+    if (strcmp(name, "vd_add") == 0)
+        return a + b;
+    if (strcmp(name, "vd_sub") == 0)
+        return a - b;
+    if (strcmp(name, "vd_mul") == 0)
+        return product;
+    if (strcmp(name, "vd_div") == 0)
+        return a / b;
+    if (strcmp(name, "vd_fma") == 0)
+        return fma(a, b, c);
+    if (strcmp(name, "vd_mul_add") == 0)
+        return product + c;
+    if (strcmp(name, "vd_exponent") == 0)
+        return (double)ilogb(a);
+    if (strcmp(name, "vd_mantissa") == 0)
+        return scalbn(a, -ilogb(a));
     fail_with("%s: no reference", name);
     return 0.0;
 }
 
 static void random_doubles(double *v) {
-    for (int i = 0; i < LANES; i++) v[i] = random_double();
+    for (int i = 0; i < LANES; i++)
+        v[i] = random_double();
 }
 
 /* vd_exponent and vd_mantissa are for normal positive numbers. */
@@ -364,7 +427,8 @@ static void check_double_op(const lanes_probe *probe, const lanes_double_op *op)
         random_doubles(a);
         random_doubles(b);
         random_doubles(c);
-        for (int i = 0; normal && i < LANES; i++) a[i] = normal_positive(a[i]);
+        for (int i = 0; normal && i < LANES; i++)
+            a[i] = normal_positive(a[i]);
         op->run(a, b, c, out);
         for (int i = 0; i < LANES; i++) {
             const double want = reference_double(op->name, a[i], b[i], c[i]);
@@ -385,16 +449,20 @@ static void check_double_conversions(const lanes_probe *probe) {
     for (int i = 0; i < LANES; i++) {
         x[i] = float_of(random_bits());
         mask[i] = (uint32_t)random64() & 1;
-        if (random64() % 8 == 0) b[i] = a[i];
+        if (random64() % 8 == 0)
+            b[i] = a[i];
     }
     probe->widen(x, wide);
     probe->narrow(a, narrow);
     probe->less(a, b, less);
     probe->select_double(mask, a, b, selected);
     for (int i = 0; i < LANES; i++) {
-        if (!same_double(wide[i], (double)x[i])) fail_with("%s vd_from_vf(%a)", probe->name, (double)x[i]);
-        if (!same_float(narrow[i], (float)a[i])) fail_with("%s vd_to_vf(%a): %a", probe->name, a[i], (double)narrow[i]);
-        if (less[i] != (a[i] < b[i])) fail_with("%s vd_lt(%a, %a)", probe->name, a[i], b[i]);
+        if (!same_double(wide[i], (double)x[i]))
+            fail_with("%s vd_from_vf(%a)", probe->name, (double)x[i]);
+        if (!same_float(narrow[i], (float)a[i]))
+            fail_with("%s vd_to_vf(%a): %a", probe->name, a[i], (double)narrow[i]);
+        if (less[i] != (a[i] < b[i]))
+            fail_with("%s vd_lt(%a, %a)", probe->name, a[i], b[i]);
         if (bits_of_double(selected[i]) != bits_of_double(mask[i] != 0 ? a[i] : b[i])) {
             fail_with("%s vd_select(%u, %a, %a)", probe->name, (unsigned)mask[i], a[i], b[i]);
         }
@@ -409,7 +477,8 @@ static void check_table(const lanes_probe *probe) {
     probe->table(table, v, out);
     for (int i = 0; i < LANES; i++) {
         const uint64_t index = bits_of_double(v[i]) >> 48 & 15;
-        if (bits_of_double(out[i]) != bits_of_double(table[index])) fail_with("%s vd_table16(%a)", probe->name, v[i]);
+        if (bits_of_double(out[i]) != bits_of_double(table[index]))
+            fail_with("%s vd_table16(%a)", probe->name, v[i]);
     }
 }
 
@@ -417,7 +486,8 @@ static void test_doubles(void **state) {
     (void)state;
     for (int i = 0; i < probe_count; i++) {
         random_state = 2;
-        for (const lanes_double_op *op = probes[i]->double_ops; op->name != NULL; op++) check_double_op(probes[i], op);
+        for (const lanes_double_op *op = probes[i]->double_ops; op->name != NULL; op++)
+            check_double_op(probes[i], op);
         for (int block = 0; block < RANDOM_BLOCKS; block++) {
             check_double_conversions(probes[i]);
             check_table(probes[i]);
@@ -430,7 +500,8 @@ static void test_doubles(void **state) {
 
 static void run_f16(const lanes_probe *probe, const char *name, const uint32_t *in) {
     for (const lanes_op *op = probe->ops; op->name != NULL; op++) {
-        if (strcmp(op->name, name) == 0) check_block(probe, op, find_reference(name), in, in, in);
+        if (strcmp(op->name, name) == 0)
+            check_block(probe, op, find_reference(name), in, in, in);
     }
 }
 
@@ -438,7 +509,8 @@ static void run_f16(const lanes_probe *probe, const char *name, const uint32_t *
 static void check_f16_exhaustive(const lanes_probe *probe) {
     for (uint32_t half = 0; half < 0x10000; half += LANES) {
         uint32_t in[LANES];
-        for (uint32_t i = 0; i < LANES; i++) in[i] = half + i;
+        for (uint32_t i = 0; i < LANES; i++)
+            in[i] = half + i;
         run_f16(probe, "vf_from_f16", in);
     }
     for (uint32_t half = 0; half < 0x7c00; half += LANES) {
@@ -461,7 +533,8 @@ static void check_f16_sample(const lanes_probe *probe) {
     enum { STRIDE = 4099 };
     for (uint64_t bits = 0; bits + LANES * STRIDE < 0x100000000; bits += (uint64_t)LANES * STRIDE) {
         uint32_t in[LANES];
-        for (uint32_t i = 0; i < LANES; i++) in[i] = (uint32_t)bits + i * STRIDE;
+        for (uint32_t i = 0; i < LANES; i++)
+            in[i] = (uint32_t)bits + i * STRIDE;
         run_f16(probe, "vf_to_f16", in);
     }
 }
@@ -484,13 +557,15 @@ static size_t page_size;
 static bool make_guarded_page(void) {
     page_size = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *pages = mmap(NULL, 3 * page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED || mprotect(pages + page_size, page_size, PROT_READ | PROT_WRITE) != 0) return false;
+    if (pages == MAP_FAILED || mprotect(pages + page_size, page_size, PROT_READ | PROT_WRITE) != 0)
+        return false;
     guarded_page = pages + page_size;
     return true;
 }
 
 static void fill_page(void) {
-    for (size_t i = 0; i < page_size; i++) guarded_page[i] = (unsigned char)random64();
+    for (size_t i = 0; i < page_size; i++)
+        guarded_page[i] = (unsigned char)random64();
 }
 
 /* At the page's very end, or at its very start. */
@@ -502,25 +577,30 @@ static void check_part_load(const lanes_probe *probe, const int n, const bool at
     fill_page();
     float *const p = place(at_end, (size_t)n * sizeof(float));
     float fill[LANES], out[LANES];
-    for (int i = 0; i < LANES; i++) fill[i] = float_of((uint32_t)random64());
+    for (int i = 0; i < LANES; i++)
+        fill[i] = float_of((uint32_t)random64());
     probe->load_part(p, n, fill, out);
     for (int i = 0; i < LANES; i++) {
         uint32_t want = bits_of(fill[i]);
-        if (i < n) memcpy(&want, p + i, sizeof want);
-        if (bits_of(out[i]) != want) fail_with("%s vf_load_part(%d) lane %d", probe->name, n, i);
+        if (i < n)
+            memcpy(&want, p + i, sizeof want);
+        if (bits_of(out[i]) != want)
+            fail_with("%s vf_load_part(%d) lane %d", probe->name, n, i);
     }
 
     uint16_t *const q = place(at_end, (size_t)n * sizeof(uint16_t));
     uint32_t halves[LANES];
     probe->load_u16_part(q, n, halves);
     for (int i = 0; i < LANES; i++) {
-        if (halves[i] != (i < n ? q[i] : 0)) fail_with("%s vi_load_u16_part(%d) lane %d", probe->name, n, i);
+        if (halves[i] != (i < n ? q[i] : 0))
+            fail_with("%s vi_load_u16_part(%d) lane %d", probe->name, n, i);
     }
 }
 
 /* The page must be what it was but for the n elements. */
 static void check_page(const lanes_probe *probe, const char *name, const int n, const unsigned char *want) {
-    if (memcmp(guarded_page, want, page_size) != 0) fail_with("%s %s(%d): wrong bytes", probe->name, name, n);
+    if (memcmp(guarded_page, want, page_size) != 0)
+        fail_with("%s %s(%d): wrong bytes", probe->name, name, n);
 }
 
 static void check_part_store(const lanes_probe *probe, const int n, const size_t offset, unsigned char *want) {
@@ -564,7 +644,8 @@ static void check_whole(const lanes_probe *probe, unsigned char *want) {
         }
         check_page(probe, "vf_store", LANES, want);
         probe->load(p, out);
-        if (memcmp(out, words, sizeof words) != 0) fail_with("%s vf_load", probe->name);
+        if (memcmp(out, words, sizeof words) != 0)
+            fail_with("%s vf_load", probe->name);
 
         for (int i = 0; i < LANES; i++) {
             const uint16_t low = (uint16_t)words[i];
@@ -574,7 +655,8 @@ static void check_whole(const lanes_probe *probe, unsigned char *want) {
         check_page(probe, "vi_store_u16", LANES, want);
         probe->load_u16(p, loaded);
         for (int i = 0; i < LANES; i++) {
-            if (loaded[i] != (words[i] & 0xffff)) fail_with("%s vi_load_u16 lane %d", probe->name, i);
+            if (loaded[i] != (words[i] & 0xffff))
+                fail_with("%s vi_load_u16 lane %d", probe->name, i);
         }
     }
 }
@@ -595,8 +677,10 @@ static void test_memory(void **state) {
     (void)state;
     if (make_guarded_page()) {
         unsigned char *const want = malloc(page_size);
-        for (int i = 0; want != NULL && i < probe_count; i++) check_memory(probes[i], want);
-        if (want == NULL) fail_with("no memory");
+        for (int i = 0; want != NULL && i < probe_count; i++)
+            check_memory(probes[i], want);
+        if (want == NULL)
+            fail_with("no memory");
         free(want);
         munmap(guarded_page - page_size, 3 * page_size);
     } else {
@@ -609,7 +693,8 @@ static void test_memory(void **state) {
 
 static void check_mask(const lanes_probe *probe, const uint32_t bits) {
     uint32_t mask[LANES];
-    for (int i = 0; i < LANES; i++) mask[i] = bits >> i & 1;
+    for (int i = 0; i < LANES; i++)
+        mask[i] = bits >> i & 1;
     const int count = __builtin_popcount(bits);
     if (probe->count(mask) != count || probe->any(mask) != (count > 0) || probe->all(mask) != (count == LANES)) {
         fail_with("%s vm_count, vm_any or vm_all of %04x", probe->name, (unsigned)bits);
@@ -619,12 +704,14 @@ static void check_mask(const lanes_probe *probe, const uint32_t bits) {
 static void test_masks(void **state) {
     (void)state;
     for (int i = 0; i < probe_count; i++) {
-        for (uint32_t bits = 0; bits < 0x10000; bits++) check_mask(probes[i], bits);
+        for (uint32_t bits = 0; bits < 0x10000; bits++)
+            check_mask(probes[i], bits);
         for (int n = 0; n <= LANES; n++) {
             uint32_t first[LANES];
             probes[i]->first(n, first);
             for (int lane = 0; lane < LANES; lane++) {
-                if (first[lane] != (lane < n)) fail_with("%s vm_first(%d) lane %d", probes[i]->name, n, lane);
+                if (first[lane] != (lane < n))
+                    fail_with("%s vm_first(%d) lane %d", probes[i]->name, n, lane);
             }
         }
     }
@@ -660,13 +747,19 @@ static void check_across(const lanes_probe *probe, const bool with_nan) {
     for (int i = 0; i < LANES; i++) {
         const float *const row = rows + LANES * i;
         const float sum = reference_fold(row, true), max = reference_fold(row, false);
-        if (!same_float(probe->hadd(row), sum)) fail_with("%s vf_hadd", probe->name);
-        if (!same_float(sums[i], sum)) fail_with("%s vf_hadd16 lane %d", probe->name, i);
-        if (!with_nan && !same_float(probe->hmax(row), max)) fail_with("%s vf_hmax", probe->name);
-        if (!with_nan && !same_float(maxima[i], max)) fail_with("%s vf_hmax16 lane %d", probe->name, i);
+        if (!same_float(probe->hadd(row), sum))
+            fail_with("%s vf_hadd", probe->name);
+        if (!same_float(sums[i], sum))
+            fail_with("%s vf_hadd16 lane %d", probe->name, i);
+        if (!with_nan && !same_float(probe->hmax(row), max))
+            fail_with("%s vf_hmax", probe->name);
+        if (!with_nan && !same_float(maxima[i], max))
+            fail_with("%s vf_hmax16 lane %d", probe->name, i);
         for (int j = 0; j < LANES; j++) {
-            if (bits_of(columns[LANES * j + i]) != bits_of(row[j])) fail_with("%s vf_transpose", probe->name);
-            if (bits_of(probe->lane(row, j)) != bits_of(row[j])) fail_with("%s vf_lane", probe->name);
+            if (bits_of(columns[LANES * j + i]) != bits_of(row[j]))
+                fail_with("%s vf_transpose", probe->name);
+            if (bits_of(probe->lane(row, j)) != bits_of(row[j]))
+                fail_with("%s vf_lane", probe->name);
         }
     }
 }
@@ -701,7 +794,8 @@ int main(void) {
     run("memory", test_memory);
     run("masks", test_masks);
     run("across", test_across);
-    if (failures > 0) printf("%d failures\n", failures);
+    if (failures > 0)
+        printf("%d failures\n", failures);
     return failures > 0;
 }
 

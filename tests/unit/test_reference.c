@@ -16,6 +16,10 @@
 
 static int64_t rows_compared, rows_rounded_otherwise;
 
+/* Where maximum and log of the sum cancel, a last bit of the latter is many of the result: such rows are checked, but not
+ * counted. */
+static bool cancels(const definition_row *row) { return fabsf(row->lse) < row->log_sum * 0x1p-6f; }
+
 static bool near(float got, float wanted, float log_sum) {
     if (f32_bits(got) == f32_bits(wanted)) {
         return true;
@@ -38,7 +42,8 @@ static void check_finite_row(const definition_row *row, const float *z, int64_t 
         }
         otherwise = otherwise || f32_bits(logprobs[i]) != f32_bits(logprob);
     }
-    rows_rounded_otherwise += otherwise;
+    rows_rounded_otherwise += otherwise && !cancels(row);
+    rows_compared += !cancels(row);
 }
 
 static void check_row(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
@@ -54,7 +59,6 @@ static void check_row(napier_context *context, row_kind kind, uint64_t seed, int
     succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(logprobs, 1, n), NULL), name);
     succeeded(context, napier_logsumexp(context, logits, napier_array_f32(&lse, 1), NULL), name);
     const definition_row row = definition_reduce(z, n);
-    rows_compared++;
     if (row.outcome == ORACLE_FINITE) {
         check_finite_row(&row, z, n, lse, probs, logprobs, name);
     } else {

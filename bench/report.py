@@ -1,0 +1,426 @@
+#!/usr/bin/env python3
+"""Makes docs/benchmarks.md and docs/benchmarks.png from the results of bench.py.
+
+    bench/run.sh --report [--fastest] [--output FILE.md] [RESULTS.jsonl ...]
+
+Without a file: the newest full run in bench/results, else the newest quick one. Of several files the last word counts.
+--fastest takes the fastest run instead of the median: for a machine that others use at the same time.
+What a missed target comes from is written by hand in bench/findings.md, which goes into the page."""
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+NAMES = {"torch": "PyTorch", "torch_out": "PyTorch `out=`", "ort": "ONNX Runtime", "jax": "JAX", "scipy": "SciPy",
+         "onednn": "oneDNN", "xnnpack": "XNNPACK"}
+COLUMNS = ("torch", "torch_out", "ort", "jax", "scipy", "onednn", "xnnpack")
+NOISY = 0.05  # share of a processor that something else took during a cell
+SLACK = 0.98  # a peer counts as faster from 2 % on: less is not told apart
+
+# The documents' figures on two cores: (op, rows, cols) -> milliseconds
+FIGURES = {("logsumexp", 1000, 50): 0.1, ("logsumexp", 10_000, 100): 1.0, ("logsumexp_all", 1000, 1000): 0.5,
+           ("softmax", 1000, 50): 0.2}
+
+
+# ---- What was measured ---------------------------------------------------------------------------------------------
+
+def cache_bytes(machine, level):
+    text = machine.get("caches", {}).get(level, "")
+    return int(text[:-1]) * 1024 if text.endswith("K") and text[:-1].isdigit() else {"L2": 1 << 20}.get(level, 32 << 20)
+
+
+def is_long(record, level2):
+    item = 2 if record["dtype"] == "bf16" else 4
+    return record["op"] in ("softmax", "log_softmax") and record["cols"] * item > level2
+
+
+def floors(record, level2, fastest=False):
+    """Memory floor, compute floor and the greater of them, in ms. A softmax of rows that do not stay in L2 takes two
+    exponentials an element: the first pass only sums them."""
+    memory = record["memory_min_ms" if fastest else "memory_ms"]
+    exps = record["rows"] * record["cols"] * (2 if record["op"] == "softmax" and is_long(record, level2) else 1)
+    # One reduction is one thread's work only if nothing can be split; any number of elements can.
+    compute = record["exp_min_ns" if fastest else "exp_ns"] * exps / record["threads"] * 1e-6
+    return memory, compute, max(memory, compute)
+
+
+class Results:
+    def __init__(self, paths, fastest):
+        self.headers, self.cells, self.fastest = [], {}, fastest
+        for path in paths:
+            for line in Path(path).read_text(encoding="utf-8").splitlines():
+                record = json.loads(line)
+                if "header" in record:
+                    self.headers.append(record["header"])
+                else:
+                    self.cells[self.key(record)] = record
+        self.machine = self.headers[-1]["machine"]
+        self.level2 = cache_bytes(self.machine, "L2")
+
+    @staticmethod
+    def key(record):
+        return record["op"], record["dtype"], record["threads"], record["axis"], record["rows"], record["cols"]
+
+    def get(self, op, dtype, threads, axis, rows, cols):
+        return self.cells.get((op, dtype, threads, axis, rows, cols))
+
+    def ms(self, record, variant):
+        found = record["results"].get(variant)
+        return found["min_ms" if self.fastest else "ms"] if found else None
+
+    def ours(self, record):
+        return self.ms(record, "napier")
+
+    def floors(self, record):
+        return floors(record, self.level2, self.fastest)
+
+    def to_floor(self, record):
+        return self.ours(record) / self.floors(record)[2]
+
+    def best_peer(self, record):
+        """The fastest peer and how many times longer than Napier it takes."""
+        times = {v: self.ms(record, v) for v in record["results"] if v != "napier"}
+        if not times:
+            return None, None
+        best = min(times, key=times.get)
+        return best, times[best] / self.ours(record)
+
+    def last_axis(self, record):
+        return self.get(record["op"], record["dtype"], record["threads"], "last", record["rows"], record["cols"])
+
+
+# ---- Targets -------------------------------------------------------------------------------------------------------
+
+def targets(results, r):
+    """(target, met, what was found) for each promise that speaks of this cell."""
+    if results.ours(r) is None:
+        return
+    best, ratio = results.best_peer(r)
+    last, row_op = r["axis"] == "last", r["op"] in ("softmax", "log_softmax")
+    if row_op and best:
+        yield "not slower than the fastest peer", ratio >= SLACK, f"{NAMES[best]} takes {ratio:.2f} of Napier's time"
+    if row_op and last:
+        limit = 1.25 if r["cols"] >= 32 else 1.4
+        found = results.to_floor(r)
+        yield f"within {limit}x of the floor", found <= limit, f"{found:.2f}x"
+    if r["op"] == "logsumexp" and last and r["cols"] >= 64:
+        found = results.to_floor(r)
+        yield "logsumexp within 1.25x of its floor", found <= 1.25, f"{found:.2f}x"
+    if r["op"].startswith("logsumexp"):
+        torch = [t for t in (results.ms(r, "torch"), results.ms(r, "torch_out")) if t]
+        if torch:
+            found = min(torch) / results.ours(r)
+            yield "logsumexp 3x faster than PyTorch", found >= 3, f"{found:.2f}x"
+    if not last and results.last_axis(r) and results.ours(results.last_axis(r)):
+        found = results.ours(results.last_axis(r)) / results.ours(r)
+        yield "first axis keeps 0.4 of the last axis' speed", found >= 0.4, f"{found:.2f}"
+    figure = FIGURES.get((r["op"], r["rows"], r["cols"]))
+    if figure and last and r["dtype"] == "f32" and r["threads"] == 2:
+        yield "the documents' figures on two cores", results.ours(r) < figure, f"{results.ours(r):.3g} of {figure} ms"
+
+
+def missed(results, r):
+    return [text for text, met, _ in targets(results, r) if not met]
+
+
+# ---- The page ------------------------------------------------------------------------------------------------------
+
+def number(x, digits=3):
+    if x is None:
+        return ""
+    return f"{x:.{digits}g}" if x < 10 ** digits else f"{x:.0f}"
+
+
+def shape_text(rows, cols):
+    short = {10**6: "1e6", 10**8: "1e8", 16_700_000: "16.7e6", 100_000: "1e5"}
+    return f"{short.get(rows, rows)} x {short.get(cols, cols)}"
+
+
+def flagged(text, is_missed):
+    return f"**{text}** (!)" if is_missed else text
+
+
+def table(results, op, dtype, threads):
+    shapes = {}
+    for record in results.cells.values():
+        if (record["op"], record["dtype"], record["threads"]) == (op, dtype, threads):
+            shapes.setdefault((record["rows"], record["cols"]), {})[record["axis"]] = record
+    peers = [c for c in COLUMNS if any(c in r["results"] for axes in shapes.values() for r in axes.values())]
+    lines = ["| shape | Napier ms | memory floor ms | compute floor ms | Napier / floor | best peer / Napier | "
+             + " | ".join(NAMES[p] for p in peers) + " | first axis: ms | of last axis' speed | best peer / Napier |",
+             "|---" + "|---:" * (8 + len(peers)) + "|"]
+    # The order of measuring is by size; people look a shape up by its columns.
+    for (rows, cols), axes in sorted(shapes.items(), key=lambda item: (item[0][1], item[0][0])):
+        lines.append("| " + " | ".join([shape_text(rows, cols), *last_cells(results, axes.get("last"), peers),
+                                        *first_cells(results, axes.get("first"))]) + " |")
+    return "\n".join(lines)
+
+
+def peer_text(results, record):
+    best, ratio = results.best_peer(record)
+    slower = "not slower than the fastest peer" in missed(results, record)
+    return flagged(f"{ratio:.2f} {NAMES[best]}", slower) if best else ""
+
+
+def last_cells(results, r, peers):
+    if r is None or results.ours(r) is None:
+        return [""] * (5 + len(peers))
+    memory, compute, _ = results.floors(r)
+    noise = "~" if r.get("foreign_cpu", 0) > NOISY else ""
+    over = any("floor" in text for text in missed(results, r))
+    texts = [noise + number(results.ours(r)), number(memory), number(compute),
+             flagged(f"{results.to_floor(r):.2f}", over), peer_text(results, r)]
+    for peer in peers:
+        time = results.ms(r, peer)
+        too_near = peer.startswith("torch") and time and "logsumexp 3x faster than PyTorch" in missed(results, r) \
+            and time < 3 * results.ours(r)
+        wrong = r["skipped"].get(peer, "").startswith("wrong")
+        texts.append(flagged(f"{time / results.ours(r):.2f}", too_near) if time else "wrong" if wrong else "")
+    return texts
+
+
+def first_cells(results, r):
+    if r is None or results.ours(r) is None:
+        return ["", "", ""]
+    last = results.last_axis(r)
+    keeps = results.ours(last) / results.ours(r) if last and results.ours(last) else None
+    slow = "first axis keeps 0.4 of the last axis' speed" in missed(results, r)
+    noise = "~" if r.get("foreign_cpu", 0) > NOISY else ""
+    return [noise + number(results.ours(r)), flagged(f"{keeps:.2f}", slow) if keeps else "", peer_text(results, r)]
+
+
+def summary(results):
+    tally, worst = {}, {}
+    for record in results.cells.values():
+        for text, met, found in targets(results, record):
+            good, total = tally.get(text, (0, 0))
+            tally[text] = good + met, total + 1
+            if not met:
+                worst.setdefault(text, []).append((record["cell"], found))
+    lines = ["| target | met |", "|---|---:|"]
+    lines += [f"| {text} | {good} of {total} |" for text, (good, total) in sorted(tally.items())]
+    for text, cells in sorted(worst.items()):
+        lines += ["", f"<details><summary>Missed: {text} ({len(cells)})</summary>", ""]
+        lines += [f"- {cell}: {found}" for cell, found in cells]
+        lines += ["", "</details>"]
+    return "\n".join(lines)
+
+
+def errors_text(results):
+    """The largest error of each peer against float64, over all cells."""
+    worst = {}
+    for record in results.cells.values():
+        for variant, error in record["errors"].items():
+            kind = ("softmax, relative" if record["op"] == "softmax" else "logs, absolute", record["dtype"])
+            worst.setdefault(variant, {}).setdefault(kind, 0.0)
+            worst[variant][kind] = max(worst[variant][kind], error)
+    kinds = sorted({kind for found in worst.values() for kind in found}, key=lambda k: (k[1] != "f32", k[0]))
+    lines = ["| | " + " | ".join(f"{dtype}: {what}" for what, dtype in kinds) + " |", "|---" + "|---:" * len(kinds) + "|"]
+    for variant in ("napier", *COLUMNS):
+        if variant in worst:
+            lines.append(f"| {NAMES.get(variant, 'Napier')} | "
+                         + " | ".join(number(worst[variant].get(kind), 2) for kind in kinds) + " |")
+    wrong = [f"- {r['cell']}: {NAMES.get(v, v)}: {why}" for r in results.cells.values() for v, why in r["skipped"].items()
+             if why.startswith("wrong")]
+    if wrong:
+        lines += ["", "Peers whose result is not within the tolerance of their dtype, and so were not timed:", "", *wrong]
+    return "\n".join(lines)
+
+
+def bandwidths(results, threads):
+    """GB/s of copy and read on arrays far larger than the last cache; nanoseconds and cycles of one exponential."""
+    large = 4 * cache_bytes(results.machine, "L3")
+    copies, reads, exps, clocks = [], [], [], []
+    for r in results.cells.values():
+        if r["threads"] != threads or "memory_ms" not in r:
+            continue
+        item = 2 if r["dtype"] == "bf16" else 4
+        size = r["rows"] * r["cols"] * item
+        exps.append(r["exp_ns"])
+        if r.get("clock_ghz"):
+            clocks.append(r["clock_ghz"])
+        if size > large:
+            reads.append(size / r["read_ms"] * 1e-6)
+            if r["op"] in ("softmax", "log_softmax") and not is_long(r, results.level2):
+                copies.append(2 * size / r["memory_ms"] * 1e-6)
+    middle = lambda values: statistics.median(values) if values else None  # noqa: E731
+    return middle(copies), middle(reads), middle(exps), middle(clocks)
+
+
+def machine_text(results):
+    m, h = results.machine, results.headers[-1]
+    caches = ", ".join(f"{level} {size}" for level, size in m["caches"].items())
+    versions = {}
+    for header in results.headers:
+        versions.update(header["versions"])
+    lines = [f"- Command: `{h['command'].strip()}`, started {h['started']}",
+             f"- CPU: {m['cpu']} ({m['arch']}), {m['cores']} cores, {caches}; {m['memory_gib']} GiB; Linux {m['kernel']}",
+             f"- Napier {versions.get('napier', '?')}, built with {h['compiler'] or 'cc'}",
+             "- Peers: " + (", ".join(f"{NAMES.get(p, p)} {v}" for p, v in versions.items() if p != "napier") or "none")]
+    for threads in sorted({r["threads"] for r in results.cells.values()}):
+        copy, read, exp, clock = bandwidths(results, threads)
+        text = f"- {threads} thread{'s' if threads > 1 else ''}:"
+        if copy:
+            text += f" copy {copy:.1f} GB/s (read + write),"
+        if read:
+            text += f" read {read:.1f} GB/s,"
+        if exp:
+            text += f" exp + sum in L1 {exp:.3f} ns an element and core"
+            text += f" ({exp * clock:.2f} cycles at {clock:.2f} GHz)" if clock else ""
+        lines.append(text)
+    noisy = sum(r.get("foreign_cpu", 0) > NOISY for r in results.cells.values())
+    lines.append(f"- {len(results.cells)} cells; during {noisy} of them something else used more than {NOISY:.0%} of a "
+                 f"processor (marked ~).")
+    return "\n".join(lines)
+
+
+PREFACE = """# Benchmarks
+
+Made by `make bench` (`bench/run.sh`); this page by `bench/report.py`. Do not edit it: reasons for misses go into
+`bench/findings.md`, and come in below.
+
+## How to read it
+
+- R x C is R reductions of length C. Last axis: stored [R, C]. First axis: the same work stored [C, R].
+- Times are {statistic}. One process per peer; they take turns, while all others sleep.
+- *memory floor*: the fastest known copy of the shape's bytes, or for logsumexp read plus the small write, measured in the
+  same run with as many threads. Rows that do not fit L2 are read twice.
+- *compute floor*: exp + sum in L1 on the same instruction set, times the exponentials needed: one an element, and two for
+  a softmax of rows that do not fit L2, where the first pass only sums.
+- *Napier / floor*: against the greater of the two. *best peer / Napier*, and each peer's column: how many times Napier's
+  time the peer takes; above 1 Napier is faster.
+- **bold** (!) misses a target; ~ the machine was not quiet. Every result was compared with float64 before it was timed.
+"""
+
+
+def page(results, plot):
+    statistic = "the fastest run" if results.fastest else "medians over rounds of medians within a round"
+    parts = [PREFACE.format(statistic=statistic), "## This run\n", machine_text(results), "\n## Targets\n", summary(results)]
+    findings = HERE / "findings.md"
+    if findings.exists():
+        parts += ["\n## What was found about the misses\n", findings.read_text(encoding="utf-8").strip()]
+    if plot:
+        parts += ["", f"![Time over floor, and the roofline]({plot.name})"]
+    ops = ("softmax", "log_softmax", "logsumexp", "logsumexp_all")
+    found = {(r["op"], r["dtype"], r["threads"]) for r in results.cells.values()}
+    for op, dtype, threads in sorted(found, key=lambda k: (ops.index(k[0]), k[1] != "f32", k[2])):
+        parts += [f"\n## {op}, {dtype}, {threads} thread{'s' if threads > 1 else ''}\n",
+                  table(results, op, dtype, threads)]
+    parts += ["\n## Largest error against float64\n", errors_text(results)]
+    return "\n".join(parts) + "\n"
+
+
+# ---- The plot ------------------------------------------------------------------------------------------------------
+
+COLOURS = {"napier": "black", "torch": "#d95f02", "torch_out": "#e6ab02", "ort": "#7570b3", "jax": "#1b9e77",
+           "scipy": "#999999", "onednn": "#e7298a", "xnnpack": "#66a61e"}
+
+
+def plot_ratios(axes, results, op, threads):
+    records = sorted((r for r in results.cells.values()
+                      if (r["op"], r["dtype"], r["axis"], r["threads"]) == (op, "f32", "last", threads)
+                      and results.ours(r)), key=lambda r: (r["cols"], r["rows"]))
+    for variant in ("napier", *COLUMNS):
+        points = [(x, results.ms(r, variant) / results.floors(r)[2]) for x, r in enumerate(records)
+                  if results.ms(r, variant)]
+        if points:
+            axes.plot(*zip(*points), marker="o", markersize=4 if variant == "napier" else 3,
+                      linewidth=2 if variant == "napier" else 0.8, color=COLOURS[variant],
+                      label=NAMES.get(variant, "Napier").replace("`", ""), zorder=3 if variant == "napier" else 2)
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.axhline(1.25, color="black", linewidth=0.8, linestyle=":")
+    axes.set_yscale("log")
+    ticks = (0.5, 1, 2, 5, 10, 20, 50, 100)
+    axes.set_yticks(ticks, [str(t) for t in ticks])
+    axes.set_xticks(range(len(records)), [shape_text(r["rows"], r["cols"]) for r in records], rotation=90, fontsize=7)
+    axes.set_ylabel("time / floor")
+    axes.set_title(f"{op}, f32, last axis, {threads} thread{'s' if threads > 1 else ''} (dotted: 1.25)")
+    axes.grid(axis="y", alpha=0.3)
+    if records:
+        axes.legend(fontsize=8, ncols=4)
+
+
+def plot_roofline(axes, results, threads):
+    """Exponentials per second against exponentials per byte, for arrays that do not fit the last cache."""
+    copy, read, exp, _ = bandwidths(results, threads)
+    if not exp:
+        return
+    bandwidth, peak = copy or read or 1.0, threads / exp
+    x = [2.0 ** k for k in (-5, -4, -3, -2, -1, 0, 1)]
+    axes.plot(x, [min(peak, bandwidth * i) for i in x], color="black", linewidth=1.5,
+              label=f"{bandwidth:.0f} GB/s copy, {peak:.1f} Gexp/s")
+    if read:
+        axes.plot(x, [min(peak, read * i) for i in x], color="black", linewidth=1, linestyle=":",
+                  label=f"{read:.0f} GB/s read")
+    drawn = set()
+    for r in results.cells.values():
+        item = 2 if r["dtype"] == "bf16" else 4
+        n = r["rows"] * r["cols"]
+        if r["axis"] != "last" or r["threads"] != threads or n * item < 2 * cache_bytes(results.machine, "L3"):
+            continue
+        out = r["rows"] if r["op"] == "logsumexp" else n
+        moved = (n * (2 if is_long(r, results.level2) else 1) + out) * item
+        for variant in ("torch_out", "ort", "jax", "onednn", "xnnpack", "napier"):
+            if time := results.ms(r, variant):
+                label = NAMES.get(variant, "Napier").replace("`", "") if variant not in drawn else None
+                drawn.add(variant)
+                axes.plot(n / moved, n / time * 1e-6, "o", markersize=5 if variant == "napier" else 3,
+                          color=COLOURS[variant], alpha=0.7, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel("elements per byte moved")
+    axes.set_ylabel("Gelements/s")
+    axes.set_title(f"Roofline, {threads} thread{'s' if threads > 1 else ''}, arrays larger than the last cache")
+    axes.legend(fontsize=8)
+    axes.grid(alpha=0.3)
+
+
+def draw(results, path):
+    try:
+        import matplotlib
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError:
+        print("no plot: matplotlib is missing", file=sys.stderr)
+        return None
+    threads = max(r["threads"] for r in results.cells.values())
+    figure, axes = plt.subplots(3, 1, figsize=(11, 16), constrained_layout=True)
+    plot_ratios(axes[0], results, "softmax", threads)
+    plot_ratios(axes[1], results, "logsumexp", threads)
+    plot_roofline(axes[2], results, threads)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+    return path
+
+
+def newest():
+    found = [p for p in (HERE / "results").glob("*.jsonl") if "partial" not in p.name]
+    full = [p for p in found if "quick" not in p.name]
+    return sorted(full or found, key=lambda p: p.stat().st_mtime)[-1:]
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Make docs/benchmarks.md from results.")
+    parser.add_argument("results", nargs="*", type=Path)
+    parser.add_argument("--fastest", action="store_true", help="the fastest run, not the median")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "docs/benchmarks.md")
+    options = parser.parse_args(arguments)
+    paths = options.results or newest()
+    if not paths:
+        print("no results in bench/results: run bench/run.sh first", file=sys.stderr)
+        return 1
+    results = Results(paths, options.fastest)
+    if not any(results.ours(r) for r in results.cells.values()):
+        print("no cell in these results holds Napier's time", file=sys.stderr)
+        return 1
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    plot = draw(results, options.output.with_suffix(".png"))
+    options.output.write_text(page(results, plot), encoding="utf-8")
+    print(f"report: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+# Every command has help with an example.
+run napier --version
+run napier -V
+run napier --help
+run napier -h | cmp - "$(napier --help >h; echo h)"
+run napier help | cmp - h
+for command in softmax log-softmax logsumexp info bench; do
+    run napier help $command
+    napier help $command >h
+    run napier $command --help | cmp - h
+    run napier $command -h | cmp - h
+    run napier $command nothing.npy --help --nonsense 2>/dev/null | head -n 1
+done

@@ -1,0 +1,8 @@
+# A first line whose first field is no number is a header; it is kept where the columns and the separator are.
+printf 'cat,dog\n1,2\n3,4\n' | run napier softmax -
+printf '"a ""b"", c",2024\n1,2\n' | run napier softmax -
+printf 'cat\tdog\n1\t2\n' | run napier softmax -
+printf 'cat\tdog\n1\t2\n' | run napier softmax - --format csv
+printf 'cat,dog\n1,2\n3,4\n' | run napier logsumexp -
+printf 'score\n1\n2\n' | run napier softmax -
+printf ',dog\n1,2\n' | run napier softmax - --axis 0

@@ -1,0 +1,61 @@
+#!/bin/sh
+# tools/demo.sh - what `make demo` does once its set-up is there: builds Napier, trains a digit classifier with it, turns
+# the classifier's logits into probabilities with the program, and checks them. Leaves build/release and build/demo.
+set -eu
+cd "$(dirname "$0")/.."
+build=build/release
+out=build/demo
+napier=$build/napier
+mkdir -p "$out"
+
+title() { printf '\n== %s\n\n' "$*"; }
+run() { printf '$ %s\n' "$*"; "$@"; }
+fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
+
+title "Building the library, the program and the examples (log: $out/build.log)"
+if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$out/build.log" 2>&1; then
+    tail -n 30 "$out/build.log"
+    fail "the build failed"
+fi
+run "$napier" info
+
+title "Training on handwritten digits, through napier_log_softmax and its gradient (examples/digits.c)"
+run "$build/examples/digits" data/digits "$out"
+
+title "The program turns the held-out logits into probabilities"
+run "$napier" softmax "$out/logits.npy" -o "$out/probs.npy"
+run "$napier" softmax "$out/logits.npy" --format csv -o "$out/probs.csv"
+# One line per digit: its ten probabilities, then the true digit (bytes after a header of 128).
+od -An -v -tu1 -w1 -j128 "$out/answers.npy" | tr -d ' ' | paste -d, "$out/probs.csv" - >"$out/check.csv"
+awk -F, '
+    {
+        best = 1; sum = 0
+        for (i = 1; i <= 10; i++) {
+            if (!($i >= 0 && $i <= 1)) bad++
+            sum += $i
+            if ($i > $best) best = i
+        }
+        off = sum > 1 ? sum - 1 : 1 - sum
+        if (off > worst) worst = off
+        right += best - 1 == $11
+    }
+    END {
+        printf "%d rows; every probability within [0, 1]; the sums are 1 to within %.1e;\n", NR, worst
+        printf "the likeliest digit is the true one in %.1f %% of the rows\n", 100 * right / NR
+        exit !(NR > 0 && !bad && worst <= 3e-7 && right >= 0.95 * NR)
+    }' "$out/check.csv" || fail "the probabilities in $out/probs.npy are not what they should be"
+
+title "The same bits another way: no vector instructions, one thread, three passes"
+run "$napier" softmax "$out/logits.npy" --isa scalar --threads 1 --algorithm safe -o "$out/scalar.npy"
+run cmp "$out/probs.npy" "$out/scalar.npy" || fail "the bits differ: please report this"
+echo "every byte is the same"
+
+title "What to try next"
+try() { printf '  %s\n      %s\n' "$1" "$2"; }
+try "less sure of itself: temperature 3" "$napier softmax $out/logits.npy --temperature 3 --format csv | head -3"
+try "exp(1000) overflows, this does not" "echo 1000,1001,1002 | $napier logsumexp -"
+try "a vocabulary in four parts, merged exactly" "$build/examples/shards"
+try "how near to the speed of memory" "$napier bench"
+try "all the program can do" "$napier help"
+try "every test" "make test"
+try "a program of your own: begin with" "examples/hello.c, then examples/digits.c"
