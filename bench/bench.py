@@ -407,15 +407,16 @@ class Bench:
         return None
 
     def rounds(self, series, deadline, record):
-        """Everybody in turn until the time is up. What takes too long for three rounds keeps its first time."""
+        """Everybody in turn until the time is up: one round at least, three unless that takes twice the time we have.
+        What takes seconds keeps its first time."""
         left = max(deadline - time.monotonic(), 0.5)
-        series = [s for s in series if s.first * 2 * ROUNDS[0] <= max(left, 1.0) or s.worker.peer == "napier"]
+        series = [s for s in series if s.first < LONG and s.first * 2 * ROUNDS[0] <= max(left, 2 * LONG)]
         slice_ = min(SLICE, left / (ROUNDS[0] * (len(series) + 1)))
         for s in series:
             s.count = int(min(max(slice_ / max(s.first, 1e-7), 1), 2000))
         for turn in range(ROUNDS[1]):
             late = time.monotonic() - deadline
-            if late > (0 if turn >= ROUNDS[0] else max(left, 1.0)):
+            if turn > 0 and late > (0 if turn >= ROUNDS[0] else left):
                 break
             last = None
             for s in list(series):
@@ -547,6 +548,7 @@ def run(options, todo, folder, output):
                         bench.crew.stop()
                     bench.crew = Crew(peers, cell.threads, options.home, options.build)
                     header["versions"] = {p: w.version for p, w in bench.crew.workers.items()}
+                    header["left_out"] = [p for p in peers if p not in bench.crew.workers]
                     f.write(json.dumps({"header": header}) + "\n")
                 allowance = max(end - time.monotonic(), 0.0) * weight[k] / sum(weight[k:])
                 record = bench.measure(cell, min(max(allowance, 0.5), 6.0 * weight[k]))

@@ -259,6 +259,9 @@ def machine_text(results):
              f"- CPU: {m['cpu']} ({m['arch']}), {m['cores']} cores, {caches}; {m['memory_gib']} GiB; Linux {m['kernel']}",
              f"- Napier {versions.get('napier', '?')}, built with {h['compiler'] or 'cc'}",
              "- Peers: " + (", ".join(f"{NAMES.get(p, p)} {v}" for p, v in versions.items() if p != "napier") or "none")]
+    absent = sorted({p for header in results.headers for p in header.get("left_out", ())})
+    if absent:
+        lines.append("- Not to be had on this machine, and left out: " + ", ".join(NAMES.get(p, p) for p in absent))
     for threads in sorted({r["threads"] for r in results.cells.values()}):
         copy, read, exp, clock = bandwidths(results, threads)
         text = f"- {threads} thread{'s' if threads > 1 else ''}:"

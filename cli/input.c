@@ -27,7 +27,7 @@ static int open_file(input *in, const char *path) {
         in->name = "standard input";
         in->file = stdin;
     } else {
-        in->name = path;
+        in->name = *path != '\0' ? path : "''";
         in->file = fopen(path, "rb");
         if (in->file == NULL) {
             return read_error(in);

@@ -152,7 +152,7 @@ int output_open(output *out, const char *path) {
         out->file = stdout;
         return STATUS_OK;
     }
-    out->name = path;
+    out->name = *path != '\0' ? path : "''";
     return open_named(out, path);
 }
 

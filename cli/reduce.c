@@ -414,6 +414,13 @@ static int run_empty(job *j) {
     return status;
 }
 
+/* Options that the library refuses are found before anything is written: a call without rows looks at nothing else. */
+static int check_options(const job *j) {
+    const napier_status called = napier_logsumexp(j->context, napier_const_rows(NULL, 0, 0, j->in_dtype),
+                                                  napier_array(NULL, 0, j->out_dtype), &j->r->options);
+    return called == NAPIER_OK ? STATUS_OK : library_error(j, called);
+}
+
 static int run(job *j) {
     /* A header names columns of the input; it is kept where the result has the same columns and separator. */
     const bool keep_header = keeps_shape(j) && j->in->format == j->r->format;
@@ -435,6 +442,9 @@ int reduce_file(const reduction *r, napier_context *context, input *in, const ch
     output out;
     job j = {.r = r, .context = context, .in = in, .out = &out};
     int status = lay_out(&j);
+    if (status == STATUS_OK) {
+        status = check_options(&j);
+    }
     if (status != STATUS_OK) {
         return status;
     }

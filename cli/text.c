@@ -310,16 +310,20 @@ void text_close(text_reader *t) {
 
 /* Whether `text` rounded to nearest in a 16-bit dtype is `bits`: it lies nearer to that value than to both neighbours. */
 static bool reads_back_16(const char *text, napier_dtype dtype, uint16_t bits) {
-    const double given = strtod(text, NULL);
-    const double value = element_value(dtype, &bits);
+    const double given = fabs(strtod(text, NULL));
     const uint16_t magnitude = bits & 0x7fff;
-    const uint16_t sign = bits & 0x8000;
-    const uint16_t below = (uint16_t)(sign | (magnitude - 1));
-    const uint16_t above = (uint16_t)(sign | (magnitude + 1));
+    const double value = element_value(dtype, &magnitude);
+    if (given == value) {
+        return true; /* of zero, only "0" is near enough */
+    }
+    const uint16_t before = (uint16_t)(magnitude - 1);
+    const uint16_t after = (uint16_t)(magnitude + 1);
+    const double below = magnitude > 0 ? element_value(dtype, &before) : 0;
+    const double next = element_value(dtype, &after);
+    /* What stands above the largest number counts as one step further on, though it is infinity. */
+    const double above = isinf(next) ? value + (value - below) : next;
     const double distance = fabs(given - value);
-    /* Zero has a neighbour on one side only, and "0" is exact; above the largest finite number stands infinity. */
-    return distance == 0 || (magnitude != 0 && distance < fabs(given - element_value(dtype, &below)) &&
-                             distance < fabs(given - element_value(dtype, &above)));
+    return magnitude > 0 && distance < fabs(given - below) && distance < fabs(given - above);
 }
 
 static bool reads_back(const char *text, napier_dtype dtype, const void *element) {

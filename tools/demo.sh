@@ -12,7 +12,7 @@ title() { printf '\n== %s\n\n' "$*"; }
 run() { printf '$ %s\n' "$*"; "$@"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 
-title "Building the library, the program and the examples (log: $out/build.log)"
+title "Building the library, the program and the examples: half a minute (log: $out/build.log)"
 if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$out/build.log" 2>&1; then
     tail -n 30 "$out/build.log"
     fail "the build failed"

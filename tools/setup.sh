@@ -12,7 +12,7 @@ say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # An entry is PACKAGE, or PACKAGE=COMMAND where the command alone will do, wherever it comes from.
-compiler="gcc=cc libc6-dev cmake=cmake"
+compiler="gcc=cc libc6-dev make=make cmake=cmake"
 case ${1:-} in
 demo)
     required=$compiler
@@ -20,7 +20,7 @@ demo)
     ;;
 test)
     required=$compiler
-    optional="gcc=gcc g++=g++ clang=clang libomp-dev libclang-rt-14-dev libcmocka-dev libmpfr-dev pkg-config=pkg-config
+    optional="g++=g++ clang=clang libomp-dev libclang-rt-14-dev libcmocka-dev libmpfr-dev pkg-config=pkg-config
         lowdown=lowdown gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross
         qemu-user-static=qemu-aarch64-static valgrind=valgrind clang-format=clang-format python3=python3"
     ;;

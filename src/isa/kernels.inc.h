@@ -1,6 +1,8 @@
 /* isa/kernels.inc.h - every kernel of every room, compiled for the instruction set that the including file has chosen. */
 #include "math/math.inc.h"
 #include "softmax/softmax.inc.h"
+#include "softmax/short_rows.inc.h"
+#include "softmax/long_rows.inc.h"
 #include "softmax/lanes.inc.h"
 #include "softmax/gradient.inc.h"
 

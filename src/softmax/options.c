@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/fenv.h"
+
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out) {
     const napier_softmax_options defaults = NAPIER_SOFTMAX_OPTIONS_INIT;
@@ -15,11 +17,14 @@ napier_status napier_softmax_options_read(napier_context *context, const napier_
                            sizeof *options);
     }
     *out = *options;
+    const napier_fenv caller = napier_fenv_enter(); /* the caller's rounding must not choose the temperature */
     const double t = compute == NAPIER_F64 ? out->temperature : (double)(float)out->temperature;
+    napier_fenv_leave(caller);
     if (!(isfinite(out->temperature) && isfinite(t) && t > 0)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
                            out->temperature, napier_dtype_name(compute));
     }
+    out->temperature = t;
     if ((unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
     }

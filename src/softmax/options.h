@@ -6,7 +6,7 @@
 
 #include "base/context.h"
 
-/* *out := the caller's options, or the defaults for NULL. `compute` is the type the temperature must survive in. */
+/* *out := the caller's options, or the defaults for NULL; the temperature rounded to `compute`, in which it must survive. */
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out);
 

@@ -23,14 +23,12 @@ typedef struct napier_softmax_job {
 enum {
     NAPIER_GROUP = 16,         /* rows finished together, one per lane */
     NAPIER_STRIP = 64,         /* adjacent rows that are packed together when rows are columns in memory */
-    NAPIER_TINY_COLS = 16,     /* up to here 16 rows lie in the lanes of one vector */
-    NAPIER_GROUP_COLS = 256    /* up to here 16 rows are reduced at a time, from here on 4 */
+    NAPIER_TINY_COLS = 16      /* up to here 16 rows lie in the lanes of one vector */
 };
 
 /* Floats of scratch a worker needs, on a 64-byte boundary. */
 enum {
-    NAPIER_GROUP_FLOATS = NAPIER_GROUP * (NAPIER_GROUP_COLS + 16),
-    NAPIER_ROWS_SCRATCH = 3 * NAPIER_GROUP_FLOATS,
+    NAPIER_ROWS_SCRATCH = 10 * (4096 + NAPIER_GROUP * 16) + 3 * NAPIER_TILE,
     NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
 };
 

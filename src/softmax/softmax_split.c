@@ -7,7 +7,7 @@
 #include "isa/kernels.h"
 
 enum {
-    NAPIER_CHUNK_ELEMENTS = 32768, /* about 20 microseconds of work */
+    NAPIER_CHUNK_ELEMENTS = 131072, /* about 30 microseconds of work: the start and end of a chunk cost a few batches */
     NAPIER_CHUNK_TILES = 32,       /* the same in tiles of 1024 */
     NAPIER_KEEP_COLS = 160 * 1024, /* rows up to here keep their terms: 640 KB, which stays in the second-level cache */
     NAPIER_COLUMN_ROWS = 8         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */

@@ -134,7 +134,7 @@ static inline void napier_sum_raise(napier_sum *s, float max) {
         napier_sum_move_window(s, top);
         napier_sum_add_terms(s, s->count, old);
     }
-    s->max = max;
+    s->max = max + 0.0f; /* -0 and +0 are one maximum */
     s->count = 0;
 }
 

@@ -6,6 +6,8 @@ run() {
     _status=$?
     [ $_status -eq 0 ] || echo "[exit $_status]"
 }
+# The same for a command line; its standard output may go elsewhere.
+run_line() { run sh -c "$1"; }
 told() {
     echo "\$ $*"
     echo "\$ $*" >&2

@@ -179,7 +179,7 @@ add_executable(hello hello.c)
 target_link_libraries(hello PRIVATE napier::napier)
 CMAKE
 as_part() {
-    cmake -S "$work/parent" -B "$work/parent/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Release &&
+    cmake -S "$work/parent" -B "$work/parent/build" -DCMAKE_C_COMPILER="$cc" -DCMAKE_BUILD_TYPE=Debug &&
         cmake --build "$work/parent/build" --parallel
 }
 if check "add_subdirectory(napier) builds a program" as_part; then

@@ -1,7 +1,7 @@
 # Standard streams that are closed are errors, and no file takes their place.
 array '<f4' '(3,)' "$f4_123" >in.npy
-run napier softmax in.npy --format csv >&-
-run napier --version >&-
-run napier softmax - <&-
-run napier softmax in.npy -o out.npy 2>&-
+run_line 'napier softmax in.npy --format csv >&-'
+run_line 'napier --version >&-'
+run_line 'napier softmax - <&-'
+run_line 'napier softmax in.npy -o out.npy 2>&-'
 show out.npy

@@ -2,7 +2,7 @@
 echo 5 | run napier softmax -
 echo 1,2,3 | run napier softmax -
 printf '1\t2\t3\n' | run napier softmax -
-printf ' 1 , "2" ,\t3 \r\n1,2,3\r\n' | run napier softmax -
+printf ' 1 , "2" ,\t3 \r\n1,2,3\r\n' | run napier softmax - --input-format csv
 printf '# made by hand\n\n1,2,3\n   \n# end\n1,2,3' | run napier softmax -
 printf '\357\273\2771,2,3\n' | run napier softmax -
 printf '+1e0,.2E1,3.\n' | run napier softmax -

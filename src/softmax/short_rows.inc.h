@@ -1,0 +1,444 @@
+/* softmax/short_rows.inc.h - rows of up to one tile, along the vectors. Included after softmax.inc.h, once per ISA.
+ *
+ * Rows come in batches; a batch is finished as one, a row per lane. Three batches are in work at a time, and one loop over
+ * the columns does all three looks, each at a row of its own:
+ *
+ *     batch b + 2    look     load, maximum, minimum              (load and add pipes)
+ *     batch b        sum      terms                               (fma pipes)
+ *     batch b - 2    write    terms * scale, store                (store pipe)
+ *
+ * so that loads and stores hide behind the exps, and what is found between the looks (the maximum of a row, the end of a
+ * sum) has a whole batch's time to arrive. A row that is not ordinary goes by itself. */
+
+enum {
+    NAPIER_BATCH_SLOTS = 5,      /* batches b - 2 .. b + 2 */
+    NAPIER_BATCH_FLOATS = 4096 + NAPIER_GROUP * 16 /* columns of a batch, each row rounded up to whole vectors */
+};
+
+/* One batch on its way: what is per row as arrays, one lane each. */
+typedef struct napier_batch {
+    int64_t first;
+    int rows;
+    const float *z[NAPIER_GROUP]; /* the input itself where it is plain f32, else `widened` */
+    float *widened, *terms;       /* [rows][room] */
+    vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per column lane; the minima with their sign changed */
+    vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
+    float nan[NAPIER_GROUP];
+    float max[NAPIER_GROUP], reach[NAPIER_GROUP], magic[NAPIER_GROUP]; /* reach: max - min */
+    float log_sum[NAPIER_GROUP], scale[NAPIER_GROUP], max_prob[NAPIER_GROUP], lse[NAPIER_GROUP];
+    float alone[NAPIER_GROUP]; /* not 0: done by itself */
+    vf max_lanes, p_lanes;
+    bool any_nan, any_alone, cut, care; /* of any row */
+} napier_batch;
+
+/* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
+static int napier_batch_rows(int64_t cols) {
+    return cols <= 128 ? 16 : cols <= 256 ? 8 : 4;
+}
+
+NAPIER_KERNEL void napier_batch_start(napier_batch *b, const napier_softmax_job *job, int64_t first, int rows, int room,
+                                      bool plain) {
+    b->first = first;
+    b->rows = rows;
+    for (int r = 0; r < rows; r++) {
+        b->z[r] = plain ? (const float *)napier_row(job, first + r) : b->widened + r * room;
+    }
+    b->any_nan = false;
+}
+
+NAPIER_KERNEL void napier_batch_keep_range(napier_batch *b, int r, napier_range range) {
+    b->maxima[r] = range.max;
+    b->minima[r] = vf_sub(vf_zero(), range.min);
+    if (vm_any(range.nan)) {
+        b->nan[r] = 1.0f;
+        b->any_nan = true;
+    }
+}
+
+/* Between look and sum. */
+NAPIER_KERNEL void napier_batch_looked(napier_batch *b) {
+    const vf found = vf_hmax16(b->maxima), min = vf_sub(vf_zero(), vf_hmax16(b->minima));
+    vm alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
+    if (b->any_nan) {
+        alone = vm_or(alone, vf_lt(vf_zero(), vf_load(b->nan)));
+        vf_store(b->nan, vf_zero());
+    }
+    b->max_lanes = vf_select(alone, vf_zero(), found);
+    const napier_maxima m = napier_maxima_of(b->max_lanes);
+    b->p_lanes = m.p;
+    const vf reach = vf_select(alone, vf_zero(), vf_sub(b->max_lanes, min));
+    vf_store(b->max, b->max_lanes);
+    vf_store(b->magic, m.magic);
+    vf_store(b->reach, reach);
+    vf_store(b->alone, vf_keep(alone, vf_set(1.0f)));
+    b->any_alone = vm_any(alone);
+    b->cut = !vm_all(vf_le(reach, vf_set(NAPIER_CUTOFF)));
+    b->care = !vm_all(vf_le(reach, vf_set(80.0f))); /* exp(-80) / 1024 is a normal number */
+}
+
+/* Between sum and write. */
+NAPIER_KERNEL void napier_batch_summed(napier_softmax_op op, napier_batch *b, int n) {
+    const vf count = vf_max(vf_add(vf_set((float)n), vf_hadd16(b->below)), vf_set(1.0f));
+    const napier_finals f = napier_finish16(op, b->max_lanes, b->p_lanes, count, vf_hadd16(b->rest));
+    if (op == NAPIER_OP_SOFTMAX) {
+        vf_store(b->scale, f.scale);
+        vf_store(b->max_prob, f.max_prob);
+    } else if (op == NAPIER_OP_LOG_SOFTMAX) {
+        vf_store(b->log_sum, f.log_sum);
+    } else {
+        vf_store(b->lse, f.lse);
+    }
+}
+
+/* ---- One row of each of three batches ------------------------------------------------------------------------------ */
+
+/* The parts of the fused loop that are there. Kernels are specialised by these constants. */
+typedef struct napier_stages {
+    bool look, sum, write;
+    napier_softmax_op op;
+    napier_dtype in, out;
+    bool stream;
+    int vectors; /* per row, where it is a constant; else 0 */
+} napier_stages;
+
+typedef struct napier_three_rows {
+    const void *look_x;  /* row of batch b + 2 */
+    float *look_z;
+    const float *sum_z;  /* row of batch b */
+    float *terms;
+    napier_adder adder;
+    const float *values; /* row of batch b - 2 */
+    napier_writer writer;
+    void *y;
+    napier_range range_a, range_b; /* what is found */
+    vi below;
+} napier_three_rows;
+
+/* 16 columns from i on, all there, or the last `left` of a row. */
+NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, bool odd) {
+    vf sum = vf_zero();
+    if (k.look) {
+        const char *x = (const char *)napier_at(t->look_x, k.in, i);
+        __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
+        vf v = left < 16 ? napier_load_part(x, k.in, left, napier_minus_infinity()) : napier_load16(x, k.in);
+        if (k.in != NAPIER_F32) {
+            vf_store(t->look_z + i, v);
+        }
+        napier_range *r = odd ? &t->range_b : &t->range_a;
+        r->nan = vm_or(r->nan, vf_unordered(v, v));
+        r->max = vf_max(v, r->max);
+        r->min = vf_min(left < 16 ? vf_select(vm_first(left), v, napier_infinity()) : v, r->min);
+    }
+    if (k.sum) {
+        const vf z = left < 16 ? vf_load_part(t->sum_z + i, left, t->adder.max) : vf_load(t->sum_z + i);
+        sum = napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
+    }
+    if (k.write) {
+        const vf v = left < 16 && k.op != NAPIER_OP_SOFTMAX ? vf_load_part(t->values + i, left, t->writer.max)
+                                                            : vf_load(t->values + i);
+        const vf result = napier_result16(k.op, &t->writer, v, false);
+        void *y = napier_at_out(t->y, k.out, i);
+        if (left < 16) {
+            napier_store_part(y, k.out, left, result);
+        } else if (k.stream) {
+            vf_stream((float *)y, result);
+        } else {
+            napier_store16(y, k.out, result);
+        }
+    }
+    return sum;
+}
+
+/* The lanes of three rows whose length is a constant number of vectors (the last may be part of one): up to 16, each its
+ * own lane vector, or a multiple of 16. */
+NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    if (k.vectors > 16) {
+        for (int v = 0; v < 16; v++) {
+            vf sum = napier_three_steps(k, t, v * 16, 16, false);
+            NAPIER_UNROLL
+            for (int i = 1; i < k.vectors / 16; i++) {
+                sum = vf_add(sum, napier_three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, i % 2));
+            }
+            lane[v] = sum;
+        }
+        return;
+    }
+    NAPIER_UNROLL
+    for (int v = 0; v < k.vectors - 1; v++) {
+        lane[v] = napier_three_steps(k, t, v * 16, 16, v % 2);
+    }
+    const int i = (k.vectors - 1) * 16;
+    lane[k.vectors - 1] = i + 16 == n ? napier_three_steps(k, t, i, 16, true) : napier_three_steps(k, t, i, n - i, true);
+}
+
+/* The same for any length. */
+NAPIER_KERNEL void napier_three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    for (int v = 0; v < 16 && v * 16 < n; v++) {
+        int i = v * 16;
+        vf sum;
+        if (i + 16 <= n) {
+            sum = napier_three_steps(k, t, i, 16, false);
+            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES) {
+                sum = vf_add(sum, napier_three_steps(k, t, i, 16, true));
+            }
+            if (i < n) {
+                sum = vf_add(sum, napier_three_steps(k, t, i, n - i, true));
+            }
+        } else {
+            sum = napier_three_steps(k, t, i, n - i, true);
+        }
+        lane[v] = sum;
+    }
+}
+
+/* All columns of the three rows, in the order in which a tile's lanes add. Returns the lanes folded to 16. */
+NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t, int n) {
+    vf lane[16];
+    const int vectors = k.vectors > 16 ? 16 : k.vectors > 0 ? k.vectors : napier_lane_vectors(n);
+    if (k.vectors > 0) {
+        napier_three_known(k, t, n, lane);
+    } else {
+        napier_three_any(k, t, n, lane);
+    }
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int v = 0; v < half; v++) {
+            if (v + half < vectors) {
+                lane[v] = vf_add(lane[v], lane[v + half]);
+            }
+        }
+    }
+    return lane[0];
+}
+
+/* ---- Batches ------------------------------------------------------------------------------------------------------- */
+
+/* Looks at a batch by itself: at the start, and for input that is not contiguous f32 or bf16. */
+static void napier_batch_look(napier_batch *b, const napier_softmax_job *job, int room) {
+    for (int r = 0; r < b->rows; r++) {
+        const napier_looked looked =
+            napier_look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
+        b->z[r] = looked.z;
+        napier_batch_keep_range(b, r, looked.range);
+    }
+}
+
+/* Sums a batch by itself, whatever its reach. */
+static void napier_batch_sum(napier_batch *b, int n, int room, bool keep) {
+    for (int r = 0; r < b->rows; r++) {
+        const napier_lanes lanes = napier_tile_lanes(b->z[r], n, b->max[r], !(b->reach[r] <= NAPIER_CUTOFF),
+                                                     keep ? b->terms + r * room : NULL);
+        b->rest[r] = lanes.rest;
+        b->below[r] = vf_from_int(lanes.below);
+    }
+}
+
+/* Writes a batch by itself, whatever its reach and the result's stride. spare: a tile. */
+static void napier_batch_write(const napier_batch *b, const napier_softmax_job *job, int room, float *spare) {
+    const int n = (int)job->x.cols;
+    for (int r = 0; r < b->rows; r++) {
+        if (b->alone[r] != 0.0f) {
+            napier_any_row(job, b->first + r, spare);
+            continue;
+        }
+        const float *values = job->op == NAPIER_OP_SOFTMAX ? b->terms + r * room : b->z[r];
+        void *y = napier_row_out(job, b->first + r);
+        const float log_sum = job->op == NAPIER_OP_SOFTMAX ? 0.0f : b->log_sum[r];
+        const float scale = job->op == NAPIER_OP_SOFTMAX ? b->scale[r] : 0x1p-64f;
+        const float max_prob = job->op == NAPIER_OP_SOFTMAX ? b->max_prob[r] : 1.0f;
+        const napier_writer w = napier_writer_of(b->max[r], log_sum, scale, max_prob);
+        if (job->y.col_stride == 1) {
+            napier_write_values(job->op, &w, values, n, true, y, job->y.dtype, job->stream);
+        } else {
+            napier_write_values(job->op, &w, values, n, true, spare, NAPIER_F32, false);
+            napier_scatter(spare, n, y, job->y.dtype, job->y.col_stride, false);
+        }
+    }
+}
+
+static void napier_batch_write_lse(napier_batch *b, const napier_softmax_job *job, float *spare) {
+    for (int r = 0; b->any_alone && r < b->rows; r++) {
+        if (b->alone[r] != 0.0f) {
+            b->lse[r] = napier_final_of_row(job, b->first + r, spare).lse;
+        }
+    }
+    napier_scatter(b->lse, b->rows, napier_row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
+}
+
+/* The fused loop over the rows of up to three batches (NULL where there is none). Their rows are as many. */
+NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
+                                        napier_batch *sum, napier_batch *write, int room) {
+    const int n = (int)job->x.cols;
+    const int rows = k.sum ? sum->rows : look->rows;
+    for (int r = 0; r < rows; r++) {
+        napier_three_rows t;
+        t.range_a = t.range_b = napier_no_range();
+        t.below = vi_set(0);
+        if (k.look) {
+            t.look_x = napier_row(job, look->first + r);
+            t.look_z = look->widened + r * room;
+        }
+        if (k.sum) {
+            t.sum_z = sum->z[r];
+            t.terms = sum->terms + r * room;
+            t.adder = napier_adder_of(sum->max[r], sum->magic[r]);
+        }
+        if (k.write) {
+            const bool softmax = k.op == NAPIER_OP_SOFTMAX;
+            t.values = softmax ? write->terms + r * room : write->z[r];
+            t.writer = softmax ? napier_plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
+                               : napier_plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
+            t.y = napier_row_out(job, write->first + r);
+        }
+        const vf rest = napier_three_looks(k, &t, n);
+        if (k.look) {
+            napier_batch_keep_range(look, r, napier_range_join(t.range_a, t.range_b));
+        }
+        if (k.sum) {
+            sum->rest[r] = rest;
+            sum->below[r] = vf_from_int(t.below);
+        }
+    }
+}
+
+/* What of the job decides which specialised loop runs. */
+typedef struct napier_short_plan {
+    bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
+    bool plain;  /* f32 in */
+    bool stream; /* whole cache lines may go past the caches */
+    int room, batch_rows;
+    int length;  /* vectors in a row; 64 more where they are more than 16 and all whole */
+} napier_short_plan;
+
+static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
+    const bool in = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
+    const bool out = job->op == NAPIER_OP_LOGSUMEXP || (job->y.col_stride == 1 && job->y.dtype == job->x.dtype);
+    const bool lines = ((uintptr_t)job->y.data & 63) == 0 && job->y.row_stride % 16 == 0;
+    napier_short_plan plan;
+    plan.fused = in && out;
+    plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
+    plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
+    plan.room = (int)((job->x.cols + 15) / 16 * 16);
+    plan.batch_rows = napier_batch_rows(job->x.cols);
+    plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
+    return plan;
+}
+
+/* Rows of few vectors get a loop of their own, unrolled. */
+#define NAPIER_THREE(write_, op_, dtype_, stream_, vectors_)                                                      \
+    napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, stream_, vectors_}, job, look, sum, \
+                         write, plan->room)
+#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_, stream_)               \
+    do {                                                                   \
+        switch (plan->length) {                                            \
+        case 2: NAPIER_THREE(write_, op_, dtype_, stream_, 2); break;      \
+        case 3: NAPIER_THREE(write_, op_, dtype_, stream_, 3); break;      \
+        case 4: NAPIER_THREE(write_, op_, dtype_, stream_, 4); break;      \
+        case 5: NAPIER_THREE(write_, op_, dtype_, stream_, 5); break;      \
+        case 6: NAPIER_THREE(write_, op_, dtype_, stream_, 6); break;      \
+        case 7: NAPIER_THREE(write_, op_, dtype_, stream_, 7); break;      \
+        case 8: NAPIER_THREE(write_, op_, dtype_, stream_, 8); break;      \
+        case 16: NAPIER_THREE(write_, op_, dtype_, stream_, 16); break;    \
+        case 32 + 64: NAPIER_THREE(write_, op_, dtype_, stream_, 32); break; \
+        case 64 + 64: NAPIER_THREE(write_, op_, dtype_, stream_, 64); break; \
+        default: NAPIER_THREE(write_, op_, dtype_, stream_, 0); break;     \
+        }                                                                  \
+    } while (0)
+
+/* All three batches are there and ordinary. */
+static void napier_three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
+                              napier_batch *sum, napier_batch *write) {
+    if (job->op == NAPIER_OP_SOFTMAX) {
+        if (!plan->plain) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_BF16, false);
+        } else if (plan->stream) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32, true);
+        } else {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32, false);
+        }
+    } else if (job->op == NAPIER_OP_LOG_SOFTMAX) {
+        if (!plan->plain) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_BF16, false);
+        } else if (plan->stream) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32, true);
+        } else {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32, false);
+        }
+    } else if (plan->plain) {
+        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_F32, false);
+    } else {
+        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_BF16, false);
+    }
+}
+
+static void napier_batch_finish(napier_softmax_op op, napier_batch *b, int n) {
+    switch (op) {
+    case NAPIER_OP_SOFTMAX: napier_batch_summed(NAPIER_OP_SOFTMAX, b, n); break;
+    case NAPIER_OP_LOG_SOFTMAX: napier_batch_summed(NAPIER_OP_LOG_SOFTMAX, b, n); break;
+    default: napier_batch_summed(NAPIER_OP_LOGSUMEXP, b, n); break;
+    }
+}
+
+/* Look at `look`, sum `sum`, write `write`; any may be NULL. Together if they are alike and ordinary, else one by one. */
+static void napier_batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
+                               napier_batch *sum, napier_batch *write, float *spare) {
+    const int n = (int)job->x.cols;
+    const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
+    const bool softmax = job->op == NAPIER_OP_SOFTMAX;
+    const bool whole = look && sum && (lse || write) && look->rows == sum->rows && sum->rows == plan->batch_rows;
+    const bool ordinary = whole && !sum->cut && (lse || !(write->any_alone || (softmax && write->care)));
+    if (plan->fused && ordinary) {
+        napier_three_full(job, plan, look, sum, write);
+    } else {
+        if (look) {
+            napier_batch_look(look, job, plan->room);
+        }
+        if (sum) {
+            napier_batch_sum(sum, n, plan->room, softmax);
+        }
+        if (write && !lse) {
+            napier_batch_write(write, job, plan->room, spare);
+        }
+    }
+    if (write && lse) {
+        napier_batch_write_lse(write, job, spare);
+    }
+    if (look) {
+        napier_batch_looked(look);
+    }
+    if (sum) {
+        napier_batch_finish(job->op, sum, n);
+    }
+}
+
+static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const napier_short_plan plan = napier_short_plan_of(job);
+    const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
+    float *spare = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS;
+    napier_batch slot[NAPIER_BATCH_SLOTS];
+    for (int i = 0; i < NAPIER_BATCH_SLOTS; i++) {
+        for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row stay so */
+            slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
+            slot[i].nan[r] = 0.0f;
+        }
+        slot[i].widened = scratch + 2 * i * NAPIER_BATCH_FLOATS;
+        slot[i].terms = slot[i].widened + NAPIER_BATCH_FLOATS;
+    }
+    for (int64_t b = -2; b < batches + 2; b++) {
+        napier_batch *look = NULL, *sum = NULL, *write = NULL;
+        if (b + 2 < batches) {
+            const int64_t first = begin + (b + 2) * plan.batch_rows;
+            look = &slot[(b + 2) % NAPIER_BATCH_SLOTS];
+            napier_batch_start(look, job, first, end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows,
+                               plan.room, plan.plain);
+        }
+        if (b >= 0 && b < batches) {
+            sum = &slot[b % NAPIER_BATCH_SLOTS];
+        }
+        if (b >= 2) {
+            write = &slot[(b - 2) % NAPIER_BATCH_SLOTS];
+        }
+        napier_batch_round(job, &plan, look, sum, write, spare);
+    }
+}

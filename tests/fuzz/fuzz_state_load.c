@@ -1,0 +1,119 @@
+/* fuzz_state_load - bytes that claim to be a saved state. Raw bytes, or a true state whose bytes are overwritten here and
+ * there and whose checksum (the last 8 bytes: FNV-1a of those before) is made right again, so that the checks behind it
+ * are reached. What is taken must save as the same bytes, and survive all that is done with a state. */
+#include "fuzz.h"
+
+enum { TILE = 1024, MOST_ELEMENTS = 3 * TILE };
+
+static napier_softmax_state *load(napier_context *context, const unsigned char *bytes, size_t size) {
+    napier_softmax_state *state = NULL;
+    const napier_status status = napier_softmax_state_load(context, bytes, size, &state);
+    REQUIRE(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "status %d", (int)status);
+    REQUIRE((status == NAPIER_OK) == (state != NULL), "status %d, state %p", (int)status, (void *)state);
+    REQUIRE((napier_last_error(context)[0] != 0) == (status != NAPIER_OK), "text of status %d", (int)status);
+    return state;
+}
+
+static void use(input *in, napier_context *context, napier_softmax_state *state, bool wide) {
+    static float x[64], y[64];
+    static double wide_y[64];
+    const int64_t count = napier_softmax_state_count(state);
+    const napier_dtype dtype = wide ? NAPIER_F64 : NAPIER_F32;
+    void *const out = wide ? (void *)wide_y : (void *)y;
+    fuzz_elements(in, NAPIER_F32, x, 64);
+    REQUIRE(count >= 0 && napier_softmax_state_first_index(state) >= 0, "count %lld", (long long)count);
+    REQUIRE(napier_softmax_state_apply(context, state, NAPIER_KIND_SOFTMAX, napier_const_array_f32(x, 64),
+                                       napier_array(out, 64, dtype)) == NAPIER_STATE_MISMATCH,
+            "a loaded state counts as finished");
+    double lse = 0;
+    REQUIRE(napier_softmax_state_finish(context, state, &lse) == NAPIER_OK, "%s", napier_last_error(context));
+    for (int kind = 0; kind < 2; kind++) {
+        REQUIRE(napier_softmax_state_apply(context, state, (napier_softmax_kind)kind, napier_const_array_f32(x, 64),
+                                           napier_array(out, 64, dtype)) == NAPIER_OK,
+                "%s", napier_last_error(context));
+    }
+    if (napier_softmax_state_update(context, state, napier_const_array_f32(x, 64)) == NAPIER_OK) { /* or too many elements */
+        REQUIRE(napier_softmax_state_count(state) == count + 64, "count after an update");
+        REQUIRE(napier_softmax_state_finish(context, state, NULL) == NAPIER_OK, "%s", napier_last_error(context));
+    }
+}
+
+static void check_taken(input *in, napier_softmax_state *state, const unsigned char *bytes, size_t size) {
+    napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
+    REQUIRE(napier_softmax_state_size(state) == size, "size");
+    unsigned char *const again = fuzz_allocate(size);
+    REQUIRE(napier_softmax_state_save(context, state, again, size) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE(memcmp(bytes, again, size) == 0, "load, save: other bytes");
+    REQUIRE(napier_softmax_state_save(context, state, again, size - 1) == NAPIER_INVALID_ARGUMENT, "a byte too few was taken");
+    free(again);
+    napier_softmax_state *const twin = load(context, bytes, size);
+    const napier_status merged = napier_softmax_state_merge(context, twin, state);
+    REQUIRE(merged == NAPIER_OK || merged == NAPIER_STATE_MISMATCH || merged == NAPIER_INVALID_ARGUMENT, "status %d", (int)merged);
+    napier_softmax_state_destroy(twin);
+    use(in, context, state, size > 9000 || bytes[20] == NAPIER_F64);
+}
+
+/* A true state of a part that starts anywhere. */
+static unsigned char *true_state(input *in, size_t *size) {
+    napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
+    static float x[MOST_ELEMENTS];
+    const napier_dtype compute = take(in) & 1 ? NAPIER_F64 : NAPIER_F32;
+    const int64_t first = take_below(in, 2 * TILE), n = take_below(in, MOST_ELEMENTS + 1);
+    input elements = *in;
+    fuzz_elements(&elements, NAPIER_F32, x, n);
+    napier_softmax_state *state = NULL;
+    REQUIRE(napier_softmax_state_create(context, compute, first, NULL, &state) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE(napier_softmax_state_update(context, state, napier_const_array_f32(x, n)) == NAPIER_OK, "%s",
+            napier_last_error(context));
+    *size = napier_softmax_state_size(state);
+    unsigned char *const bytes = fuzz_allocate(*size + 64);
+    memset(bytes, 0, *size + 64);
+    REQUIRE(napier_softmax_state_save(context, state, bytes, *size) == NAPIER_OK, "%s", napier_last_error(context));
+    napier_softmax_state_destroy(state);
+    return bytes;
+}
+
+static void mend_checksum(unsigned char *bytes, size_t size) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i + 8 < size; i++) {
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    }
+    for (size_t i = 0; size >= 8 && i < 8; i++) {
+        bytes[size - 8 + i] = (unsigned char)(h >> 8 * i & 0xff);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    input in = {data, size};
+    napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
+    const unsigned mode = take(&in) % 4;
+    if (mode == 0) {
+        napier_softmax_state *const state = load(context, in.at, in.left);
+        if (state) {
+            check_taken(&in, state, in.at, in.left);
+        }
+        napier_softmax_state_destroy(state);
+        return 0;
+    }
+    size_t bytes_size;
+    unsigned char *const bytes = true_state(&in, &bytes_size);
+    for (unsigned patches = take(&in) % 6; patches > 0; patches--) { /* most of them in the header and the sum */
+        const size_t place = (size_t)take_below(&in, take(&in) & 1 ? (int64_t)bytes_size : 200) % bytes_size;
+        bytes[place] = (unsigned char)(take(&in) & 1 ? take(&in) : bytes[place] ^ 1u << take(&in) % 8);
+    }
+    if (mode == 3) { /* another length */
+        const size_t cut = (size_t)take_below(&in, 64);
+        bytes_size = take(&in) & 1 ? bytes_size - cut : bytes_size + cut;
+    }
+    unsigned char *const exact = fuzz_allocate(bytes_size); /* so that a sanitizer sees a byte too many being read */
+    memcpy(exact, bytes, bytes_size);
+    mend_checksum(exact, bytes_size);
+    napier_softmax_state *const state = load(context, exact, bytes_size);
+    if (state) {
+        check_taken(&in, state, exact, bytes_size);
+    }
+    napier_softmax_state_destroy(state);
+    free(exact);
+    free(bytes);
+    return 0;
+}
