@@ -65,132 +65,156 @@ static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows ma
 
 /* ---- Tiny rows: up to 16 columns ----------------------------------------------------------------------------------- */
 
-/* 16 rows of n <= width columns (width a constant power of two): block holds column i at block + 16 i, and receives the
- * results there, or the 16 logsumexps at `lse`. */
-NAPIER_KERNEL void napier_tiny_sixteen(napier_softmax_op op, int width, int n, napier_masked_rows masked, bool care,
-                                       napier_sixteen *s, const vf *z, float *block, float *lse) {
+/* 16 rows of n <= width columns, column i in v[i], which receives the results; width is a constant power of two.
+ * care: some results may be subnormal or cut off. Returns the logsumexps, if that is the operation. */
+NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s, vf *v) {
     vf acc[NAPIER_TINY_COLS], term[NAPIER_TINY_COLS];
     vi below = vi_set(0);
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
         acc[i] = term[i] = vf_zero();
         if (i < n) {
-            acc[i] = napier_sixteen_term(s, z[i], care, &below, &term[i]);
+            acc[i] = napier_sixteen_term(s, v[i], care, &below, &term[i]);
         }
     }
-    s->count = napier_sixteen_count(n, below);
-    for (int half = width / 2; half > 0; half /= 2) {
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
         NAPIER_UNROLL
         for (int i = 0; i < half; i++) {
-            acc[i] = vf_add(acc[i], acc[i + half]);
-        }
-    }
-    s->rest = acc[0];
-    const napier_finals f = napier_finish16(op, s->max, s->maxima.p, s->count, s->rest);
-    float alone[16], saved[16][NAPIER_TINY_COLS];
-    const bool any = vm_any(s->alone);
-    if (any) {
-        vf_store(alone, vf_keep(s->alone, vf_set(1.0f)));
-        for (int j = 0; j < 16; j++) {
-            for (int i = 0; i < n; i++) {
-                saved[j][i] = block[16 * i + j];
+            if (i + half < width) {
+                acc[i] = vf_add(acc[i], acc[i + half]);
             }
         }
     }
-    if (op == NAPIER_OP_LOGSUMEXP) {
-        vf_store(lse, f.lse);
-    } else {
+    const napier_finals f = napier_finish16(op, s->max, s->maxima.p, napier_sixteen_count(n, below), acc[0]);
+    if (op != NAPIER_OP_LOGSUMEXP) {
         const napier_writer w = napier_sixteen_writer(s, &f, care);
         NAPIER_UNROLL
         for (int i = 0; i < width; i++) {
-            if (i < n) {
-                vf_store(block + 16 * i, napier_result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : z[i], care));
-            }
+            v[i] = napier_result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : v[i], care);
         }
     }
-    for (int j = 0; any && j < 16; j++) {
-        if (alone[j] == 0.0f) {
+    return f.lse;
+}
+
+/* The rows among 16 that stand alone, from their z to their results, each by itself. */
+static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z, vf *results,
+                              vf *lse) {
+    float which[16], columns[NAPIER_TINY_COLS][16], out[NAPIER_TINY_COLS][16], sums[16];
+    vf_store(which, vf_keep(alone, vf_set(1.0f)));
+    vf_store(sums, *lse);
+    for (int i = 0; i < n; i++) {
+        vf_store(columns[i], z[i]);
+        vf_store(out[i], results[i]);
+    }
+    for (int j = 0; j < 16; j++) {
+        if (which[j] == 0.0f) {
             continue;
         }
-        float result[NAPIER_TINY_COLS];
-        napier_row_by_definition(op, masked, saved[j], n, result);
-        if (op == NAPIER_OP_LOGSUMEXP) {
-            lse[j] = result[0];
-        } else {
-            for (int i = 0; i < n; i++) {
-                block[16 * i + j] = result[i];
-            }
+        float row[NAPIER_TINY_COLS], result[NAPIER_TINY_COLS];
+        for (int i = 0; i < n; i++) {
+            row[i] = columns[i][j];
         }
+        napier_row_by_definition(op, masked, row, n, result);
+        sums[j] = result[0];
+        for (int i = 0; i < n && op != NAPIER_OP_LOGSUMEXP; i++) {
+            out[i][j] = result[i];
+        }
+    }
+    *lse = vf_load(sums);
+    for (int i = 0; i < n; i++) {
+        results[i] = vf_load(out[i]);
     }
 }
 
-NAPIER_KERNEL void napier_tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, float *block,
-                                     float *lse) {
-    vf z[NAPIER_TINY_COLS];
+NAPIER_KERNEL vf napier_tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
     napier_range range = napier_no_range();
     NAPIER_UNROLL
     for (int i = 0; i < width; i++) {
-        z[i] = vf_load(block + 16 * i);
         if (i < n) {
-            range = napier_range_add(range, z[i]);
+            range = napier_range_add(range, v[i]);
         }
     }
     napier_sixteen s;
     napier_sixteen_start(&s, range);
-    if (napier_sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
-        napier_tiny_sixteen(op, width, n, masked, false, &s, z, block, lse);
-    } else {
-        napier_tiny_sixteen(op, width, n, masked, true, &s, z, block, lse);
+    const bool any = vm_any(s.alone);
+    if (!any && napier_sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
+        return napier_tiny_sixteen(op, width, n, false, &s, v);
+    }
+    vf z[NAPIER_TINY_COLS];
+    memcpy(z, v, (size_t)width * sizeof *v);
+    vf lse = napier_tiny_sixteen(op, width, n, true, &s, v);
+    if (any) {
+        napier_tiny_alone(op, masked, n, s.alone, z, v, &lse);
+    }
+    return lse;
+}
+
+/* Rows of n floats, `width` floats apart in 16 vectors; each store's tail is overwritten by the next row. */
+NAPIER_KERNEL void napier_tiny_spread(const float *x, int n, int width, float *spread) {
+    const int rows = 256 / width;
+    for (int r = 0; r < rows; r++) {
+        const int left = (rows - r) * n;
+        vf_store(spread + r * width, left >= 16 ? vf_load(x + r * n) : vf_load_part(x + r * n, left, vf_zero()));
     }
 }
 
 /* 256 / width contiguous rows. A transpose of 16 x 16 floats puts element 16 j + k in lane j of vector k: lane j of
- * vectors g width .. g width + width - 1 is row j (16 / width) + g. */
+ * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_ROWS_SCRATCH floats. */
 NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
                                      float *scratch) {
     const int n = (int)job->x.cols, rows = 256 / width, groups = 16 / width;
-    float *packed = scratch, *spread = scratch + 320, *block = scratch + 640, *lse = scratch + 960;
-    const float *x = napier_look(napier_row(job, first), job->x.dtype, 1, job->temperature, rows * n, packed).z;
-    vf v[16];
-    const float *source = x;
-    if (n != width) { /* each store's tail is overwritten by the next row */
-        for (int r = 0; r < rows; r++) {
-            const int left = (rows - r) * n;
-            vf_store(spread + r * width, left >= 16 ? vf_load(x + r * n) : vf_load_part(x + r * n, left, vf_zero()));
-        }
-        source = spread;
+    float *packed = scratch, *spread = scratch + 320;
+    const float *x = (const float *)napier_row(job, first);
+    if (job->x.dtype != NAPIER_F32 || job->temperature != 1.0f) {
+        x = napier_look(x, job->x.dtype, 1, job->temperature, rows * n, packed).z;
     }
+    if (n != width) {
+        napier_tiny_spread(x, n, width, spread);
+        x = spread;
+    }
+    vf v[16];
     NAPIER_UNROLL
     for (int k = 0; k < 16; k++) {
-        v[k] = vf_load(source + 16 * k);
+        __builtin_prefetch((const char *)(x + 16 * k) + NAPIER_PREFETCH_BYTES);
+        v[k] = vf_load(x + 16 * k);
     }
     vf_transpose(v);
     NAPIER_UNROLL
-    for (int k = 0; k < 16; k++) {
-        vf_store(block + 16 * k, v[k]);
-    }
     for (int g = 0; g < groups; g++) {
-        napier_tiny_group(op, width, n, job->masked_rows, block + 16 * width * g, lse + 16 * g);
+        const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v + g * width);
+        if (op == NAPIER_OP_LOGSUMEXP) {
+            vf_store(spread + 16 * g, lse);
+        }
     }
     if (op == NAPIER_OP_LOGSUMEXP) {
         for (int g = 0; g < groups; g++) {
             for (int j = 0; j < 16; j++) {
-                packed[j * groups + g] = lse[16 * g + j];
+                packed[j * groups + g] = spread[16 * g + j];
             }
         }
         napier_scatter(packed, rows, napier_row_out(job, first), job->y.dtype, job->y.row_stride, false);
         return;
     }
-    NAPIER_UNROLL
-    for (int k = 0; k < 16; k++) {
-        v[k] = vf_load(block + 16 * k);
-    }
     vf_transpose(v);
+    char *y = napier_row_out(job, first);
+    const bool run = job->y.col_stride == 1 && job->y.row_stride == n;
+    if (run && n == width && job->y.dtype == NAPIER_F32 && (!job->stream || ((uintptr_t)y & 63) == 0)) {
+        NAPIER_UNROLL
+        for (int k = 0; k < 16; k++) {
+            if (job->stream) {
+                vf_stream((float *)(void *)y + 16 * k, v[k]);
+            } else {
+                vf_store((float *)(void *)y + 16 * k, v[k]);
+            }
+        }
+        return;
+    }
     NAPIER_UNROLL
     for (int k = 0; k < 16; k++) {
         vf_store(spread + 16 * k, v[k]);
     }
-    if (job->y.col_stride != 1 || (job->y.row_stride != n && rows > 1)) {
+    if (!run) {
         for (int r = 0; r < rows; r++) {
             napier_scatter(spread + r * width, n, napier_row_out(job, first + r), job->y.dtype, job->y.col_stride, false);
         }
@@ -203,7 +227,7 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
         }
         result = packed;
     }
-    napier_scatter(result, rows * n, napier_row_out(job, first), job->y.dtype, 1, job->stream);
+    napier_scatter(result, rows * n, y, job->y.dtype, 1, job->stream);
 }
 
 #define NAPIER_TINY_WIDTHS(op)                                                   \

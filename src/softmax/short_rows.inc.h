@@ -119,7 +119,9 @@ NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t,
     vf sum = vf_zero();
     if (k.look) {
         const char *x = (const char *)napier_at(t->look_x, k.in, i);
-        __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
+        /* wide rows are read in steps of 256 columns, all of a row at once: what is ahead is the next row */
+        const int row_bytes = k.vectors * 16 * (k.in == NAPIER_F32 ? 4 : 2);
+        __builtin_prefetch(x + (k.vectors > 16 ? row_bytes : NAPIER_PREFETCH_BYTES));
         vf v = left < 16 ? napier_load_part(x, k.in, left, napier_minus_infinity()) : napier_load16(x, k.in);
         if (k.in != NAPIER_F32) {
             vf_store(t->look_z + i, v);

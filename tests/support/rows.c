@@ -108,14 +108,14 @@ static void fill_extreme(rng *r, double *x, int64_t n, napier_dtype dtype) {
     }
 }
 
+/* One draw per statement throughout: C leaves the order of two draws in one expression to the compiler. */
 static void fill_sprinkled(rng *r, double *x, int64_t n) {
     const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, -(double)NAN};
     fill_normal(r, x, n, 1.0, 0.0);
-    if (n > 0) {
-        x[rng_below(r, n)] = odd[rng_below(r, 4)];
-        if (rng_bits(r) & 1) {
-            x[rng_below(r, n)] = odd[rng_below(r, 4)];
-        }
+    const int64_t times = 1 + rng_below(r, 2);
+    for (int64_t k = 0; n > 0 && k < times; k++) {
+        const int64_t at = rng_below(r, n);
+        x[at] = odd[rng_below(r, 4)];
     }
 }
 
@@ -150,7 +150,8 @@ static void fill_one_left(rng *r, double *x, int64_t n) {
         x[i] = -HUGE_VAL;
     }
     for (int k = 0; n > 0 && k < 2; k++) {
-        x[rng_below(r, n)] = product(rng_normal(r), 20.0);
+        const int64_t at = rng_below(r, n);
+        x[at] = product(rng_normal(r), 20.0);
     }
 }
 
