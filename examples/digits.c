@@ -159,7 +159,7 @@ static void forward(const sample *s, const float *weights, float *logits) {
 
 /* grad_weights [INPUTS, DIGITS] = inputs^T grad_logits */
 static void backward(const sample *s, const float *grad_logits, float *grad_weights) {
-    memset(grad_weights, 0, INPUTS * DIGITS * sizeof *grad_weights);
+    memset(grad_weights, 0, sizeof *grad_weights * INPUTS * DIGITS);
     for (int64_t i = 0; i < s->count; i++) {
         for (int64_t k = 0; k < INPUTS; k++) {
             for (int64_t d = 0; d < DIGITS; d++) {
@@ -256,7 +256,7 @@ static void draw(const sample *s, const float *probs, const int64_t which[SHOWN]
         for (int n = 0; n < SHOWN; n++) {
             printf("  ");
             for (int x = 0; x < SIDE; x++) {
-                const float ink = which[n] < 0 ? 0.0F : s->inputs[which[n] * INPUTS + y * SIDE + x];
+                const float ink = which[n] < 0 ? 0.0F : s->inputs[which[n] * INPUTS + (int64_t)y * SIDE + x];
                 printf("%s", shades[(int)(ink / step)]);
             }
             printf("%*s", COLUMN - 2 * SIDE, "");

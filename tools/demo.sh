@@ -1,10 +1,11 @@
 #!/bin/sh
-# tools/demo.sh - what `make demo` does once its set-up is there: builds Napier, trains a digit classifier with it, turns
-# the classifier's logits into probabilities with the program, and checks them. Leaves build/release and build/demo.
+# tools/demo.sh [BUILD OUT] - what `make demo` does once its set-up is there: builds Napier, trains a digit classifier with
+# it, turns the classifier's logits into probabilities with the program, and checks them. Leaves build/release and
+# build/demo. Given a folder that is built already, it uses that and writes to OUT.
 set -eu
 cd "$(dirname "$0")/.."
-build=build/release
-out=build/demo
+build=${1:-build/release}
+out=${2:-build/demo}
 napier=$build/napier
 mkdir -p "$out"
 
@@ -12,10 +13,12 @@ title() { printf '\n== %s\n\n' "$*"; }
 run() { printf '$ %s\n' "$*"; "$@"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 
-title "Building the library, the program and the examples: half a minute (log: $out/build.log)"
-if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$out/build.log" 2>&1; then
-    tail -n 30 "$out/build.log"
-    fail "the build failed"
+if [ $# -lt 2 ]; then
+    title "Building the library, the program and the examples: about a minute (log: $out/build.log)"
+    if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$out/build.log" 2>&1; then
+        tail -n 30 "$out/build.log"
+        fail "the build failed"
+    fi
 fi
 run "$napier" info
 

@@ -51,15 +51,24 @@
 
 #define NAPIER_INLINE static inline __attribute__((always_inline, unused))
 
-/* Kernels are specialised by inlining them with constant arguments. The scalar build, which is the oracle and no product
- * path, leaves that out: it would take minutes to compile. */
-#if defined(NAPIER_LANES_SCALAR)
+/* Kernels are specialised by inlining them with constant arguments. That is left out where speed is no aim and it would
+ * only cost minutes and gigabytes of compiling: the scalar build (the oracle), unoptimised builds and sanitizers. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#define NAPIER_PLAIN_KERNELS
+#endif
+#endif
+#if defined(NAPIER_LANES_SCALAR) || !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#undef NAPIER_PLAIN_KERNELS
+#define NAPIER_PLAIN_KERNELS
+#endif
+#if defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_KERNEL static __attribute__((unused))
 #define NAPIER_UNROLL
 #else
 #define NAPIER_KERNEL NAPIER_INLINE
 #if defined(__clang__)
-#define NAPIER_UNROLL _Pragma("clang loop unroll(full)")
+#define NAPIER_UNROLL /* it does so by itself */
 #else
 #define NAPIER_UNROLL _Pragma("GCC unroll 16")
 #endif

@@ -91,7 +91,9 @@ NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, boo
         const napier_writer w = napier_sixteen_writer(s, &f, care);
         NAPIER_UNROLL
         for (int i = 0; i < width; i++) {
-            v[i] = napier_result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : v[i], care);
+            if (i < n) {
+                v[i] = napier_result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : v[i], care);
+            }
         }
     }
     return f.lse;
@@ -127,6 +129,17 @@ static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, i
     }
 }
 
+/* Sixteen rows of which some need care or stand alone. */
+static vf napier_tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s, vf *v) {
+    vf z[NAPIER_TINY_COLS];
+    memcpy(z, v, (size_t)n * sizeof *v);
+    vf lse = napier_tiny_sixteen(op, NAPIER_TINY_COLS, n, true, s, v);
+    if (vm_any(s->alone)) {
+        napier_tiny_alone(op, masked, n, s->alone, z, v, &lse);
+    }
+    return lse;
+}
+
 NAPIER_KERNEL vf napier_tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
     napier_range range = napier_no_range();
     NAPIER_UNROLL
@@ -137,17 +150,10 @@ NAPIER_KERNEL vf napier_tiny_group(napier_softmax_op op, int width, int n, napie
     }
     napier_sixteen s;
     napier_sixteen_start(&s, range);
-    const bool any = vm_any(s.alone);
-    if (!any && napier_sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
-        return napier_tiny_sixteen(op, width, n, false, &s, v);
+    if (vm_any(s.alone) || !napier_sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
+        return napier_tiny_with_care(op, n, masked, &s, v);
     }
-    vf z[NAPIER_TINY_COLS];
-    memcpy(z, v, (size_t)width * sizeof *v);
-    vf lse = napier_tiny_sixteen(op, width, n, true, &s, v);
-    if (any) {
-        napier_tiny_alone(op, masked, n, s.alone, z, v, &lse);
-    }
-    return lse;
+    return napier_tiny_sixteen(op, width, n, false, &s, v);
 }
 
 /* Rows of n floats, `width` floats apart in 16 vectors; each store's tail is overwritten by the next row. */
@@ -180,7 +186,6 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
         v[k] = vf_load(x + 16 * k);
     }
     vf_transpose(v);
-    NAPIER_UNROLL
     for (int g = 0; g < groups; g++) {
         const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v + g * width);
         if (op == NAPIER_OP_LOGSUMEXP) {
@@ -232,9 +237,7 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
 
 #define NAPIER_TINY_WIDTHS(op)                                                   \
     do {                                                                         \
-        if (n <= 1) {                                                            \
-            napier_tiny_block(op, 1, job, first, scratch);                       \
-        } else if (n <= 2) {                                                     \
+        if (n <= 2) {                                                     \
             napier_tiny_block(op, 2, job, first, scratch);                       \
         } else if (n <= 4) {                                                     \
             napier_tiny_block(op, 4, job, first, scratch);                       \
@@ -248,7 +251,7 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
 /* Rows of up to 16 contiguous columns, one after the other in memory; what does not fill a block goes the usual way. */
 static void napier_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const int n = (int)job->x.cols;
-    const int width = n <= 1 ? 1 : n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
+    const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
     int64_t first = begin;
     for (; first + 256 / width <= end; first += 256 / width) {
         switch (job->op) {

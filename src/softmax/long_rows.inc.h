@@ -35,6 +35,7 @@ NAPIER_KERNEL void napier_tile_and_look(const napier_stages k, napier_tiles_ahea
     napier_three_rows rows;
     rows.range_a = rows.range_b = napier_no_range();
     rows.below = vi_set(0);
+    rows.stream = false;
     rows.look_x = napier_at(napier_row(a->job, a->row), k.in, next);
     rows.look_z = a->room[1];
     rows.sum_z = a->looked.z;
@@ -47,7 +48,7 @@ NAPIER_KERNEL void napier_tile_and_look(const napier_stages k, napier_tiles_ahea
 }
 
 #define NAPIER_TILE_AND_LOOK(op_, dtype_) \
-    napier_tile_and_look((napier_stages){true, true, false, op_, dtype_, dtype_, false, 64}, a, next, max, terms, t)
+    napier_tile_and_look((napier_stages){true, true, false, op_, dtype_, dtype_, 64}, a, next, max, terms, t)
 
 /* The sum of the tile at i; then a->looked is the one after it. Returns whether the terms were kept. */
 static bool napier_next_tile(napier_tiles_ahead *a, int64_t i, float *terms, napier_tile_sum *t) {

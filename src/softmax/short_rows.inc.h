@@ -97,7 +97,6 @@ typedef struct napier_stages {
     bool look, sum, write;
     napier_softmax_op op;
     napier_dtype in, out;
-    bool stream;
     int vectors; /* per row, where it is a constant; else 0 */
 } napier_stages;
 
@@ -110,6 +109,7 @@ typedef struct napier_three_rows {
     const float *values; /* row of batch b - 2 */
     napier_writer writer;
     void *y;
+    bool stream;
     napier_range range_a, range_b; /* what is found */
     vi below;
 } napier_three_rows;
@@ -142,7 +142,7 @@ NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t,
         void *y = napier_at_out(t->y, k.out, i);
         if (left < 16) {
             napier_store_part(y, k.out, left, result);
-        } else if (k.stream) {
+        } else if (k.out == NAPIER_F32 && t->stream) {
             vf_stream((float *)y, result);
         } else {
             napier_store16(y, k.out, result);
@@ -268,15 +268,39 @@ static void napier_batch_write_lse(napier_batch *b, const napier_softmax_job *jo
     napier_scatter(b->lse, b->rows, napier_row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
 }
 
+/* What of the job decides which specialised loop runs. */
+typedef struct napier_short_plan {
+    bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
+    bool plain;  /* f32 in */
+    bool stream; /* whole cache lines may go past the caches */
+    int room, batch_rows;
+    int length;  /* vectors in a row; 64 more where they are more than 16 and all whole */
+} napier_short_plan;
+
+static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
+    const bool in = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
+    const bool out = job->op == NAPIER_OP_LOGSUMEXP || (job->y.col_stride == 1 && job->y.dtype == job->x.dtype);
+    const bool lines = ((uintptr_t)job->y.data & 63) == 0 && job->y.row_stride % 16 == 0;
+    napier_short_plan plan;
+    plan.fused = in && out;
+    plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
+    plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
+    plan.room = (int)((job->x.cols + 15) / 16 * 16);
+    plan.batch_rows = napier_batch_rows(job->x.cols);
+    plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
+    return plan;
+}
+
 /* The fused loop over the rows of up to three batches (NULL where there is none). Their rows are as many. */
 NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
-                                        napier_batch *sum, napier_batch *write, int room) {
-    const int n = (int)job->x.cols;
+                                        napier_batch *sum, napier_batch *write, const napier_short_plan *plan) {
+    const int n = (int)job->x.cols, room = plan->room;
     const int rows = k.sum ? sum->rows : look->rows;
     for (int r = 0; r < rows; r++) {
         napier_three_rows t;
         t.range_a = t.range_b = napier_no_range();
         t.below = vi_set(0);
+        t.stream = plan->stream;
         if (k.look) {
             t.look_x = napier_row(job, look->first + r);
             t.look_z = look->widened + r * room;
@@ -304,73 +328,43 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
     }
 }
 
-/* What of the job decides which specialised loop runs. */
-typedef struct napier_short_plan {
-    bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
-    bool plain;  /* f32 in */
-    bool stream; /* whole cache lines may go past the caches */
-    int room, batch_rows;
-    int length;  /* vectors in a row; 64 more where they are more than 16 and all whole */
-} napier_short_plan;
-
-static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
-    const bool in = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
-    const bool out = job->op == NAPIER_OP_LOGSUMEXP || (job->y.col_stride == 1 && job->y.dtype == job->x.dtype);
-    const bool lines = ((uintptr_t)job->y.data & 63) == 0 && job->y.row_stride % 16 == 0;
-    napier_short_plan plan;
-    plan.fused = in && out;
-    plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
-    plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
-    plan.room = (int)((job->x.cols + 15) / 16 * 16);
-    plan.batch_rows = napier_batch_rows(job->x.cols);
-    plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
-    return plan;
-}
-
-/* Rows of few vectors get a loop of their own, unrolled. */
-#define NAPIER_THREE(write_, op_, dtype_, stream_, vectors_)                                                      \
-    napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, stream_, vectors_}, job, look, sum, \
-                         write, plan->room)
-#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_, stream_)               \
-    do {                                                                   \
-        switch (plan->length) {                                            \
-        case 2: NAPIER_THREE(write_, op_, dtype_, stream_, 2); break;      \
-        case 3: NAPIER_THREE(write_, op_, dtype_, stream_, 3); break;      \
-        case 4: NAPIER_THREE(write_, op_, dtype_, stream_, 4); break;      \
-        case 5: NAPIER_THREE(write_, op_, dtype_, stream_, 5); break;      \
-        case 6: NAPIER_THREE(write_, op_, dtype_, stream_, 6); break;      \
-        case 7: NAPIER_THREE(write_, op_, dtype_, stream_, 7); break;      \
-        case 8: NAPIER_THREE(write_, op_, dtype_, stream_, 8); break;      \
-        case 16: NAPIER_THREE(write_, op_, dtype_, stream_, 16); break;    \
-        case 32 + 64: NAPIER_THREE(write_, op_, dtype_, stream_, 32); break; \
-        case 64 + 64: NAPIER_THREE(write_, op_, dtype_, stream_, 64); break; \
-        default: NAPIER_THREE(write_, op_, dtype_, stream_, 0); break;     \
-        }                                                                  \
+/* Rows of few vectors, and whole tiles, get a loop of their own. */
+#define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                           \
+    napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, \
+                         plan)
+#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)               \
+    do {                                                          \
+        switch (plan->length) {                                   \
+        case 2: NAPIER_THREE(write_, op_, dtype_, 2); break;      \
+        case 3: NAPIER_THREE(write_, op_, dtype_, 3); break;      \
+        case 4: NAPIER_THREE(write_, op_, dtype_, 4); break;      \
+        case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;      \
+        case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;      \
+        case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;    \
+        case 64 + 64: NAPIER_THREE(write_, op_, dtype_, 64); break; \
+        default: NAPIER_THREE(write_, op_, dtype_, 0); break;     \
+        }                                                         \
     } while (0)
 
 /* All three batches are there and ordinary. */
 static void napier_three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
                               napier_batch *sum, napier_batch *write) {
     if (job->op == NAPIER_OP_SOFTMAX) {
-        if (!plan->plain) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_BF16, false);
-        } else if (plan->stream) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32, true);
+        if (plan->plain) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32);
         } else {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32, false);
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_BF16);
         }
     } else if (job->op == NAPIER_OP_LOG_SOFTMAX) {
-        if (!plan->plain) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_BF16, false);
-        } else if (plan->stream) {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32, true);
+        if (plan->plain) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32);
         } else {
-            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32, false);
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_BF16);
         }
     } else if (plan->plain) {
-        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_F32, false);
+        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_F32);
     } else {
-        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_BF16, false);
+        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_BF16);
     }
 }
 

@@ -132,9 +132,11 @@ typedef struct function {
 } function;
 
 #ifdef NAPIER_TEST_MPFR
-#define FUNCTION(name) {#name "_f32", name##_of, name##_special, name, mpfr_##name}
+#define FUNCTION(name) \
+    { #name "_f32", name##_of, name##_special, name, mpfr_##name }
 #else
-#define FUNCTION(name) {#name "_f32", name##_of, name##_special, name}
+#define FUNCTION(name) \
+    { #name "_f32", name##_of, name##_special, name }
 #endif
 static const function functions[] = {FUNCTION(exp), FUNCTION(log), FUNCTION(log1p)};
 
@@ -142,7 +144,7 @@ typedef struct tally {
     uint64_t inputs, special, correct, faithful, above, wrong_special, undecided, precise;
     uint64_t below[4]; /* errors up to 0.55, 0.65, 0.8, 1 ulp, above one half */
     double max_ulp;
-    uint32_t at, special_at; /* where max_ulp and the first wrong_special are */
+    uint32_t at, special_at;  /* where max_ulp and the first wrong_special are */
     uint64_t compared[ISAS];  /* results held against the first instruction set's */
     uint64_t different[ISAS]; /* those whose bits differ */
     uint32_t different_at[ISAS];
@@ -482,7 +484,8 @@ static bool run_widening(const plan *p, bool half) {
 /* ---- The program -------------------------------------------------------------------------------------------------- */
 
 static int usage(void) {
-    fprintf(stderr, "usage: exhaustive [--full | --sample K] [--all-scalar] [--isa scalar|avx2|avx512|neon]...   (K odd)\n");
+    fprintf(stderr,
+            "usage: exhaustive [--full | --sample K] [--all-scalar] [--isa scalar|avx2|avx512|neon]...   (K odd)\n");
     return 2;
 }
 

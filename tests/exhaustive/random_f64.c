@@ -95,9 +95,11 @@ typedef struct function {
 } function;
 
 #ifdef NAPIER_TEST_MPFR
-#define FUNCTION(name) {#name "_f64", napier_f64_##name, name##_argument, name##l, mpfr_##name}
+#define FUNCTION(name) \
+    { #name "_f64", napier_f64_##name, name##_argument, name##l, mpfr_##name }
 #else
-#define FUNCTION(name) {#name "_f64", napier_f64_##name, name##_argument, name##l}
+#define FUNCTION(name) \
+    { #name "_f64", napier_f64_##name, name##_argument, name##l }
 #endif
 static const function functions[] = {FUNCTION(exp), FUNCTION(log), FUNCTION(log1p)};
 
@@ -186,7 +188,8 @@ static bool run(const function *f, int64_t samples, uint64_t seed) {
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     const uint64_t all = sum.correct + sum.faithful + sum.above;
-    printf("%s inputs=%llu max_ulp=%.6f at=%a correct=%llu (%.4f%%) faithful=%llu above_1ulp=%llu precise=%llu undecided=%llu "
+    printf("%s inputs=%llu max_ulp=%.6f at=%a correct=%llu (%.4f%%) faithful=%llu above_1ulp=%llu precise=%llu "
+           "undecided=%llu "
            "seconds=%.1f\n",
            f->name, (unsigned long long)all, sum.max_ulp, sum.at, (unsigned long long)sum.correct,
            100 * (double)sum.correct / (double)all, (unsigned long long)sum.faithful, (unsigned long long)sum.above,
@@ -203,12 +206,12 @@ static bool specials(void) {
     const double inf = (double)INFINITY, nan = napier_f64_nan();
     return same(napier_f64_exp(inf), inf) && same(napier_f64_exp(-inf), 0.0) && same(napier_f64_exp(-nan), nan) &&
            same(napier_f64_exp(0.0), 1.0) && same(napier_f64_exp(-0.0), 1.0) && same(napier_f64_exp(710.0), inf) &&
-           same(napier_f64_exp(-746.0), 0.0) && same(napier_f64_exp(-DBL_MAX), 0.0) && same(napier_f64_exp(DBL_MAX), inf) &&
-           same(napier_f64_log(0.0), -inf) && same(napier_f64_log(-0.0), -inf) && same(napier_f64_log(inf), inf) &&
-           same(napier_f64_log(-1.0), nan) && same(napier_f64_log(-inf), nan) && same(napier_f64_log(-nan), nan) &&
-           same(napier_f64_log(1.0), 0.0) && same(napier_f64_log1p(-1.0), -inf) && same(napier_f64_log1p(inf), inf) &&
-           same(napier_f64_log1p(-2.0), nan) && same(napier_f64_log1p(-inf), nan) && same(napier_f64_log1p(-nan), nan) &&
-           same(napier_f64_log1p(0.0), 0.0);
+           same(napier_f64_exp(-746.0), 0.0) && same(napier_f64_exp(-DBL_MAX), 0.0) &&
+           same(napier_f64_exp(DBL_MAX), inf) && same(napier_f64_log(0.0), -inf) && same(napier_f64_log(-0.0), -inf) &&
+           same(napier_f64_log(inf), inf) && same(napier_f64_log(-1.0), nan) && same(napier_f64_log(-inf), nan) &&
+           same(napier_f64_log(-nan), nan) && same(napier_f64_log(1.0), 0.0) && same(napier_f64_log1p(-1.0), -inf) &&
+           same(napier_f64_log1p(inf), inf) && same(napier_f64_log1p(-2.0), nan) && same(napier_f64_log1p(-inf), nan) &&
+           same(napier_f64_log1p(-nan), nan) && same(napier_f64_log1p(0.0), 0.0);
 }
 
 int main(int argc, char **argv) {

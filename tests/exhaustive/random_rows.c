@@ -58,13 +58,13 @@ static float element(random_stream *r, int kind, int64_t j, int64_t cols, float 
     case 2: return scale * normal(r) + offset;
     case 3: return 20.0f * uniform(r) - 10.0f;
     case 4: return 2e4f * uniform(r) - 1e4f;
-    case 5: return j == cols / 3 ? offset : -scale * uniform(r);               /* a peak, or a valley */
-    case 6: return j == cols / 2 ? 0.0f : -17.0f - 2.0f * uniform(r);          /* the rest near half an ulp of 1 */
-    case 7: return j == cols / 2 ? 0.0f : -80.0f - 60.0f * uniform(r);         /* the rest near the flush threshold */
-    case 8: return 1e-7f * normal(r);                                          /* all but equal */
-    case 9: return (float)(next(r) % 3);                                       /* ties */
+    case 5: return j == cols / 3 ? offset : -scale * uniform(r);       /* a peak, or a valley */
+    case 6: return j == cols / 2 ? 0.0f : -17.0f - 2.0f * uniform(r);  /* the rest near half an ulp of 1 */
+    case 7: return j == cols / 2 ? 0.0f : -80.0f - 60.0f * uniform(r); /* the rest near the flush threshold */
+    case 8: return 1e-7f * normal(r);                                  /* all but equal */
+    case 9: return (float)(next(r) % 3);                               /* ties */
     case 10: return any_finite(r);
-    case 11: return offset + 1e-6f * fabsf(offset) * normal(r);                /* neighbours in the float line */
+    case 11: return offset + 1e-6f * fabsf(offset) * normal(r); /* neighbours in the float line */
     case 12: return next(r) & 3 ? -INFINITY : normal(r);
     case 13: return -scale * (float)j;                                         /* geometric weights */
     case 14: return scale * logf(uniform(r) + 0x1p-24f);                       /* exponential tails */
@@ -118,8 +118,8 @@ static void look_at_16(napier_context *context, const float *x, uint16_t *out, i
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     static const uint16_t infinities[] = {0x7c00, 0x7f80};
     for (int d = 0; d < 2; d++) {
-        t->error += napier_log_softmax(context, napier_const_rows_f32(x, rows, cols), napier_rows(out, rows, cols, dtypes[d]),
-                                       NULL) != NAPIER_OK;
+        t->error += napier_log_softmax(context, napier_const_rows_f32(x, rows, cols),
+                                       napier_rows(out, rows, cols, dtypes[d]), NULL) != NAPIER_OK;
         for (int64_t i = 0; i < rows * cols; i++) {
             t->positive += out[i] > 0 && out[i] <= infinities[d];
         }

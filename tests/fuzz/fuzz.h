@@ -14,14 +14,14 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Ends the program: that is how a fuzzer learns of a fault. */
-#define REQUIRE(condition, ...)                                                     \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
+#define REQUIRE(condition, ...)                                                      \
+    do {                                                                             \
+        if (!(condition)) {                                                          \
             fprintf(stderr, "%s:%d: %s is false: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                           \
-            fputc('\n', stderr);                                                    \
-            abort();                                                                \
-        }                                                                           \
+            fprintf(stderr, __VA_ARGS__);                                            \
+            fputc('\n', stderr);                                                     \
+            abort();                                                                 \
+        }                                                                            \
     } while (0)
 
 /* The bytes not yet used; beyond the end they are 0, so that short inputs mean simple cases. */
@@ -92,7 +92,9 @@ static inline void fuzz_elements(input *in, napier_dtype dtype, void *data, int6
             word ^= mix >> 40;
         }
         const int small = (int)(int8_t)(word & 0xff);
-        const double value = mode == 1 ? small / 8.0 : mode == 2 ? (small < 0 ? -1e9 : small % 3) : 1e4 + small * 0x1p-10;
+        const double value = mode == 1   ? small / 8.0
+                             : mode == 2 ? (small < 0 ? -1e9 : small % 3)
+                                         : 1e4 + small * 0x1p-10;
         char *const at = (char *)data + (size_t)i * size;
         if (mode == 0 || size == 2) {
             memcpy(at, &word, size); /* the machines these tests run on are little-endian */

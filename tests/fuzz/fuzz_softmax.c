@@ -49,10 +49,22 @@ static bool is_dtype(napier_dtype dtype) { return napier_dtype_size(dtype) != 0;
 static void take_strides(input *in, napier_matrix *v) {
     const int64_t gap = take_below(in, 3), sign = take(in) & 1 ? -1 : 1, step = 1 + take_below(in, 3);
     switch (take(in) % 4) {
-    case 0: v->row_stride = v->cols; v->col_stride = 1; break;
-    case 1: v->row_stride = sign * (v->cols * step + gap); v->col_stride = step; break;
-    case 2: v->row_stride = step; v->col_stride = sign * (v->rows * step + gap); break;
-    default: v->row_stride = take_within(in, 20); v->col_stride = take_within(in, 3); break;
+    case 0:
+        v->row_stride = v->cols;
+        v->col_stride = 1;
+        break;
+    case 1:
+        v->row_stride = sign * (v->cols * step + gap);
+        v->col_stride = step;
+        break;
+    case 2:
+        v->row_stride = step;
+        v->col_stride = sign * (v->rows * step + gap);
+        break;
+    default:
+        v->row_stride = take_within(in, 20);
+        v->col_stride = take_within(in, 3);
+        break;
     }
 }
 
@@ -71,7 +83,8 @@ static void make_room(room *r) {
 }
 
 static void *at(const room *r, int64_t i, int64_t j) {
-    return (char *)r->view.data + (i * r->view.row_stride + j * r->view.col_stride) * (int64_t)napier_dtype_size(r->view.dtype);
+    return (char *)r->view.data +
+           (i * r->view.row_stride + j * r->view.col_stride) * (int64_t)napier_dtype_size(r->view.dtype);
 }
 
 static void take_room(input *in, room *r, int64_t rows, int64_t cols) {
@@ -193,8 +206,8 @@ static void check_range(const call *c) {
         for (int64_t j = 0; j < v->cols; j++) {
             const double value = element_get(at(&c->out, i, j), v->dtype, 0);
             REQUIRE(isnan(value) || (c->op == SOFTMAX ? value >= 0 && value <= 1 : value <= 0), "%a", value);
-            REQUIRE(!isnan(value) || element_bits(at(&c->out, i, j), v->dtype, 0) == dtype_canonical_nan(v->dtype), "%llx",
-                    (unsigned long long)element_bits(at(&c->out, i, j), v->dtype, 0));
+            REQUIRE(!isnan(value) || element_bits(at(&c->out, i, j), v->dtype, 0) == dtype_canonical_nan(v->dtype),
+                    "%llx", (unsigned long long)element_bits(at(&c->out, i, j), v->dtype, 0));
         }
     }
 }
@@ -210,11 +223,13 @@ static void check_everywhere(call *c, const unsigned char *want, napier_status e
                 c->options.algorithm = algorithms == 4 ? (napier_algorithm)a : given;
                 memset(c->out.memory, POISON, c->out.bytes);
                 const napier_status status = run(context, c);
-                REQUIRE(status == expected, "%s, %d threads: status %d, not %d: %s", napier_isa_name((napier_isa)isa), threads,
-                        (int)status, (int)expected, napier_last_error(context));
-                REQUIRE((napier_last_error(context)[0] == 0) == (status == NAPIER_OK), "text of status %d", (int)status);
-                REQUIRE(memcmp(want, c->out.memory, c->out.bytes) == 0, "op %d, %s, %d threads, algorithm %d: other bytes",
-                        (int)c->op, napier_isa_name((napier_isa)isa), threads, a);
+                REQUIRE(status == expected, "%s, %d threads: status %d, not %d: %s", napier_isa_name((napier_isa)isa),
+                        threads, (int)status, (int)expected, napier_last_error(context));
+                REQUIRE((napier_last_error(context)[0] == 0) == (status == NAPIER_OK), "text of status %d",
+                        (int)status);
+                REQUIRE(memcmp(want, c->out.memory, c->out.bytes) == 0,
+                        "op %d, %s, %d threads, algorithm %d: other bytes", (int)c->op,
+                        napier_isa_name((napier_isa)isa), threads, a);
             }
         }
     }
@@ -248,7 +263,10 @@ static void check_nonsense(input *in, const call *c) {
     switch (take(in) % 3) {
     case 0: v->rows = value; break;
     case 1: v->cols = value; break;
-    default: v->row_stride = v->col_stride = value; v->rows = 3; break;
+    default:
+        v->row_stride = v->col_stride = value;
+        v->rows = 3;
+        break;
     }
     if (!v->data || value == -1) { /* strides of -1 are sane; an empty view may have any */
         v->rows = -1;
@@ -283,7 +301,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const bool refuse = must_refuse(&c, &open);
     napier_context *const first = fuzz_context(NAPIER_ISA_SCALAR, 1);
     const napier_status status = run(first, &c);
-    REQUIRE(open || (status == NAPIER_OK) == !refuse, "op %d: status %d: %s", (int)c.op, (int)status, napier_last_error(first));
+    REQUIRE(open || (status == NAPIER_OK) == !refuse, "op %d: status %d: %s", (int)c.op, (int)status,
+            napier_last_error(first));
     REQUIRE(status == NAPIER_OK || status == NAPIER_INVALID_ARGUMENT, "status %d", (int)status);
     unsigned char *const want = fuzz_allocate(c.out.bytes);
     memcpy(want, c.out.memory, c.out.bytes);

@@ -8,7 +8,8 @@ enum { TILE = 1024, MOST_ELEMENTS = 3 * TILE };
 static napier_softmax_state *load(napier_context *context, const unsigned char *bytes, size_t size) {
     napier_softmax_state *state = NULL;
     const napier_status status = napier_softmax_state_load(context, bytes, size, &state);
-    REQUIRE(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "status %d", (int)status);
+    REQUIRE(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "status %d",
+            (int)status);
     REQUIRE((status == NAPIER_OK) == (state != NULL), "status %d, state %p", (int)status, (void *)state);
     REQUIRE((napier_last_error(context)[0] != 0) == (status != NAPIER_OK), "text of status %d", (int)status);
     return state;
@@ -32,7 +33,8 @@ static void use(input *in, napier_context *context, napier_softmax_state *state,
                                            napier_array(out, 64, dtype)) == NAPIER_OK,
                 "%s", napier_last_error(context));
     }
-    if (napier_softmax_state_update(context, state, napier_const_array_f32(x, 64)) == NAPIER_OK) { /* or too many elements */
+    if (napier_softmax_state_update(context, state, napier_const_array_f32(x, 64)) ==
+        NAPIER_OK) { /* or too many elements */
         REQUIRE(napier_softmax_state_count(state) == count + 64, "count after an update");
         REQUIRE(napier_softmax_state_finish(context, state, NULL) == NAPIER_OK, "%s", napier_last_error(context));
     }
@@ -44,11 +46,13 @@ static void check_taken(input *in, napier_softmax_state *state, const unsigned c
     unsigned char *const again = fuzz_allocate(size);
     REQUIRE(napier_softmax_state_save(context, state, again, size) == NAPIER_OK, "%s", napier_last_error(context));
     REQUIRE(memcmp(bytes, again, size) == 0, "load, save: other bytes");
-    REQUIRE(napier_softmax_state_save(context, state, again, size - 1) == NAPIER_INVALID_ARGUMENT, "a byte too few was taken");
+    REQUIRE(napier_softmax_state_save(context, state, again, size - 1) == NAPIER_INVALID_ARGUMENT,
+            "a byte too few was taken");
     free(again);
     napier_softmax_state *const twin = load(context, bytes, size);
     const napier_status merged = napier_softmax_state_merge(context, twin, state);
-    REQUIRE(merged == NAPIER_OK || merged == NAPIER_STATE_MISMATCH || merged == NAPIER_INVALID_ARGUMENT, "status %d", (int)merged);
+    REQUIRE(merged == NAPIER_OK || merged == NAPIER_STATE_MISMATCH || merged == NAPIER_INVALID_ARGUMENT, "status %d",
+            (int)merged);
     napier_softmax_state_destroy(twin);
     use(in, context, state, size > 9000 || bytes[20] == NAPIER_F64);
 }
@@ -62,7 +66,8 @@ static unsigned char *true_state(input *in, size_t *size) {
     input elements = *in;
     fuzz_elements(&elements, NAPIER_F32, x, n);
     napier_softmax_state *state = NULL;
-    REQUIRE(napier_softmax_state_create(context, compute, first, NULL, &state) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE(napier_softmax_state_create(context, compute, first, NULL, &state) == NAPIER_OK, "%s",
+            napier_last_error(context));
     REQUIRE(napier_softmax_state_update(context, state, napier_const_array_f32(x, n)) == NAPIER_OK, "%s",
             napier_last_error(context));
     *size = napier_softmax_state_size(state);

@@ -60,7 +60,8 @@ static void append(game *g, part *p, int64_t upto) {
         p->end += step;
         if (take(&g->in) % 8 == 7) { /* finishing early must not disturb what comes after */
             double lse;
-            REQUIRE(napier_softmax_state_finish(context, p->state, &lse) == NAPIER_OK, "%s", napier_last_error(context));
+            REQUIRE(napier_softmax_state_finish(context, p->state, &lse) == NAPIER_OK, "%s",
+                    napier_last_error(context));
         }
     }
 }
@@ -71,7 +72,8 @@ static void reload(game *g, part *p) {
     unsigned char *const bytes = bytes_of(context, p->state, &size);
     napier_softmax_state *loaded = NULL;
     REQUIRE(napier_softmax_state_load(context, bytes, size, &loaded) == NAPIER_OK, "%s", napier_last_error(context));
-    REQUIRE(napier_softmax_state_first_index(loaded) == p->begin && napier_softmax_state_count(loaded) == p->end - p->begin,
+    REQUIRE(napier_softmax_state_first_index(loaded) == p->begin &&
+                napier_softmax_state_count(loaded) == p->end - p->begin,
             "a loaded state lies elsewhere");
     unsigned char *const second = bytes_of(context, loaded, &again);
     REQUIRE(size == again && memcmp(bytes, second, size) == 0, "save, load, save: other bytes");
@@ -134,7 +136,8 @@ static void merge_neighbours(game *g) {
     const bool forward = take(&g->in) & 1;
     part *const a = &g->parts[i], *const b = &g->parts[i + 1];
     napier_context *const context = some_context(g);
-    REQUIRE(napier_softmax_state_merge(context, forward ? a->state : b->state, forward ? b->state : a->state) == NAPIER_OK,
+    REQUIRE(napier_softmax_state_merge(context, forward ? a->state : b->state, forward ? b->state : a->state) ==
+                NAPIER_OK,
             "%s", napier_last_error(context));
     const part joined = {forward ? a->state : b->state, a->begin, b->end};
     part *const kept = forward ? a : b;
@@ -157,11 +160,13 @@ static void merge_all(game *g) {
 static void check_lse(game *g, double lse, const char *row) {
     uint64_t want = 0;
     napier_context *const context = fuzz_context(NAPIER_ISA_SCALAR, 1);
-    REQUIRE(napier_logsumexp(context, napier_const_rows(row, 1, g->n, g->dtype), napier_array(&want, 1, g->compute), NULL) ==
-                NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE(napier_logsumexp(context, napier_const_rows(row, 1, g->n, g->dtype), napier_array(&want, 1, g->compute),
+                             NULL) == NAPIER_OK,
+            "%s", napier_last_error(context));
     uint64_t got = 0;
     element_set(&got, g->compute, 0, lse);
-    REQUIRE(got == want, "logsumexp %a, not %a, of %lld elements", lse, element_get(&want, g->compute, 0), (long long)g->n);
+    REQUIRE(got == want, "logsumexp %a, not %a, of %lld elements", lse, element_get(&want, g->compute, 0),
+            (long long)g->n);
 }
 
 static void check_apply(game *g, const napier_softmax_state *state) {
@@ -178,8 +183,8 @@ static void check_apply(game *g, const napier_softmax_state *state) {
             const int64_t first = half ? cut : 0, count = half ? g->n - cut : cut;
             const napier_const_vector logits = napier_const_array(element(g, first), count, g->dtype);
             const napier_vector result = napier_array(got + (size_t)first * size, count, g->compute);
-            REQUIRE(napier_softmax_state_apply(context, state, (napier_softmax_kind)kind, logits, result) == NAPIER_OK, "%s",
-                    napier_last_error(context));
+            REQUIRE(napier_softmax_state_apply(context, state, (napier_softmax_kind)kind, logits, result) == NAPIER_OK,
+                    "%s", napier_last_error(context));
         }
         REQUIRE(memcmp(want, got, (size_t)g->n * size) == 0, "apply, kind %d: other bits than the one-shot call", kind);
     }
@@ -220,7 +225,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     double lse = 0;
     napier_context *const context = some_context(&g);
-    REQUIRE(napier_softmax_state_finish(context, g.parts[0].state, &lse) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE(napier_softmax_state_finish(context, g.parts[0].state, &lse) == NAPIER_OK, "%s",
+            napier_last_error(context));
     REQUIRE(napier_softmax_state_count(g.parts[0].state) == g.n, "count");
     check_lse(&g, lse, g.row);
     check_apply(&g, g.parts[0].state);

@@ -19,7 +19,8 @@ static void write_and_read(napier_dtype dtype, double value) {
     char *end;
     element_set(&again, dtype, 0, strtod(text, &end));
     REQUIRE(*end == 0, "'%s'", text);
-    REQUIRE(element == again || isnan(value), "%a as %s: '%s' reads as other bits", value, napier_dtype_name(dtype), text);
+    REQUIRE(element == again || isnan(value), "%a as %s: '%s' reads as other bits", value, napier_dtype_name(dtype),
+            text);
 }
 
 static FILE *open_memory(const uint8_t *data, size_t size) {

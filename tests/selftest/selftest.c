@@ -134,10 +134,24 @@ static bool is_canonical_nan(napier_dtype dtype, const void *data, int64_t i) {
 
 /* ---- Kinds of rows -------------------------------------------------------------------------------------------------- */
 
-typedef enum kind { NORMAL, PEAKED, EQUAL, WIDE, EXTREME, TINY, MASKED, BITS, RISING, TIES, OFFSET, NEAR_ZERO, KINDS } kind;
+typedef enum kind {
+    NORMAL,
+    PEAKED,
+    EQUAL,
+    WIDE,
+    EXTREME,
+    TINY,
+    MASKED,
+    BITS,
+    RISING,
+    TIES,
+    OFFSET,
+    NEAR_ZERO,
+    KINDS
+} kind;
 
-static const char *const kind_names[KINDS] = {"normal", "peaked",  "all equal",   "+-1e4",  "+-FLT_MAX", "subnormal",
-                                              "masked", "any bits", "rising ramp", "ties", "offset 1e6", "lse near 0"};
+static const char *const kind_names[KINDS] = {"normal", "peaked",   "all equal",   "+-1e4", "+-FLT_MAX",  "subnormal",
+                                              "masked", "any bits", "rising ramp", "ties",  "offset 1e6", "lse near 0"};
 
 /* Any finite double; rounded to the row's dtype by put(). f32 range unless `wide`. */
 static double any_finite(bool wide) {
@@ -170,7 +184,8 @@ static double element(kind k, int64_t i, int64_t n, bool wide) {
     case WIDE: return 2e4 * uniform() - 1e4;
     case EXTREME: return random_below(3) ? (random_below(2) ? top : -top) : normal();
     case TINY: return (uniform() - 0.5) * (wide ? 0x1p-1030 : 0x1p-130);
-    case MASKED: return random_below(2) && i ? (random_below(4) ? -(double)INFINITY : masks[random_below(3)]) : normal();
+    case MASKED:
+        return random_below(2) && i ? (random_below(4) ? -(double)INFINITY : masks[random_below(3)]) : normal();
     case BITS: return any_finite(wide);
     case RISING: return (double)i * 0.37 - 20;
     case TIES: return (double)random_below(3);
@@ -298,7 +313,7 @@ static void compare_row(const format *f, napier_dtype dtype, const void *row, in
 }
 
 static void check_accuracy(napier_context *context, napier_dtype dtype) {
-    static const int64_t sizes[] = {1,   2,   3,   5,   15,   16,   17,   31,   33,   48,   100,  255,
+    static const int64_t sizes[] = {1,   2,   3,   5,    15,   16,   17,   31,   33,   48,   100,  255,
                                     256, 257, 511, 1000, 1023, 1024, 1025, 2048, 3000, 4095, 4096, 4097};
     const format *const f = dtype == NAPIER_F64 ? &f64_format : &f32_format;
     const size_t size = napier_dtype_size(dtype);
@@ -315,7 +330,8 @@ static void check_accuracy(napier_context *context, napier_dtype dtype) {
             fill(dtype, row, (kind)k, n);
             const napier_const_matrix in = napier_const_rows(row, 1, n, dtype);
             expect_ok(context, napier_logsumexp(context, in, napier_array(&lse_memory, 1, dtype), NULL), "logsumexp");
-            expect_ok(context, napier_log_softmax(context, in, napier_rows(logprobs, 1, n, dtype), NULL), "log_softmax");
+            expect_ok(context, napier_log_softmax(context, in, napier_rows(logprobs, 1, n, dtype), NULL),
+                      "log_softmax");
             expect_ok(context, napier_softmax(context, in, napier_rows(probs, 1, n, dtype), NULL), "softmax");
             compare_row(f, dtype, row, n, get(dtype, &lse_memory, 0), logprobs, probs, &w);
             free(row);
@@ -323,9 +339,10 @@ static void check_accuracy(napier_context *context, napier_dtype dtype) {
             free(probs);
         }
         char text[300];
-        snprintf(text, sizeof text,
-                 "%s rows, %-11s error as a share of the bound: logsumexp %.2f, log_softmax %.2f, softmax %.2f, sum %.2f",
-                 napier_dtype_name(dtype), kind_names[k], w.lse, w.logprob, w.prob, w.sum);
+        snprintf(
+            text, sizeof text,
+            "%s rows, %-11s error as a share of the bound: logsumexp %.2f, log_softmax %.2f, softmax %.2f, sum %.2f",
+            napier_dtype_name(dtype), kind_names[k], w.lse, w.logprob, w.prob, w.sum);
         check(w.lse <= 1 && w.logprob <= 1 && w.prob <= 1 && w.sum <= 1 && w.shape, text);
     }
 }
@@ -359,7 +376,8 @@ static void check_sixteen_bits(napier_context *context, napier_dtype dtype) {
         operation *const operations[] = {napier_softmax, napier_log_softmax};
         for (int o = 0; o < 2; o++) {
             const napier_const_matrix in = napier_const_rows(narrow, 1, N, dtype);
-            expect_ok(context, operations[o](context, napier_const_rows_f32(wide, 1, N), napier_rows_f32(expected, 1, N), NULL),
+            expect_ok(context,
+                      operations[o](context, napier_const_rows_f32(wide, 1, N), napier_rows_f32(expected, 1, N), NULL),
                       "f32");
             expect_ok(context, operations[o](context, in, napier_rows(got, 1, N, dtype), NULL), "16 bits");
             for (int i = 0; i < N; i++) {
@@ -419,7 +437,8 @@ static void check_specials(napier_context *context, napier_dtype dtype) {
         expect_ok(context, napier_logsumexp(context, view, napier_array(&lse, 1, dtype), NULL), s->name);
         good = same_value(dtype, &lse, 0, s->lse);
         for (int i = 0; i < s->n; i++) {
-            good = good && same_value(dtype, probs, i, s->softmax[i]) && same_value(dtype, logprobs, i, s->log_softmax[i]);
+            good =
+                good && same_value(dtype, probs, i, s->softmax[i]) && same_value(dtype, logprobs, i, s->log_softmax[i]);
         }
         snprintf(text, sizeof text, "%s special row: %s", napier_dtype_name(dtype), s->name);
         check(good, text);
@@ -429,7 +448,8 @@ static void check_specials(napier_context *context, napier_dtype dtype) {
     options.masked_rows = NAPIER_MASKED_ZERO;
     put(dtype, in, 0, -inf);
     put(dtype, in, 1, -inf);
-    expect_ok(context, napier_softmax(context, napier_const_rows(in, 1, 2, dtype), napier_rows(out, 1, 2, dtype), &options),
+    expect_ok(context,
+              napier_softmax(context, napier_const_rows(in, 1, 2, dtype), napier_rows(out, 1, 2, dtype), &options),
               "masked");
     bool good = get(dtype, out, 0) == 0 && get(dtype, out, 1) == 0;
     expect_ok(context,
@@ -447,7 +467,8 @@ typedef struct results { /* contiguous [rows, cols] twice, and rows */
 } results;
 
 static results make_results(int64_t rows, int64_t cols, size_t size) {
-    results r = {allocate((size_t)(rows * cols), size), allocate((size_t)(rows * cols), size), allocate((size_t)rows, size)};
+    results r = {allocate((size_t)(rows * cols), size), allocate((size_t)(rows * cols), size),
+                 allocate((size_t)rows, size)};
     return r;
 }
 
@@ -461,7 +482,8 @@ static void run_all(napier_context *context, napier_const_matrix in, const resul
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     options.algorithm = algorithm;
     options.temperature = 0.7;
-    expect_ok(context, napier_softmax(context, in, napier_rows(r->probs, in.rows, in.cols, in.dtype), &options), "softmax");
+    expect_ok(context, napier_softmax(context, in, napier_rows(r->probs, in.rows, in.cols, in.dtype), &options),
+              "softmax");
     expect_ok(context, napier_log_softmax(context, in, napier_rows(r->logprobs, in.rows, in.cols, in.dtype), &options),
               "log_softmax");
     expect_ok(context, napier_logsumexp(context, in, napier_array(r->lse, in.rows, in.dtype), &options), "logsumexp");
@@ -475,7 +497,8 @@ static bool equal_results(const results *a, const results *b, int64_t rows, int6
 
 /* The elements of a contiguous [rows, cols] array laid out again: by columns, backwards, spread, or one element off. */
 enum { LAYOUTS = 5, ALGORITHMS = NAPIER_ALGORITHM_PARALLEL + 1 };
-static napier_const_matrix lay_out(int layout, const char *from, char *to, int64_t rows, int64_t cols, napier_dtype dtype) {
+static napier_const_matrix lay_out(int layout, const char *from, char *to, int64_t rows, int64_t cols,
+                                   napier_dtype dtype) {
     const size_t size = napier_dtype_size(dtype);
     const int64_t strides[LAYOUTS][3] = {/* row stride, column stride, first element */
                                          {cols, 1, 0},
@@ -539,14 +562,15 @@ static bool one_shape_same_bits(napier_dtype dtype, int64_t rows, int64_t cols) 
 }
 
 static void check_same_bits(napier_dtype dtype) {
-    static const int64_t shapes[][2] = {{40, 1},  {40, 2},   {33, 8},   {24, 17},  {24, 48},
+    static const int64_t shapes[][2] = {{40, 1},   {40, 2},   {33, 8},    {24, 17},   {24, 48},
                                         {24, 100}, {12, 257}, {12, 1023}, {12, 1025}, {12, 4097}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         if (g_quick && shapes[s][1] > 1100) {
             continue;
         }
         char text[200];
-        snprintf(text, sizeof text, "%s %lld x %lld: the same bits with every ISA, 1, 2, 7 threads, layout, algorithm, in place",
+        snprintf(text, sizeof text,
+                 "%s %lld x %lld: the same bits with every ISA, 1, 2, 7 threads, layout, algorithm, in place",
                  napier_dtype_name(dtype), (long long)shapes[s][0], (long long)shapes[s][1]);
         check(one_shape_same_bits(dtype, shapes[s][0], shapes[s][1]), text);
     }
@@ -574,8 +598,11 @@ static void check_temperature(napier_context *context) {
             for (int i = 0; i < N; i++) {
                 z[i] = x[i] / (float)temperatures[t];
             }
-            expect_ok(context, napier_log_softmax(context, napier_const_rows_f32(x, 1, N), napier_rows_f32(a, 1, N), &options), "T");
-            expect_ok(context, napier_log_softmax(context, napier_const_rows_f32(z, 1, N), napier_rows_f32(b, 1, N), NULL), "1");
+            expect_ok(context,
+                      napier_log_softmax(context, napier_const_rows_f32(x, 1, N), napier_rows_f32(a, 1, N), &options),
+                      "T");
+            expect_ok(context,
+                      napier_log_softmax(context, napier_const_rows_f32(z, 1, N), napier_rows_f32(b, 1, N), NULL), "1");
             good = good && memcmp(a, b, sizeof a) == 0;
         }
     }
@@ -595,10 +622,13 @@ static void check_logsumexp_all(napier_context *context) {
             }
         }
         const napier_const_matrix view = napier_const_transposed(napier_const_rows_f32(by_columns, COLS, ROWS));
-        expect_ok(context, napier_logsumexp_all(context, napier_const_rows_f32(x, ROWS, COLS), napier_array_f32(&whole, 1), NULL),
-                  "all");
+        expect_ok(
+            context,
+            napier_logsumexp_all(context, napier_const_rows_f32(x, ROWS, COLS), napier_array_f32(&whole, 1), NULL),
+            "all");
         expect_ok(context, napier_logsumexp_all(context, view, napier_array_f32(&turned, 1), NULL), "all, by columns");
-        expect_ok(context, napier_logsumexp(context, napier_const_rows_f32(x, 1, ROWS * COLS), napier_array_f32(&row, 1), NULL),
+        expect_ok(context,
+                  napier_logsumexp(context, napier_const_rows_f32(x, 1, ROWS * COLS), napier_array_f32(&row, 1), NULL),
                   "one row");
         good = good && memcmp(&whole, &row, sizeof row) == 0 && memcmp(&turned, &row, sizeof row) == 0;
     }
@@ -609,12 +639,14 @@ static void check_logsumexp_all(napier_context *context) {
 
 enum { MOST_PARTS = 9 };
 
-static napier_softmax_state *part_of(napier_context *context, napier_dtype dtype, const char *row, int64_t begin, int64_t end) {
+static napier_softmax_state *part_of(napier_context *context, napier_dtype dtype, const char *row, int64_t begin,
+                                     int64_t end) {
     napier_softmax_state *state = NULL;
     expect_ok(context, napier_softmax_state_create(context, dtype, begin, NULL, &state), "state_create");
     while (state && begin < end) {
         const int64_t step = 1 + random_below(end - begin);
-        const napier_const_vector block = napier_const_array(row + (size_t)begin * napier_dtype_size(dtype), step, dtype);
+        const napier_const_vector block =
+            napier_const_array(row + (size_t)begin * napier_dtype_size(dtype), step, dtype);
         expect_ok(context, napier_softmax_state_update(context, state, block), "state_update");
         begin += step;
     }
@@ -641,7 +673,8 @@ static bool state_round(napier_context *context, napier_dtype dtype, kind k, int
     fill(dtype, row, k, n);
     const napier_const_matrix in = napier_const_rows(row, 1, n, dtype);
     expect_ok(context, napier_softmax(context, in, napier_rows(expected.probs, 1, n, dtype), NULL), "softmax");
-    expect_ok(context, napier_log_softmax(context, in, napier_rows(expected.logprobs, 1, n, dtype), NULL), "log_softmax");
+    expect_ok(context, napier_log_softmax(context, in, napier_rows(expected.logprobs, 1, n, dtype), NULL),
+              "log_softmax");
     expect_ok(context, napier_logsumexp(context, in, napier_array(expected.lse, 1, dtype), NULL), "logsumexp");
 
     napier_softmax_state *parts[MOST_PARTS];
@@ -676,8 +709,8 @@ static bool state_round(napier_context *context, napier_dtype dtype, kind k, int
     for (int o = 0; o < 2; o++) {
         const int64_t cut = random_below(n + 1);
         expect_ok(context,
-                  napier_softmax_state_apply(context, parts[0], (napier_softmax_kind)o, napier_const_array(row, cut, dtype),
-                                             napier_array(got, cut, dtype)),
+                  napier_softmax_state_apply(context, parts[0], (napier_softmax_kind)o,
+                                             napier_const_array(row, cut, dtype), napier_array(got, cut, dtype)),
                   "state_apply");
         expect_ok(context,
                   napier_softmax_state_apply(context, parts[0], (napier_softmax_kind)o,
@@ -706,7 +739,8 @@ static void check_state(napier_context *context, napier_dtype dtype) {
             }
         }
         char text[160];
-        snprintf(text, sizeof text, "%s state: parts cut at %s, saved, loaded, merged in any order, applied: one-shot bits",
+        snprintf(text, sizeof text,
+                 "%s state: parts cut at %s, saved, loaded, merged in any order, applied: one-shot bits",
                  napier_dtype_name(dtype), aligned ? "multiples of 1024" : "any index");
         check(good, text);
     }
@@ -725,7 +759,8 @@ static void check_gradients(napier_context *context, napier_dtype dtype) {
     const double T = 0.5; /* a power of two: x / T and g / T are exact, so that the oracle is simple */
     const format *const f = dtype == NAPIER_F64 ? &f64_format : &f32_format;
     const size_t size = napier_dtype_size(dtype);
-    void *const x = allocate(N, size), *const g = allocate(N, size), *const y = allocate(N, size), *const got = allocate(N, size);
+    void *const x = allocate(N, size), *const g = allocate(N, size), *const y = allocate(N, size),
+                *const got = allocate(N, size);
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     options.temperature = T;
     const napier_const_matrix in = napier_const_rows(x, 1, N, dtype), grad = napier_const_rows(g, 1, N, dtype);
@@ -776,8 +811,8 @@ static void check_gradients(napier_context *context, napier_dtype dtype) {
     static const char *const names[] = {"softmax", "log_softmax", "logsumexp"};
     for (int i = 0; i < 3; i++) {
         char text[160];
-        snprintf(text, sizeof text, "%s gradient of %s: error %.1f units of its terms, at most %d", napier_dtype_name(dtype),
-                 names[i], worst_error[i], BOUND);
+        snprintf(text, sizeof text, "%s gradient of %s: error %.1f units of its terms, at most %d",
+                 napier_dtype_name(dtype), names[i], worst_error[i], BOUND);
         check(worst_error[i] <= BOUND, text);
     }
     free(x);
@@ -788,7 +823,8 @@ static void check_gradients(napier_context *context, napier_dtype dtype) {
 
 /* ---- Errors --------------------------------------------------------------------------------------------------------- */
 
-static void check_refused(napier_context *context, napier_status got, napier_status want, const char *word, const char *what) {
+static void check_refused(napier_context *context, napier_status got, napier_status want, const char *word,
+                          const char *what) {
     char text[400];
     const char *const message = napier_last_error(context);
     snprintf(text, sizeof text, "refused: %s (\"%s\")", what, message);
@@ -803,8 +839,8 @@ static void check_errors(napier_context *context) {
     check(napier_softmax(NULL, in, napier_rows_f32(y, 2, 4), NULL) == NAPIER_INVALID_ARGUMENT, "refused: no context");
     check_refused(context, napier_softmax(context, napier_const_rows_f32(x, -1, 4), napier_rows_f32(y, 2, 4), NULL),
                   NAPIER_INVALID_ARGUMENT, "logits", "a negative number of rows");
-    check_refused(context, napier_softmax(context, in, napier_rows_f32(y, 4, 2), NULL), NAPIER_INVALID_ARGUMENT, "probs",
-                  "a result of another shape");
+    check_refused(context, napier_softmax(context, in, napier_rows_f32(y, 4, 2), NULL), NAPIER_INVALID_ARGUMENT,
+                  "probs", "a result of another shape");
     check_refused(context, napier_softmax(context, in, napier_rows_f32(x + 1, 1, 4), NULL), NAPIER_INVALID_ARGUMENT, "",
                   "an overlapping result");
     options.temperature = 0;

@@ -141,8 +141,9 @@ static void fill_cancelling(rng *r, double *x, int64_t n) {
 }
 
 static void fill_powers(rng *r, double *x, int64_t n, double scale) {
-    const double power = ldexp(rng_bits(r) & 1 ? -1.0 : 1.0, 19 + (int)rng_below(r, 14));
-    fill_normal(r, x, n, scale, power);
+    const double sign = rng_bits(r) & 1 ? -1.0 : 1.0;
+    const int exponent = 19 + (int)rng_below(r, 14);
+    fill_normal(r, x, n, scale, ldexp(sign, exponent));
 }
 
 static void fill_one_left(rng *r, double *x, int64_t n) {

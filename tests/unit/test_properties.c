@@ -278,12 +278,8 @@ static void test_logsumexp_of_parts(void **state) {
 static void merging_is_associative(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
     row_fill_f32(kind, seed, row_x, row_wide, n);
     rng r = rng_make(seed);
-    int64_t cut[4] = {0, rng_below(&r, n + 1), rng_below(&r, n + 1), n};
-    if (cut[1] > cut[2]) {
-        const int64_t t = cut[1];
-        cut[1] = cut[2];
-        cut[2] = t;
-    }
+    const int64_t a = rng_below(&r, n + 1), b = rng_below(&r, n + 1);
+    const int64_t cut[4] = {0, a < b ? a : b, a < b ? b : a, n};
     napier_softmax_state *parts[2][3];
     size_t size[2];
     unsigned char *bytes[2];

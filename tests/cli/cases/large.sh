@@ -9,8 +9,7 @@ for command in softmax log-softmax logsumexp; do
     for axis in 0 1 all; do
         napier $command in.npy --axis $axis -o want.npy
         cksum <want.npy
-        for buffer in 1 5000 70K 1M; do
-            [ $axis$buffer = 01 ] && continue # 500 times 2000 states: slow
+        for buffer in 5000 70K 1M; do
             napier $command in.npy --axis $axis --buffer $buffer -o got.npy
             cmp want.npy got.npy || echo "$command $axis $buffer file"
             cat in.npy | napier $command - --axis $axis --buffer $buffer | cat >got.npy
