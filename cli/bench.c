@@ -158,7 +158,9 @@ static napier_status run_subject(measurement *m, subject what) {
     switch (what) {
     case COPY: floor_copy(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
     case COPY_PAST_CACHES: floor_copy_past_caches(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
-    case READ: m->read ^= floor_read(m->logits.data, bytes, threads); return NAPIER_OK;
+    case READ:
+        m->read ^= floor_read(napier_context_isa(m->b->context), m->logits.data, bytes, threads);
+        return NAPIER_OK;
     default: return run_operation(m, what);
     }
 }

@@ -18,13 +18,20 @@ static size_t share_start(size_t bytes, int k, int n) {
     return k == n ? bytes : bytes / LINE * (size_t)k / (size_t)n * LINE;
 }
 
+/* A share below 64 KB is done before another thread has woken up. */
+static int useful_threads(size_t bytes, int threads) {
+    const size_t most = bytes / (64 * 1024) + 1;
+    return most < (size_t)threads ? (int)most : threads;
+}
+
 void floor_copy(void *to, const void *from, size_t bytes, int threads) {
+    const int n = useful_threads(bytes, threads);
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
+#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
 #endif
-    for (int k = 0; k < threads; k++) {
-        const size_t start = share_start(bytes, k, threads);
-        memcpy((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, threads) - start);
+    for (int k = 0; k < n; k++) {
+        const size_t start = share_start(bytes, k, n);
+        memcpy((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, n) - start);
     }
 }
 
@@ -46,45 +53,30 @@ static void copy_past_caches(char *to, const char *from, size_t bytes) { memcpy(
 #endif
 
 void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads) {
+    const int n = useful_threads(bytes, threads);
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
+#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
 #endif
-    for (int k = 0; k < threads; k++) {
-        const size_t start = share_start(bytes, k, threads);
-        copy_past_caches((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, threads) - start);
+    for (int k = 0; k < n; k++) {
+        const size_t start = share_start(bytes, k, n);
+        copy_past_caches((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, n) - start);
     }
 }
 
-/* The widest loads a plain build has are enough to wait for memory. */
-static uint64_t read_all(const uint64_t *from, size_t words) {
-    uint64_t a = 0;
-    uint64_t b = 0;
-    uint64_t c = 0;
-    uint64_t d = 0;
-    for (size_t i = 0; i < words; i += LINE / sizeof *from) {
-        a ^= from[i] ^ from[i + 1];
-        b ^= from[i + 2] ^ from[i + 3];
-        c ^= from[i + 4] ^ from[i + 5];
-        d ^= from[i + 6] ^ from[i + 7];
-    }
-    return a ^ b ^ c ^ d;
-}
+/* ---- One source for every instruction set; the functions below choose the vectors -------------------------------- */
 
-uint64_t floor_read(const void *from, size_t bytes, int threads) {
+static inline __attribute__((always_inline)) uint64_t read_all(const uint64_t *from, size_t words) {
     uint64_t sum = 0;
 #ifdef _OPENMP
-#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(^ : sum)
+#pragma omp simd reduction(^ : sum)
 #endif
-    for (int k = 0; k < threads; k++) {
-        const size_t start = share_start(bytes, k, threads);
-        const size_t size = share_start(bytes, k + 1, threads) - start;
-        sum ^= read_all((const uint64_t *)(const void *)((const char *)from + start), size / sizeof(uint64_t));
+    for (size_t i = 0; i < words; i++) {
+        sum ^= from[i];
     }
     return sum;
 }
 
-/* One source for every instruction set; the functions below choose the vectors. The coefficients are those of the Taylor
- * series: a floor needs the right work, not the last bit. */
+/* The coefficients are those of the Taylor series: a floor needs the right work, not the last bit. */
 static inline __attribute__((always_inline)) float exp_sum(const float *x, int64_t n) {
     float sum = 0;
 #ifdef _OPENMP
@@ -113,14 +105,31 @@ static inline __attribute__((always_inline)) float exp_sum(const float *x, int64
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) static float exp_sum_avx2(const float *x, int64_t n) { return exp_sum(x, n); }
+#define AVX2 __attribute__((target("avx2,fma")))
 #if defined(__clang__)
-#define WIDE_VECTORS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"), min_vector_width(512)))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"), min_vector_width(512)))
 #else
-#define WIDE_VECTORS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")))
 #endif
-WIDE_VECTORS static float exp_sum_avx512(const float *x, int64_t n) { return exp_sum(x, n); }
+AVX2 static float exp_sum_avx2(const float *x, int64_t n) { return exp_sum(x, n); }
+AVX2 static uint64_t read_all_avx2(const uint64_t *from, size_t words) { return read_all(from, words); }
+AVX512 static float exp_sum_avx512(const float *x, int64_t n) { return exp_sum(x, n); }
+AVX512 static uint64_t read_all_avx512(const uint64_t *from, size_t words) { return read_all(from, words); }
 #endif
+
+static uint64_t read_with(napier_isa isa, const uint64_t *from, size_t words) {
+#if defined(__x86_64__)
+    if (isa == NAPIER_ISA_AVX512) {
+        return read_all_avx512(from, words);
+    }
+    if (isa == NAPIER_ISA_AVX2) {
+        return read_all_avx2(from, words);
+    }
+#else
+    (void)isa;
+#endif
+    return read_all(from, words);
+}
 
 float floor_exp_sum(napier_isa isa, const float *x, int64_t n) {
 #if defined(__x86_64__)
@@ -134,6 +143,20 @@ float floor_exp_sum(napier_isa isa, const float *x, int64_t n) {
     (void)isa;
 #endif
     return exp_sum(x, n);
+}
+
+uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads) {
+    const int n = useful_threads(bytes, threads);
+    uint64_t sum = 0;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1) reduction(^ : sum)
+#endif
+    for (int k = 0; k < n; k++) {
+        const size_t start = share_start(bytes, k, n);
+        const size_t size = share_start(bytes, k + 1, n) - start;
+        sum ^= read_with(isa, (const uint64_t *)(const void *)((const char *)from + start), size / sizeof(uint64_t));
+    }
+    return sum;
 }
 
 int64_t floor_cache_size(void) {

@@ -9,8 +9,8 @@
 void floor_copy(void *to, const void *from, size_t bytes, int threads);
 void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads);
 
-/* Reads `bytes` bytes, a multiple of 64, once by `threads` threads. The result is there so that the reads are. */
-uint64_t floor_read(const void *from, size_t bytes, int threads);
+/* Reads `bytes` bytes, a multiple of 64, once by `threads` threads with the instruction set's vectors. The result is there so that the reads are. */
+uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads);
 
 /* The sum of exp(x[i]) over n floats in [-80, 0], a multiple of 16, with the instruction set's vectors: a reduction to
  * [-ln2/2, ln2/2] and a polynomial of degree 6, which is what an exp to one unit in the last place takes. */

@@ -285,8 +285,8 @@ static bool read_text_size(npy_reader *read, void *user, size_t *start_size, siz
 
 bool npy_read_header(npy_reader *read, void *user, npy_header *header, char error[NPY_ERROR_SIZE]) {
     char text[NPY_TEXT_MAX];
-    size_t start_size;
-    size_t text_size;
+    size_t start_size = 0;
+    size_t text_size = 0;
     memset(header, 0, sizeof *header);
     if (!read_text_size(read, user, &start_size, &text_size, error)) {
         return false;

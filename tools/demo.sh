@@ -1,6 +1,6 @@
 #!/bin/sh
-# tools/demo.sh [BUILD OUT] - what `make demo` does once its set-up is there: builds Napier, trains a digit classifier with
-# it, turns the classifier's logits into probabilities with the program, and checks them. Leaves build/release and
+# tools/demo.sh [BUILD OUT] - what `make demo` does once its set-up is there: builds Napier, trains a digit classifier
+# with it, turns the classifier's logits into probabilities with the program, and checks them. Leaves build/release and
 # build/demo. Given a folder that is built already, it uses that and writes to OUT.
 set -eu
 cd "$(dirname "$0")/.."

@@ -114,34 +114,34 @@ typedef struct napier_three_rows {
     vi below;
 } napier_three_rows;
 
-/* 16 columns from i on, all there, or the last `left` of a row. */
-NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, bool odd) {
+/* One step: 16 columns of each row. The sum takes them in the order in which a tile's lanes add (columns from i on, `left`
+ * of them), look and write from left to right (from `next` on, `next_left` of them): memory wants to be read in order, at
+ * a third of the time that the lanes' order takes. */
+NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
     vf sum = vf_zero();
     if (k.look) {
-        const char *x = (const char *)napier_at(t->look_x, k.in, i);
-        /* wide rows are read in steps of 256 columns, all of a row at once: what is ahead is the next row */
-        const int row_bytes = k.vectors * 16 * (k.in == NAPIER_F32 ? 4 : 2);
-        __builtin_prefetch(x + (k.vectors > 16 ? row_bytes : NAPIER_PREFETCH_BYTES));
-        vf v = left < 16 ? napier_load_part(x, k.in, left, napier_minus_infinity()) : napier_load16(x, k.in);
+        const char *x = (const char *)napier_at(t->look_x, k.in, next);
+        __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
+        const vf v = next_left < 16 ? napier_load_part(x, k.in, next_left, napier_minus_infinity()) : napier_load16(x, k.in);
         if (k.in != NAPIER_F32) {
-            vf_store(t->look_z + i, v);
+            vf_store(t->look_z + next, v);
         }
-        napier_range *r = odd ? &t->range_b : &t->range_a;
+        napier_range *r = next / 16 % 2 ? &t->range_b : &t->range_a;
         r->nan = vm_or(r->nan, vf_unordered(v, v));
         r->max = vf_max(v, r->max);
-        r->min = vf_min(left < 16 ? vf_select(vm_first(left), v, napier_infinity()) : v, r->min);
+        r->min = vf_min(next_left < 16 ? vf_select(vm_first(next_left), v, napier_infinity()) : v, r->min);
     }
     if (k.sum) {
         const vf z = left < 16 ? vf_load_part(t->sum_z + i, left, t->adder.max) : vf_load(t->sum_z + i);
         sum = napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
     }
     if (k.write) {
-        const vf v = left < 16 && k.op != NAPIER_OP_SOFTMAX ? vf_load_part(t->values + i, left, t->writer.max)
-                                                            : vf_load(t->values + i);
+        const vf v = next_left < 16 && k.op != NAPIER_OP_SOFTMAX ? vf_load_part(t->values + next, next_left, t->writer.max)
+                                                                 : vf_load(t->values + next);
         const vf result = napier_result16(k.op, &t->writer, v, false);
-        void *y = napier_at_out(t->y, k.out, i);
-        if (left < 16) {
-            napier_store_part(y, k.out, left, result);
+        void *y = napier_at_out(t->y, k.out, next);
+        if (next_left < 16) {
+            napier_store_part(y, k.out, next_left, result);
         } else if (k.out == NAPIER_F32 && t->stream) {
             vf_stream((float *)y, result);
         } else {
@@ -155,11 +155,13 @@ NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t,
  * own lane vector, or a multiple of 16. */
 NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 16) {
+        int next = 0;
         for (int v = 0; v < 16; v++) {
-            vf sum = napier_three_steps(k, t, v * 16, 16, false);
+            vf sum = napier_three_steps(k, t, v * 16, 16, next, 16);
+            next += 16;
             NAPIER_UNROLL
-            for (int i = 1; i < k.vectors / 16; i++) {
-                sum = vf_add(sum, napier_three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, i % 2));
+            for (int i = 1; i < k.vectors / 16; i++, next += 16) {
+                sum = vf_add(sum, napier_three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, next, 16));
             }
             lane[v] = sum;
         }
@@ -167,27 +169,30 @@ NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *
     }
     NAPIER_UNROLL
     for (int v = 0; v < k.vectors - 1; v++) {
-        lane[v] = napier_three_steps(k, t, v * 16, 16, v % 2);
+        lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
     }
     const int i = (k.vectors - 1) * 16;
-    lane[k.vectors - 1] = i + 16 == n ? napier_three_steps(k, t, i, 16, true) : napier_three_steps(k, t, i, n - i, true);
+    lane[k.vectors - 1] = i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
 }
 
-/* The same for any length. */
+/* The same for any length. As many steps are whole from left to right as in the lanes' order, and at most one is not. */
 NAPIER_KERNEL void napier_three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    const int tail = n / 16 * 16;
+    int next = 0;
     for (int v = 0; v < 16 && v * 16 < n; v++) {
         int i = v * 16;
         vf sum;
         if (i + 16 <= n) {
-            sum = napier_three_steps(k, t, i, 16, false);
-            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES) {
-                sum = vf_add(sum, napier_three_steps(k, t, i, 16, true));
+            sum = napier_three_steps(k, t, i, 16, next, 16);
+            next += 16;
+            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES, next += 16) {
+                sum = vf_add(sum, napier_three_steps(k, t, i, 16, next, 16));
             }
             if (i < n) {
-                sum = vf_add(sum, napier_three_steps(k, t, i, n - i, true));
+                sum = vf_add(sum, napier_three_steps(k, t, i, n - i, tail, n - tail));
             }
         } else {
-            sum = napier_three_steps(k, t, i, n - i, true);
+            sum = napier_three_steps(k, t, i, n - i, tail, n - tail);
         }
         lane[v] = sum;
     }
@@ -341,6 +346,7 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
         case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;      \
         case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;      \
         case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;    \
+        case 64 + 32: NAPIER_THREE(write_, op_, dtype_, 32); break; \
         case 64 + 64: NAPIER_THREE(write_, op_, dtype_, 64); break; \
         default: NAPIER_THREE(write_, op_, dtype_, 0); break;     \
         }                                                         \

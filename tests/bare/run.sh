@@ -6,6 +6,7 @@
 # holds the compiler's tools and the shell's only, so that a build tool that slipped in would not be found. The first
 # compiler also builds all in one command, and once more without OpenMP. CC is the first compiler (default cc).
 # The last line counts: N passed, N failed, N skipped.
+# shellcheck disable=SC2317 # functions are called through `check`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)

@@ -4,6 +4,7 @@
 # Installs to a temporary prefix, moves it elsewhere, and builds a program against it through pkg-config and through
 # find_package; looks at what the library exports, and at each header alone, as C11 and as C++.
 # CC is the compiler (default cc). The last line counts: N passed, N failed, N skipped.
+# shellcheck disable=SC2317 # functions are called through `check`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cc=${CC:-cc}
@@ -58,8 +59,8 @@ for file in include/napier/napier.h lib/libnapier.so lib/libnapier.a lib/pkgconf
     check "installed: $file" test -s "$prefix/$file"
 done
 check "every public header is installed, and nothing else" diff -r "$root/include" "$prefix/include"
-check "no path of the build remains in the package files" \
-    sh -c '! grep -rIlF -e "$1" -e "$2" "$3"' _ "$root" "$work/first" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"
+no_build_paths() { ! grep -rIlF -e "$root" -e "$work/first" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"; }
+check "no path of the build remains in the package files" no_build_paths
 if have lowdown; then
     check "installed: the man page" test -s "$prefix/share/man/man1/napier.1"
 else
