@@ -16,9 +16,12 @@ double floors_now(void) {
 }
 
 const floor_kernels *floors_of(const napier_isa isa) {
-    if (isa == NAPIER_ISA_AVX512) return &floor_avx512;
-    if (isa == NAPIER_ISA_AVX2) return &floor_avx2;
-    if (isa == NAPIER_ISA_NEON) return &floor_neon;
+    if (isa == NAPIER_ISA_AVX512)
+        return &floor_avx512;
+    if (isa == NAPIER_ISA_AVX2)
+        return &floor_avx2;
+    if (isa == NAPIER_ISA_NEON)
+        return &floor_neon;
     return &floor_scalar;
 }
 
@@ -37,7 +40,8 @@ static void read_then_copy(const floor_choice *c, const floor_work *w, const siz
     for (size_t at = begin; at < end; at += step) {
         const size_t bytes = end - at < step ? end - at : step;
         const char *const from = (const char *)w->in + at;
-        if (w->reads > 1) int_sink = f->read[c->read](from, bytes);
+        if (w->reads > 1)
+            int_sink = f->read[c->read](from, bytes);
         f->copy[c->copy]((char *)w->out + at, from, bytes);
     }
 }
@@ -48,10 +52,13 @@ void floors_memory(const floor_choice *const c, const floor_work *const w) {
     for (int k = 0; k < w->threads; k++) {
         const size_t begin = share(in_bytes, k, w->threads), end = share(in_bytes, k + 1, w->threads);
         if (w->out_bytes == in_bytes) {
-            if (w->reads > 1) read_then_copy(c, w, begin, end);
-            else c->kernels->copy[c->copy]((char *)w->out + begin, (const char *)w->in + begin, end - begin);
+            if (w->reads > 1)
+                read_then_copy(c, w, begin, end);
+            else
+                c->kernels->copy[c->copy]((char *)w->out + begin, (const char *)w->in + begin, end - begin);
         } else {
-            const size_t out_begin = share(w->out_bytes, k, w->threads), out_end = share(w->out_bytes, k + 1, w->threads);
+            const size_t out_begin = share(w->out_bytes, k, w->threads),
+                         out_end = share(w->out_bytes, k + 1, w->threads);
             int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
             c->kernels->fill[c->fill]((char *)w->out + out_begin, out_end - out_begin);
         }
@@ -71,18 +78,22 @@ void floors_exp(const floor_kernels *const kernels, const int which, const int t
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int k = 0; k < threads; k++) {
         _Alignas(64) float x[4096];
-        for (int i = 0; i < 4096; i++) x[i] = -0.02f * (float)i;
-        for (int i = 0; i < 256; i++) float_sink = kernels->exp_sum[which](x, 4096);
+        for (int i = 0; i < 4096; i++)
+            x[i] = -0.02f * (float)i;
+        for (int i = 0; i < 256; i++)
+            float_sink = kernels->exp_sum[which](x, 4096);
     }
 }
 
-static double fastest(void (*run)(const floor_choice *, const floor_work *), const floor_choice *c, const floor_work *w) {
+static double fastest(void (*run)(const floor_choice *, const floor_work *), const floor_choice *c,
+                      const floor_work *w) {
     double best = 1e9;
     for (int i = 0; i < TRIES; i++) {
         const double start = floors_now();
         run(c, w);
         const double took = floors_now() - start;
-        if (took < best) best = took;
+        if (took < best)
+            best = took;
     }
     return best;
 }
@@ -95,7 +106,8 @@ static void choose(floor_choice *const c, int *const slot, const int candidates,
     for (int k = 0; k < candidates; k++) {
         *slot = k;
         const double took = fastest(run, c, w);
-        if (took < best) best = took, winner = k;
+        if (took < best)
+            best = took, winner = k;
     }
     *slot = winner;
 }
@@ -103,8 +115,10 @@ static void choose(floor_choice *const c, int *const slot, const int candidates,
 floor_choice floors_choose(const floor_kernels *const kernels, const floor_work *const w) {
     floor_choice c = {kernels, 0, 0, 0};
     choose(&c, &c.read, FLOOR_READS, floors_read, w);
-    if (w->out_bytes == w->rows * w->row_bytes) choose(&c, &c.copy, FLOOR_COPIES, floors_memory, w);
-    else choose(&c, &c.fill, FLOOR_FILLS, floors_memory, w);
+    if (w->out_bytes == w->rows * w->row_bytes)
+        choose(&c, &c.copy, FLOOR_COPIES, floors_memory, w);
+    else
+        choose(&c, &c.fill, FLOOR_FILLS, floors_memory, w);
     return c;
 }
 
@@ -122,7 +136,8 @@ double floors_clock(void) {
 #endif
         }
         const double ghz = 1e6 / (floors_now() - start) * 1e-9;
-        if (ghz > best) best = ghz;
+        if (ghz > best)
+            best = ghz;
     }
     return best;
 #else

@@ -19,13 +19,16 @@ NAPIER_INLINE void copy_bytes(void *const to, const void *const from, const size
         float *const d = (float *)((char *)to + i);
         if (ahead) {
             UNROLLED
-            for (int k = 0; k < 4; k++) prefetch(s + AHEAD + 64 * k);
+            for (int k = 0; k < 4; k++)
+                prefetch(s + AHEAD + 64 * k);
         }
         UNROLLED
         for (int k = 0; k < 4; k++) {
             const vf v = vf_load((const float *)(s + 64 * k));
-            if (stream) vf_stream(d + 16 * k, v);
-            else vf_store(d + 16 * k, v);
+            if (stream)
+                vf_stream(d + 16 * k, v);
+            else
+                vf_store(d + 16 * k, v);
         }
     }
 }
@@ -38,21 +41,26 @@ static void copy_stream_ahead(void *to, const void *from, size_t bytes) { copy_b
 NAPIER_INLINE int read_bytes(const void *const from, const size_t bytes, const bool ahead) {
     vi seen[8];
     UNROLLED
-    for (int k = 0; k < 8; k++) seen[k] = vi_set(0);
+    for (int k = 0; k < 8; k++)
+        seen[k] = vi_set(0);
     for (size_t i = 0; i < bytes; i += 512) {
         const char *const s = (const char *)from + i;
         if (ahead) {
             UNROLLED
-            for (int k = 0; k < 8; k++) prefetch(s + 2 * AHEAD + 64 * k);
+            for (int k = 0; k < 8; k++)
+                prefetch(s + 2 * AHEAD + 64 * k);
         }
         UNROLLED
-        for (int k = 0; k < 8; k++) seen[k] = vi_or(seen[k], vi_load((const int32_t *)(s + 64 * k)));
+        for (int k = 0; k < 8; k++)
+            seen[k] = vi_or(seen[k], vi_load((const int32_t *)(s + 64 * k)));
     }
     int32_t lanes[16], all = 0;
     UNROLLED
-    for (int k = 1; k < 8; k++) seen[0] = vi_or(seen[0], seen[k]);
+    for (int k = 1; k < 8; k++)
+        seen[0] = vi_or(seen[0], seen[k]);
     vi_store(lanes, seen[0]);
-    for (int k = 0; k < 16; k++) all |= lanes[k];
+    for (int k = 0; k < 16; k++)
+        all |= lanes[k];
     return all;
 }
 
@@ -64,8 +72,10 @@ NAPIER_INLINE void fill_bytes(void *const to, const size_t bytes, const bool str
         float *const d = (float *)((char *)to + i);
         UNROLLED
         for (int k = 0; k < 4; k++) {
-            if (stream) vf_stream(d + 16 * k, vf_zero());
-            else vf_store(d + 16 * k, vf_zero());
+            if (stream)
+                vf_stream(d + 16 * k, vf_zero());
+            else
+                vf_store(d + 16 * k, vf_zero());
         }
     }
 }
@@ -88,20 +98,24 @@ NAPIER_INLINE vf add_exp(const vf sum, const vf x, const bool by_integer) {
     p = vf_fma(p, r, vf_set(1.0f));
     p = vf_fma(p, r, vf_set(1.0f));
     const vi power = vi_shl(vf_bits(t), 23);
-    if (by_integer) return vf_add(sum, vf_from_bits(vi_add(vf_bits(p), power)));
+    if (by_integer)
+        return vf_add(sum, vf_from_bits(vi_add(vf_bits(p), power)));
     return vf_fma(p, vf_from_bits(power), sum);
 }
 
 NAPIER_INLINE float exp_sum(const float *const x, const int n, const int unroll, const bool by_integer) {
     vf sum[4];
     UNROLLED
-    for (int k = 0; k < unroll; k++) sum[k] = vf_zero();
+    for (int k = 0; k < unroll; k++)
+        sum[k] = vf_zero();
     for (int i = 0; i < n; i += 16 * unroll) {
         UNROLLED
-        for (int k = 0; k < unroll; k++) sum[k] = add_exp(sum[k], vf_load(x + i + 16 * k), by_integer);
+        for (int k = 0; k < unroll; k++)
+            sum[k] = add_exp(sum[k], vf_load(x + i + 16 * k), by_integer);
     }
     UNROLLED
-    for (int k = 1; k < unroll; k++) sum[0] = vf_add(sum[0], sum[k]);
+    for (int k = 1; k < unroll; k++)
+        sum[0] = vf_add(sum[0], sum[k]);
     return vf_hadd(sum[0]);
 }
 

@@ -21,7 +21,8 @@ typedef struct buffer {
 } buffer;
 
 static void buffer_free(buffer *const b) {
-    if (b->map) munmap(b->map, b->map_bytes);
+    if (b->map)
+        munmap(b->map, b->map_bytes);
     memset(b, 0, sizeof *b);
 }
 
@@ -38,9 +39,11 @@ static bool buffer_map(buffer *const b, const size_t bytes, const int flags, con
 /* Private memory. Keeps a buffer that is large enough and not much too large. */
 static bool buffer_take(buffer *const b, const size_t bytes) {
     const size_t room = (bytes / HUGE_PAGE + 1) * HUGE_PAGE;
-    if (!b->shared && b->room >= room && b->room <= 4 * room + ((size_t)64 << 20)) return true;
+    if (!b->shared && b->room >= room && b->room <= 4 * room + ((size_t)64 << 20))
+        return true;
     buffer_free(b);
-    if (!buffer_map(b, room + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1)) return false;
+    if (!buffer_map(b, room + HUGE_PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1))
+        return false;
     b->data = (char *)(((uintptr_t)b->map + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
     b->room = room;
     madvise(b->data, room, MADV_HUGEPAGE);
@@ -50,13 +53,16 @@ static bool buffer_take(buffer *const b, const size_t bytes) {
 
 /* A mapping of a file, which must be as large as we need. */
 static bool buffer_share(buffer *const b, const size_t bytes, const char *const path) {
-    if (b->shared && strcmp(b->source, path) == 0 && b->map_bytes >= bytes) return true;
+    if (b->shared && strcmp(b->source, path) == 0 && b->map_bytes >= bytes)
+        return true;
     buffer_free(b);
     const int file = open(path, O_RDWR);
-    if (file < 0) return false;
+    if (file < 0)
+        return false;
     const bool good = buffer_map(b, bytes, MAP_SHARED | MAP_POPULATE, file);
     close(file);
-    if (!good) return false;
+    if (!good)
+        return false;
     b->data = b->map;
     b->shared = true;
     strcpy(b->source, path);
@@ -65,24 +71,30 @@ static bool buffer_share(buffer *const b, const size_t bytes, const char *const 
 
 /* A private copy of a file, unless the buffer holds that already. */
 static bool buffer_copy(buffer *const b, const size_t bytes, const char *const path) {
-    if (!buffer_take(b, bytes)) return false;
-    if (strcmp(b->source, path) == 0) return true;
+    if (!buffer_take(b, bytes))
+        return false;
+    if (strcmp(b->source, path) == 0)
+        return true;
     b->source[0] = 0;
     FILE *const f = fopen(path, "rb");
-    if (!f) return false;
+    if (!f)
+        return false;
     const bool whole = fread(b->data, 1, bytes, f) == bytes;
     fclose(f);
-    if (whole) strcpy(b->source, path);
+    if (whole)
+        strcpy(b->source, path);
     return whole;
 }
 
 /* The rows k * rows / samples of the result, one after the other. */
 static bool write_samples(const char *const path, const bench_job *const job, const int64_t samples) {
     FILE *const f = fopen(path, "wb");
-    if (!f) return false;
+    if (!f)
+        return false;
     const char *const out = job->out;
     bool good = true;
-    if (job->op == BENCH_LOGSUMEXP_ALL) good = fwrite(out, job->item, 1, f) == 1;
+    if (job->op == BENCH_LOGSUMEXP_ALL)
+        good = fwrite(out, job->item, 1, f) == 1;
     for (int64_t k = 0; good && job->op != BENCH_LOGSUMEXP_ALL && k < samples; k++) {
         const int64_t row = k * job->rows / samples;
         if (job->op == BENCH_LOGSUMEXP) {
@@ -107,8 +119,10 @@ static bool parse_job(bench_job *const job, const char *const line, char *const 
     }
     static const char *const ops[] = {"softmax", "log_softmax", "logsumexp", "logsumexp_all"};
     int which = 0;
-    while (which < 4 && strcmp(op, ops[which]) != 0) which++;
-    if (which == 4) return false;
+    while (which < 4 && strcmp(op, ops[which]) != 0)
+        which++;
+    if (which == 4)
+        return false;
     job->op = (bench_op)which;
     job->bf16 = strcmp(dtype, "bf16") == 0;
     job->first_axis = strcmp(axis, "first") == 0;
@@ -124,7 +138,8 @@ static bool parse_job(bench_job *const job, const char *const line, char *const 
 
 static int variant_of(const bench_peer *const peer, const char *const name) {
     for (int k = 0; peer->variants[k]; k++) {
-        if (strcmp(peer->variants[k], name) == 0) return k;
+        if (strcmp(peer->variants[k], name) == 0)
+            return k;
     }
     return -1;
 }
@@ -152,7 +167,8 @@ static void answer_prepare(const bench_peer *const peer, bench_job *const job, b
         return;
     }
     fputs("ready", stdout);
-    for (int k = 0; peer->variants[k]; k++) printf(" %s", peer->variants[k]);
+    for (int k = 0; peer->variants[k]; k++)
+        printf(" %s", peer->variants[k]);
     puts("");
 }
 
@@ -164,9 +180,12 @@ static void answer_check(const bench_peer *const peer, const bench_job *const jo
         return;
     }
     const double seconds = peer->run(job, variant_of(peer, name));
-    if (seconds < 0) puts("error the run failed");
-    else if (!write_samples(path, job, samples)) puts("error cannot write the result");
-    else printf("done %.9g\n", seconds);
+    if (seconds < 0)
+        puts("error the run failed");
+    else if (!write_samples(path, job, samples))
+        puts("error cannot write the result");
+    else
+        printf("done %.9g\n", seconds);
 }
 
 static void answer_go(const bench_peer *const peer, const bench_job *const job, const char *const line) {
@@ -179,10 +198,12 @@ static void answer_go(const bench_peer *const peer, const bench_job *const job, 
     const int variant = variant_of(peer, name);
     double *const times = malloc((size_t)count * sizeof *times);
     bool good = times != NULL && peer->run(job, variant) >= 0; /* one run to wake threads and caches, not counted */
-    for (int k = 0; good && k < count; k++) good = (times[k] = peer->run(job, variant)) >= 0;
+    for (int k = 0; good && k < count; k++)
+        good = (times[k] = peer->run(job, variant)) >= 0;
     if (good) {
         fputs("times", stdout);
-        for (int k = 0; k < count; k++) printf(" %.9g", times[k]);
+        for (int k = 0; k < count; k++)
+            printf(" %.9g", times[k]);
         puts("");
     } else {
         puts("error the run failed");

@@ -19,7 +19,8 @@ static char refusal[256 + 64];
 static const char *start(const int threads) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = threads;
-    if (napier_context_create(&context, &options) != NAPIER_OK) return "napier_context_create failed";
+    if (napier_context_create(&context, &options) != NAPIER_OK)
+        return "napier_context_create failed";
     static const char *const names[] = {"auto", "scalar", "neon", "avx2", "avx512"};
     const napier_isa isa = napier_context_isa(context);
     snprintf(version, sizeof version, "%s %s", napier_version(),
@@ -32,7 +33,8 @@ static const char *start(const int threads) {
             const double begin = floors_now();
             floors_exp(choice.kernels, k, threads);
             const double took = floors_now() - begin;
-            if (took < best) best = took, best_exp = k;
+            if (took < best)
+                best = took, best_exp = k;
         }
     }
     return NULL;
@@ -58,11 +60,13 @@ static napier_status call(const bench_job *const job) {
 /* Bytes of the cache that a row must stay in to be read from memory only once. */
 static size_t level2_bytes(void) {
     static size_t bytes;
-    if (bytes) return bytes;
+    if (bytes)
+        return bytes;
     long kib = 0;
     FILE *const f = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "r");
     if (f) {
-        if (fscanf(f, "%ldK", &kib) != 1) kib = 0;
+        if (fscanf(f, "%ldK", &kib) != 1)
+            kib = 0;
         fclose(f);
     }
     return bytes = kib > 0 ? (size_t)kib << 10 : (size_t)1 << 20;
@@ -78,8 +82,10 @@ static const char *prepare(const bench_job *const job) {
     const size_t row_bytes = (size_t)job->cols * job->item;
     const bool writes_all = job->op == BENCH_SOFTMAX || job->op == BENCH_LOG_SOFTMAX;
     work = (floor_work){job->in, job->out, (size_t)job->rows, row_bytes, job->out_bytes, 1, job->threads};
-    if (writes_all && row_bytes > level2_bytes()) work.reads = 2;
-    if (memcmp(&last, &work, sizeof work) != 0) choice = floors_choose(choice.kernels, &work);
+    if (writes_all && row_bytes > level2_bytes())
+        work.reads = 2;
+    if (memcmp(&last, &work, sizeof work) != 0)
+        choice = floors_choose(choice.kernels, &work);
     return NULL;
 }
 
@@ -87,7 +93,8 @@ static double run(const bench_job *const job, const int variant) {
     const double begin = floors_now();
     switch (variant) {
     case NAPIER:
-        if (call(job) != NAPIER_OK) return -1;
+        if (call(job) != NAPIER_OK)
+            return -1;
         break;
     case FLOOR_MEMORY: floors_memory(&choice, &work); break;
     case FLOOR_READ: floors_read(&choice, &work); break;

@@ -17,22 +17,29 @@ static double now(void) {
 }
 
 static const char *start(const int threads) {
-    if (xnn_initialize(NULL) != xnn_status_success) return "xnn_initialize failed";
+    if (xnn_initialize(NULL) != xnn_status_success)
+        return "xnn_initialize failed";
     if (threads > 1) {
         pool = pthreadpool_create((size_t)threads);
-        if (!pool) return "pthreadpool_create failed";
+        if (!pool)
+            return "pthreadpool_create failed";
     }
     return NULL;
 }
 
 static const char *prepare(const bench_job *const job) {
-    if (job->op != BENCH_SOFTMAX) return "softmax only";
-    if (job->bf16) return "no bf16";
-    if (job->first_axis) return "last axis only";
-    if (softmax) xnn_delete_operator(softmax);
+    if (job->op != BENCH_SOFTMAX)
+        return "softmax only";
+    if (job->bf16)
+        return "no bf16";
+    if (job->first_axis)
+        return "last axis only";
+    if (softmax)
+        xnn_delete_operator(softmax);
     softmax = NULL;
     const size_t cols = (size_t)job->cols;
-    if (xnn_create_softmax_nc_f32(cols, cols, cols, 0, &softmax) != xnn_status_success) return "cannot create softmax";
+    if (xnn_create_softmax_nc_f32(cols, cols, cols, 0, &softmax) != xnn_status_success)
+        return "cannot create softmax";
     if (xnn_setup_softmax_nc_f32(softmax, (size_t)job->rows, job->in, job->out, pool) != xnn_status_success) {
         return "cannot set up softmax";
     }
@@ -43,7 +50,8 @@ static double run(const bench_job *const job, const int variant) {
     (void)job;
     (void)variant;
     const double begin = now();
-    if (xnn_run_operator(softmax, pool) != xnn_status_success) return -1;
+    if (xnn_run_operator(softmax, pool) != xnn_status_success)
+        return -1;
     return now() - begin;
 }
 

@@ -61,7 +61,7 @@ typedef struct napier_softmax_options {
 } napier_softmax_options;
 
 #define NAPIER_SOFTMAX_OPTIONS_INIT \
-    {sizeof(napier_softmax_options), 1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN}
+    { sizeof(napier_softmax_options), 1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN }
 
 /* probs[i][j] = softmax of row i of logits. Both [rows, cols]; in place allowed. options NULL: defaults.
  * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
@@ -166,8 +166,8 @@ NAPIER_API int64_t napier_softmax_state_count(const napier_softmax_state *state)
  * The same on every machine. Size of the bytes of this state (at most 20 KB): */
 NAPIER_API size_t napier_softmax_state_size(const napier_softmax_state *state);
 /* Writes exactly napier_softmax_state_size bytes. INVALID_ARGUMENT if `capacity` is less. */
-NAPIER_API napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state, void *bytes,
-                                                   size_t capacity);
+NAPIER_API napier_status napier_softmax_state_save(napier_context *context, const napier_softmax_state *state,
+                                                   void *bytes, size_t capacity);
 /* Makes a state from bytes, which may be hostile: anything wrong is CORRUPT_DATA, another numerics version, tile or dtype
  * STATE_MISMATCH. A loaded state is not finished. */
 NAPIER_API napier_status napier_softmax_state_load(napier_context *context, const void *bytes, size_t size,

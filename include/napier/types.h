@@ -55,7 +55,7 @@ typedef enum napier_isa {
     NAPIER_ISA_AUTO = 0,
     NAPIER_ISA_SCALAR = 1,
     NAPIER_ISA_NEON = 2,
-    NAPIER_ISA_AVX2 = 3, /* AVX2, FMA and F16C */
+    NAPIER_ISA_AVX2 = 3,  /* AVX2, FMA and F16C */
     NAPIER_ISA_AVX512 = 4 /* AVX-512 F, BW, DQ and VL */
 } napier_isa;
 
@@ -159,7 +159,10 @@ typedef struct napier_context_options {
 } napier_context_options;
 
 /* All defaults, with struct_size set. */
-#define NAPIER_CONTEXT_OPTIONS_INIT {sizeof(napier_context_options), 0, NAPIER_ISA_AUTO, {NULL, NULL, NULL}}
+#define NAPIER_CONTEXT_OPTIONS_INIT                                              \
+    {                                                                            \
+        sizeof(napier_context_options), 0, NAPIER_ISA_AUTO, { NULL, NULL, NULL } \
+    }
 
 /* Makes a context. `options` NULL means all defaults. On failure *out is NULL.
  * Errors: INVALID_ARGUMENT (out NULL, struct_size, threads < 0 or > 1024, an unknown ISA, half an allocator),

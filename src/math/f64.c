@@ -11,10 +11,10 @@
 #define LN2_3 0x1.7b57a079a1934p-111
 
 /* exp(r) = 1 + r + r^2/2 + r^3 c(r) on |r| <= ln2/2, to 2^-60.6 of its value. */
-static const double exp_c[11] = {
-    0x1.5555555555555p-3,  0x1.5555555555556p-5,  0x1.1111111111111p-7,  0x1.6c16c16c162d6p-10,
-    0x1.a01a01a019b2bp-13, 0x1.a01a01a6d787dp-16, 0x1.71de3a5904972p-19, 0x1.27e4db679d0c0p-22,
-    0x1.ae64344d66a09p-26, 0x1.1f72fca335d17p-29, 0x1.61b2b04a0777ap-33};
+static const double exp_c[11] = {0x1.5555555555555p-3,  0x1.5555555555556p-5,  0x1.1111111111111p-7,
+                                 0x1.6c16c16c162d6p-10, 0x1.a01a01a019b2bp-13, 0x1.a01a01a6d787dp-16,
+                                 0x1.71de3a5904972p-19, 0x1.27e4db679d0c0p-22, 0x1.ae64344d66a09p-26,
+                                 0x1.1f72fca335d17p-29, 0x1.61b2b04a0777ap-33};
 
 /* c[0] + c[1] x + ... + c[degree] x^degree */
 static double polynomial(const double *c, int degree, double x) {
@@ -96,10 +96,10 @@ double napier_f64_exp(double x) {
 #define LN2_LO 0x1.ef35793c76730p-45
 
 /* log(1 + f) = f - f^2/2 + f^3 c(f) on |f| <= 2^-6, to 2^-67.6 of its value. */
-static const double log_c[9] = {0x1.5555555555555p-2,  -0x1p-2,
-                                0x1.9999999999999p-3,  -0x1.555555555a55fp-3,
-                                0x1.2492492496e74p-3,  -0x1.fffffdbfc31fep-4,
-                                0x1.c71c6fb332658p-4,  -0x1.99c99d754b94dp-4,
+static const double log_c[9] = {0x1.5555555555555p-2, -0x1p-2,
+                                0x1.9999999999999p-3, -0x1.555555555a55fp-3,
+                                0x1.2492492496e74p-3, -0x1.fffffdbfc31fep-4,
+                                0x1.c71c6fb332658p-4, -0x1.99c99d754b94dp-4,
                                 0x1.748969a4979d2p-4};
 
 /* Interval j of the significand holds m in [1 + j/64, 1 + (j+1)/64), halved from j = 27 on, so that m lies about 1:
@@ -292,31 +292,19 @@ float napier_f64_to_f32(double x) {
 
 double napier_f64_load(const void *data, napier_dtype dtype, int64_t index) {
     switch (dtype) {
-    case NAPIER_F32:
-        return (double)((const float *)data)[index];
-    case NAPIER_F16:
-        return napier_f64_from_f16(((const uint16_t *)data)[index]);
-    case NAPIER_BF16:
-        return napier_f64_from_bf16(((const uint16_t *)data)[index]);
-    case NAPIER_F64:
-        return ((const double *)data)[index];
+    case NAPIER_F32: return (double)((const float *)data)[index];
+    case NAPIER_F16: return napier_f64_from_f16(((const uint16_t *)data)[index]);
+    case NAPIER_BF16: return napier_f64_from_bf16(((const uint16_t *)data)[index]);
+    case NAPIER_F64: return ((const double *)data)[index];
     }
     return napier_f64_nan();
 }
 
 void napier_f64_store(void *data, napier_dtype dtype, int64_t index, double x) {
     switch (dtype) {
-    case NAPIER_F32:
-        ((float *)data)[index] = napier_f64_to_f32(x);
-        break;
-    case NAPIER_F16:
-        ((uint16_t *)data)[index] = napier_f64_to_f16(x);
-        break;
-    case NAPIER_BF16:
-        ((uint16_t *)data)[index] = napier_f64_to_bf16(x);
-        break;
-    case NAPIER_F64:
-        ((double *)data)[index] = x == x ? x : napier_f64_nan();
-        break;
+    case NAPIER_F32: ((float *)data)[index] = napier_f64_to_f32(x); break;
+    case NAPIER_F16: ((uint16_t *)data)[index] = napier_f64_to_f16(x); break;
+    case NAPIER_BF16: ((uint16_t *)data)[index] = napier_f64_to_bf16(x); break;
+    case NAPIER_F64: ((double *)data)[index] = x == x ? x : napier_f64_nan(); break;
     }
 }

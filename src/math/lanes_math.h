@@ -113,9 +113,7 @@ NAPIER_INLINE vi vf_to_bf16(vf x) {
     return vi_select(vf_unordered(x, x), vi_set(0x7fc0), rounded);
 }
 
-NAPIER_INLINE vi vf_to_f16_canonical(vf x) {
-    return vi_select(vf_unordered(x, x), vi_set(0x7e00), vf_to_f16(x));
-}
+NAPIER_INLINE vi vf_to_f16_canonical(vf x) { return vi_select(vf_unordered(x, x), vi_set(0x7e00), vf_to_f16(x)); }
 
 NAPIER_INLINE vf vf_from_f16_canonical(vi u) {
     const vf x = vf_from_f16(u);

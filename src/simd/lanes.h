@@ -58,7 +58,8 @@
 #define NAPIER_PLAIN_KERNELS
 #endif
 #endif
-#if defined(NAPIER_LANES_SCALAR) || !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(NAPIER_LANES_SCALAR) || !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || \
+    defined(__SANITIZE_THREAD__)
 #undef NAPIER_PLAIN_KERNELS
 #define NAPIER_PLAIN_KERNELS
 #endif

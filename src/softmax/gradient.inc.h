@@ -38,14 +38,15 @@ NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
     return vf_hadd(lane[0]);
 }
 
-static double napier_dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
-                               float *scratch) {
+static double napier_dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin,
+                               int64_t end, float *scratch) {
     float *room_a = scratch, *room_b = scratch + NAPIER_TILE;
     double total = 0;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
         const float *x = napier_floats(a, row, i, n, room_a);
-        total += (double)(b ? napier_dot_tile(x, napier_floats(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
+        total +=
+            (double)(b ? napier_dot_tile(x, napier_floats(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
     }
     return total;
 }
@@ -73,13 +74,14 @@ NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, nap
             v = temperature != 1.0f ? vf_div(v, t) : v;
             vf_store(result + j, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
         }
-        napier_scatter(result, n, napier_at_out(out.data, out.dtype, row * out.row_stride + i * out.col_stride), out.dtype,
-                       out.col_stride, false);
+        napier_scatter(result, n, napier_at_out(out.data, out.dtype, row * out.row_stride + i * out.col_stride),
+                       out.dtype, out.col_stride, false);
     }
 }
 
-static void napier_softmax_gradient(napier_const_matrix probs, napier_const_matrix grad_probs, napier_matrix grad_logits,
-                                    int64_t row, float dot, float temperature, float *scratch) {
+static void napier_softmax_gradient(napier_const_matrix probs, napier_const_matrix grad_probs,
+                                    napier_matrix grad_logits, int64_t row, float dot, float temperature,
+                                    float *scratch) {
     napier_gradient_row(false, probs, grad_probs, grad_logits, row, dot, temperature, scratch);
 }
 
@@ -89,9 +91,9 @@ static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_con
     napier_gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
 }
 
-#define NAPIER_SOFTMAX_KERNELS                                                                                          \
-    {                                                                                                                   \
-        napier_short_or_tiny_rows, napier_short_columns, napier_kept_row, napier_max_of_range, napier_sum_range,        \
-            napier_write_range, napier_sum_strip, napier_write_strip, napier_store_lse, napier_tile_sum_of, napier_pack, napier_write,    \
-            napier_dot_range, napier_softmax_gradient, napier_log_softmax_gradient                                      \
+#define NAPIER_SOFTMAX_KERNELS                                                                                   \
+    {                                                                                                            \
+        napier_short_or_tiny_rows, napier_short_columns, napier_kept_row, napier_max_of_range, napier_sum_range, \
+            napier_write_range, napier_sum_strip, napier_write_strip, napier_store_lse, napier_tile_sum_of,      \
+            napier_pack, napier_write, napier_dot_range, napier_softmax_gradient, napier_log_softmax_gradient    \
     }

@@ -49,7 +49,8 @@ NAPIER_KERNEL napier_writer napier_sixteen_writer(const napier_sixteen *s, const
 }
 
 /* A row on its own from contiguous z: its result into out[0 .. n) (or out[0] for logsumexp). */
-static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows masked, const float *z, int n, float *out) {
+static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows masked, const float *z, int n,
+                                     float *out) {
     napier_sum sum;
     napier_tile_sum t;
     napier_sum_init(&sum);
@@ -67,7 +68,8 @@ static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows ma
 
 /* 16 rows of n <= width columns, column i in v[i], which receives the results; width is a constant power of two.
  * care: some results may be subnormal or cut off. Returns the logsumexps, if that is the operation. */
-NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s, vf *v) {
+NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s,
+                                     vf *v) {
     vf acc[NAPIER_TINY_COLS], term[NAPIER_TINY_COLS];
     vi below = vi_set(0);
     NAPIER_UNROLL
@@ -100,8 +102,8 @@ NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, boo
 }
 
 /* The rows among 16 that stand alone, from their z to their results, each by itself. */
-static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z, vf *results,
-                              vf *lse) {
+static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z,
+                              vf *results, vf *lse) {
     float which[16], columns[NAPIER_TINY_COLS][16], out[NAPIER_TINY_COLS][16], sums[16];
     vf_store(which, vf_keep(alone, vf_set(1.0f)));
     vf_store(sums, *lse);
@@ -130,7 +132,8 @@ static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, i
 }
 
 /* Sixteen rows of which some need care or stand alone. */
-static vf napier_tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s, vf *v) {
+static vf napier_tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s,
+                                vf *v) {
     vf z[NAPIER_TINY_COLS];
     memcpy(z, v, (size_t)n * sizeof *v);
     vf lse = napier_tiny_sixteen(op, NAPIER_TINY_COLS, n, true, s, v);
@@ -221,7 +224,8 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
     }
     if (!run) {
         for (int r = 0; r < rows; r++) {
-            napier_scatter(spread + r * width, n, napier_row_out(job, first + r), job->y.dtype, job->y.col_stride, false);
+            napier_scatter(spread + r * width, n, napier_row_out(job, first + r), job->y.dtype, job->y.col_stride,
+                           false);
         }
         return;
     }
@@ -235,17 +239,17 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
     napier_scatter(result, rows * n, y, job->y.dtype, 1, job->stream);
 }
 
-#define NAPIER_TINY_WIDTHS(op)                                                   \
-    do {                                                                         \
-        if (n <= 2) {                                                     \
-            napier_tiny_block(op, 2, job, first, scratch);                       \
-        } else if (n <= 4) {                                                     \
-            napier_tiny_block(op, 4, job, first, scratch);                       \
-        } else if (n <= 8) {                                                     \
-            napier_tiny_block(op, 8, job, first, scratch);                       \
-        } else {                                                                 \
-            napier_tiny_block(op, 16, job, first, scratch);                      \
-        }                                                                        \
+#define NAPIER_TINY_WIDTHS(op)                              \
+    do {                                                    \
+        if (n <= 2) {                                       \
+            napier_tiny_block(op, 2, job, first, scratch);  \
+        } else if (n <= 4) {                                \
+            napier_tiny_block(op, 4, job, first, scratch);  \
+        } else if (n <= 8) {                                \
+            napier_tiny_block(op, 8, job, first, scratch);  \
+        } else {                                            \
+            napier_tiny_block(op, 16, job, first, scratch); \
+        }                                                   \
     } while (0)
 
 /* Rows of up to 16 contiguous columns, one after the other in memory; what does not fill a block goes the usual way. */
@@ -304,7 +308,8 @@ static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int ro
     }
 }
 
-static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, const float *z) {
+static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n,
+                                const float *z) {
     for (int i = 0; i < n; i++) {
         void *y = napier_at_out(job->y.data, job->y.dtype, row + (begin + i) * job->y.col_stride);
         napier_scatter(z + (int64_t)i * NAPIER_STRIP, rows, y, job->y.dtype, 1, job->stream);
@@ -364,8 +369,8 @@ NAPIER_KERNEL void napier_strip_results(napier_softmax_op op, const napier_write
 }
 
 /* Whole rows of up to one tile, 16 of them. Rows that stand alone are computed from the input again. */
-NAPIER_KERNEL void napier_short_columns_group(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
-                                              float *z, float *acc) {
+NAPIER_KERNEL void napier_short_columns_group(napier_softmax_op op, const napier_softmax_job *job, int64_t row,
+                                              int rows, float *z, float *acc) {
     const int n = (int)job->x.cols;
     napier_sixteen s;
     napier_sixteen_start(&s, napier_strip_range(z, n));

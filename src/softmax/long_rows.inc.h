@@ -3,7 +3,8 @@
  * While one tile is summed the next is looked at, in the same loop (short_rows.inc.h). The result of a row needs a second
  * read of it, or its terms: kept_row keeps them, each tile's relative to the tile's own exponent. */
 
-static float napier_max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch) {
+static float napier_max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                                 float *scratch) {
     float max = -INFINITY;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const float tile = vf_hmax(napier_look_row(job, row, i, napier_tile_at(i, end), scratch).range.max);
@@ -30,8 +31,8 @@ static napier_tiles_ahead napier_tiles_from(const napier_softmax_job *job, int64
 }
 
 /* Sums a full ordinary tile and looks at the next full one. */
-NAPIER_KERNEL void napier_tile_and_look(const napier_stages k, napier_tiles_ahead *a, int64_t next, float max, float *terms,
-                                        napier_tile_sum *t) {
+NAPIER_KERNEL void napier_tile_and_look(const napier_stages k, napier_tiles_ahead *a, int64_t next, float max,
+                                        float *terms, napier_tile_sum *t) {
     napier_three_rows rows;
     rows.range_a = rows.range_b = napier_no_range();
     rows.below = vi_set(0);
@@ -133,4 +134,3 @@ static void napier_kept_row(const napier_softmax_job *job, int64_t row, float *s
         }
     }
 }
-

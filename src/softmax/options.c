@@ -13,8 +13,8 @@ napier_status napier_softmax_options_read(napier_context *context, const napier_
         return NAPIER_OK;
     }
     if (options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", options->struct_size,
-                           sizeof *options);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu",
+                           options->struct_size, sizeof *options);
     }
     *out = *options;
     const napier_fenv caller = napier_fenv_enter(); /* the caller's rounding must not choose the temperature */
@@ -29,7 +29,8 @@ napier_status napier_softmax_options_read(napier_context *context, const napier_
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
     }
     if ((unsigned)out->masked_rows > NAPIER_MASKED_ZERO) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown", (int)out->masked_rows);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
+                           (int)out->masked_rows);
     }
     return NAPIER_OK;
 }

@@ -11,7 +11,7 @@
  * sum) has a whole batch's time to arrive. A row that is not ordinary goes by itself. */
 
 enum {
-    NAPIER_BATCH_SLOTS = 5,      /* batches b - 2 .. b + 2 */
+    NAPIER_BATCH_SLOTS = 5,                        /* batches b - 2 .. b + 2 */
     NAPIER_BATCH_FLOATS = 4096 + NAPIER_GROUP * 16 /* columns of a batch, each row rounded up to whole vectors */
 };
 
@@ -19,8 +19,8 @@ enum {
 typedef struct napier_batch {
     int64_t first;
     int rows;
-    const float *z[NAPIER_GROUP]; /* the input itself where it is plain f32, else `widened` */
-    float *widened, *terms;       /* [rows][room] */
+    const float *z[NAPIER_GROUP];                  /* the input itself where it is plain f32, else `widened` */
+    float *widened, *terms;                        /* [rows][room] */
     vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per column lane; the minima with their sign changed */
     vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
     float nan[NAPIER_GROUP];
@@ -32,9 +32,7 @@ typedef struct napier_batch {
 } napier_batch;
 
 /* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
-static int napier_batch_rows(int64_t cols) {
-    return cols <= 128 ? 16 : cols <= 256 ? 8 : 4;
-}
+static int napier_batch_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
 
 NAPIER_KERNEL void napier_batch_start(napier_batch *b, const napier_softmax_job *job, int64_t first, int rows, int room,
                                       bool plain) {
@@ -101,9 +99,9 @@ typedef struct napier_stages {
 } napier_stages;
 
 typedef struct napier_three_rows {
-    const void *look_x;  /* row of batch b + 2 */
+    const void *look_x; /* row of batch b + 2 */
     float *look_z;
-    const float *sum_z;  /* row of batch b */
+    const float *sum_z; /* row of batch b */
     float *terms;
     napier_adder adder;
     const float *values; /* row of batch b - 2 */
@@ -117,12 +115,14 @@ typedef struct napier_three_rows {
 /* One step: 16 columns of each row. The sum takes them in the order in which a tile's lanes add (columns from i on, `left`
  * of them), look and write from left to right (from `next` on, `next_left` of them): memory wants to be read in order, at
  * a third of the time that the lanes' order takes. */
-NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next, int next_left) {
+NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next,
+                                    int next_left) {
     vf sum = vf_zero();
     if (k.look) {
         const char *x = (const char *)napier_at(t->look_x, k.in, next);
         __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
-        const vf v = next_left < 16 ? napier_load_part(x, k.in, next_left, napier_minus_infinity()) : napier_load16(x, k.in);
+        const vf v =
+            next_left < 16 ? napier_load_part(x, k.in, next_left, napier_minus_infinity()) : napier_load16(x, k.in);
         if (k.in != NAPIER_F32) {
             vf_store(t->look_z + next, v);
         }
@@ -136,8 +136,9 @@ NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t,
         sum = napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
     }
     if (k.write) {
-        const vf v = next_left < 16 && k.op != NAPIER_OP_SOFTMAX ? vf_load_part(t->values + next, next_left, t->writer.max)
-                                                                 : vf_load(t->values + next);
+        const vf v = next_left < 16 && k.op != NAPIER_OP_SOFTMAX
+                         ? vf_load_part(t->values + next, next_left, t->writer.max)
+                         : vf_load(t->values + next);
         const vf result = napier_result16(k.op, &t->writer, v, false);
         void *y = napier_at_out(t->y, k.out, next);
         if (next_left < 16) {
@@ -172,7 +173,8 @@ NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *
         lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
     }
     const int i = (k.vectors - 1) * 16;
-    lane[k.vectors - 1] = i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
+    lane[k.vectors - 1] =
+        i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
 }
 
 /* The same for any length. As many steps are whole from left to right as in the lanes' order, and at most one is not. */
@@ -224,8 +226,7 @@ NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t,
 /* Looks at a batch by itself: at the start, and for input that is not contiguous f32 or bf16. */
 static void napier_batch_look(napier_batch *b, const napier_softmax_job *job, int room) {
     for (int r = 0; r < b->rows; r++) {
-        const napier_looked looked =
-            napier_look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
+        const napier_looked looked = napier_look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
         b->z[r] = looked.z;
         napier_batch_keep_range(b, r, looked.range);
     }
@@ -279,7 +280,7 @@ typedef struct napier_short_plan {
     bool plain;  /* f32 in */
     bool stream; /* whole cache lines may go past the caches */
     int room, batch_rows;
-    int length;  /* vectors in a row; 64 more where they are more than 16 and all whole */
+    int length; /* vectors in a row; 64 more where they are more than 16 and all whole */
 } napier_short_plan;
 
 static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
@@ -334,22 +335,22 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
 }
 
 /* Rows of few vectors, and whole tiles, get a loop of their own. */
-#define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                           \
+#define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                                 \
     napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, \
                          plan)
-#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)               \
-    do {                                                          \
-        switch (plan->length) {                                   \
-        case 2: NAPIER_THREE(write_, op_, dtype_, 2); break;      \
-        case 3: NAPIER_THREE(write_, op_, dtype_, 3); break;      \
-        case 4: NAPIER_THREE(write_, op_, dtype_, 4); break;      \
-        case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;      \
-        case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;      \
-        case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;    \
+#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)                 \
+    do {                                                            \
+        switch (plan->length) {                                     \
+        case 2: NAPIER_THREE(write_, op_, dtype_, 2); break;        \
+        case 3: NAPIER_THREE(write_, op_, dtype_, 3); break;        \
+        case 4: NAPIER_THREE(write_, op_, dtype_, 4); break;        \
+        case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;        \
+        case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;        \
+        case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;      \
         case 64 + 32: NAPIER_THREE(write_, op_, dtype_, 32); break; \
         case 64 + 64: NAPIER_THREE(write_, op_, dtype_, 64); break; \
-        default: NAPIER_THREE(write_, op_, dtype_, 0); break;     \
-        }                                                         \
+        default: NAPIER_THREE(write_, op_, dtype_, 0); break;       \
+        }                                                           \
     } while (0)
 
 /* All three batches are there and ordinary. */

@@ -14,11 +14,11 @@ enum { NAPIER_STREAM_BYTES = 24 << 20 };
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_check_same_shape(napier_context *context, const char *a_name, int64_t a_rows, int64_t a_cols,
-                                             const char *b_name, int64_t b_rows, int64_t b_cols) {
+static napier_status napier_check_same_shape(napier_context *context, const char *a_name, int64_t a_rows,
+                                             int64_t a_cols, const char *b_name, int64_t b_rows, int64_t b_cols) {
     if (a_rows != b_rows || a_cols != b_cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: shape %lld x %lld is not that of %s, %lld x %lld", a_name,
-                           (long long)a_rows, (long long)a_cols, b_name, (long long)b_rows, (long long)b_cols);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: shape %lld x %lld is not that of %s, %lld x %lld",
+                           a_name, (long long)a_rows, (long long)a_cols, b_name, (long long)b_rows, (long long)b_cols);
     }
     return NAPIER_OK;
 }
@@ -65,12 +65,15 @@ static napier_status napier_elementwise_result(napier_context *context, napier_s
                                                const napier_softmax_options *options) {
     napier_softmax_options o;
     napier_status status = napier_begin(context);
-    if (!status) status = napier_check_matrix(context, "logits", logits);
-    if (!status) status = napier_check_matrix_out(context, name, result);
+    if (!status)
+        status = napier_check_matrix(context, "logits", logits);
+    if (!status)
+        status = napier_check_matrix_out(context, name, result);
     if (!status) {
         status = napier_check_same_shape(context, name, result.rows, result.cols, "logits", logits.rows, logits.cols);
     }
-    if (!status) status = napier_check_alias(context, name, result, "logits", logits);
+    if (!status)
+        status = napier_check_alias(context, name, result, "logits", logits);
     if (status) {
         return status;
     }
@@ -101,10 +104,14 @@ static napier_status napier_logsumexp_arguments(napier_context *context, napier_
                                                 int64_t size, const napier_softmax_options *options,
                                                 napier_softmax_options *o) {
     napier_status status = napier_begin(context);
-    if (!status) status = napier_check_matrix(context, "logits", logits);
-    if (!status) status = napier_check_vector_out(context, "lse", lse);
-    if (!status) status = napier_check_size(context, "lse", lse.size, size);
-    if (!status) status = napier_check_alias(context, "lse", napier_column(lse), "logits", logits);
+    if (!status)
+        status = napier_check_matrix(context, "logits", logits);
+    if (!status)
+        status = napier_check_vector_out(context, "lse", lse);
+    if (!status)
+        status = napier_check_size(context, "lse", lse.size, size);
+    if (!status)
+        status = napier_check_alias(context, "lse", napier_column(lse), "logits", logits);
     if (!status) {
         status = napier_softmax_options_read(context, options, napier_compute_dtype(logits.dtype, lse.dtype), o);
     }
@@ -158,14 +165,22 @@ static napier_status napier_gradient_arguments(napier_context *context, const ch
                                                const napier_softmax_options *options, napier_dtype compute,
                                                napier_softmax_options *o) {
     napier_status status = napier_begin(context);
-    if (!status) status = napier_check_matrix(context, a_name, a);
-    if (!status && b) status = napier_check_matrix(context, b_name, *b);
-    if (!status) status = napier_check_matrix_out(context, "grad_logits", grad);
-    if (!status && b) status = napier_check_same_shape(context, b_name, b->rows, b->cols, a_name, a.rows, a.cols);
-    if (!status) status = napier_check_same_shape(context, "grad_logits", grad.rows, grad.cols, a_name, a.rows, a.cols);
-    if (!status) status = napier_check_alias(context, "grad_logits", grad, a_name, a);
-    if (!status && b) status = napier_check_alias(context, "grad_logits", grad, b_name, *b);
-    if (!status) status = napier_softmax_options_read(context, options, compute, o);
+    if (!status)
+        status = napier_check_matrix(context, a_name, a);
+    if (!status && b)
+        status = napier_check_matrix(context, b_name, *b);
+    if (!status)
+        status = napier_check_matrix_out(context, "grad_logits", grad);
+    if (!status && b)
+        status = napier_check_same_shape(context, b_name, b->rows, b->cols, a_name, a.rows, a.cols);
+    if (!status)
+        status = napier_check_same_shape(context, "grad_logits", grad.rows, grad.cols, a_name, a.rows, a.cols);
+    if (!status)
+        status = napier_check_alias(context, "grad_logits", grad, a_name, a);
+    if (!status && b)
+        status = napier_check_alias(context, "grad_logits", grad, b_name, *b);
+    if (!status)
+        status = napier_softmax_options_read(context, options, compute, o);
     return status;
 }
 
@@ -201,13 +216,14 @@ static napier_status napier_backward(napier_context *context, bool log, napier_c
     }
     const int64_t chunk = napier_row_chunk(values.cols, 1);
     const int workers = napier_workers(context, values.rows, chunk);
-    napier_backward_task task = {&napier_kernels_of(context->isa)->softmax,
-                                 log,
-                                 values,
-                                 gradients,
-                                 out,
-                                 (float)options->temperature,
-                                 napier_alloc(&context->allocator, (size_t)workers, NAPIER_ROWS_SCRATCH * sizeof(float))};
+    napier_backward_task task = {
+        &napier_kernels_of(context->isa)->softmax,
+        log,
+        values,
+        gradients,
+        out,
+        (float)options->temperature,
+        napier_alloc(&context->allocator, (size_t)workers, NAPIER_ROWS_SCRATCH * sizeof(float))};
     if (!task.scratch) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
     }
@@ -220,12 +236,13 @@ static napier_dtype napier_compute_dtype3(napier_dtype a, napier_dtype b, napier
     return napier_compute_dtype(napier_compute_dtype(a, b), c);
 }
 
-napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs, napier_const_matrix grad_probs,
-                                      napier_matrix grad_logits, const napier_softmax_options *options) {
+napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs,
+                                      napier_const_matrix grad_probs, napier_matrix grad_logits,
+                                      const napier_softmax_options *options) {
     const napier_dtype compute = napier_compute_dtype3(probs.dtype, grad_probs.dtype, grad_logits.dtype);
     napier_softmax_options o;
-    const napier_status status = napier_gradient_arguments(context, "probs", probs, "grad_probs", &grad_probs, grad_logits,
-                                                           options, compute, &o);
+    const napier_status status = napier_gradient_arguments(context, "probs", probs, "grad_probs", &grad_probs,
+                                                           grad_logits, options, compute, &o);
     if (status) {
         return status;
     }
@@ -238,8 +255,8 @@ napier_status napier_log_softmax_backward(napier_context *context, napier_const_
                                           const napier_softmax_options *options) {
     const napier_dtype compute = napier_compute_dtype3(logprobs.dtype, grad_logprobs.dtype, grad_logits.dtype);
     napier_softmax_options o;
-    const napier_status status = napier_gradient_arguments(context, "logprobs", logprobs, "grad_logprobs", &grad_logprobs,
-                                                           grad_logits, options, compute, &o);
+    const napier_status status = napier_gradient_arguments(context, "logprobs", logprobs, "grad_logprobs",
+                                                           &grad_logprobs, grad_logits, options, compute, &o);
     if (status) {
         return status;
     }
@@ -250,12 +267,15 @@ napier_status napier_log_softmax_backward(napier_context *context, napier_const_
 /* The gradient of a logsumexp is the softmax times a factor per row. A masked row has no direction to rise in: 0. */
 static napier_status napier_logsumexp_gradient_arguments(napier_context *context, napier_const_matrix logits,
                                                          napier_const_vector grad_lse, int64_t size,
-                                                         napier_matrix grad_logits, const napier_softmax_options *options,
-                                                         napier_dtype compute, napier_softmax_options *o) {
+                                                         napier_matrix grad_logits,
+                                                         const napier_softmax_options *options, napier_dtype compute,
+                                                         napier_softmax_options *o) {
     napier_status status =
         napier_gradient_arguments(context, "logits", logits, NULL, NULL, grad_logits, options, compute, o);
-    if (!status) status = napier_check_vector(context, "grad_lse", grad_lse);
-    if (!status) status = napier_check_size(context, "grad_lse", grad_lse.size, size);
+    if (!status)
+        status = napier_check_vector(context, "grad_lse", grad_lse);
+    if (!status)
+        status = napier_check_size(context, "grad_lse", grad_lse.size, size);
     if (!status) {
         status = napier_check_alias(context, "grad_logits", grad_logits, "grad_lse", napier_vector_row(grad_lse));
     }
@@ -263,12 +283,13 @@ static napier_status napier_logsumexp_gradient_arguments(napier_context *context
     return status;
 }
 
-napier_status napier_logsumexp_backward(napier_context *context, napier_const_matrix logits, napier_const_vector grad_lse,
-                                        napier_matrix grad_logits, const napier_softmax_options *options) {
+napier_status napier_logsumexp_backward(napier_context *context, napier_const_matrix logits,
+                                        napier_const_vector grad_lse, napier_matrix grad_logits,
+                                        const napier_softmax_options *options) {
     const napier_dtype compute = napier_compute_dtype3(logits.dtype, grad_lse.dtype, grad_logits.dtype);
     napier_softmax_options o;
-    const napier_status status = napier_logsumexp_gradient_arguments(context, logits, grad_lse, logits.rows, grad_logits,
-                                                                     options, compute, &o);
+    const napier_status status =
+        napier_logsumexp_gradient_arguments(context, logits, grad_lse, logits.rows, grad_logits, options, compute, &o);
     if (status) {
         return status;
     }

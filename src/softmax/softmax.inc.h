@@ -133,8 +133,8 @@ NAPIER_KERNEL napier_range napier_range_add(napier_range r, vf v) {
 enum { NAPIER_PREFETCH_BYTES = 2048 };
 
 /* n contiguous elements: z = x / temperature into `z` (where pack says so), and their range. Whole vectors are stored. */
-NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, bool divide, vf temperature, bool pack, int n,
-                                          float *z) {
+NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, bool divide, vf temperature, bool pack,
+                                          int n, float *z) {
     napier_range a = napier_no_range(), b = a;
     int i = 0;
     for (; i + 32 <= n; i += 32) {
@@ -226,7 +226,8 @@ static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64
     for (int64_t i = 0; i < n; i += NAPIER_TILE) {
         const int part = n - i < NAPIER_TILE ? (int)(n - i) : NAPIER_TILE;
         float tile[NAPIER_TILE];
-        const napier_looked looked = napier_look(napier_at(x, dtype, i * stride), dtype, stride, temperature, part, tile);
+        const napier_looked looked =
+            napier_look(napier_at(x, dtype, i * stride), dtype, stride, temperature, part, tile);
         memcpy(z + i, looked.z, (size_t)part * sizeof *z);
     }
 }
@@ -270,8 +271,8 @@ typedef struct napier_lanes {
 } napier_lanes;
 
 /* vectors: (n + 15) / 16 up to 16, as a constant where it pays. Lanes past the end count as maxima. */
-NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut, bool keep,
-                                            float *terms) {
+NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut,
+                                            bool keep, float *terms) {
     vf lane[16];
     vi below = vi_set(0);
     for (int v = 0; v < vectors; v++) {
@@ -411,8 +412,8 @@ typedef struct napier_writer {
 
 NAPIER_KERNEL napier_writer napier_writer_of(float max, float log_sum, float scale, float max_prob) {
     const float up = scale * 0x1p64f;
-    return (napier_writer){vf_set(max),      vf_set(log_sum), vf_set(scale),
-                           vf_set(max_prob), vf_set(0x1.fffffp-63f / up), vf_set(up)};
+    return (napier_writer){vf_set(max), vf_set(log_sum), vf_set(scale), vf_set(max_prob), vf_set(0x1.fffffp-63f / up),
+                           vf_set(up)};
 }
 
 /* For results that need no care. */
@@ -460,8 +461,8 @@ NAPIER_KERNEL void napier_write_as(napier_softmax_op op, const napier_writer *w,
 }
 
 /* stride 1 only. */
-static void napier_write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care, void *y,
-                                napier_dtype dtype, bool stream) {
+static void napier_write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
+                                void *y, napier_dtype dtype, bool stream) {
     const bool softmax = op == NAPIER_OP_SOFTMAX;
     if (dtype == NAPIER_F32) {
         stream = stream && n >= 32 && ((uintptr_t)y & 3) == 0;
@@ -518,7 +519,8 @@ NAPIER_KERNEL void napier_terms_as(const float *z, int n, vf cutoff, vf magic, b
     }
 }
 
-NAPIER_KERNEL void napier_probs_again_as(const napier_writer *w, const float *z, int n, vf magic, float *y, bool stream) {
+NAPIER_KERNEL void napier_probs_again_as(const napier_writer *w, const float *z, int n, vf magic, float *y,
+                                         bool stream) {
     int i = 0;
     if (stream) {
         i = (int)(((size_t)(-(intptr_t)(uintptr_t)y) & 63) / 4);
@@ -591,7 +593,8 @@ static void napier_store_lse(const napier_softmax_job *job, int64_t row, float l
 }
 
 /* Elements [begin, begin + n) of a row. */
-NAPIER_KERNEL napier_looked napier_look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n, float *z) {
+NAPIER_KERNEL napier_looked napier_look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n,
+                                            float *z) {
     const void *x = napier_at(napier_row(job, row), job->x.dtype, begin * job->x.col_stride);
     return napier_look(x, job->x.dtype, job->x.col_stride, job->temperature, n, z);
 }
@@ -611,8 +614,8 @@ static void napier_any_row(const napier_softmax_job *job, int64_t row, float *sc
     const int n = (int)job->x.cols;
     const napier_final final = napier_final_of_row(job, row, scratch);
     const napier_looked looked = napier_look_row(job, row, 0, n, scratch);
-    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, napier_row_out(job, row),
-                      job->y.dtype, job->y.col_stride, false);
+    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16,
+                      napier_row_out(job, row), job->y.dtype, job->y.col_stride, false);
 }
 
 NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {

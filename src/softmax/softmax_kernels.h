@@ -13,17 +13,17 @@ typedef enum napier_softmax_op { NAPIER_OP_SOFTMAX, NAPIER_OP_LOG_SOFTMAX, NAPIE
 
 typedef struct napier_softmax_job {
     napier_softmax_op op;
-    napier_const_matrix x;           /* logits [rows, cols]: f32, f16 or bf16 */
-    napier_matrix y;                 /* result [rows, cols]; for logsumexp [rows, 1] */
+    napier_const_matrix x; /* logits [rows, cols]: f32, f16 or bf16 */
+    napier_matrix y;       /* result [rows, cols]; for logsumexp [rows, 1] */
     float temperature;
     napier_masked_rows masked_rows;
-    bool stream;                     /* the result is too large to stay in a cache: store past it */
+    bool stream; /* the result is too large to stay in a cache: store past it */
 } napier_softmax_job;
 
 enum {
-    NAPIER_GROUP = 16,         /* rows finished together, one per lane */
-    NAPIER_STRIP = 64,         /* adjacent rows that are packed together when rows are columns in memory */
-    NAPIER_TINY_COLS = 16      /* up to here 16 rows lie in the lanes of one vector */
+    NAPIER_GROUP = 16,    /* rows finished together, one per lane */
+    NAPIER_STRIP = 64,    /* adjacent rows that are packed together when rows are columns in memory */
+    NAPIER_TINY_COLS = 16 /* up to here 16 rows lie in the lanes of one vector */
 };
 
 /* Floats of scratch a worker needs, on a 64-byte boundary. */
@@ -55,12 +55,12 @@ typedef struct napier_softmax_kernels {
     void (*sum_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
                       float *scratch);
     /* Writes their results. */
-    void (*write_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, const napier_final *final,
-                        float *scratch);
+    void (*write_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                        const napier_final *final, float *scratch);
 
     /* The same for up to NAPIER_STRIP rows that are neighbours in memory. NAPIER_COLUMNS_SCRATCH floats. */
-    void (*sum_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end, napier_sum *sums,
-                      float *scratch);
+    void (*sum_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                      napier_sum *sums, float *scratch);
     void (*write_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                         const napier_final *finals, float *scratch);
 

@@ -8,7 +8,7 @@
 
 enum {
     NAPIER_CHUNK_ELEMENTS = 131072, /* about 30 microseconds of work: the start and end of a chunk cost a few batches */
-    NAPIER_CHUNK_TILES = 32,       /* the same in tiles of 1024 */
+    NAPIER_CHUNK_TILES = 32,        /* the same in tiles of 1024 */
     NAPIER_KEEP_COLS = 160 * 1024, /* rows up to here keep their terms: 640 KB, which stays in the second-level cache */
     NAPIER_COLUMN_ROWS = 8         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
 };
@@ -46,7 +46,8 @@ static bool napier_is_columns(const napier_softmax_job *job) {
 static int64_t napier_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
 static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats, int rows) {
+static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats,
+                                           int rows) {
     s->scratch_floats = floats;
     s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
     s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
@@ -95,7 +96,8 @@ static napier_final napier_finish_row(const napier_split *s, const napier_sum *s
     napier_final final = napier_sum_finish(sum);
     if (s->factor.data) {
         float g;
-        const char *at = (const char *)s->factor.data + row * s->factor.stride * (s->factor.dtype == NAPIER_F32 ? 4 : 2);
+        const char *at =
+            (const char *)s->factor.data + row * s->factor.stride * (s->factor.dtype == NAPIER_F32 ? 4 : 2);
         s->kernels->pack(at, s->factor.dtype, 1, 1, 1.0f, &g);
         final.factor = g / s->job->temperature;
     }
@@ -208,8 +210,8 @@ static void napier_write_tiles_task(void *argument, int worker, int64_t begin, i
 }
 
 /* The rows in flight, summed by all workers and merged. */
-static void napier_sum_in_flight(napier_context *context, napier_split *s, int workers, napier_task *task, int64_t items,
-                                 int64_t chunk) {
+static void napier_sum_in_flight(napier_context *context, napier_split *s, int workers, napier_task *task,
+                                 int64_t items, int64_t chunk) {
     for (int i = 0; i < workers * s->rows; i++) {
         napier_sum_init(&s->sums[i]);
     }
@@ -258,14 +260,16 @@ static napier_split napier_split_of(const napier_context *context, const napier_
 }
 
 static napier_status napier_split_long(napier_context *context, napier_split *s) {
-    const int64_t pieces = napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
+    const int64_t pieces =
+        napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
     return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows ? napier_split_by_rows(context, s)
                                                                     : napier_split_by_tiles(context, s);
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
-    const napier_fenv caller = napier_fenv_enter(); /* the workers have their own; rows are finished on this thread too */
+    const napier_fenv caller =
+        napier_fenv_enter(); /* the workers have their own; rows are finished on this thread too */
     napier_split s = napier_split_of(context, job, algorithm);
     napier_status status = NAPIER_OK;
     if (job->x.cols == 0) {
@@ -279,7 +283,8 @@ napier_status napier_softmax_split(napier_context *context, const napier_softmax
     return status;
 }
 
-napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job,
+                                    napier_const_vector factor) {
     const napier_fenv caller = napier_fenv_enter();
     napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
     s.factor = factor;
@@ -349,7 +354,8 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
     return status;
 }
 
-static napier_status napier_all_scaled(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+static napier_status napier_all_scaled(napier_context *context, const napier_softmax_job *job,
+                                       napier_const_vector factor) {
     napier_sum sum;
     napier_status status = napier_all_sum(context, job, &sum);
     if (status) {
@@ -368,7 +374,8 @@ static napier_status napier_all_scaled(napier_context *context, const napier_sof
     return status;
 }
 
-napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor) {
+napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
+                                        napier_const_vector factor) {
     const napier_fenv caller = napier_fenv_enter();
     const napier_status status = napier_all_scaled(context, job, factor);
     napier_fenv_leave(caller);

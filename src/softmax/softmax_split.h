@@ -17,6 +17,7 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
 
 /* y = softmax(x) * factor / T, with one factor per row, or one for the whole array: the gradients of logsumexp. */
 napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job, napier_const_vector factor);
-napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job, napier_const_vector factor);
+napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
+                                        napier_const_vector factor);
 
 #endif

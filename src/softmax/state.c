@@ -120,7 +120,8 @@ static napier_status napier_state_new(napier_context *context, napier_dtype comp
                                       const napier_softmax_options *options, napier_softmax_state **out) {
     napier_softmax_state *s = napier_alloc(&context->allocator, 1, napier_state_bytes(compute));
     if (!s) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes", napier_state_bytes(compute));
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes",
+                           napier_state_bytes(compute));
     }
     memset(s, 0, napier_state_bytes(compute));
     s->allocator = context->allocator;
@@ -155,7 +156,8 @@ napier_status napier_softmax_state_create(napier_context *context, napier_dtype 
                            napier_dtype_name(compute));
     }
     if (first_index < 0 || first_index > INT64_MAX - NAPIER_COUNT_LIMIT) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "first_index: %lld is out of range", (long long)first_index);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "first_index: %lld is out of range",
+                           (long long)first_index);
     }
     status = napier_softmax_options_read(context, options, compute, &o);
     return status ? status : napier_state_new(context, compute, first_index, &o, out);
@@ -196,7 +198,8 @@ static void napier_load_block(const napier_softmax_kernels *k, const napier_soft
 napier_status napier_softmax_state_update(napier_context *context, napier_softmax_state *state,
                                           napier_const_vector logits) {
     napier_status status = napier_state_begin(context, "state", state);
-    if (!status) status = napier_check_vector(context, "logits", logits);
+    if (!status)
+        status = napier_check_vector(context, "logits", logits);
     if (status) {
         return status;
     }
@@ -232,8 +235,8 @@ static napier_status napier_check_same_kind(napier_context *context, const napie
                            napier_dtype_name(b->compute), napier_dtype_name(a->compute));
     }
     if (a->temperature != b->temperature) {
-        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: temperature %g is not that of into, %g", b->temperature,
-                           a->temperature);
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: temperature %g is not that of into, %g",
+                           b->temperature, a->temperature);
     }
     if (a->masked_rows != b->masked_rows) {
         return napier_fail(context, NAPIER_STATE_MISMATCH, "from: masked_rows %d is not that of into, %d",
@@ -265,11 +268,13 @@ static napier_status napier_merge_before(napier_context *context, const napier_s
 napier_status napier_softmax_state_merge(napier_context *context, napier_softmax_state *into,
                                          const napier_softmax_state *from) {
     napier_status status = napier_state_begin(context, "into", into);
-    if (!status) status = napier_state_begin(context, "from", from);
+    if (!status)
+        status = napier_state_begin(context, "from", from);
     if (!status && into == from) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "from: is the same state as into");
     }
-    if (!status) status = napier_check_same_kind(context, into, from);
+    if (!status)
+        status = napier_check_same_kind(context, into, from);
     if (status || from->count == 0) {
         return status;
     }
@@ -286,10 +291,10 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
     } else if (napier_is_aligned(into) && napier_is_aligned(from)) {
         napier_merge_aligned(into, from);
     } else {
-        status = napier_fail(context, NAPIER_STATE_MISMATCH,
-                             "from: elements %lld to %lld neither adjoin %lld to %lld nor do both end at multiples of %d",
-                             (long long)from->first, (long long)from->end, (long long)into->first, (long long)into->end,
-                             NAPIER_TILE);
+        status = napier_fail(
+            context, NAPIER_STATE_MISMATCH,
+            "from: elements %lld to %lld neither adjoin %lld to %lld nor do both end at multiples of %d",
+            (long long)from->first, (long long)from->end, (long long)into->first, (long long)into->end, NAPIER_TILE);
     }
     napier_fenv_leave(caller);
     if (!status) {
@@ -342,14 +347,17 @@ static void napier_apply_block(const napier_softmax_kernels *k, const napier_sof
     }
     char *at = (char *)result.data + i * result.stride * (int64_t)napier_dtype_size(result.dtype);
     const napier_softmax_op op = kind == NAPIER_KIND_SOFTMAX ? NAPIER_OP_SOFTMAX : NAPIER_OP_LOG_SOFTMAX;
-    k->write(op, &s->final.f32, s->masked_rows, (const float *)(const void *)z, n, at, result.dtype, result.stride, scratch);
+    k->write(op, &s->final.f32, s->masked_rows, (const float *)(const void *)z, n, at, result.dtype, result.stride,
+             scratch);
 }
 
 napier_status napier_softmax_state_apply(napier_context *context, const napier_softmax_state *state,
                                          napier_softmax_kind kind, napier_const_vector logits, napier_vector result) {
     napier_status status = napier_state_begin(context, "state", state);
-    if (!status) status = napier_check_vector(context, "logits", logits);
-    if (!status) status = napier_check_vector_out(context, "result", result);
+    if (!status)
+        status = napier_check_vector(context, "logits", logits);
+    if (!status)
+        status = napier_check_vector_out(context, "result", result);
     if (!status && (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "kind: %d is unknown", (int)kind);
     }
@@ -362,7 +370,8 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
                              logits.dtype == NAPIER_F64 ? "logits" : "result");
     }
     if (!status) {
-        status = napier_check_alias(context, "result", napier_vector_row_out(result), "logits", napier_vector_row(logits));
+        status =
+            napier_check_alias(context, "result", napier_vector_row_out(result), "logits", napier_vector_row(logits));
     }
     if (!status && !state->finished) {
         status = napier_fail(context, NAPIER_STATE_MISMATCH, "state: is not finished");

@@ -14,7 +14,11 @@
 
 static const unsigned char NAPIER_STATE_MAGIC[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'S', 'T'};
 
-enum { NAPIER_STATE_FORMAT = 1, NAPIER_STATE_FIELDS = 8 + 4 * 4 + 8 + 4 * 4 + 3 * 8 + 3 * 8, NAPIER_STATE_CHECKSUM = 8 };
+enum {
+    NAPIER_STATE_FORMAT = 1,
+    NAPIER_STATE_FIELDS = 8 + 4 * 4 + 8 + 4 * 4 + 3 * 8 + 3 * 8,
+    NAPIER_STATE_CHECKSUM = 8
+};
 
 /* ---- Bytes --------------------------------------------------------------------------------------------------------- */
 
@@ -99,8 +103,8 @@ napier_status napier_softmax_state_save(napier_context *context, const napier_so
     }
     const size_t size = napier_softmax_state_size(state);
     if (capacity < size) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "capacity: %zu is less than the state's %zu bytes", capacity,
-                           size);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "capacity: %zu is less than the state's %zu bytes",
+                           capacity, size);
     }
     unsigned char *at = bytes;
     memcpy(at, NAPIER_STATE_MAGIC, sizeof NAPIER_STATE_MAGIC);
@@ -147,7 +151,8 @@ static napier_status napier_load_header(napier_context *context, const unsigned 
                            NAPIER_NUMERICS_VERSION, NAPIER_TILE);
     }
     if (compute != NAPIER_F32 && compute != NAPIER_F64) {
-        return napier_fail(context, NAPIER_STATE_MISMATCH, "bytes: compute dtype %u is not f32 or f64", (unsigned)compute);
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "bytes: compute dtype %u is not f32 or f64",
+                           (unsigned)compute);
     }
     s->compute = (napier_dtype)compute;
     s->temperature = napier_double_of_bits(napier_take(at, 8));

@@ -29,10 +29,10 @@ enum {
     NAPIER_DIGITS = 12
 };
 
-#define NAPIER_TERM_SCALE 64   /* terms carry 2^64, so that none inside the cutoff is subnormal */
-#define NAPIER_CUTOFF 129.0f   /* elements further below the maximum are dropped: exp(-129) < 2^-186 */
-#define NAPIER_BIG 0x1p20f     /* above: the reduction of exp runs in double */
-#define NAPIER_HUGE 0x1p31f    /* from here on floats lie further apart than the cutoff: only ties count */
+#define NAPIER_TERM_SCALE 64 /* terms carry 2^64, so that none inside the cutoff is subnormal */
+#define NAPIER_CUTOFF 129.0f /* elements further below the maximum are dropped: exp(-129) < 2^-186 */
+#define NAPIER_BIG 0x1p20f   /* above: the reduction of exp runs in double */
+#define NAPIER_HUGE 0x1p31f  /* from here on floats lie further apart than the cutoff: only ties count */
 
 /* What one tile comes to. A pure function of its elements. */
 typedef struct napier_tile_sum {
@@ -56,10 +56,10 @@ typedef struct napier_final {
     enum { NAPIER_ROW_FINITE, NAPIER_ROW_NAN, NAPIER_ROW_PINF, NAPIER_ROW_MASKED } kind;
     float max;
     float lse;
-    float log_sum;   /* L = lse - max >= 0, in f32 */
-    float max_prob;  /* probability of the maximum: no other is above it */
-    float scale;     /* softmax = term * scale; carries 2^-64 */
-    float factor;    /* the result is softmax * factor: 1, but for the gradient of logsumexp */
+    float log_sum;    /* L = lse - max >= 0, in f32 */
+    float max_prob;   /* probability of the maximum: no other is above it */
+    float scale;      /* softmax = term * scale; carries 2^-64 */
+    float factor;     /* the result is softmax * factor: 1, but for the gradient of logsumexp */
     int64_t exponent; /* E: exp(max) = p 2^E */
 } napier_final;
 
