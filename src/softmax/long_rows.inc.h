@@ -103,33 +103,40 @@ static void napier_write_range(const napier_softmax_job *job, int64_t row, int64
     }
 }
 
-/* One read of the row: its terms stay in `terms`, each tile's relative to the tile's own exponent. */
-static void napier_kept_row(const napier_softmax_job *job, int64_t row, float *scratch, float *terms,
-                            napier_kept_tile *tiles) {
-    const int64_t cols = job->x.cols;
-    napier_sum sum;
-    napier_sum_init(&sum);
-    napier_tiles_ahead a = napier_tiles_from(job, row, 0, cols, scratch);
-    for (int64_t i = 0, k = 0; i < cols; i += NAPIER_TILE, k++) {
+/* Adds columns [begin, end) to *sum and keeps their terms, each tile's relative to its own exponent, at terms + column;
+ * tiles[k] says how. Terms may lie where the results will: then a last part of a tile is not kept, as whole vectors are
+ * stored. */
+static void napier_keep_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                              float *terms, napier_kept_tile *tiles, float *scratch) {
+    const bool in_result = (void *)terms == napier_row_out(job, row);
+    napier_tiles_ahead a = napier_tiles_from(job, row, begin, end, scratch);
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        napier_kept_tile *kept = &tiles[i / NAPIER_TILE];
+        const bool room = !in_result || i + NAPIER_TILE <= end;
         napier_tile_sum t;
-        tiles[k].whole = napier_next_tile(&a, i, terms + i, &t);
-        tiles[k].min = t.min;
-        tiles[k].exponent = tiles[k].whole ? (int32_t)napier_exp_parts_small(t.max).n : 0;
-        napier_sum_add_tile(&sum, &t);
+        kept->whole = napier_next_tile(&a, i, room ? terms + i : NULL, &t);
+        kept->min = t.min;
+        kept->exponent = kept->whole ? (int32_t)napier_exp_parts_small(t.max).n : 0;
+        napier_sum_add_tile(sum, &t);
     }
-    const napier_final final = napier_sum_finish(&sum);
-    const bool ordinary = final.kind == NAPIER_ROW_FINITE && !napier_is_big(final.max);
-    for (int64_t i = 0, k = 0; i < cols; i += NAPIER_TILE, k++) {
-        const int n = napier_tile_at(i, cols);
+}
+
+static void napier_write_kept(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                              const napier_final *final, const float *terms, const napier_kept_tile *tiles,
+                              float *scratch) {
+    const bool ordinary = final->kind == NAPIER_ROW_FINITE && !napier_is_big(final->max) && job->y.col_stride == 1;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        const napier_kept_tile *kept = &tiles[i / NAPIER_TILE];
+        const int n = napier_tile_at(i, end);
         void *y = napier_at_out(napier_row_out(job, row), job->y.dtype, i * job->y.col_stride);
-        const int64_t down = final.exponent - tiles[k].exponent;
-        const bool normal = (tiles[k].min - final.max) - final.log_sum >= NAPIER_NORMAL_LOG_PROB;
-        if (ordinary && tiles[k].whole && normal && down <= 20 && job->y.col_stride == 1) {
-            const float scale = final.scale * napier_power_of_two(-down);
-            const napier_writer w = napier_writer_of(final.max, final.log_sum, scale, final.max_prob);
+        const int64_t down = final->exponent - kept->exponent;
+        const bool normal = (kept->min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB;
+        if (ordinary && kept->whole && normal && down <= 20) {
+            const float scale = final->scale * napier_power_of_two(-down);
+            const napier_writer w = napier_plain_writer(final->max, final->log_sum, scale, final->max_prob);
             napier_write_values(NAPIER_OP_SOFTMAX, &w, terms + i, n, false, y, job->y.dtype, job->stream);
         } else {
-            napier_write_tile(job->op, &final, job->masked_rows, napier_look_row(job, row, i, n, scratch), n,
+            napier_write_tile(job->op, final, job->masked_rows, napier_look_row(job, row, i, n, scratch), n,
                               scratch + NAPIER_TILE + 16, y, job->y.dtype, job->y.col_stride, job->stream);
         }
     }

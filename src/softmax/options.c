@@ -5,6 +5,14 @@
 
 #include "base/fenv.h"
 
+float napier_float_of(double x) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = x; /* volatile: the conversion must not leave the two calls */
+    const volatile float rounded = (float)exact;
+    napier_fenv_leave(caller);
+    return rounded;
+}
+
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out) {
     const napier_softmax_options defaults = NAPIER_SOFTMAX_OPTIONS_INIT;
@@ -17,9 +25,7 @@ napier_status napier_softmax_options_read(napier_context *context, const napier_
                            options->struct_size, sizeof *options);
     }
     *out = *options;
-    const napier_fenv caller = napier_fenv_enter(); /* the caller's rounding must not choose the temperature */
-    const double t = compute == NAPIER_F64 ? out->temperature : (double)(float)out->temperature;
-    napier_fenv_leave(caller);
+    const double t = compute == NAPIER_F64 ? out->temperature : (double)napier_float_of(out->temperature);
     if (!(isfinite(out->temperature) && isfinite(t) && t > 0)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
                            out->temperature, napier_dtype_name(compute));

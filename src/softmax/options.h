@@ -10,6 +10,9 @@
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out);
 
+/* x rounded to nearest even, subnormals kept, whatever the caller's floating-point state is. */
+float napier_float_of(double x);
+
 /* f64 if either is, else f32. */
 static inline napier_dtype napier_compute_dtype(napier_dtype in, napier_dtype out) {
     return in == NAPIER_F64 || out == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32;

@@ -45,7 +45,7 @@ static napier_softmax_job napier_job_of(napier_softmax_op op, napier_const_matri
     const napier_softmax_job job = {.op = op,
                                     .x = x,
                                     .y = y,
-                                    .temperature = (float)options->temperature,
+                                    .temperature = napier_float_of(options->temperature),
                                     .masked_rows = options->masked_rows,
                                     .stream = elements > NAPIER_STREAM_BYTES / (int64_t)napier_dtype_size(y.dtype)};
     return job;
@@ -222,7 +222,7 @@ static napier_status napier_backward(napier_context *context, bool log, napier_c
         values,
         gradients,
         out,
-        (float)options->temperature,
+        napier_float_of(options->temperature),
         napier_alloc(&context->allocator, (size_t)workers, NAPIER_ROWS_SCRATCH * sizeof(float))};
     if (!task.scratch) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);

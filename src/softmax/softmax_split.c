@@ -25,7 +25,9 @@ typedef struct napier_split {
     napier_algorithm algorithm;
     float *scratch;
     int64_t scratch_floats; /* per worker */
-    int64_t keep_floats;    /* of them, for the terms of a kept row, at the scratch's end; 0: rows are read twice */
+    bool keep;              /* softmax keeps the terms of a row between its two looks */
+    bool in_result;         /* where its results will be; else at the end of the worker's scratch */
+    napier_kept_tile *kept; /* [lines, tiles of a row], lines: workers, or 1 where a row is split */
     napier_sum *sums;       /* [workers, rows in flight] */
     int64_t row;            /* first row in flight */
     int rows;               /* how many: 1, or a strip's */
@@ -46,22 +48,24 @@ static bool napier_is_columns(const napier_softmax_job *job) {
 static int64_t napier_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
 static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats,
-                                           int rows) {
-    s->scratch_floats = floats;
-    s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
-    s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
-    if (!s->scratch || (rows > 0 && !s->sums)) {
-        napier_free(&context->allocator, s->scratch);
-        napier_free(&context->allocator, s->sums);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
-    }
-    return NAPIER_OK;
-}
-
 static void napier_split_release(napier_context *context, napier_split *s) {
     napier_free(&context->allocator, s->scratch);
     napier_free(&context->allocator, s->sums);
+    napier_free(&context->allocator, s->kept);
+}
+
+static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats,
+                                           int rows, int lines) {
+    const size_t tiles = s->keep ? (size_t)lines * (size_t)napier_tiles(s->job->x.cols) : 0;
+    s->scratch_floats = floats;
+    s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
+    s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
+    s->kept = tiles > 0 ? napier_alloc(&context->allocator, tiles, sizeof(napier_kept_tile)) : NULL;
+    if (!s->scratch || (rows > 0 && !s->sums) || (tiles > 0 && !s->kept)) {
+        napier_split_release(context, s);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
+    }
+    return NAPIER_OK;
 }
 
 /* ---- Short rows ---------------------------------------------------------------------------------------------------- */
@@ -81,7 +85,7 @@ static napier_status napier_split_short(napier_context *context, napier_split *s
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
     const int64_t chunk = napier_row_chunk(s->job->x.cols, granule), rows = s->job->x.rows;
     const napier_status status = napier_split_allocate(context, s, napier_workers(context, rows, chunk),
-                                                       columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0);
+                                                       columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0);
     if (!status) {
         napier_parallel(context, rows, chunk, columns ? napier_short_columns_task : napier_short_rows_task, s);
         napier_split_release(context, s);
@@ -111,18 +115,26 @@ static void napier_finish_to(const napier_split *s, const napier_sum *sum, int64
     }
 }
 
-static void napier_long_row(const napier_split *s, int64_t row, float *scratch) {
+/* Where the terms of a row are kept. */
+static float *napier_terms_of(const napier_split *s, int64_t row, float *scratch) {
+    return s->in_result ? (float *)s->job->y.data + row * s->job->y.row_stride : scratch + NAPIER_ROWS_SCRATCH;
+}
+
+static void napier_long_row(const napier_split *s, int64_t row, int worker) {
     const napier_softmax_kernels *k = s->kernels;
     const int64_t cols = s->job->x.cols;
-    if (s->keep_floats > 0) {
-        float *terms = scratch + NAPIER_ROWS_SCRATCH;
-        const int64_t padded = napier_tiles(cols) * NAPIER_TILE;
-        k->kept_row(s->job, row, scratch, terms, (napier_kept_tile *)(void *)(terms + padded));
-        return;
-    }
+    float *scratch = napier_worker_scratch(s, worker);
     napier_sum sum;
     napier_final final;
     napier_sum_init(&sum);
+    if (s->keep) {
+        float *terms = napier_terms_of(s, row, scratch);
+        napier_kept_tile *kept = s->kept + worker * napier_tiles(cols);
+        k->keep_range(s->job, row, 0, cols, &sum, terms, kept, scratch);
+        napier_finish_to(s, &sum, row, &final);
+        k->write_kept(s->job, row, 0, cols, &final, terms, kept, scratch);
+        return;
+    }
     if (s->algorithm == NAPIER_ALGORITHM_SAFE) {
         napier_sum_raise(&sum, k->max_of_range(s->job, row, 0, cols, scratch));
     }
@@ -136,7 +148,7 @@ static void napier_long_row(const napier_split *s, int64_t row, float *scratch) 
 static void napier_long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_split *s = argument;
     for (int64_t row = begin; row < end; row++) {
-        napier_long_row(s, row, napier_worker_scratch(s, worker));
+        napier_long_row(s, row, worker);
     }
 }
 
@@ -161,22 +173,27 @@ static void napier_strips_task(void *argument, int worker, int64_t begin, int64_
     }
 }
 
-/* Terms are worth keeping where they save an exp and stay in a cache. */
-static int64_t napier_keep_floats(const napier_split *s) {
-    const int64_t cols = s->job->x.cols;
-    const bool keep = s->job->op == NAPIER_OP_SOFTMAX && cols <= NAPIER_KEEP_COLS &&
-                      s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
-    const int64_t per_tile = (int64_t)(sizeof(napier_kept_tile) / sizeof(float));
-    return keep ? napier_tiles(cols) * (NAPIER_TILE + per_tile) + 16 : 0;
+/* Terms are worth keeping where they save an exp and stay in a cache: in the result, if it does, else in a line of the
+ * worker's own. */
+static void napier_decide_keeping(napier_split *s, bool split) {
+    const napier_softmax_job *job = s->job;
+    s->in_result = job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 && job->y.data != job->x.data && !job->stream;
+    s->keep = job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
+              (s->in_result || (!split && job->x.cols <= NAPIER_KEEP_COLS));
 }
 
 static napier_status napier_split_by_rows(napier_context *context, napier_split *s) {
     const bool columns = napier_is_columns(s->job);
     const int64_t rows = s->job->x.rows, chunk = columns ? NAPIER_STRIP : 1;
     const int workers = napier_workers(context, rows, chunk);
-    s->keep_floats = columns ? 0 : napier_keep_floats(s);
-    const int64_t floats = columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH + (s->keep_floats + 15) / 16 * 16;
-    const napier_status status = napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0);
+    int64_t floats = NAPIER_COLUMNS_SCRATCH;
+    if (!columns) {
+        napier_decide_keeping(s, false);
+        const int64_t line = s->keep && !s->in_result ? napier_tiles(s->job->x.cols) * NAPIER_TILE : 0;
+        floats = NAPIER_ROWS_SCRATCH + line;
+    }
+    const napier_status status =
+        napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, workers);
     if (!status) {
         napier_parallel(context, rows, chunk, columns ? napier_strips_task : napier_long_rows_task, s);
         napier_split_release(context, s);
@@ -193,6 +210,9 @@ static void napier_sum_tiles_task(void *argument, int worker, int64_t begin, int
     float *scratch = napier_worker_scratch(s, worker);
     if (s->rows > 1) {
         s->kernels->sum_strip(s->job, s->row, s->rows, first, last, sums, scratch);
+    } else if (s->keep) {
+        s->kernels->keep_range(s->job, s->row, first, last, sums, napier_terms_of(s, s->row, scratch), s->kept,
+                               scratch);
     } else {
         s->kernels->sum_range(s->job, s->row, first, last, sums, scratch);
     }
@@ -204,6 +224,9 @@ static void napier_write_tiles_task(void *argument, int worker, int64_t begin, i
     float *scratch = napier_worker_scratch(s, worker);
     if (s->rows > 1) {
         s->kernels->write_strip(s->job, s->row, s->rows, first, last, s->finals, scratch);
+    } else if (s->keep) {
+        s->kernels->write_kept(s->job, s->row, first, last, s->finals, napier_terms_of(s, s->row, scratch), s->kept,
+                               scratch);
     } else {
         s->kernels->write_range(s->job, s->row, first, last, s->finals, scratch);
     }
@@ -231,8 +254,11 @@ static napier_status napier_split_by_tiles(napier_context *context, napier_split
     const int workers = napier_workers(context, tiles, chunk);
     const int step = columns ? NAPIER_STRIP : 1;
     napier_final finals[NAPIER_STRIP];
+    if (!columns) {
+        napier_decide_keeping(s, true);
+    }
     const napier_status status =
-        napier_split_allocate(context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step);
+        napier_split_allocate(context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step, 1);
     if (status) {
         return status;
     }
@@ -325,7 +351,7 @@ static napier_status napier_all_sum(napier_context *context, const napier_softma
     napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
     const int64_t tiles = napier_tiles(job->x.rows * job->x.cols);
     const int workers = napier_workers(context, tiles, NAPIER_CHUNK_TILES);
-    const napier_status status = napier_split_allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1);
+    const napier_status status = napier_split_allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0);
     if (status) {
         return status;
     }
@@ -366,7 +392,7 @@ static napier_status napier_all_scaled(napier_context *context, const napier_sof
     const napier_final final = napier_finish_row(&s, &sum, 0);
     s.finals = &final;
     const int64_t chunk = napier_row_chunk(job->x.cols, 1);
-    status = napier_split_allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0);
+    status = napier_split_allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0);
     if (!status) {
         napier_parallel(context, job->x.rows, chunk, napier_write_rows_task, &s);
         napier_split_release(context, &s);

@@ -191,7 +191,7 @@ static void napier_load_block(const napier_softmax_kernels *k, const napier_soft
         }
     } else {
         const char *at = (const char *)v.data + i * v.stride * (int64_t)napier_dtype_size(v.dtype);
-        k->pack(at, v.dtype, v.stride, n, (float)s->temperature, z);
+        k->pack(at, v.dtype, v.stride, n, napier_float_of(s->temperature), z);
     }
 }
 

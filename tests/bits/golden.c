@@ -2,11 +2,11 @@
  *
  *   golden [--isa NAME] [--threads N] [--quick] [--scramble] --check FILE | --write FILE
  *
- * A line of the table is `op dtype_in dtype_out ROWSxCOLS seed hash`: the 64-bit FNV-1a hash of the result's bits for rows
- * made from the seed. Every machine, instruction set, compiler and thread count must come to the same hashes.
+ * A line of the table is `op dtype_in dtype_out ROWSxCOLS seed hash`: the 64-bit FNV-1a hash of the result's bits for
+ * rows made from the seed. Every machine, instruction set, compiler and thread count must come to the same hashes.
  *   --quick     leaves out what takes long under an emulator
- *   --scramble  hands each row to the library back to front and turns the result round again: the same values in another
- *               order of summation. Its check must fail; that shows that the table sees the order.
+ *   --scramble  hands each row to the library back to front and turns the result round again: the same values in
+ *               another order of summation. Its check must fail; that shows that the table sees the order.
  * Exit status: 0 all lines match, 1 some do not, 2 the table or the arguments are wrong, 77 this machine has not the
  * instruction set.
  *
@@ -43,11 +43,10 @@ typedef enum golden_op {
 } golden_op;
 
 static const char *const op_names[GOLDEN_OPS] = {
-    "softmax",          "log_softmax",          "logsumexp",          "logsumexp_all",
-    "softmax/0.7",      "log_softmax/0.7",      "logsumexp/0.7",      "softmax:first_axis",
-    "log_softmax:first_axis", "logsumexp:first_axis", "softmax_backward", "log_softmax_backward",
-    "logsumexp_backward", "logsumexp_all_backward", "state:softmax",    "state:log_softmax",
-    "state:bytes"};
+    "softmax",           "log_softmax",          "logsumexp",          "logsumexp_all",          "softmax/0.7",
+    "log_softmax/0.7",   "logsumexp/0.7",        "softmax:first_axis", "log_softmax:first_axis", "logsumexp:first_axis",
+    "softmax_backward",  "log_softmax_backward", "logsumexp_backward", "logsumexp_all_backward", "state:softmax",
+    "state:log_softmax", "state:bytes"};
 
 typedef struct golden_case {
     golden_op op;
@@ -157,8 +156,8 @@ static bool is_gradient(golden_op op) { return op >= SOFTMAX_BACKWARD && op <= L
 static bool is_first_axis(golden_op op) { return op >= SOFTMAX_FIRST_AXIS && op <= LOGSUMEXP_FIRST_AXIS; }
 static bool is_warm(golden_op op) { return (op >= SOFTMAX_WARM && op <= LOGSUMEXP_WARM) || is_gradient(op); }
 
-/* The n-th row of a case: all kinds in turn, but for the one that needs libm. The gradients' inputs are results of ordinary
- * rows, and single rows are ordinary or rising: what a long row should be. */
+/* The n-th row of a case: all kinds in turn, but for the one that needs libm. The gradients' inputs are results of
+ * ordinary rows, and single rows are ordinary or rising: what a long row should be. */
 static row_kind kind_of(const golden_case *c, int64_t row) {
     if (is_gradient(c->op) || c->op == LOGSUMEXP_ALL) {
         return ROW_NORMAL;
@@ -294,10 +293,8 @@ static napier_status run_gradient(napier_context *context, const golden_case *c,
     case LOG_SOFTMAX_BACKWARD:
         status = napier_log_softmax(context, first, view_of(in), options);
         return status ? status : napier_log_softmax_backward(context, first, second, view_of(out), options);
-    case LOGSUMEXP_BACKWARD:
-        return napier_logsumexp_backward(context, first, column, view_of(out), options);
-    default:
-        return napier_logsumexp_all_backward(context, first, column, view_of(out), options);
+    case LOGSUMEXP_BACKWARD: return napier_logsumexp_backward(context, first, column, view_of(out), options);
+    default: return napier_logsumexp_all_backward(context, first, column, view_of(out), options);
     }
 }
 
@@ -308,16 +305,12 @@ static napier_status run_forward(napier_context *context, const golden_case *c, 
     switch (c->op) {
     case SOFTMAX:
     case SOFTMAX_WARM:
-    case SOFTMAX_FIRST_AXIS:
-        return napier_softmax(context, logits, view_of(out), options);
+    case SOFTMAX_FIRST_AXIS: return napier_softmax(context, logits, view_of(out), options);
     case LOG_SOFTMAX:
     case LOG_SOFTMAX_WARM:
-    case LOG_SOFTMAX_FIRST_AXIS:
-        return napier_log_softmax(context, logits, view_of(out), options);
-    case LOGSUMEXP_ALL:
-        return napier_logsumexp_all(context, logits, lse, options);
-    default:
-        return napier_logsumexp(context, logits, lse, options);
+    case LOG_SOFTMAX_FIRST_AXIS: return napier_log_softmax(context, logits, view_of(out), options);
+    case LOGSUMEXP_ALL: return napier_logsumexp_all(context, logits, lse, options);
+    default: return napier_logsumexp(context, logits, lse, options);
     }
 }
 
@@ -462,7 +455,8 @@ static int write_table(table *t) {
         give_up("cannot write", t->how->write);
     }
     fprintf(t->file, "# numerics version %d\n", napier_numerics_version());
-    fprintf(t->file, "# op dtype_in dtype_out shape seed hash; written by `golden --write`, checked by `golden --check`\n");
+    fprintf(t->file,
+            "# op dtype_in dtype_out shape seed hash; written by `golden --write`, checked by `golden --check`\n");
     visit_all(write_line, t);
     if (fclose(t->file)) {
         give_up("cannot write", t->how->write);

@@ -132,11 +132,12 @@ static void judge(const function *f, double x, tally *t) {
     const double y = f->of(x);
     const long double near = f->oracle((long double)x);
     if (isnan(near)) {
-        t->above += !isnan(y);
+        t->above += isnan(y) ? 0 : 1;
         return;
     }
     if (isinf(near) || near > (long double)DBL_MAX) { /* above DBL_MAX either neighbour is faithful */
-        t->above += near > 0 ? y < DBL_MAX || isnan(y) : !isinf(y) || y > 0;
+        const bool right = near > 0 ? y >= DBL_MAX : isinf(y) && y < 0;
+        t->above += !right;
         return;
     }
     const int place = last_place(near);

@@ -82,9 +82,9 @@ void *room_for(int64_t count, size_t size) {
 }
 
 const char *layout_name(layout l) {
-    static const char *const names[LAYOUTS] = {
-        "contiguous",    "padded",           "transposed",    "transposed-padded", "every-other",
-        "rows-reversed", "columns-reversed", "both-reversed", "offset"};
+    static const char *const names[LAYOUTS] = {"contiguous",        "padded",        "transposed",
+                                               "transposed-padded", "every-other",   "rows-reversed",
+                                               "columns-reversed",  "both-reversed", "offset"};
     return (unsigned)l < LAYOUTS ? names[l] : "unknown";
 }
 
@@ -92,9 +92,7 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
     const size_t size = napier_dtype_size(dtype);
     int64_t row_stride = cols, col_stride = 1, before = 0;
     switch (l) {
-    case LAYOUT_PADDED:
-        row_stride = cols + 3;
-        break;
+    case LAYOUT_PADDED: row_stride = cols + 3; break;
     case LAYOUT_TRANSPOSED:
         row_stride = 1;
         col_stride = rows;
@@ -107,9 +105,7 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
         row_stride = 2 * cols + 1;
         col_stride = 2;
         break;
-    case LAYOUT_ROWS_REVERSED:
-        row_stride = -(cols + 1);
-        break;
+    case LAYOUT_ROWS_REVERSED: row_stride = -(cols + 1); break;
     case LAYOUT_COLUMNS_REVERSED:
         row_stride = cols + 2;
         col_stride = -1;
@@ -118,11 +114,8 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
         row_stride = -2 * cols;
         col_stride = -2;
         break;
-    case LAYOUT_OFFSET:
-        before = 1;
-        break;
-    default:
-        break;
+    case LAYOUT_OFFSET: before = 1; break;
+    default: break;
     }
     int64_t low = 0, high = 0; /* of all element offsets */
     if (rows > 0 && cols > 0) {
@@ -215,9 +208,9 @@ int64_t grid_differences(const grid *got, const grid *expected, const char *what
         for (int64_t col = 0; col < expected->view.cols; col++) {
             const uint64_t a = grid_bits(got, row, col), b = grid_bits(expected, row, col);
             if (a != b && differences++ == 0) {
-                problem("%s: [%lld, %lld] of %lld x %lld is %#llx, expected %#llx", what, (long long)row, (long long)col,
-                        (long long)expected->view.rows, (long long)expected->view.cols, (unsigned long long)a,
-                        (unsigned long long)b);
+                problem("%s: [%lld, %lld] of %lld x %lld is %#llx, expected %#llx", what, (long long)row,
+                        (long long)col, (long long)expected->view.rows, (long long)expected->view.cols,
+                        (unsigned long long)a, (unsigned long long)b);
             }
         }
     }
@@ -237,14 +230,10 @@ napier_status operation_run(napier_context *context, operation op, napier_const_
                             const napier_softmax_options *options) {
     const napier_vector lse = {out.data, out.rows, out.row_stride, out.dtype};
     switch (op) {
-    case OP_SOFTMAX:
-        return napier_softmax(context, logits, out, options);
-    case OP_LOG_SOFTMAX:
-        return napier_log_softmax(context, logits, out, options);
-    case OP_LOGSUMEXP:
-        return napier_logsumexp(context, logits, lse, options);
-    default:
-        return napier_logsumexp_all(context, logits, lse, options);
+    case OP_SOFTMAX: return napier_softmax(context, logits, out, options);
+    case OP_LOG_SOFTMAX: return napier_log_softmax(context, logits, out, options);
+    case OP_LOGSUMEXP: return napier_logsumexp(context, logits, lse, options);
+    default: return napier_logsumexp_all(context, logits, lse, options);
     }
 }
 

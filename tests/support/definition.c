@@ -17,8 +17,8 @@ typedef struct power {
 } power;
 
 static float exp_polynomial(float r) {
-    static const float coefficients[] = {0x1.6a4d7ep-10f, 0x1.123990p-7f, 0x1.5558b0p-5f, 0x1.555492p-3f,
-                                         0x1.fffffcp-2f,  1.0f,           1.0f};
+    static const float coefficients[] = {
+        0x1.6a4d7ep-10f, 0x1.123990p-7f, 0x1.5558b0p-5f, 0x1.555492p-3f, 0x1.fffffcp-2f, 1.0f, 1.0f};
     float p = coefficients[0];
     for (int i = 1; i < 7; i++) {
         p = fmaf(p, r, coefficients[i]);

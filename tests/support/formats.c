@@ -1,5 +1,5 @@
-/* support/formats.c - see formats.h. Rounding goes through an exact quotient by the spacing of the format, so that nothing
- * of the library's integer tricks is repeated here. */
+/* support/formats.c - see formats.h. Rounding goes through an exact quotient by the spacing of the format, so that
+ * nothing of the library's integer tricks is repeated here. */
 #include "support/formats.h"
 
 #include <float.h>
@@ -90,15 +90,9 @@ uint64_t element_bits(const void *data, napier_dtype dtype, int64_t index) {
     uint32_t u32;
     uint64_t u64;
     switch (size) {
-    case sizeof u16:
-        memcpy(&u16, at, sizeof u16);
-        return u16;
-    case sizeof u32:
-        memcpy(&u32, at, sizeof u32);
-        return u32;
-    default:
-        memcpy(&u64, at, sizeof u64);
-        return u64;
+    case sizeof u16: memcpy(&u16, at, sizeof u16); return u16;
+    case sizeof u32: memcpy(&u32, at, sizeof u32); return u32;
+    default: memcpy(&u64, at, sizeof u64); return u64;
     }
 }
 
@@ -108,41 +102,27 @@ void element_set_bits(void *data, napier_dtype dtype, int64_t index, uint64_t bi
     const uint16_t u16 = (uint16_t)bits;
     const uint32_t u32 = (uint32_t)bits;
     switch (size) {
-    case sizeof u16:
-        memcpy(at, &u16, sizeof u16);
-        break;
-    case sizeof u32:
-        memcpy(at, &u32, sizeof u32);
-        break;
-    default:
-        memcpy(at, &bits, sizeof bits);
-        break;
+    case sizeof u16: memcpy(at, &u16, sizeof u16); break;
+    case sizeof u32: memcpy(at, &u32, sizeof u32); break;
+    default: memcpy(at, &bits, sizeof bits); break;
     }
 }
 
 double dtype_value(napier_dtype dtype, uint64_t bits) {
     switch (dtype) {
-    case NAPIER_F32:
-        return (double)f32_of_bits((uint32_t)bits);
-    case NAPIER_F16:
-        return f16_value((uint16_t)bits);
-    case NAPIER_BF16:
-        return bf16_value((uint16_t)bits);
-    default:
-        return f64_of_bits(bits);
+    case NAPIER_F32: return (double)f32_of_bits((uint32_t)bits);
+    case NAPIER_F16: return f16_value((uint16_t)bits);
+    case NAPIER_BF16: return bf16_value((uint16_t)bits);
+    default: return f64_of_bits(bits);
     }
 }
 
 uint64_t dtype_bits(napier_dtype dtype, double value) {
     switch (dtype) {
-    case NAPIER_F32:
-        return f32_bits((float)value);
-    case NAPIER_F16:
-        return f16_nearest(value);
-    case NAPIER_BF16:
-        return bf16_nearest(value);
-    default:
-        return f64_bits(value);
+    case NAPIER_F32: return f32_bits((float)value);
+    case NAPIER_F16: return f16_nearest(value);
+    case NAPIER_BF16: return bf16_nearest(value);
+    default: return f64_bits(value);
     }
 }
 
@@ -158,51 +138,36 @@ double dtype_round(napier_dtype dtype, double value) { return dtype_value(dtype,
 
 uint64_t dtype_canonical_nan(napier_dtype dtype) {
     switch (dtype) {
-    case NAPIER_F32:
-        return 0x7fc00000u;
-    case NAPIER_F16:
-        return 0x7e00u;
-    case NAPIER_BF16:
-        return 0x7fc0u;
-    default:
-        return 0x7ff8000000000000u;
+    case NAPIER_F32: return 0x7fc00000u;
+    case NAPIER_F16: return 0x7e00u;
+    case NAPIER_BF16: return 0x7fc0u;
+    default: return 0x7ff8000000000000u;
     }
 }
 
 double dtype_largest(napier_dtype dtype) {
     switch (dtype) {
-    case NAPIER_F32:
-        return (double)FLT_MAX;
-    case NAPIER_F16:
-        return 65504.0;
-    case NAPIER_BF16:
-        return bf16_value(0x7f7f);
-    default:
-        return DBL_MAX;
+    case NAPIER_F32: return (double)FLT_MAX;
+    case NAPIER_F16: return 65504.0;
+    case NAPIER_BF16: return bf16_value(0x7f7f);
+    default: return DBL_MAX;
     }
 }
 
 int dtype_precision(napier_dtype dtype) {
     switch (dtype) {
-    case NAPIER_F32:
-        return 24;
-    case NAPIER_F16:
-        return 11;
-    case NAPIER_BF16:
-        return 8;
-    default:
-        return 53;
+    case NAPIER_F32: return 24;
+    case NAPIER_F16: return 11;
+    case NAPIER_BF16: return 8;
+    default: return 53;
     }
 }
 
 int dtype_min_exponent(napier_dtype dtype) {
     switch (dtype) {
-    case NAPIER_F16:
-        return -14;
-    case NAPIER_F64:
-        return -1022;
-    default:
-        return -126;
+    case NAPIER_F16: return -14;
+    case NAPIER_F64: return -1022;
+    default: return -126;
     }
 }
 

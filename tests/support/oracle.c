@@ -86,13 +86,9 @@ oracle_row oracle_reduce_mpfr(const double *z, int64_t n) {
     return row;
 }
 
-long double oracle_log_softmax(const oracle_row *row, double z) {
-    return ((long double)z - row->max) - row->log_sum;
-}
+long double oracle_log_softmax(const oracle_row *row, double z) { return ((long double)z - row->max) - row->log_sum; }
 
-long double oracle_softmax(const oracle_row *row, double z) {
-    return expl((long double)z - row->max) / row->sum;
-}
+long double oracle_softmax(const oracle_row *row, double z) { return expl((long double)z - row->max) / row->sum; }
 
 long double dtype_ulp(napier_dtype dtype, long double value) {
     const int precision = dtype_precision(dtype), lowest = dtype_min_exponent(dtype);

@@ -46,10 +46,10 @@ static double product(double a, double b) {
 }
 
 const char *row_kind_name(row_kind kind) {
-    static const char *const names[ROW_KINDS] = {
-        "normal",    "offset",    "peaked",     "equal",      "ties",         "rising",  "falling",
-        "masked",    "extreme",   "any-finite", "any-bits",   "subnormal",    "sprinkled", "near-zero",
-        "cancelling", "flush-edge", "ten-thousand", "powers", "all-masked",   "one-left"};
+    static const char *const names[ROW_KINDS] = {"normal",     "offset",       "peaked",    "equal",      "ties",
+                                                 "rising",     "falling",      "masked",    "extreme",    "any-finite",
+                                                 "any-bits",   "subnormal",    "sprinkled", "near-zero",  "cancelling",
+                                                 "flush-edge", "ten-thousand", "powers",    "all-masked", "one-left"};
     return (unsigned)kind < ROW_KINDS ? names[kind] : "unknown";
 }
 
@@ -169,72 +169,36 @@ void row_fill(row_kind kind, uint64_t seed, napier_dtype dtype, double *x, int64
     rng r = rng_make(seed * ROW_KINDS + (uint64_t)kind);
     const double scale = scales[rng_below(&r, 7)], offset = offsets[rng_below(&r, 7)];
     switch (kind) {
-    case ROW_NORMAL:
-        fill_normal(&r, x, n, scale, 0.0);
-        break;
-    case ROW_OFFSET:
-        fill_normal(&r, x, n, scale, offset);
-        break;
+    case ROW_NORMAL: fill_normal(&r, x, n, scale, 0.0); break;
+    case ROW_OFFSET: fill_normal(&r, x, n, scale, offset); break;
     case ROW_PEAKED:
         fill_normal(&r, x, n, scale, 0.0);
         if (n > 0) {
             x[rng_below(&r, n)] = product(scale, 15.0);
         }
         break;
-    case ROW_EQUAL:
-        fill_steps(x, n, rng_bits(&r) & 1 ? offset : scale, 0.0);
-        break;
-    case ROW_TIES:
-        fill_ties(&r, x, n, scale, rng_bits(&r) & 1 ? offset : 0.0);
-        break;
-    case ROW_RISING:
-        fill_steps(x, n, rng_bits(&r) & 1 ? offset : -scale, 0.01 * scale);
-        break;
-    case ROW_FALLING:
-        fill_steps(x, n, rng_bits(&r) & 1 ? offset : scale, -0.01 * scale);
-        break;
-    case ROW_MASKED:
-        fill_masked(&r, x, n, dtype, scale);
-        break;
-    case ROW_EXTREME:
-        fill_extreme(&r, x, n, dtype);
-        break;
-    case ROW_ANY_FINITE:
-        fill_random_bits(&r, x, n, dtype, 1);
-        break;
-    case ROW_ANY_BITS:
-        fill_random_bits(&r, x, n, dtype, 0);
-        break;
+    case ROW_EQUAL: fill_steps(x, n, rng_bits(&r) & 1 ? offset : scale, 0.0); break;
+    case ROW_TIES: fill_ties(&r, x, n, scale, rng_bits(&r) & 1 ? offset : 0.0); break;
+    case ROW_RISING: fill_steps(x, n, rng_bits(&r) & 1 ? offset : -scale, 0.01 * scale); break;
+    case ROW_FALLING: fill_steps(x, n, rng_bits(&r) & 1 ? offset : scale, -0.01 * scale); break;
+    case ROW_MASKED: fill_masked(&r, x, n, dtype, scale); break;
+    case ROW_EXTREME: fill_extreme(&r, x, n, dtype); break;
+    case ROW_ANY_FINITE: fill_random_bits(&r, x, n, dtype, 1); break;
+    case ROW_ANY_BITS: fill_random_bits(&r, x, n, dtype, 0); break;
     case ROW_SUBNORMAL:
         for (int64_t i = 0; i < n; i++) {
             x[i] = subnormal_value(&r, dtype);
         }
         break;
-    case ROW_SPRINKLED:
-        fill_sprinkled(&r, x, n);
-        break;
-    case ROW_NEAR_ZERO:
-        fill_below_zero(&r, x, n, rng_bits(&r) & 1 ? 10.0 : 0.5, 60.0);
-        break;
-    case ROW_CANCELLING:
-        fill_cancelling(&r, x, n);
-        break;
-    case ROW_FLUSH_EDGE:
-        fill_below_zero(&r, x, n, 80.0, 60.0);
-        break;
-    case ROW_TEN_THOUSAND:
-        fill_normal(&r, x, n, scale, rng_bits(&r) & 1 ? 1e4 : -1e4);
-        break;
-    case ROW_POWERS:
-        fill_powers(&r, x, n, scale);
-        break;
-    case ROW_ALL_MASKED:
-        fill_steps(x, n, -HUGE_VAL, 0.0);
-        break;
+    case ROW_SPRINKLED: fill_sprinkled(&r, x, n); break;
+    case ROW_NEAR_ZERO: fill_below_zero(&r, x, n, rng_bits(&r) & 1 ? 10.0 : 0.5, 60.0); break;
+    case ROW_CANCELLING: fill_cancelling(&r, x, n); break;
+    case ROW_FLUSH_EDGE: fill_below_zero(&r, x, n, 80.0, 60.0); break;
+    case ROW_TEN_THOUSAND: fill_normal(&r, x, n, scale, rng_bits(&r) & 1 ? 1e4 : -1e4); break;
+    case ROW_POWERS: fill_powers(&r, x, n, scale); break;
+    case ROW_ALL_MASKED: fill_steps(x, n, -HUGE_VAL, 0.0); break;
     case ROW_ONE_LEFT:
-    default:
-        fill_one_left(&r, x, n);
-        break;
+    default: fill_one_left(&r, x, n); break;
     }
     for (int64_t i = 0; i < n; i++) {
         x[i] = fit(dtype, x[i]);

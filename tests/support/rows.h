@@ -13,9 +13,9 @@ typedef struct rng {
 
 rng rng_make(uint64_t seed);
 uint64_t rng_bits(rng *r);
-double rng_uniform(rng *r);                /* [0, 1), 48 bits */
-double rng_normal(rng *r);                 /* near a standard normal: the sum of eight uniforms, within +-4.9 */
-int64_t rng_below(rng *r, int64_t limit);  /* 0 .. limit - 1 */
+double rng_uniform(rng *r);               /* [0, 1), 48 bits */
+double rng_normal(rng *r);                /* near a standard normal: the sum of eight uniforms, within +-4.9 */
+int64_t rng_below(rng *r, int64_t limit); /* 0 .. limit - 1 */
 
 typedef enum row_kind {
     ROW_NORMAL,       /* several scales around 0 */

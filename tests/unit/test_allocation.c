@@ -1,6 +1,6 @@
-/* An allocator that fails at the k-th allocation, for every k: each call gives OUT_OF_MEMORY, loses nothing, leaves its
- * context usable, and succeeds with the same bits once memory is there. The same allocator counts what is not given back,
- * and checks that every block is aligned and freed once. */
+/* An allocator that fails at the k-th allocation, for every k: each call gives OUT_OF_MEMORY, loses nothing, leaves
+ * its context usable, and succeeds with the same bits once memory is there. The same allocator counts what is not
+ * given back, and checks that every block is aligned and freed once. */
 #include "support/check.h"
 
 #include <stdint.h>
@@ -71,24 +71,27 @@ typedef struct job {
 enum { JOB_SOFTMAX_BACKWARD = OPERATIONS, JOB_LOG_SOFTMAX_BACKWARD, JOB_LSE_BACKWARD, JOB_ALL_BACKWARD };
 
 static const job jobs[] = {
-    {"tiny rows", OP_SOFTMAX, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 50, 7, NAPIER_F32, NAPIER_F32, NAPIER_ALGORITHM_AUTO},
+    {"tiny rows", OP_SOFTMAX, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 50, 7, NAPIER_F32, NAPIER_F32,
+     NAPIER_ALGORITHM_AUTO},
     {"rows", OP_LOG_SOFTMAX, LAYOUT_PADDED, LAYOUT_CONTIGUOUS, 9, 1500, NAPIER_F32, NAPIER_BF16, NAPIER_ALGORITHM_AUTO},
     {"strided rows", OP_SOFTMAX, LAYOUT_EVERY_OTHER, LAYOUT_COLUMNS_REVERSED, 9, 1500, NAPIER_F16, NAPIER_F32,
      NAPIER_ALGORITHM_ONLINE},
-    {"first axis", OP_SOFTMAX, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 300, 200, NAPIER_F32, NAPIER_F32, NAPIER_ALGORITHM_AUTO},
+    {"first axis", OP_SOFTMAX, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 300, 200, NAPIER_F32, NAPIER_F32,
+     NAPIER_ALGORITHM_AUTO},
     {"first axis, long", OP_LOG_SOFTMAX, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 20, 9000, NAPIER_BF16, NAPIER_BF16,
      NAPIER_ALGORITHM_SAFE},
     {"one long row", OP_SOFTMAX, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 1, 100000, NAPIER_F32, NAPIER_F32,
      NAPIER_ALGORITHM_PARALLEL},
     {"one long strided row", OP_SOFTMAX, LAYOUT_EVERY_OTHER, LAYOUT_EVERY_OTHER, 1, 100000, NAPIER_F32, NAPIER_F32,
      NAPIER_ALGORITHM_PARALLEL},
-    {"logsumexp", OP_LOGSUMEXP, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 100, 5000, NAPIER_F32, NAPIER_F32, NAPIER_ALGORITHM_AUTO},
+    {"logsumexp", OP_LOGSUMEXP, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 100, 5000, NAPIER_F32, NAPIER_F32,
+     NAPIER_ALGORITHM_AUTO},
     {"logsumexp, first axis", OP_LOGSUMEXP, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS, 500, 300, NAPIER_F32, NAPIER_F32,
      NAPIER_ALGORITHM_PARALLEL},
     {"logsumexp of all", OP_LOGSUMEXP_ALL, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 100, 1000, NAPIER_F32, NAPIER_F32,
      NAPIER_ALGORITHM_AUTO},
-    {"logsumexp of all, transposed", OP_LOGSUMEXP_ALL, LAYOUT_TRANSPOSED_PADDED, LAYOUT_CONTIGUOUS, 100, 1000, NAPIER_F16,
-     NAPIER_F32, NAPIER_ALGORITHM_AUTO},
+    {"logsumexp of all, transposed", OP_LOGSUMEXP_ALL, LAYOUT_TRANSPOSED_PADDED, LAYOUT_CONTIGUOUS, 100, 1000,
+     NAPIER_F16, NAPIER_F32, NAPIER_ALGORITHM_AUTO},
     {"f64", OP_SOFTMAX, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 30, 3000, NAPIER_F64, NAPIER_F64, NAPIER_ALGORITHM_AUTO},
     {"f64 of all", OP_LOGSUMEXP_ALL, LAYOUT_PADDED, LAYOUT_CONTIGUOUS, 30, 3000, NAPIER_F64, NAPIER_F64,
      NAPIER_ALGORITHM_PARALLEL},
@@ -96,12 +99,12 @@ static const job jobs[] = {
      NAPIER_ALGORITHM_AUTO},
     {"log_softmax_backward", JOB_LOG_SOFTMAX_BACKWARD, LAYOUT_EVERY_OTHER, LAYOUT_CONTIGUOUS, 10, 4000, NAPIER_BF16,
      NAPIER_F32, NAPIER_ALGORITHM_AUTO},
-    {"log_softmax_backward in f64", JOB_LOG_SOFTMAX_BACKWARD, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 10, 4000, NAPIER_F64,
-     NAPIER_F64, NAPIER_ALGORITHM_AUTO},
+    {"log_softmax_backward in f64", JOB_LOG_SOFTMAX_BACKWARD, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 10, 4000,
+     NAPIER_F64, NAPIER_F64, NAPIER_ALGORITHM_AUTO},
     {"logsumexp_backward", JOB_LSE_BACKWARD, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 100, 1500, NAPIER_F32, NAPIER_F32,
      NAPIER_ALGORITHM_AUTO},
-    {"logsumexp_all_backward", JOB_ALL_BACKWARD, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS, 100, 1500, NAPIER_F32, NAPIER_F32,
-     NAPIER_ALGORITHM_AUTO},
+    {"logsumexp_all_backward", JOB_ALL_BACKWARD, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS, 100, 1500, NAPIER_F32,
+     NAPIER_F32, NAPIER_ALGORITHM_AUTO},
 };
 
 static napier_status run_job(napier_context *context, const job *j, const grid *in, grid *out) {
@@ -109,16 +112,13 @@ static napier_status run_job(napier_context *context, const job *j, const grid *
     const float ones[512] = {1, 2, 3};
     const napier_const_matrix logits = grid_input(in);
     switch (j->which) {
-    case JOB_SOFTMAX_BACKWARD:
-        return napier_softmax_backward(context, logits, logits, out->view, &options);
-    case JOB_LOG_SOFTMAX_BACKWARD:
-        return napier_log_softmax_backward(context, logits, logits, out->view, &options);
+    case JOB_SOFTMAX_BACKWARD: return napier_softmax_backward(context, logits, logits, out->view, &options);
+    case JOB_LOG_SOFTMAX_BACKWARD: return napier_log_softmax_backward(context, logits, logits, out->view, &options);
     case JOB_LSE_BACKWARD:
         return napier_logsumexp_backward(context, logits, napier_const_array_f32(ones, j->rows), out->view, &options);
     case JOB_ALL_BACKWARD:
         return napier_logsumexp_all_backward(context, logits, napier_const_array_f32(ones, 1), out->view, &options);
-    default:
-        return operation_run(context, (operation)j->which, logits, out->view, &options);
+    default: return operation_run(context, (operation)j->which, logits, out->view, &options);
     }
 }
 

@@ -25,14 +25,11 @@ static napier_status gradient_run(napier_context *context, gradient g, const gri
     const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     const napier_const_vector column = {grad->view.data, grad->view.rows, grad->view.row_stride, grad->view.dtype};
     switch (g) {
-    case GRAD_SOFTMAX:
-        return napier_softmax_backward(context, grid_input(first), grid_input(grad), out, &options);
+    case GRAD_SOFTMAX: return napier_softmax_backward(context, grid_input(first), grid_input(grad), out, &options);
     case GRAD_LOG_SOFTMAX:
         return napier_log_softmax_backward(context, grid_input(first), grid_input(grad), out, &options);
-    case GRAD_LOGSUMEXP:
-        return napier_logsumexp_backward(context, grid_input(first), column, out, &options);
-    default:
-        return napier_logsumexp_all_backward(context, grid_input(first), column, out, &options);
+    case GRAD_LOGSUMEXP: return napier_logsumexp_backward(context, grid_input(first), column, out, &options);
+    default: return napier_logsumexp_all_backward(context, grid_input(first), column, out, &options);
     }
 }
 
@@ -40,7 +37,8 @@ static int64_t grad_rows(gradient g, int64_t rows) { return g == GRAD_LOGSUMEXP_
 static int64_t grad_cols(gradient g, int64_t cols) { return g <= GRAD_LOG_SOFTMAX ? cols : 1; }
 
 /* Finite logits of ordinary size, some of them masked, and what the forward call makes of them. */
-static void make_inputs(napier_context *context, gradient g, grid *first, grid *grad, uint64_t seed, double temperature) {
+static void make_inputs(napier_context *context, gradient g, grid *first, grid *grad, uint64_t seed,
+                        double temperature) {
     rng r = rng_make(seed);
     double *const x = room_for(first->view.cols, sizeof *x);
     for (int64_t i = 0; i < first->view.rows; i++) {
@@ -112,8 +110,8 @@ static void exact_row(gradient g, const grid *first, const grid *grad, int64_t r
     free(x);
 }
 
-/* Roundings on the way to a result: at most 12 in the longest chain of additions of a tile (4 in a lane, 8 folds), a few
- * for exp, the product, the difference and the quotient. */
+/* Roundings on the way to a result: at most 12 in the longest chain of additions of a tile (4 in a lane, 8 folds), a
+ * few for exp, the product, the difference and the quotient. */
 #define ROUNDINGS 24.0L
 
 static void check_formula(napier_context *context, gradient g, int64_t rows, int64_t cols, napier_dtype in,
@@ -132,11 +130,12 @@ static void check_formula(napier_context *context, gradient g, int64_t rows, int
                 const long double bound = ROUNDINGS * ldexpl(truth[col].size, -dtype_precision(compute)) +
                                           dtype_ulp(out_dtype, truth[col].value);
                 const bool masked = g == GRAD_SOFTMAX && grid_get(&first, row, col) == 0;
-                if (!expect(oracle_within(got, truth[col].value, bound, out_dtype) && (!masked || got == 0),
-                            "%s %lld x %lld, %s to %s, T = %g, seed %llu: [%lld, %lld] is %.9g, truth %.9Lg, bound %.3Lg",
-                            gradient_name(g), (long long)rows, (long long)cols, napier_dtype_name(in),
-                            napier_dtype_name(out_dtype), temperature, (unsigned long long)seed, (long long)row,
-                            (long long)col, got, truth[col].value, bound)) {
+                if (!expect(
+                        oracle_within(got, truth[col].value, bound, out_dtype) && (!masked || got == 0),
+                        "%s %lld x %lld, %s to %s, T = %g, seed %llu: [%lld, %lld] is %.9g, truth %.9Lg, bound %.3Lg",
+                        gradient_name(g), (long long)rows, (long long)cols, napier_dtype_name(in),
+                        napier_dtype_name(out_dtype), temperature, (unsigned long long)seed, (long long)row,
+                        (long long)col, got, truth[col].value, bound)) {
                     break;
                 }
             }
@@ -156,8 +155,8 @@ static void test_formulas(void **state) {
     for (int g = 0; g < GRAD_LOGSUMEXP_ALL; g++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
-                check_formula(context, (gradient)g, 5, sizes[s], all_dtypes[d / DTYPE_COUNT], all_dtypes[d % DTYPE_COUNT],
-                              temperatures[(size_t)d % 3], s);
+                check_formula(context, (gradient)g, 5, sizes[s], all_dtypes[d / DTYPE_COUNT],
+                              all_dtypes[d % DTYPE_COUNT], temperatures[(size_t)d % 3], s);
             }
         }
     }
@@ -173,7 +172,8 @@ static void test_all_is_one_row(void **state) {
         for (int d = 0; d < DTYPE_COUNT; d++) {
             enum { ROWS = 37, COLS = 61 };
             grid one = grid_make(LAYOUT_CONTIGUOUS, 1, ROWS * COLS, all_dtypes[d]);
-            grid many = grid_make((layout)l, ROWS, COLS, all_dtypes[d]), grad = grid_make(LAYOUT_CONTIGUOUS, 1, 1, all_dtypes[d]);
+            grid many = grid_make((layout)l, ROWS, COLS, all_dtypes[d]),
+                 grad = grid_make(LAYOUT_CONTIGUOUS, 1, 1, all_dtypes[d]);
             grid expected = grid_make(LAYOUT_CONTIGUOUS, 1, ROWS * COLS, all_dtypes[d]);
             grid got = grid_make((layout)l, ROWS, COLS, all_dtypes[d]), row_major = expected;
             make_inputs(context, GRAD_LOGSUMEXP, &one, &grad, (uint64_t)l, 1.0);
@@ -183,8 +183,8 @@ static void test_all_is_one_row(void **state) {
             succeeded(context, gradient_run(context, GRAD_LOGSUMEXP, &one, &grad, expected.view, 1.3), "one row");
             succeeded(context, gradient_run(context, GRAD_LOGSUMEXP_ALL, &many, &grad, got.view, 1.3), "all");
             row_major.view = napier_rows(expected.view.data, ROWS, COLS, all_dtypes[d]);
-            expect(grid_differences(&got, &row_major, "logsumexp_all_backward") == 0 && grid_damage(&got) == 0, "%s, %s",
-                   layout_name((layout)l), napier_dtype_name(all_dtypes[d]));
+            expect(grid_differences(&got, &row_major, "logsumexp_all_backward") == 0 && grid_damage(&got) == 0,
+                   "%s, %s", layout_name((layout)l), napier_dtype_name(all_dtypes[d]));
             grid_free(&one);
             grid_free(&many);
             grid_free(&grad);
@@ -201,7 +201,8 @@ static void test_all_is_one_row(void **state) {
 enum { DIFF_ROWS = 3, DIFF_COLS = 23 };
 
 /* sum of weights * result of the forward operation, in f64. */
-static double objective(napier_context *context, gradient g, const double *x, const double *weights, double temperature) {
+static double objective(napier_context *context, gradient g, const double *x, const double *weights,
+                        double temperature) {
     double out[DIFF_ROWS * DIFF_COLS];
     const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     const operation op = (operation)g;
@@ -236,11 +237,14 @@ static void test_finite_differences(void **state) {
                 grid_set(&weights, i / weights.view.cols, i % weights.view.cols, rng_normal(&r));
             }
             grid_copy(&first, &x);
-            const napier_softmax_options options = options_of(temperatures[t], NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+            const napier_softmax_options options =
+                options_of(temperatures[t], NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
             if (g <= GRAD_LOG_SOFTMAX) {
-                succeeded(context, operation_run(context, (operation)g, grid_input(&x), first.view, &options), "forward");
+                succeeded(context, operation_run(context, (operation)g, grid_input(&x), first.view, &options),
+                          "forward");
             }
-            succeeded(context, gradient_run(context, (gradient)g, &first, &weights, got.view, temperatures[t]), "backward");
+            succeeded(context, gradient_run(context, (gradient)g, &first, &weights, got.view, temperatures[t]),
+                      "backward");
             double *const values = x.view.data;
             const double h = 1e-4;
             for (int64_t i = 0; i < DIFF_ROWS * DIFF_COLS; i++) {
@@ -269,7 +273,8 @@ static void test_finite_differences(void **state) {
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
 /* Scalar, one thread, contiguous, against every machine and layout, and in place of either input. */
-static void check_gradient_bits(gradient g, int64_t rows, int64_t cols, napier_dtype in, napier_dtype out, uint64_t seed) {
+static void check_gradient_bits(gradient g, int64_t rows, int64_t cols, napier_dtype in, napier_dtype out,
+                                uint64_t seed) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
@@ -331,8 +336,9 @@ static void test_gradient_edges(void **state) {
     const float logits[2][3] = {{-INFINITY, -INFINITY, -INFINITY}, {0, -INFINITY, 0}};
     const float grad_lse[2] = {5, 2};
     float out[2][3];
-    succeeded(context, napier_logsumexp_backward(context, napier_const_rows_f32(&logits[0][0], 2, 3),
-                                                 napier_const_array_f32(grad_lse, 2), napier_rows_f32(&out[0][0], 2, 3), NULL),
+    succeeded(context,
+              napier_logsumexp_backward(context, napier_const_rows_f32(&logits[0][0], 2, 3),
+                                        napier_const_array_f32(grad_lse, 2), napier_rows_f32(&out[0][0], 2, 3), NULL),
               "logsumexp_backward");
     for (int j = 0; j < 3; j++) {
         expect(out[0][j] == 0, "an all -inf row has gradient %g", (double)out[0][j]);
@@ -340,27 +346,32 @@ static void test_gradient_edges(void **state) {
     }
     /* A masked position stays 0 under an infinite or NaN-free large gradient; one column has gradient 0. */
     const float probs[3] = {0.5f, 0.0f, 0.5f}, grad[3] = {1.0f, 1e30f, -1.0f};
-    succeeded(context, napier_softmax_backward(context, napier_const_rows_f32(probs, 1, 3), napier_const_rows_f32(grad, 1, 3),
-                                               napier_rows_f32(out[0], 1, 3), NULL),
+    succeeded(context,
+              napier_softmax_backward(context, napier_const_rows_f32(probs, 1, 3), napier_const_rows_f32(grad, 1, 3),
+                                      napier_rows_f32(out[0], 1, 3), NULL),
               "softmax_backward");
     expect(out[0][0] == 0.5f && out[0][1] == 0 && out[0][2] == -0.5f, "masked: %g %g %g", (double)out[0][0],
            (double)out[0][1], (double)out[0][2]);
     /* A log-probability of -inf contributes its own gradient and no probability. */
     const float logprobs[3] = {-0.6931472f, -INFINITY, -0.6931472f}, grad_log[3] = {1.0f, 0.0f, 0.0f};
-    succeeded(context, napier_log_softmax_backward(context, napier_const_rows_f32(logprobs, 1, 3),
-                                                   napier_const_rows_f32(grad_log, 1, 3), napier_rows_f32(out[0], 1, 3), NULL),
+    succeeded(context,
+              napier_log_softmax_backward(context, napier_const_rows_f32(logprobs, 1, 3),
+                                          napier_const_rows_f32(grad_log, 1, 3), napier_rows_f32(out[0], 1, 3), NULL),
               "log_softmax_backward");
     expect(fabsf(out[0][0] - 0.5f) < 1e-6f && out[0][1] == 0 && fabsf(out[0][2] + 0.5f) < 1e-6f, "masked: %g %g %g",
            (double)out[0][0], (double)out[0][1], (double)out[0][2]);
     /* Nothing at all. */
     const napier_const_matrix none = napier_const_rows_f32(NULL, 0, 4), flat = napier_const_rows_f32(NULL, 2, 0);
     succeeded(context, napier_softmax_backward(context, none, none, napier_rows_f32(NULL, 0, 4), NULL), "no rows");
-    succeeded(context, napier_log_softmax_backward(context, flat, flat, napier_rows_f32(NULL, 2, 0), NULL), "no columns");
-    succeeded(context, napier_logsumexp_backward(context, flat, napier_const_array_f32(grad_lse, 2),
-                                                 napier_rows_f32(NULL, 2, 0), NULL),
+    succeeded(context, napier_log_softmax_backward(context, flat, flat, napier_rows_f32(NULL, 2, 0), NULL),
               "no columns");
-    succeeded(context, napier_logsumexp_all_backward(context, none, napier_const_array_f32(grad_lse, 1),
-                                                     napier_rows_f32(NULL, 0, 4), NULL),
+    succeeded(context,
+              napier_logsumexp_backward(context, flat, napier_const_array_f32(grad_lse, 2), napier_rows_f32(NULL, 2, 0),
+                                        NULL),
+              "no columns");
+    succeeded(context,
+              napier_logsumexp_all_backward(context, none, napier_const_array_f32(grad_lse, 1),
+                                            napier_rows_f32(NULL, 0, 4), NULL),
               "no rows");
     napier_context_destroy(context);
     no_problems();
@@ -373,7 +384,8 @@ static void test_callers_rounding_does_not_matter(void **state) {
     for (int g = 0; g < GRADIENTS; g++) {
         for (int d = 0; d < DTYPE_COUNT; d++) {
             grid first = grid_make(LAYOUT_PADDED, 9, 500, all_dtypes[d]);
-            grid grad = grid_make(LAYOUT_CONTIGUOUS, grad_rows((gradient)g, 9), grad_cols((gradient)g, 500), all_dtypes[d]);
+            grid grad =
+                grid_make(LAYOUT_CONTIGUOUS, grad_rows((gradient)g, 9), grad_cols((gradient)g, 500), all_dtypes[d]);
             grid expected = grid_make(LAYOUT_CONTIGUOUS, 9, 500, all_dtypes[d]);
             grid got = grid_make(LAYOUT_CONTIGUOUS, 9, 500, all_dtypes[d]);
             make_inputs(context, (gradient)g, &first, &grad, 4, 0.7);
@@ -384,8 +396,8 @@ static void test_callers_rounding_does_not_matter(void **state) {
             fesetround(FE_TONEAREST);
             succeeded(context, status, "upward");
             expect(after == FE_UPWARD, "%s changed the rounding mode", gradient_name((gradient)g));
-            expect(grid_differences(&got, &expected, gradient_name((gradient)g)) == 0, "rounding upward changed bits in %s",
-                   napier_dtype_name(all_dtypes[d]));
+            expect(grid_differences(&got, &expected, gradient_name((gradient)g)) == 0,
+                   "rounding upward changed bits in %s", napier_dtype_name(all_dtypes[d]));
             grid_free(&first);
             grid_free(&grad);
             grid_free(&expected);
@@ -401,18 +413,20 @@ static void test_gradients_add_up_to_zero(void **state) {
     (void)state;
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     for (int g = 0; g < GRAD_LOGSUMEXP; g++) {
-        grid first = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32), grad = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32);
+        grid first = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32),
+             grad = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32);
         grid out = grid_make(LAYOUT_CONTIGUOUS, 8, 333, NAPIER_F32);
         make_inputs(context, (gradient)g, &first, &grad, 77, 1.0);
-        succeeded(context, gradient_run(context, (gradient)g, &first, &grad, out.view, 1.0), gradient_name((gradient)g));
+        succeeded(context, gradient_run(context, (gradient)g, &first, &grad, out.view, 1.0),
+                  gradient_name((gradient)g));
         for (int64_t row = 0; row < 8; row++) {
             double sum = 0, size = 0;
             for (int64_t col = 0; col < 333; col++) {
                 sum += grid_get(&out, row, col);
                 size += fabs(grid_get(&out, row, col));
             }
-            expect(fabs(sum) <= 2e-6 * size, "%s: row %lld adds up to %g of %g", gradient_name((gradient)g), (long long)row,
-                   sum, size);
+            expect(fabs(sum) <= 2e-6 * size, "%s: row %lld adds up to %g of %g", gradient_name((gradient)g),
+                   (long long)row, sum, size);
         }
         grid_free(&first);
         grid_free(&grad);
@@ -432,14 +446,14 @@ static void test_bad_gradient_arguments(void **state) {
     const napier_const_matrix probs = napier_const_rows_f32(a, 3, 8), grad = napier_const_rows_f32(b, 3, 8);
     const napier_matrix out = napier_rows_f32(c, 3, 8);
     napier_softmax_options options = options_of(0.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    refused(context, napier_softmax_backward(context, probs, grad, out, &options), NAPIER_INVALID_ARGUMENT, "temperature",
-            "0", NULL);
+    refused(context, napier_softmax_backward(context, probs, grad, out, &options), NAPIER_INVALID_ARGUMENT,
+            "temperature", "0", NULL);
     refused(context, napier_softmax_backward(context, napier_const_rows_f32(a, 3, 7), grad, out, NULL),
             NAPIER_INVALID_ARGUMENT, "7", "8", NULL);
     refused(context, napier_softmax_backward(context, probs, napier_const_rows_f32(b, 2, 8), out, NULL),
             NAPIER_INVALID_ARGUMENT, "grad_probs", "2", NULL);
-    refused(context, napier_softmax_backward(context, probs, grad, napier_rows_f32(c, 3, 5), NULL), NAPIER_INVALID_ARGUMENT,
-            "grad_logits", "5", NULL);
+    refused(context, napier_softmax_backward(context, probs, grad, napier_rows_f32(c, 3, 5), NULL),
+            NAPIER_INVALID_ARGUMENT, "grad_logits", "5", NULL);
     refused(context, napier_softmax_backward(context, probs, grad, napier_rows_f32(a + 1, 2, 8), NULL),
             NAPIER_INVALID_ARGUMENT, "grad_logits", NULL);
     refused(context, napier_softmax_backward(context, probs, napier_const_rows_f32(NULL, 3, 8), out, NULL),
@@ -460,9 +474,12 @@ static void test_bad_gradient_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formulas),       cmocka_unit_test(test_all_is_one_row),
-        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_gradient_bits),
-        cmocka_unit_test(test_gradient_edges), cmocka_unit_test(test_gradients_add_up_to_zero),
+        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_all_is_one_row),
+        cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_gradient_bits),
+        cmocka_unit_test(test_gradient_edges),
+        cmocka_unit_test(test_gradients_add_up_to_zero),
         cmocka_unit_test(test_callers_rounding_does_not_matter),
         cmocka_unit_test(test_bad_gradient_arguments),
     };

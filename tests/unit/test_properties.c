@@ -1,5 +1,5 @@
-/* What holds for every row, whatever its values: shifts, permutations, order, padding, associativity, and what the three
- * operations say about one another. */
+/* What holds for every row, whatever its values: shifts, permutations, order, padding, associativity, and what the
+ * three operations say about one another. */
 #include "support/check.h"
 
 #include <math.h>
@@ -113,8 +113,9 @@ static void softmax_is_exp_of_log_softmax(napier_context *context, row_kind kind
     for (int64_t i = 0; i < n; i++) {
         const double p = (double)row_results.probs[i], l = (double)row_results.logprobs[i];
         const double rounding = (fabs(l) + 16) * 0x1p-22; /* of log_softmax, which exp turns into a relative error */
-        if (!expect(isinf(l) ? p == 0 : fabs(p - exp(l)) <= rounding * exp(l) + 0x1p-148, "%s, seed %llu, %lld: [%lld] %g and exp(%g)",
-                    row_kind_name(kind), (unsigned long long)seed, (long long)n, (long long)i, p, l)) {
+        if (!expect(isinf(l) ? p == 0 : fabs(p - exp(l)) <= rounding * exp(l) + 0x1p-148,
+                    "%s, seed %llu, %lld: [%lld] %g and exp(%g)", row_kind_name(kind), (unsigned long long)seed,
+                    (long long)n, (long long)i, p, l)) {
             return;
         }
     }
@@ -131,13 +132,13 @@ static void test_softmax_is_exp_of_log_softmax(void **state) {
 static void expect_equivalent(const oracle_row *truth, const double *z, int64_t n, const results *a, const results *b,
                               const char *what) {
     const long double bound = 2 * oracle_log_bound(truth, truth->lse, NAPIER_F32, NAPIER_F32);
-    expect(fabsl((long double)a->lse - (long double)b->lse) <= bound || a->lse == b->lse, "%s: logsumexp %a and %a", what,
-           (double)a->lse, (double)b->lse);
+    expect(fabsl((long double)a->lse - (long double)b->lse) <= bound || a->lse == b->lse, "%s: logsumexp %a and %a",
+           what, (double)a->lse, (double)b->lse);
     for (int64_t i = 0; i < n; i++) {
         const long double p = oracle_softmax(truth, z[i]);
         const long double allowed = 2 * oracle_softmax_bound(truth, p, NAPIER_F32, NAPIER_F32);
-        if (!expect(fabsl((long double)a->probs[i] - (long double)b->probs[i]) <= allowed, "%s: softmax[%lld] %a and %a", what,
-                    (long long)i, (double)a->probs[i], (double)b->probs[i])) {
+        if (!expect(fabsl((long double)a->probs[i] - (long double)b->probs[i]) <= allowed,
+                    "%s: softmax[%lld] %a and %a", what, (long long)i, (double)a->probs[i], (double)b->probs[i])) {
             return;
         }
     }
@@ -164,8 +165,9 @@ static void test_exact_shifts(void **state) {
             expect_equivalent(&truth, row_wide, n, &row_results, &other_results, "a shifted row");
             for (int64_t i = 0; i < n; i++) {
                 const double spread = fabs((double)row_results.logprobs[i] - (double)other_results.logprobs[i]);
-                expect(spread <= 4 * 0x1p-23 * (1 + fabs((double)row_results.logprobs[i])), "shift %g: log_softmax %a and %a",
-                       (double)shifts[s], (double)row_results.logprobs[i], (double)other_results.logprobs[i]);
+                expect(spread <= 4 * 0x1p-23 * (1 + fabs((double)row_results.logprobs[i])),
+                       "shift %g: log_softmax %a and %a", (double)shifts[s], (double)row_results.logprobs[i],
+                       (double)other_results.logprobs[i]);
             }
         }
     }
@@ -198,7 +200,8 @@ static void permutation_stays_within_the_bound(napier_context *context, row_kind
         other_results.probs[i] = permuted.probs[place[i]];
     }
     char what[100];
-    snprintf(what, sizeof what, "%s, seed %llu, %lld, permuted", row_kind_name(kind), (unsigned long long)seed, (long long)n);
+    snprintf(what, sizeof what, "%s, seed %llu, %lld, permuted", row_kind_name(kind), (unsigned long long)seed,
+             (long long)n);
     expect_equivalent(&truth, row_wide, n, &row_results, &other_results, what);
 }
 
@@ -248,12 +251,15 @@ static void logsumexp_of_parts(napier_context *context, row_kind kind, uint64_t 
     if (truth.outcome != ORACLE_FINITE) {
         return;
     }
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL),
+    succeeded(context,
+              napier_logsumexp(context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL),
               "left");
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x + cut, 1, n - cut),
-                                        napier_array_f32(parts + 1, 1), NULL),
-              "right");
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL),
+    succeeded(
+        context,
+        napier_logsumexp(context, napier_const_rows_f32(row_x + cut, 1, n - cut), napier_array_f32(parts + 1, 1), NULL),
+        "right");
+    succeeded(context,
+              napier_logsumexp(context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL),
               "together");
     succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x, 1, n), napier_array_f32(&whole, 1), NULL),
               "whole");
@@ -285,9 +291,11 @@ static void merging_is_associative(napier_context *context, row_kind kind, uint6
     unsigned char *bytes[2];
     for (int way = 0; way < 2; way++) {
         for (int p = 0; p < 3; p++) {
-            succeeded(context, napier_softmax_state_create(context, NAPIER_F32, cut[p], NULL, &parts[way][p]), "create");
-            succeeded(context, napier_softmax_state_update(context, parts[way][p],
-                                                           napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p])),
+            succeeded(context, napier_softmax_state_create(context, NAPIER_F32, cut[p], NULL, &parts[way][p]),
+                      "create");
+            succeeded(context,
+                      napier_softmax_state_update(context, parts[way][p],
+                                                  napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p])),
                       "update");
         }
         napier_softmax_state **const s = parts[way];
@@ -314,9 +322,13 @@ static void test_merging_is_associative(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_in_range), cmocka_unit_test(test_log_softmax_is_monotone),
-        cmocka_unit_test(test_softmax_is_exp_of_log_softmax), cmocka_unit_test(test_exact_shifts),
-        cmocka_unit_test(test_permutations), cmocka_unit_test(test_padding), cmocka_unit_test(test_logsumexp_of_parts),
+        cmocka_unit_test(test_values_are_in_range),
+        cmocka_unit_test(test_log_softmax_is_monotone),
+        cmocka_unit_test(test_softmax_is_exp_of_log_softmax),
+        cmocka_unit_test(test_exact_shifts),
+        cmocka_unit_test(test_permutations),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_logsumexp_of_parts),
         cmocka_unit_test(test_merging_is_associative),
     };
     return cmocka_run_group_tests_name("properties", tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* The library against the definition: docs/numerics.md written a second time, plainly, in support/definition.c.
- * softmax must have its bits. logsumexp and log_softmax may differ in a last bit, since the definition's log1p is libm's
- * and the library's is its own: at most 1 ulp (plus what cancellation makes of such a bit), in fewer than one row of
- * 10,000. */
+ * softmax must have its bits. logsumexp and log_softmax may differ in a last bit, since the definition's log1p is
+ * libm's and the library's is its own: at most 1 ulp (plus what cancellation makes of such a bit), in fewer than one
+ * row of 10,000. */
 #include "support/check.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@
 
 static int64_t rows_compared, rows_rounded_otherwise;
 
-/* Where maximum and log of the sum cancel, a last bit of the latter is many of the result: such rows are checked, but not
- * counted. */
+/* Where maximum and log of the sum cancel, a last bit of the latter is many of the result: such rows are checked, but
+ * not counted. */
 static bool cancels(const definition_row *row) { return fabsf(row->lse) < row->log_sum * 0x1p-6f; }
 
 static bool near(float got, float wanted, float log_sum) {
@@ -31,13 +31,14 @@ static bool near(float got, float wanted, float log_sum) {
 static void check_finite_row(const definition_row *row, const float *z, int64_t n, float lse, const float *probs,
                              const float *logprobs, const char *name) {
     bool otherwise = f32_bits(lse) != f32_bits(row->lse);
-    expect(near(lse, row->lse, row->log_sum), "%s: logsumexp %#x, definition %#x", name, f32_bits(lse), f32_bits(row->lse));
+    expect(near(lse, row->lse, row->log_sum), "%s: logsumexp %#x, definition %#x", name, f32_bits(lse),
+           f32_bits(row->lse));
     for (int64_t i = 0; i < n; i++) {
         const float prob = definition_softmax(row, z[i]), logprob = definition_log_softmax(row, z[i]);
         if (!expect(f32_bits(probs[i]) == f32_bits(prob), "%s: softmax[%lld] of %a is %#x, definition %#x", name,
                     (long long)i, (double)z[i], f32_bits(probs[i]), f32_bits(prob)) ||
-            !expect(near(logprobs[i], logprob, row->log_sum), "%s: log_softmax[%lld] of %a is %#x, definition %#x", name,
-                    (long long)i, (double)z[i], f32_bits(logprobs[i]), f32_bits(logprob))) {
+            !expect(near(logprobs[i], logprob, row->log_sum), "%s: log_softmax[%lld] of %a is %#x, definition %#x",
+                    name, (long long)i, (double)z[i], f32_bits(logprobs[i]), f32_bits(logprob))) {
             return;
         }
         otherwise = otherwise || f32_bits(logprobs[i]) != f32_bits(logprob);
@@ -111,11 +112,13 @@ static void test_long_rows(void **state) {
 static void test_rows_of_mixed_tiles(void **state) {
     (void)state;
     enum { TILES = 9, N = TILES * 1024 - 77 };
-    static const row_kind ordered[] = {ROW_NORMAL, ROW_OFFSET,     ROW_EQUAL,   ROW_TIES,         ROW_MASKED,    ROW_EXTREME,
-                                       ROW_POWERS, ROW_FLUSH_EDGE, ROW_ONE_LEFT, ROW_TEN_THOUSAND, ROW_ALL_MASKED};
+    static const row_kind ordered[] = {ROW_NORMAL,   ROW_OFFSET,       ROW_EQUAL,     ROW_TIES,
+                                       ROW_MASKED,   ROW_EXTREME,      ROW_POWERS,    ROW_FLUSH_EDGE,
+                                       ROW_ONE_LEFT, ROW_TEN_THOUSAND, ROW_ALL_MASKED};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     double *const wide = room_for(TILES * 1024, sizeof *wide);
-    float *const z = room_for(N, sizeof *z), *const probs = room_for(N, sizeof *z), *const logprobs = room_for(N, sizeof *z);
+    float *const z = room_for(N, sizeof *z), *const probs = room_for(N, sizeof *z),
+                 *const logprobs = room_for(N, sizeof *z);
     for (uint64_t seed = 0; seed < 150; seed++) {
         rng r = rng_make(seed);
         for (int tile = 0; tile < TILES; tile++) {
@@ -172,7 +175,8 @@ static void test_the_definition(void **state) {
             for (int64_t i = 0; i < n; i++) {
                 const long double prob = oracle_softmax(&truth, wide[i]);
                 const double got = (double)definition_softmax(&row, z[i]);
-                if (!expect(oracle_within(got, prob, oracle_softmax_bound(&truth, prob, NAPIER_F32, NAPIER_F32), NAPIER_F32),
+                if (!expect(oracle_within(got, prob, oracle_softmax_bound(&truth, prob, NAPIER_F32, NAPIER_F32),
+                                          NAPIER_F32),
                             "%s, seed %llu: softmax[%lld] %.9g, truth %.9Lg", row_kind_name((row_kind)kind),
                             (unsigned long long)seed, (long long)i, got, prob)) {
                     break;

@@ -138,7 +138,8 @@ static void test_tree_of_states(void **state) {
     }
     double merged = 0;
     succeeded(context, napier_softmax_state_finish(context, states[0], &merged), "finish");
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(x, 1, N), napier_array_f32(&lse, 1), NULL), "one shot");
+    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(x, 1, N), napier_array_f32(&lse, 1), NULL),
+              "one shot");
     expect(merged == (double)lse, "a tree of 32 states gives %.9g, one call %.9g", merged, (double)lse);
     for (int i = 0; i < STATES; i++) {
         napier_softmax_state_destroy(states[i]);
@@ -148,8 +149,11 @@ static void test_tree_of_states(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_naive_overflow_and_underflow), cmocka_unit_test(test_leading_minus_infinity),
-        cmocka_unit_test(test_every_dtype), cmocka_unit_test(test_wide_rows), cmocka_unit_test(test_tree_of_states),
+        cmocka_unit_test(test_naive_overflow_and_underflow),
+        cmocka_unit_test(test_leading_minus_infinity),
+        cmocka_unit_test(test_every_dtype),
+        cmocka_unit_test(test_wide_rows),
+        cmocka_unit_test(test_tree_of_states),
     };
     return cmocka_run_group_tests_name("seed_001", tests, set_up, tear_down);
 }

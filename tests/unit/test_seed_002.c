@@ -1,6 +1,6 @@
-/* The cases of the blockwise softmax: tails that do not fill a block (masked with -inf, never 0), rows of negative logits
- * where a 0 in the tail would win, and block maxima that fall, where rescaling by the new block's own maximum instead of
- * the running one overflows. */
+/* The cases of the blockwise softmax: tails that do not fill a block (masked with -inf, never 0), rows of negative
+ * logits where a 0 in the tail would win, and block maxima that fall, where rescaling by the new block's own maximum
+ * instead of the running one overflows. */
 #include "support/check.h"
 
 #include <math.h>
@@ -38,8 +38,10 @@ static void check_row(const double *z, int64_t n, const char *what) {
     for (int64_t i = 0; i < n; i++) {
         const long double p = oracle_softmax(&truth, z[i]);
         sum += grid_get(&safe, 0, i);
-        expect(oracle_within(grid_get(&safe, 0, i), p, oracle_softmax_bound(&truth, p, NAPIER_F32, NAPIER_F32), NAPIER_F32),
-               "%s, %lld columns: [%lld] is %.9g, not %.9Lg", what, (long long)n, (long long)i, grid_get(&safe, 0, i), p);
+        expect(oracle_within(grid_get(&safe, 0, i), p, oracle_softmax_bound(&truth, p, NAPIER_F32, NAPIER_F32),
+                             NAPIER_F32),
+               "%s, %lld columns: [%lld] is %.9g, not %.9Lg", what, (long long)n, (long long)i, grid_get(&safe, 0, i),
+               p);
     }
     expect(fabs(sum - 1) <= 3e-7, "%s, %lld columns: the sum is %.9g", what, (long long)n, sum);
     grid_free(&x);
@@ -111,8 +113,8 @@ static void test_matrix_with_row_stride(void **state) {
         grid_set_row(&row, 0, z);
         succeeded(context, napier_softmax(context, grid_input(&row), one.view, NULL), "row");
         for (int64_t j = 0; j < 781; j++) {
-            expect(grid_bits(&padded, i, j) == grid_bits(&one, 0, j), "[%lld, %lld] differs from the row alone", (long long)i,
-                   (long long)j);
+            expect(grid_bits(&padded, i, j) == grid_bits(&one, 0, j), "[%lld, %lld] differs from the row alone",
+                   (long long)i, (long long)j);
         }
     }
     expect(grid_damage(&padded) == 0, "the gap between rows was written");

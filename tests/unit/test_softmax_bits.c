@@ -8,9 +8,10 @@
 
 #include "support/formats.h"
 
-static const int64_t sizes[] = {1,   2,   3,   5,   7,   8,   15,  16,  17,   24,   31,   32,   33,   47,   48,  49,
-                                50,  63,  64,  65,  100, 127, 128, 129, 200,  255,  256,  257,  300,  511,  512, 513,
-                                767, 768, 769, 1000, 1023, 1024, 1025, 1500, 2047, 2048, 2049, 4095, 4096, 4097};
+static const int64_t sizes[] = {1,    2,    3,    5,    7,    8,    15,   16,   17,   24,  31,  32,
+                                33,   47,   48,   49,   50,   63,   64,   65,   100,  127, 128, 129,
+                                200,  255,  256,  257,  300,  511,  512,  513,  767,  768, 769, 1000,
+                                1023, 1024, 1025, 1500, 2047, 2048, 2049, 4095, 4096, 4097};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 /* A context in the form a message needs. */
@@ -94,7 +95,8 @@ static void check_matrix(const machine *machines, int count, napier_context *sca
             compare(&machines[i], (operation)op, &first_axis, LAYOUT_TRANSPOSED, &expected, &options, "first axis");
             grid odd = grid_make(l, rows, cols, in_dtype);
             grid_copy(&odd, &plain);
-            compare(&machines[i], (operation)op, &odd, (layout)((l + 1) % LAYOUTS), &expected, &options, layout_name(l));
+            compare(&machines[i], (operation)op, &odd, (layout)((l + 1) % LAYOUTS), &expected, &options,
+                    layout_name(l));
             if (in_dtype == out_dtype && op <= OP_LOG_SOFTMAX) {
                 succeeded(machines[i].context,
                           operation_run(machines[i].context, (operation)op, grid_input(&odd), odd.view, &options),
@@ -203,7 +205,8 @@ static void test_place_in_the_batch(void **state) {
                     part.view.rows = part_expected.view.rows = rows;
                     part.view.data = (unsigned char *)all.view.data + skip;
                     part_expected.view.data = (unsigned char *)expected.view.data + skip;
-                    compare(&machines[i], OP_SOFTMAX, &part, LAYOUT_CONTIGUOUS, &part_expected, &options, "part of a batch");
+                    compare(&machines[i], OP_SOFTMAX, &part, LAYOUT_CONTIGUOUS, &part_expected, &options,
+                            "part of a batch");
                 }
             }
         }
@@ -230,7 +233,8 @@ static void test_long_rows(void **state) {
             run_reference(scalar, (operation)op, &in, &expected, 1.0);
             for (int i = 0; i < count; i++) {
                 const napier_softmax_options options = options_of(1.0, (napier_algorithm)(i % 4), NAPIER_MASKED_NAN);
-                compare(&machines[i], (operation)op, &in, LAYOUT_CONTIGUOUS, &expected, &options, row_kind_name(kinds[k]));
+                compare(&machines[i], (operation)op, &in, LAYOUT_CONTIGUOUS, &expected, &options,
+                        row_kind_name(kinds[k]));
             }
             grid_free(&expected);
         }
@@ -257,7 +261,8 @@ static void test_narrow_results_are_rounded(void **state) {
                     const int64_t rows = operation_rows((operation)op, ROW_KINDS);
                     const int64_t cols = operation_cols((operation)op, sizes[s]);
                     grid wide = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
-                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), wide.view, NULL), "to f32");
+                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), wide.view, NULL),
+                              "to f32");
                     for (int n = 0; n < 2; n++) {
                         grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, narrow[n]);
                         grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, narrow[n]);
@@ -266,7 +271,8 @@ static void test_narrow_results_are_rounded(void **state) {
                                 grid_set(&expected, row, col, grid_get(&wide, row, col));
                             }
                         }
-                        succeeded(context, operation_run(context, (operation)op, grid_input(&in), got.view, NULL), "narrow");
+                        succeeded(context, operation_run(context, (operation)op, grid_input(&in), got.view, NULL),
+                                  "narrow");
                         if (grid_differences(&got, &expected, operation_name((operation)op))) {
                             problem("    ... where %s, %s to %s is not the rounded f32", napier_isa_name(isas[i]),
                                     napier_dtype_name(all_dtypes[d]), napier_dtype_name(narrow[n]));
@@ -306,7 +312,8 @@ static void test_narrow_logits_are_widened(void **state) {
                     const int64_t cols = operation_cols((operation)op, sizes[s]);
                     grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
                     grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
-                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), got.view, NULL), "narrow");
+                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), got.view, NULL),
+                              "narrow");
                     succeeded(context, operation_run(context, (operation)op, grid_input(&widened), expected.view, NULL),
                               "widened");
                     if (grid_differences(&got, &expected, operation_name((operation)op))) {

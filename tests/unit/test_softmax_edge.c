@@ -1,5 +1,5 @@
-/* The edges of softmax, log_softmax and logsumexp: the table of special rows, temperature, empty matrices, views of every
- * stride, arguments that cannot be, aliasing, and the caller's floating-point state. */
+/* The edges of softmax, log_softmax and logsumexp: the table of special rows, temperature, empty matrices, views of
+ * every stride, arguments that cannot be, aliasing, and the caller's floating-point state. */
 #include "support/check.h"
 
 #include <fenv.h>
@@ -44,12 +44,14 @@ static uint64_t nan_pattern(napier_dtype dtype, int which) {
 }
 
 /* Where special elements go: the position of the k-th of them. */
-static int64_t position(int64_t n, int64_t where, int64_t k) { return (where == 0 ? k : where == 1 ? n / 2 + k : n - 1 - k) % n; }
+static int64_t position(int64_t n, int64_t where, int64_t k) {
+    return (where == 0 ? k : where == 1 ? n / 2 + k : n - 1 - k) % n;
+}
 
 static void put_special(grid *g, int64_t row, const special *s, int64_t where) {
     const int64_t n = g->view.cols, stride = g->view.col_stride;
-    unsigned char *const start = (unsigned char *)g->view.data +
-                                 row * g->view.row_stride * (int64_t)napier_dtype_size(g->view.dtype);
+    unsigned char *const start =
+        (unsigned char *)g->view.data + row * g->view.row_stride * (int64_t)napier_dtype_size(g->view.dtype);
     for (int64_t col = 0; col < n; col++) {
         grid_set(g, row, col, s->everything_masked ? -HUGE_VAL : (double)(col % 7) * 0.5 - 1.0);
     }
@@ -61,7 +63,8 @@ static void put_special(grid *g, int64_t row, const special *s, int64_t where) {
         grid_set(g, row, position(n, where, k++), HUGE_VAL);
     }
     if (s->nan && k < n) {
-        element_set_bits(start, g->view.dtype, position(n, where, k) * stride, nan_pattern(g->view.dtype, (int)(row + n)));
+        element_set_bits(start, g->view.dtype, position(n, where, k) * stride,
+                         nan_pattern(g->view.dtype, (int)(row + n)));
     }
 }
 
@@ -207,7 +210,8 @@ static void test_finite_masks(void **state) {
         succeeded(context, napier_logsumexp(context, logits, napier_array_f32(&lse, 1), NULL), "logsumexp");
         succeeded(context, napier_softmax(context, logits, napier_rows_f32(probs, 1, 3), NULL), "softmax");
         succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(logprobs, 1, 3), NULL), "log_softmax");
-        succeeded(context, napier_log_softmax(context, logits, napier_rows(half, 1, 3, NAPIER_F16), NULL), "log_softmax");
+        succeeded(context, napier_log_softmax(context, logits, napier_rows(half, 1, 3, NAPIER_F16), NULL),
+                  "log_softmax");
         expect(lse == 0x1.62e43p-1f, "mask %g: logsumexp is %a, not log 2", (double)masks[i], (double)lse);
         expect(f32_bits(probs[0]) == 0 && probs[1] == 0.5f && probs[2] == 0.5f, "mask %g: softmax is %g %g %g",
                (double)masks[i], (double)probs[0], (double)probs[1], (double)probs[2]);
@@ -220,8 +224,8 @@ static void test_finite_masks(void **state) {
     }
     const float widest[2] = {FLT_MAX, -FLT_MAX}; /* the true value is twice the largest float */
     float logprobs[2];
-    succeeded(context, napier_log_softmax(context, napier_const_rows_f32(widest, 1, 2), napier_rows_f32(logprobs, 1, 2),
-                                          NULL),
+    succeeded(context,
+              napier_log_softmax(context, napier_const_rows_f32(widest, 1, 2), napier_rows_f32(logprobs, 1, 2), NULL),
               "log_softmax");
     expect(f32_bits(logprobs[0]) == 0 && f32_bits(logprobs[1]) == 0xff800000u, "log_softmax of +-FLT_MAX is %g %g",
            (double)logprobs[0], (double)logprobs[1]);
@@ -245,7 +249,8 @@ static void check_temperature(napier_context *context, row_kind kind, uint64_t s
     for (int op = 0; op < OPERATIONS; op++) {
         grid got = grid_make(LAYOUT_CONTIGUOUS, 1, operation_cols((operation)op, n), out);
         grid expected = grid_make(LAYOUT_CONTIGUOUS, 1, operation_cols((operation)op, n), out);
-        succeeded(context, operation_run(context, (operation)op, grid_input(&given), got.view, &options), "temperature");
+        succeeded(context, operation_run(context, (operation)op, grid_input(&given), got.view, &options),
+                  "temperature");
         succeeded(context, operation_run(context, (operation)op, grid_input(&divided), expected.view, NULL), "divided");
         if (grid_differences(&got, &expected, operation_name((operation)op))) {
             problem("    ... where %s, seed %llu, %s to %s, T = %a", row_kind_name(kind), (unsigned long long)seed,
@@ -270,14 +275,17 @@ static void test_temperature_is_division(void **state) {
         napier_context *const context = context_of(isas[i], 1);
         for (int kind = 0; kind < ROW_KINDS; kind++) {
             for (size_t t = 0; t < sizeof temperatures / sizeof *temperatures; t++) {
-                const napier_dtype in = all_dtypes[(t + (size_t)kind) % 3], out = all_dtypes[(t / 3 + (size_t)kind) % 4];
+                const napier_dtype in = all_dtypes[(t + (size_t)kind) % 3],
+                                   out = all_dtypes[(t / 3 + (size_t)kind) % 4];
                 check_temperature(context, (row_kind)kind, t, 5 + 61 * (int64_t)t, in, out, temperatures[t]);
                 check_temperature(context, (row_kind)kind, t, 40, NAPIER_F32, NAPIER_F32, temperatures[t]);
             }
             rng r = rng_make((uint64_t)kind);
             for (int t = 0; t < 20; t++) {
-                check_temperature(context, (row_kind)kind, 9, 77, NAPIER_F32, NAPIER_F32, ldexp(1 + rng_uniform(&r), t - 10));
-                check_temperature(context, (row_kind)kind, 9, 31, NAPIER_F64, NAPIER_F64, ldexp(1 + rng_uniform(&r), t - 10));
+                check_temperature(context, (row_kind)kind, 9, 77, NAPIER_F32, NAPIER_F32,
+                                  ldexp(1 + rng_uniform(&r), t - 10));
+                check_temperature(context, (row_kind)kind, 9, 31, NAPIER_F64, NAPIER_F64,
+                                  ldexp(1 + rng_uniform(&r), t - 10));
             }
         }
         check_temperature(context, ROW_NORMAL, 3, 100, NAPIER_F64, NAPIER_F64, 1e-300);
@@ -302,7 +310,8 @@ static void test_empty(void **state) {
             uint64_t lse[5] = {1, 1, 1, 1, 1};
             succeeded(context, napier_softmax(context, none, out, NULL), "softmax of nothing");
             succeeded(context, napier_log_softmax(context, none, out, NULL), "log_softmax of nothing");
-            succeeded(context, napier_logsumexp(context, none, napier_array(rows ? lse : NULL, rows, all_dtypes[d]), NULL),
+            succeeded(context,
+                      napier_logsumexp(context, none, napier_array(rows ? lse : NULL, rows, all_dtypes[d]), NULL),
                       "logsumexp of nothing");
             const uint64_t minf = dtype_bits(all_dtypes[d], -HUGE_VAL);
             for (int64_t row = 0; row < rows; row++) {
@@ -332,8 +341,8 @@ static void check_layouts(napier_context *context, layout in_layout, layout out_
     const int64_t wrong = grid_differences(&got, &expected, operation_name(op)), damage = grid_damage(&got);
     expect(wrong == 0 && damage == 0 && grid_damage(&in) == 0,
            "%s %lld x %lld, %s %s to %s %s: %lld elements differ, %lld bytes outside were written", operation_name(op),
-           (long long)rows, (long long)cols, layout_name(in_layout), napier_dtype_name(in_dtype), layout_name(out_layout),
-           napier_dtype_name(out_dtype), (long long)wrong, (long long)damage);
+           (long long)rows, (long long)cols, layout_name(in_layout), napier_dtype_name(in_dtype),
+           layout_name(out_layout), napier_dtype_name(out_dtype), (long long)wrong, (long long)damage);
     expect(grid_differences(&in, &plain, "the logits") == 0, "%s changed its input", operation_name(op));
     grid_free(&plain);
     grid_free(&in);
@@ -343,7 +352,7 @@ static void check_layouts(napier_context *context, layout in_layout, layout out_
 
 static void test_layouts_and_gaps(void **state) {
     (void)state;
-    static const int64_t shapes[][2] = {{1, 1},  {3, 5},   {16, 16}, {17, 31},  {33, 47},  {20, 50}, {7, 255},
+    static const int64_t shapes[][2] = {{1, 1},  {3, 5},    {16, 16},  {17, 31},  {33, 47},  {20, 50}, {7, 255},
                                         {64, 3}, {70, 129}, {5, 1025}, {2, 2100}, {300, 20}, {257, 33}};
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
@@ -384,9 +393,10 @@ static void test_broadcast_input(void **state) {
             for (int64_t j = 0; j < COLS; j++) {
                 copy[j] = start[i * strides[s][0] + j * strides[s][1]];
             }
-            succeeded(context, napier_softmax(context, napier_const_rows_f32(copy, 1, COLS), napier_rows_f32(row, 1, COLS),
-                                              NULL),
-                      "softmax");
+            succeeded(
+                context,
+                napier_softmax(context, napier_const_rows_f32(copy, 1, COLS), napier_rows_f32(row, 1, COLS), NULL),
+                "softmax");
             expect(memcmp(row, out + i * COLS, sizeof row) == 0, "strides %lld, %lld: row %lld differs",
                    (long long)strides[s][0], (long long)strides[s][1], (long long)i);
         }
@@ -409,9 +419,11 @@ static void test_misaligned_starts(void **state) {
         succeeded(context, napier_softmax(context, grid_input(&plain), expected.view, NULL), "softmax");
         for (int64_t offset = 0; offset < OFFSETS; offset++) {
             unsigned char *const in = (unsigned char *)room.view.data + offset * size;
-            unsigned char *const out = (unsigned char *)room.view.data + (2 * N + OFFSETS + offset * 7 % OFFSETS) * size;
+            unsigned char *const out =
+                (unsigned char *)room.view.data + (2 * N + OFFSETS + offset * 7 % OFFSETS) * size;
             memcpy(in, plain.view.data, (size_t)(2 * N * size));
-            succeeded(context, napier_softmax(context, napier_const_rows(in, 2, N, dtype), napier_rows(out, 2, N, dtype), NULL),
+            succeeded(context,
+                      napier_softmax(context, napier_const_rows(in, 2, N, dtype), napier_rows(out, 2, N, dtype), NULL),
                       "softmax");
             expect(memcmp(out, expected.view.data, (size_t)(2 * N * size)) == 0, "%s at offset %lld: other bits",
                    napier_dtype_name(dtype), (long long)offset);
@@ -455,7 +467,8 @@ static void check_untouched(const good *g) {
 
 /* Both matrix operations refuse it, and the text has both words. */
 static void refused_by_softmax(napier_context *context, good *g, const char *name, const char *value) {
-    refused(context, napier_softmax(context, g->logits, g->probs, &g->options), NAPIER_INVALID_ARGUMENT, name, value, NULL);
+    refused(context, napier_softmax(context, g->logits, g->probs, &g->options), NAPIER_INVALID_ARGUMENT, name, value,
+            NULL);
     check_untouched(g);
     refused(context, napier_log_softmax(context, g->logits, g->probs, &g->options), NAPIER_INVALID_ARGUMENT,
             strcmp(name, "probs") == 0 ? "logprobs" : name, value, NULL);
@@ -464,8 +477,8 @@ static void refused_by_softmax(napier_context *context, good *g, const char *nam
 }
 
 static void refused_by_logsumexp(napier_context *context, good *g, const char *name, const char *value) {
-    refused(context, napier_logsumexp(context, g->logits, g->lse_view, &g->options), NAPIER_INVALID_ARGUMENT, name, value,
-            NULL);
+    refused(context, napier_logsumexp(context, g->logits, g->lse_view, &g->options), NAPIER_INVALID_ARGUMENT, name,
+            value, NULL);
     check_untouched(g);
     make_good(g);
 }
@@ -519,7 +532,8 @@ static void test_bad_views(void **state) {
     refused_by_logsumexp(context, &g, "lse", "NULL");
     g.lse_view.dtype = (napier_dtype)-1;
     refused_by_logsumexp(context, &g, "lse", "-1");
-    refused(context, napier_logsumexp_all(context, g.logits, g.lse_view, NULL), NAPIER_INVALID_ARGUMENT, "lse", "3", NULL);
+    refused(context, napier_logsumexp_all(context, g.logits, g.lse_view, NULL), NAPIER_INVALID_ARGUMENT, "lse", "3",
+            NULL);
     check_untouched(&g);
     napier_context_destroy(context);
     no_problems();
@@ -577,7 +591,8 @@ static void test_no_context(void **state) {
     expect(napier_softmax(NULL, in, g.probs, NULL) == NAPIER_INVALID_ARGUMENT, "softmax without a context");
     expect(napier_log_softmax(NULL, in, g.probs, NULL) == NAPIER_INVALID_ARGUMENT, "log_softmax without a context");
     expect(napier_logsumexp(NULL, in, g.lse_view, NULL) == NAPIER_INVALID_ARGUMENT, "logsumexp without a context");
-    expect(napier_logsumexp_all(NULL, in, g.lse_view, NULL) == NAPIER_INVALID_ARGUMENT, "logsumexp_all without a context");
+    expect(napier_logsumexp_all(NULL, in, g.lse_view, NULL) == NAPIER_INVALID_ARGUMENT,
+           "logsumexp_all without a context");
     expect(napier_softmax_backward(NULL, in, in, g.probs, NULL) == NAPIER_INVALID_ARGUMENT, "no context");
     expect(napier_log_softmax_backward(NULL, in, in, g.probs, NULL) == NAPIER_INVALID_ARGUMENT, "no context");
     expect(napier_logsumexp_backward(NULL, in, lse, g.probs, NULL) == NAPIER_INVALID_ARGUMENT, "no context");
@@ -615,7 +630,8 @@ static void test_in_place(void **state) {
                     grid out = grid_make(LAYOUT_CONTIGUOUS, shapes[s][0], shapes[s][1], all_dtypes[d]);
                     grid_fill(&in, ROW_KINDS, s);
                     succeeded(context, operation_run(context, (operation)op, grid_input(&in), out.view, NULL), "apart");
-                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), in.view, NULL), "in place");
+                    succeeded(context, operation_run(context, (operation)op, grid_input(&in), in.view, NULL),
+                              "in place");
                     expect(grid_differences(&in, &out, "in place") == 0 && grid_damage(&in) == 0, "%s %s in place, %s",
                            napier_dtype_name(all_dtypes[d]), operation_name((operation)op), layout_name((layout)l));
                     grid_free(&in);
@@ -635,13 +651,13 @@ static void test_overlap_is_refused(void **state) {
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     const napier_const_matrix in = napier_const_rows_f32(x, 3, 8);
     const napier_matrix bad[] = {
-        napier_rows_f32(x + 1, 3, 8),            /* shifted by one */
-        {x + 7, 3, 8, 8, -1, NAPIER_F32},        /* each row backwards */
-        {x + 16, 3, 8, -8, 1, NAPIER_F32},       /* rows backwards */
-        {x, 3, 8, 1, 3, NAPIER_F32},             /* transposed */
-        napier_rows(x, 3, 8, NAPIER_F64),        /* other dtype, same place */
-        napier_rows(x, 3, 8, NAPIER_BF16),       /* narrower dtype, same place */
-        napier_rows_f32(x + 23, 3, 8),           /* one element shared */
+        napier_rows_f32(x + 1, 3, 8),      /* shifted by one */
+        {x + 7, 3, 8, 8, -1, NAPIER_F32},  /* each row backwards */
+        {x + 16, 3, 8, -8, 1, NAPIER_F32}, /* rows backwards */
+        {x, 3, 8, 1, 3, NAPIER_F32},       /* transposed */
+        napier_rows(x, 3, 8, NAPIER_F64),  /* other dtype, same place */
+        napier_rows(x, 3, 8, NAPIER_BF16), /* narrower dtype, same place */
+        napier_rows_f32(x + 23, 3, 8),     /* one element shared */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         refused(context, napier_softmax(context, in, bad[i], NULL), NAPIER_INVALID_ARGUMENT, "probs", "logits", NULL);
@@ -671,7 +687,8 @@ static void check_under_state(napier_context *context, layout l, double temperat
         grid in = grid_make(l, STATE_ROWS, STATE_COLS, all_dtypes[d]);
         grid_fill(&in, ROW_KINDS, 0);
         for (int op = 0; op < OPERATIONS; op++) {
-            const int64_t rows = operation_rows((operation)op, STATE_ROWS), cols = operation_cols((operation)op, STATE_COLS);
+            const int64_t rows = operation_rows((operation)op, STATE_ROWS),
+                          cols = operation_cols((operation)op, STATE_COLS);
             grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, all_dtypes[d]);
             grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, all_dtypes[d]);
             const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
@@ -692,7 +709,8 @@ static void check_under_state(napier_context *context, layout l, double temperat
             const int rounding_after = fegetround();
             fesetenv(&saved);
             succeeded(context, status, name);
-            expect(before == after && rounding == rounding_after, "%s: control word %#x became %#x", name, before, after);
+            expect(before == after && rounding == rounding_after, "%s: control word %#x became %#x", name, before,
+                   after);
             expect(grid_differences(&got, &expected, name) == 0, "%s changed bits of %s in %s, %s, T = %g", name,
                    operation_name((operation)op), napier_dtype_name(all_dtypes[d]), layout_name(l), temperature);
             grid_free(&expected);

@@ -1,5 +1,5 @@
-/* softmax, log_softmax and logsumexp against the truth: long double for every kind of row, size and pair of dtypes, MPFR
- * for the rows where digits cancel, with the error bounds of napier/softmax.h. */
+/* softmax, log_softmax and logsumexp against the truth: long double for every kind of row, size and pair of dtypes,
+ * MPFR for the rows where digits cancel, with the error bounds of napier/softmax.h. */
 #include "support/check.h"
 
 #include <math.h>
@@ -19,8 +19,8 @@ typedef struct subject {
 } subject;
 
 #define SUBJECT_FORMAT "%s, seed %llu, %lld columns, %s to %s"
-#define SUBJECT_VALUES(s)                                                                                            \
-    row_kind_name((s)->kind), (unsigned long long)(s)->seed, (long long)(s)->n, napier_dtype_name((s)->in),          \
+#define SUBJECT_VALUES(s)                                                                                   \
+    row_kind_name((s)->kind), (unsigned long long)(s)->seed, (long long)(s)->n, napier_dtype_name((s)->in), \
         napier_dtype_name((s)->out)
 
 static void check_lse(const subject *s, const void *lse) {
@@ -38,14 +38,13 @@ static void check_lse(const subject *s, const void *lse) {
     case ORACLE_ALL_MASKED:
         expect(isinf(got) && got < 0, SUBJECT_FORMAT ": logsumexp is %g, not -inf", SUBJECT_VALUES(s), got);
         return;
-    default:
-        break;
+    default: break;
     }
     const napier_dtype compute = compute_dtype(s->in, s->out);
     const long double bound = oracle_log_bound(&s->truth, s->truth.lse, compute, s->out);
     expect(oracle_within(got, s->truth.lse, bound, s->out),
-           SUBJECT_FORMAT ": logsumexp is %.17g (%#llx), truth %.21Lg, off by %.3Lg, bound %.3Lg", SUBJECT_VALUES(s), got,
-           (unsigned long long)bits, s->truth.lse, (long double)got - s->truth.lse, bound);
+           SUBJECT_FORMAT ": logsumexp is %.17g (%#llx), truth %.21Lg, off by %.3Lg, bound %.3Lg", SUBJECT_VALUES(s),
+           got, (unsigned long long)bits, s->truth.lse, (long double)got - s->truth.lse, bound);
 }
 
 static void check_nan_row(const subject *s, const char *what, const void *result) {
@@ -70,9 +69,10 @@ static void check_log_softmax(const subject *s, const void *logprobs) {
         const long double bound = oracle_log_bound(&s->truth, truth, compute, s->out);
         const bool right = isinf(s->z[i]) ? isinf(got) && got < 0 : oracle_within(got, truth, bound, s->out);
         if (!expect(right && got <= 0,
-                    SUBJECT_FORMAT ": log_softmax[%lld] of %a is %.17g (%#llx), truth %.21Lg, off by %.3Lg, bound %.3Lg",
-                    SUBJECT_VALUES(s), (long long)i, s->z[i], got, (unsigned long long)element_bits(logprobs, s->out, i),
-                    truth, (long double)got - truth, bound)) {
+                    SUBJECT_FORMAT
+                    ": log_softmax[%lld] of %a is %.17g (%#llx), truth %.21Lg, off by %.3Lg, bound %.3Lg",
+                    SUBJECT_VALUES(s), (long long)i, s->z[i], got,
+                    (unsigned long long)element_bits(logprobs, s->out, i), truth, (long double)got - truth, bound)) {
             return;
         }
     }
@@ -159,7 +159,7 @@ static void check_kind(napier_context *context, row_kind kind, uint64_t seed, in
 }
 
 static void every_kind_and_size(napier_dtype in) {
-    static const int64_t sizes[] = {0,   1,   2,   3,    15,   16,   17,   50,   100,  255,
+    static const int64_t sizes[] = {0,   1,   2,    3,    15,   16,   17,   50,   100,  255,
                                     256, 257, 1000, 1023, 1024, 1025, 4095, 4096, 4097, 10000};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     for (int kind = 0; kind < ROW_KINDS; kind++) {
@@ -197,7 +197,8 @@ static void test_f64_rows(void **state) {
 /* The width of a vocabulary, which is no multiple of a tile. */
 static void test_vocabulary_rows(void **state) {
     (void)state;
-    static const row_kind kinds[] = {ROW_NORMAL, ROW_PEAKED, ROW_EQUAL, ROW_RISING, ROW_MASKED, ROW_EXTREME, ROW_NEAR_ZERO};
+    static const row_kind kinds[] = {ROW_NORMAL, ROW_PEAKED,  ROW_EQUAL,    ROW_RISING,
+                                     ROW_MASKED, ROW_EXTREME, ROW_NEAR_ZERO};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         check_kind(context, kinds[k], 7, 151936, k == 1 ? NAPIER_BF16 : NAPIER_F32, 1.0, oracle_reduce);
@@ -225,8 +226,8 @@ static void test_temperatures(void **state) {
 /* MPFR where digits cancel or vanish; it also watches the long double oracle. */
 static void test_hard_rows_by_mpfr(void **state) {
     (void)state;
-    static const row_kind kinds[] = {ROW_NEAR_ZERO, ROW_CANCELLING, ROW_FLUSH_EDGE, ROW_SUBNORMAL, ROW_NORMAL,
-                                     ROW_POWERS,    ROW_PEAKED,     ROW_ANY_FINITE};
+    static const row_kind kinds[] = {ROW_NEAR_ZERO, ROW_CANCELLING, ROW_FLUSH_EDGE, ROW_SUBNORMAL,
+                                     ROW_NORMAL,    ROW_POWERS,     ROW_PEAKED,     ROW_ANY_FINITE};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         for (uint64_t seed = 0; seed < 12; seed++) {
@@ -274,17 +275,19 @@ static void test_results_near_zero(void **state) {
         double lse64 = (double)NAN;
         succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row, 1, 2), napier_array_f32(&lse, 1), NULL),
                   "logsumexp");
-        succeeded(context, napier_log_softmax(context, napier_const_rows_f32(row, 1, 2), napier_rows_f32(logprobs, 1, 2),
-                                              NULL),
+        succeeded(context,
+                  napier_log_softmax(context, napier_const_rows_f32(row, 1, 2), napier_rows_f32(logprobs, 1, 2), NULL),
                   "log_softmax");
-        succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row, 1, 2), napier_array(&lse64, 1, NAPIER_F64),
-                                            NULL),
-                  "logsumexp to f64");
+        succeeded(
+            context,
+            napier_logsumexp(context, napier_const_rows_f32(row, 1, 2), napier_array(&lse64, 1, NAPIER_F64), NULL),
+            "logsumexp to f64");
         const long double bound = dtype_ulp(NAPIER_F32, (long double)truth) + 15.6L * 0x1p-24L * (long double)truth;
-        expect(fabsl((long double)lse - (long double)truth) <= bound, "logsumexp [0, %g] is %.9g (%#x), truth %.9g (%#x)",
-               (double)far[i], (double)lse, f32_bits(lse), (double)truth, truth_bits);
-        expect(logprobs[0] == -lse, "log_softmax [0, %g][0] is %.9g, logsumexp %.9g", (double)far[i], (double)logprobs[0],
-               (double)lse);
+        expect(fabsl((long double)lse - (long double)truth) <= bound,
+               "logsumexp [0, %g] is %.9g (%#x), truth %.9g (%#x)", (double)far[i], (double)lse, f32_bits(lse),
+               (double)truth, truth_bits);
+        expect(logprobs[0] == -lse, "log_softmax [0, %g][0] is %.9g, logsumexp %.9g", (double)far[i],
+               (double)logprobs[0], (double)lse);
         const double truth64 = (double)oracle_reduce_mpfr(wide, 2).lse;
         expect(fabs(lse64 - truth64) <= 18 * 0x1p-53 * truth64, "logsumexp [0, %g] in f64 is %.17g, truth %.17g",
                (double)far[i], lse64, truth64);

@@ -1,5 +1,5 @@
-/* The mergeable state: any split of a row over updates and states, and any grouping and order of merges, gives the bits of
- * the one-shot call; what does not fit is an error that changes nothing; the byte form survives everything. */
+/* The mergeable state: any split of a row over updates and states, and any grouping and order of merges, gives the
+ * bits of the one-shot call; what does not fit is an error that changes nothing; the byte form survives everything. */
 #include "support/check.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { TILE = 1024, PARTS_LIMIT = 40 };
 
-/* ---- Small helpers ----------------------------------------------------------------------------------------------- */
+/* ---- States and rows --------------------------------------------------------------------------------------------- */
 
 static napier_softmax_state *make_state(napier_context *context, napier_dtype compute, int64_t first,
                                         const napier_softmax_options *options) {
@@ -61,7 +61,8 @@ static whole_row make_row(napier_context *context, row_kind kind, uint64_t seed,
              (unsigned long long)seed, (long long)n, napier_dtype_name(in), napier_dtype_name(out), temperature);
     grid_fill(&w.logits, kind, seed);
     succeeded(context, operation_run(context, OP_SOFTMAX, grid_input(&w.logits), w.probs.view, &w.options), w.name);
-    succeeded(context, operation_run(context, OP_LOG_SOFTMAX, grid_input(&w.logits), w.logprobs.view, &w.options), w.name);
+    succeeded(context, operation_run(context, OP_LOG_SOFTMAX, grid_input(&w.logits), w.logprobs.view, &w.options),
+              w.name);
     succeeded(context, operation_run(context, OP_LOGSUMEXP, grid_input(&w.logits), w.lse.view, &w.options), w.name);
     return w;
 }
@@ -74,7 +75,8 @@ static void free_row(whole_row *w) {
 }
 
 static napier_const_vector piece(const grid *g, int64_t first, int64_t size) {
-    const napier_const_vector v = {(const unsigned char *)g->view.data + first * (int64_t)napier_dtype_size(g->view.dtype),
+    const napier_const_vector v = {(const unsigned char *)g->view.data +
+                                       first * (int64_t)napier_dtype_size(g->view.dtype),
                                    size, 1, g->view.dtype};
     return v;
 }
@@ -103,8 +105,9 @@ static void check_finished(napier_context *context, napier_softmax_state *s, con
         return;
     }
     const uint64_t wanted = grid_bits(&w->lse, 0, 0), got = dtype_bits(w->compute, lse);
-    expect(got == wanted && (isnan(lse) || dtype_round(w->compute, lse) == lse), "%s, %s: logsumexp %#llx, one-shot %#llx",
-           w->name, how, (unsigned long long)got, (unsigned long long)wanted);
+    expect(got == wanted && (isnan(lse) || dtype_round(w->compute, lse) == lse),
+           "%s, %s: logsumexp %#llx, one-shot %#llx", w->name, how, (unsigned long long)got,
+           (unsigned long long)wanted);
     const grid *const expected[2] = {&w->probs, &w->logprobs};
     for (int kind = 0; kind < 2; kind++) {
         grid out = grid_make(LAYOUT_CONTIGUOUS, 1, n, expected[kind]->view.dtype);
@@ -113,7 +116,8 @@ static void check_finished(napier_context *context, napier_softmax_state *s, con
             const napier_const_vector block = piece(&out, first, size);
             const napier_vector result = {(void *)(uintptr_t)block.data, size, 1, block.dtype};
             succeeded(context,
-                      napier_softmax_state_apply(context, s, (napier_softmax_kind)kind, piece(&w->logits, first, size), result),
+                      napier_softmax_state_apply(context, s, (napier_softmax_kind)kind, piece(&w->logits, first, size),
+                                                 result),
                       w->name);
             first += size;
         }
@@ -225,7 +229,8 @@ static void test_splits_of_f32(void **state) {
         napier_context *const context = context_of(isas[i], 2);
         for (int kind = 0; kind < ROW_KINDS; kind++) {
             for (int s = 0; s < STATE_SIZES; s++) {
-                check_splits(context, (row_kind)kind, (uint64_t)(kind + s), state_sizes[s], NAPIER_F32, NAPIER_F32, 1.0, 3);
+                check_splits(context, (row_kind)kind, (uint64_t)(kind + s), state_sizes[s], NAPIER_F32, NAPIER_F32, 1.0,
+                             3);
             }
         }
         napier_context_destroy(context);
@@ -239,8 +244,8 @@ static void test_splits_of_every_dtype(void **state) {
     for (int kind = 0; kind < ROW_KINDS; kind++) {
         for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
             const int64_t n = state_sizes[(d + kind) % STATE_SIZES];
-            check_splits(context, (row_kind)kind, (uint64_t)d, n, all_dtypes[d / DTYPE_COUNT], all_dtypes[d % DTYPE_COUNT],
-                         d % 3 ? 1.0 : 0.7, 2);
+            check_splits(context, (row_kind)kind, (uint64_t)d, n, all_dtypes[d / DTYPE_COUNT],
+                         all_dtypes[d % DTYPE_COUNT], d % 3 ? 1.0 : 0.7, 2);
         }
     }
     napier_context_destroy(context);
@@ -253,7 +258,8 @@ static void test_vocabulary_in_shards(void **state) {
     static const int shards[] = {2, 8};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t i = 0; i < 2; i++) {
-        whole_row w = make_row(context, i ? ROW_MASKED : ROW_NORMAL, 4, 151936, i ? NAPIER_BF16 : NAPIER_F32, NAPIER_F32, 1.0);
+        whole_row w =
+            make_row(context, i ? ROW_MASKED : ROW_NORMAL, 4, 151936, i ? NAPIER_BF16 : NAPIER_F32, NAPIER_F32, 1.0);
         rng r = rng_make(i);
         int64_t cut[9];
         for (int p = 0; p <= shards[i]; p++) {
@@ -317,16 +323,18 @@ static void test_finish_again(void **state) {
         succeeded(context, napier_softmax_state_update(context, s, piece(&w.logits, i, 250)), "update");
         succeeded(context, napier_softmax_state_finish(context, s, &lse), "finish");
         float part = 0;
-        succeeded(context, napier_logsumexp(context, napier_const_rows_f32(w.logits.view.data, 1, i + 250),
-                                            napier_array_f32(&part, 1), &w.options),
+        succeeded(context,
+                  napier_logsumexp(context, napier_const_rows_f32(w.logits.view.data, 1, i + 250),
+                                   napier_array_f32(&part, 1), &w.options),
                   "logsumexp");
         expect((double)part == lse, "after %lld elements: %.9g, one-shot %.9g", (long long)i + 250, lse, (double)part);
         succeeded(context, napier_softmax_state_finish(context, tail, NULL), "finish");
     }
     succeeded(context, napier_softmax_state_merge(context, s, tail), "merge");
     float one = 0, result = 0;
-    refused(context, napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, napier_const_array_f32(&one, 1),
-                                                napier_array_f32(&result, 1)),
+    refused(context,
+            napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, napier_const_array_f32(&one, 1),
+                                       napier_array_f32(&result, 1)),
             NAPIER_STATE_MISMATCH, "finish", NULL);
     check_finished(context, s, &w, &r, "after many finishes");
     napier_matrix view = w.logits.view;
@@ -359,11 +367,13 @@ static void test_empty_and_masked_parts(void **state) {
         row[i] = i < 5 || i >= 2005 ? (float)i * 1e-3f : -INFINITY;
     }
     float one_shot = 0;
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row, 1, 2010), napier_array_f32(&one_shot, 1), NULL),
+    succeeded(context,
+              napier_logsumexp(context, napier_const_rows_f32(row, 1, 2010), napier_array_f32(&one_shot, 1), NULL),
               "logsumexp");
-    napier_softmax_state *const a = make_state(context, NAPIER_F32, 0, NULL), *const b = make_state(context, NAPIER_F32, 5, NULL),
-                               *const c = make_state(context, NAPIER_F32, 2005, NULL),
-                               *const elsewhere = make_state(context, NAPIER_F32, 77777, NULL);
+    napier_softmax_state *const a = make_state(context, NAPIER_F32, 0, NULL),
+                                *const b = make_state(context, NAPIER_F32, 5, NULL),
+                                *const c = make_state(context, NAPIER_F32, 2005, NULL),
+                                *const elsewhere = make_state(context, NAPIER_F32, 77777, NULL);
     succeeded(context, napier_softmax_state_update(context, a, napier_const_array_f32(row, 5)), "update");
     succeeded(context, napier_softmax_state_update(context, b, napier_const_array_f32(row + 5, 2000)), "update");
     succeeded(context, napier_softmax_state_update(context, c, napier_const_array_f32(row + 2005, 5)), "update");
@@ -451,14 +461,15 @@ static void test_mismatched_states(void **state) {
         const napier_softmax_options *options;
         const char *word;
     } bad[] = {
-        {NAPIER_F64, 1500, 100, &plain, "f64"},         {NAPIER_F32, 1500, 100, &warm, "temperature"},
-        {NAPIER_F32, 1500, 100, &zero, "masked_rows"},  {NAPIER_F32, 1501, 100, &plain, "1501"},
-        {NAPIER_F32, 0, 1500, &plain, "1500"},          {NAPIER_F32, 2048, 100, &plain, "2048"},
-        {NAPIER_F32, 1400, 100, &plain, "1400"},        {NAPIER_F32, 3072, 1024, &plain, "3072"},
+        {NAPIER_F64, 1500, 100, &plain, "f64"},        {NAPIER_F32, 1500, 100, &warm, "temperature"},
+        {NAPIER_F32, 1500, 100, &zero, "masked_rows"}, {NAPIER_F32, 1501, 100, &plain, "1501"},
+        {NAPIER_F32, 0, 1500, &plain, "1500"},         {NAPIER_F32, 2048, 100, &plain, "2048"},
+        {NAPIER_F32, 1400, 100, &plain, "1400"},       {NAPIER_F32, 3072, 1024, &plain, "3072"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         napier_softmax_state *const from = make_state(context, bad[i].compute, bad[i].first, bad[i].options);
-        succeeded(context, napier_softmax_state_update(context, from, napier_const_array_f32(x, bad[i].size)), "update");
+        succeeded(context, napier_softmax_state_update(context, from, napier_const_array_f32(x, bad[i].size)),
+                  "update");
         refused_merge(context, into, from, bad[i].word);
         refused_merge(context, from, into, bad[i].word);
         napier_softmax_state_destroy(from);
@@ -491,14 +502,15 @@ static void test_bad_state_arguments(void **state) {
     (void)state;
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     napier_softmax_state *s = (napier_softmax_state *)(uintptr_t)1;
-    refused(context, napier_softmax_state_create(context, NAPIER_F16, 0, NULL, &s), NAPIER_INVALID_ARGUMENT, "compute", "f16",
-            NULL);
+    refused(context, napier_softmax_state_create(context, NAPIER_F16, 0, NULL, &s), NAPIER_INVALID_ARGUMENT, "compute",
+            "f16", NULL);
     expect(s == NULL, "*out is not NULL after a failure");
-    refused(context, napier_softmax_state_create(context, (napier_dtype)9, 0, NULL, &s), NAPIER_INVALID_ARGUMENT, "compute",
+    refused(context, napier_softmax_state_create(context, (napier_dtype)9, 0, NULL, &s), NAPIER_INVALID_ARGUMENT,
+            "compute", NULL);
+    refused(context, napier_softmax_state_create(context, NAPIER_F32, -3, NULL, &s), NAPIER_INVALID_ARGUMENT,
+            "first_index", "-3", NULL);
+    refused(context, napier_softmax_state_create(context, NAPIER_F32, 0, NULL, NULL), NAPIER_INVALID_ARGUMENT, "out",
             NULL);
-    refused(context, napier_softmax_state_create(context, NAPIER_F32, -3, NULL, &s), NAPIER_INVALID_ARGUMENT, "first_index",
-            "-3", NULL);
-    refused(context, napier_softmax_state_create(context, NAPIER_F32, 0, NULL, NULL), NAPIER_INVALID_ARGUMENT, "out", NULL);
     napier_softmax_options options = options_of(-2.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     refused(context, napier_softmax_state_create(context, NAPIER_F32, 0, &options, &s), NAPIER_INVALID_ARGUMENT,
             "temperature", "-2", NULL);
@@ -510,8 +522,8 @@ static void test_bad_state_arguments(void **state) {
     const napier_const_vector narrow = napier_const_array_f32(x, 4);
     refused(context, napier_softmax_state_update(context, s, napier_const_array(wide, 4, NAPIER_F64)),
             NAPIER_INVALID_ARGUMENT, "logits", "f64", NULL);
-    refused(context, napier_softmax_state_update(context, s, napier_const_array_f32(x, -4)), NAPIER_INVALID_ARGUMENT, "logits",
-            "-4", NULL);
+    refused(context, napier_softmax_state_update(context, s, napier_const_array_f32(x, -4)), NAPIER_INVALID_ARGUMENT,
+            "logits", "-4", NULL);
     refused(context, napier_softmax_state_update(context, s, napier_const_array_f32(NULL, 4)), NAPIER_INVALID_ARGUMENT,
             "logits", "NULL", NULL);
     refused(context, napier_softmax_state_update(context, NULL, narrow), NAPIER_INVALID_ARGUMENT, "state", NULL);
@@ -530,19 +542,22 @@ static void test_bad_state_arguments(void **state) {
     float y[4];
     refused(context, napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, narrow, napier_array_f32(y, 3)),
             NAPIER_INVALID_ARGUMENT, "result", "3", NULL);
-    refused(context, napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, narrow, napier_array(wide, 4, NAPIER_F64)),
+    refused(context,
+            napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, narrow, napier_array(wide, 4, NAPIER_F64)),
             NAPIER_INVALID_ARGUMENT, "result", "f64", NULL);
-    refused(context, napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, napier_const_array(wide, 4, NAPIER_F64),
-                                                napier_array_f32(y, 4)),
+    refused(context,
+            napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, napier_const_array(wide, 4, NAPIER_F64),
+                                       napier_array_f32(y, 4)),
             NAPIER_INVALID_ARGUMENT, "logits", "f64", NULL);
-    refused(context, napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, napier_const_array_f32(x, 3),
-                                                napier_array_f32(x + 1, 3)),
+    refused(context,
+            napier_softmax_state_apply(context, s, NAPIER_KIND_SOFTMAX, napier_const_array_f32(x, 3),
+                                       napier_array_f32(x + 1, 3)),
             NAPIER_INVALID_ARGUMENT, "result", "logits", NULL);
     refused(context, napier_softmax_state_apply(context, NULL, NAPIER_KIND_SOFTMAX, narrow, napier_array_f32(y, 4)),
             NAPIER_INVALID_ARGUMENT, "state", NULL);
     unsigned char little[8];
-    refused(context, napier_softmax_state_save(context, s, little, sizeof little), NAPIER_INVALID_ARGUMENT, "capacity", "8",
-            NULL);
+    refused(context, napier_softmax_state_save(context, s, little, sizeof little), NAPIER_INVALID_ARGUMENT, "capacity",
+            "8", NULL);
     refused(context, napier_softmax_state_save(context, s, NULL, 100000), NAPIER_INVALID_ARGUMENT, "bytes", NULL);
     refused(context, napier_softmax_state_save(context, NULL, little, 8), NAPIER_INVALID_ARGUMENT, "state", NULL);
     napier_softmax_state_destroy(s);
@@ -617,8 +632,9 @@ static void test_bytes_are_canonical(void **state) {
     napier_softmax_state *loaded = NULL;
     succeeded(context, napier_softmax_state_load(context, again, size, &loaded), "load");
     float x = 0, y = 0;
-    refused(context, napier_softmax_state_apply(context, loaded, NAPIER_KIND_SOFTMAX, napier_const_array_f32(&x, 1),
-                                                napier_array_f32(&y, 1)),
+    refused(context,
+            napier_softmax_state_apply(context, loaded, NAPIER_KIND_SOFTMAX, napier_const_array_f32(&x, 1),
+                                       napier_array_f32(&y, 1)),
             NAPIER_STATE_MISMATCH, "finish", NULL);
     napier_softmax_state_destroy(loaded);
     napier_softmax_state_destroy(at_once);
@@ -629,11 +645,12 @@ static void test_bytes_are_canonical(void **state) {
     no_problems();
 }
 
-static void must_not_load(napier_context *context, const unsigned char *bytes, size_t size, const char *what, size_t at) {
+static void must_not_load(napier_context *context, const unsigned char *bytes, size_t size, const char *what,
+                          size_t at) {
     napier_softmax_state *s = (napier_softmax_state *)(uintptr_t)1;
     const napier_status status = napier_softmax_state_load(context, bytes, size, &s);
-    if (!expect(status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "%s at %zu of the bytes: %s", what, at,
-                napier_status_string(status))) {
+    if (!expect(status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "%s at %zu of the bytes: %s", what,
+                at, napier_status_string(status))) {
         napier_softmax_state_destroy(status == NAPIER_OK ? s : NULL);
         return;
     }
@@ -653,7 +670,8 @@ static void test_hostile_bytes(void **state) {
         succeeded(context, napier_softmax_state_update(context, s, napier_const_array_f32(x, 1700)), "update");
         size_t size;
         unsigned char *const bytes = saved_bytes(context, s, &size);
-        for (size_t length = 0; length < size; length++) { /* exact allocations, so that a sanitizer sees reads beyond */
+        for (size_t length = 0; length < size;
+             length++) { /* exact allocations, so that a sanitizer sees reads beyond */
             unsigned char *const copy = room_for((int64_t)length, 1);
             memcpy(copy, bytes, length);
             must_not_load(context, copy, length, "truncated", length);
@@ -708,13 +726,20 @@ static void test_state_outlives_context(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits_of_f32),          cmocka_unit_test(test_splits_of_every_dtype),
-        cmocka_unit_test(test_vocabulary_in_shards),   cmocka_unit_test(test_strided_updates),
-        cmocka_unit_test(test_finish_again),           cmocka_unit_test(test_empty_and_masked_parts),
-        cmocka_unit_test(test_far_indices),            cmocka_unit_test(test_mismatched_states),
-        cmocka_unit_test(test_empty_part_of_another_sort), cmocka_unit_test(test_bad_state_arguments),
-        cmocka_unit_test(test_bytes_round_trip),       cmocka_unit_test(test_bytes_are_canonical),
-        cmocka_unit_test(test_hostile_bytes),          cmocka_unit_test(test_state_outlives_context),
+        cmocka_unit_test(test_splits_of_f32),
+        cmocka_unit_test(test_splits_of_every_dtype),
+        cmocka_unit_test(test_vocabulary_in_shards),
+        cmocka_unit_test(test_strided_updates),
+        cmocka_unit_test(test_finish_again),
+        cmocka_unit_test(test_empty_and_masked_parts),
+        cmocka_unit_test(test_far_indices),
+        cmocka_unit_test(test_mismatched_states),
+        cmocka_unit_test(test_empty_part_of_another_sort),
+        cmocka_unit_test(test_bad_state_arguments),
+        cmocka_unit_test(test_bytes_round_trip),
+        cmocka_unit_test(test_bytes_are_canonical),
+        cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_state_outlives_context),
     };
     return cmocka_run_group_tests_name("softmax_state", tests, NULL, NULL);
 }
