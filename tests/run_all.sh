@@ -18,11 +18,11 @@ export LC_ALL=C OMP_WAIT_POLICY=passive
 
 # name, limit in seconds, what it is
 groups=(
-    "release 600 the library, the program and the unit tests, built with $main_cc"
+    "release 700 the library, the program and the unit tests, built with $main_cc"
     "clang 600 the same with clang: self-test, golden bits, seeds of the fuzzers"
-    "bits 400 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
-    "arm 400 AArch64 under emulation: scalar and NEON against the same table"
-    "sanitize 600 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
+    "bits 700 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
+    "arm 900 AArch64 under emulation: scalar and NEON against the same table"
+    "sanitize 900 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
     "valgrind 300 memory errors and leaks"
     "exhaustive 600 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
     "fuzz 400 a short run of every fuzzer, with sanitizers"
@@ -192,16 +192,28 @@ check_golden() { # name, command...
     return "$bad"
 }
 
-# golden.c without CMake: compiler, output, flags...
-compile_golden() {
-    local cc=$1 out=$2
+# The library without CMake, once per compiler and flags: compiler, directory, flags...
+compile_library() {
+    local cc=$1 dir=$2
     shift 2
-    # shellcheck disable=SC2046
-    "$cc" "$@" -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" -I"$root/tests" "$root/tests/bits/golden.c" \
-        "$root/tests/support/formats.c" "$root/tests/support/rows.c" $(ls "$root"/src/*/*.c) -lm -o "$out"
+    mkdir -p "$dir"
+    rm -f "$dir"/*.o "$dir/libnapier.a"
+    # shellcheck disable=SC2016 # for the inner shell
+    printf '%s\n' "$root"/src/*/*.c | xargs -P "$jobs" -I{} sh -c 'dir=$1 file=$2; shift 2
+        exec "$@" -c "$file" -o "$dir/$(echo "$file" | tr / _).o"' _ "$dir" {} "$cc" "$@" -std=c11 -ffp-contract=off \
+        -I"$root/include" -I"$root/src" && ar rcs "$dir/libnapier.a" "$dir"/*.o
 }
-export -f compile_golden
-export root
+
+# A program on top of it: compiler, directory, name of the program, sources and flags...
+compile_with_library() {
+    local cc=$1 dir=$2 name=$3
+    shift 3
+    "$cc" "$@" -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" -I"$root/tests" "$dir/libnapier.a" -lm \
+        -o "$dir/$name"
+}
+golden_sources="$root/tests/bits/golden.c $root/tests/support/formats.c $root/tests/support/rows.c"
+export -f compile_library compile_with_library
+export root jobs
 
 # ---- The groups -----------------------------------------------------------------------------------------------------------
 
@@ -235,10 +247,12 @@ group_bits() {
         for level in O0 O2; do
             local name="golden bits, ${cc##*/} -$level"
             have "$cc" || { skip "$name" "no $cc on this machine"; continue; }
-            local out=$work/golden/${cc##*/}-$level
-            mkdir -p "$work/golden"
-            check 300 "compile golden.c with ${cc##*/} -$level" bash -c 'compile_golden "$@"' _ "$cc" "$out" \
-                "-$level" -fopenmp && check_golden "$name" "$out"
+            local dir=$work/golden/${cc##*/}-$level
+            # shellcheck disable=SC2086 # a list of sources
+            check 300 "compile the library with ${cc##*/} -$level" bash -c 'compile_library "$@"' _ "$cc" "$dir" "-$level" \
+                -fopenmp &&
+                check 60 "compile golden.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden \
+                    $golden_sources "-$level" -fopenmp && check_golden "$name" "$dir/golden"
         done
     done
 }
@@ -248,18 +262,17 @@ group_arm() {
     qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
     have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
     [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
-    mkdir -p "$work/arm"
-    check 300 "compile golden.c for AArch64" bash -c 'compile_golden "$@"' _ "$cc" "$work/arm/golden" -O2 -static -fopenmp &&
-        check_golden "golden bits, AArch64" "$qemu" "$work/arm/golden"
-    # shellcheck disable=SC2046
-    check 300 "compile the self-test for AArch64" "$cc" -O2 -static -fopenmp -std=c11 -ffp-contract=off -I"$root/include" \
-        -I"$root/src" "$root/tests/selftest/selftest.c" $(ls "$root"/src/*/*.c) -lm -o "$work/arm/selftest" &&
-        check_counted 200 "self-test, AArch64" "$qemu" "$work/arm/selftest" --quick
-    # shellcheck disable=SC2046
-    check 300 "compile the sample of all floats for AArch64" "$cc" -O2 -static -fopenmp -std=c11 -ffp-contract=off \
-        -I"$root/include" -I"$root/src" "$root/tests/exhaustive/exhaustive.c" $(ls "$root"/src/*/*.c) -lm \
-        -o "$work/arm/exhaustive" &&
-        check_counted 200 "sample of all floats, AArch64" "$qemu" "$work/arm/exhaustive" --sample 511
+    local dir=$work/arm
+    check 500 "compile the library for AArch64" bash -c 'compile_library "$@"' _ "$cc" "$dir" -O2 -fopenmp || return
+    # shellcheck disable=SC2086 # a list of sources
+    check 60 "compile golden.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden $golden_sources \
+        -O2 -static -fopenmp && check_golden "golden bits, AArch64" "$qemu" "$dir/golden"
+    check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \
+        "$root/tests/selftest/selftest.c" -O2 -static -fopenmp &&
+        check_counted 200 "self-test, AArch64" "$qemu" "$dir/selftest" --quick
+    check 60 "compile the sample of all floats for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" exhaustive \
+        "$root/tests/exhaustive/exhaustive.c" -O2 -static -fopenmp &&
+        check_counted 200 "sample of all floats, AArch64" "$qemu" "$dir/exhaustive" --sample 511
 }
 
 # One build for the unit tests and the fuzzers. The kernels are long functions of inlined vector operations: checks

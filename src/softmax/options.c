@@ -1,7 +1,8 @@
 /* softmax/options.c - the options of the softmax calls. */
 #include "softmax/options.h"
 
-#include <math.h>
+#include <float.h>
+#include <stdbool.h>
 
 #include "base/fenv.h"
 
@@ -11,6 +12,19 @@ float napier_float_of(double x) {
     const volatile float rounded = (float)exact;
     napier_fenv_leave(caller);
     return rounded;
+}
+
+/* Rounds the temperature to the compute type; is it finite and above 0 there? In the default state, where a subnormal is
+ * not 0. */
+static bool napier_temperature_survives(double *temperature, napier_dtype compute) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = *temperature;
+    const volatile float single = (float)exact;
+    const volatile double rounded = compute == NAPIER_F64 ? exact : (double)single;
+    const volatile bool survives = rounded > 0 && rounded <= DBL_MAX;
+    *temperature = survives ? rounded : exact;
+    napier_fenv_leave(caller);
+    return survives;
 }
 
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
@@ -25,12 +39,10 @@ napier_status napier_softmax_options_read(napier_context *context, const napier_
                            options->struct_size, sizeof *options);
     }
     *out = *options;
-    const double t = compute == NAPIER_F64 ? out->temperature : (double)napier_float_of(out->temperature);
-    if (!(isfinite(out->temperature) && isfinite(t) && t > 0)) {
+    if (!napier_temperature_survives(&out->temperature, compute)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
                            out->temperature, napier_dtype_name(compute));
     }
-    out->temperature = t;
     if ((unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
     }

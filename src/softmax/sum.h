@@ -86,7 +86,7 @@ static inline void napier_sum_init(napier_sum *s) {
     s->max = -INFINITY;
 }
 
-/* Adds times * significand * 2^exponent; significand < 2^24, times < 2^40. Split into digits first, then multiplied:
+/* Adds times * significand * 2^exponent; significand < 2^25, times < 2^40. Split into digits first, then multiplied:
  * that is linear, so a digit below the window may be dropped before or after. */
 static inline void napier_sum_add_digits(napier_sum *s, uint64_t times, uint32_t significand, int64_t exponent) {
     const int64_t place = napier_floor_div(exponent, NAPIER_DIGIT_BITS);
@@ -115,7 +115,7 @@ static inline void napier_sum_move_window(napier_sum *s, int64_t top) {
 
 /* Adds `count` elements equal to x, an ordinary term below the maximum. */
 static inline void napier_sum_add_terms(napier_sum *s, uint64_t count, napier_exp_parts x) {
-    napier_sum_add_digits(s, count, (uint32_t)(x.p * 0x1p23f), x.n - 23);
+    napier_sum_add_digits(s, count, (uint32_t)(x.p * 0x1p24f), x.n - 24);
 }
 
 /* Makes `max` (finite or +inf, at least the sum's own) the maximum: the old maxima become ordinary terms. */
@@ -267,6 +267,9 @@ static inline float napier_softmax_of(const napier_final *f, float x) {
     }
     if (!napier_within_cutoff(x, f->max)) {
         return 0.0f;
+    }
+    if (x > f->max) { /* a block that is not of this row (state_apply): its exponent may not fit an integer */
+        return f->max_prob;
     }
     const float prob = napier_term(x, f->max, f->exponent) * f->scale;
     return prob < f->max_prob ? prob : f->max_prob;

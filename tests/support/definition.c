@@ -157,8 +157,8 @@ static void whole_add_tile(whole *w, const tile_facts *t, float row_max) {
     if (isinf(t->max) || floats_are_sparse(t->max)) {
         return; /* no other float of the row is near enough to count */
     }
-    if (t->max < row_max) { /* its maxima are ordinary terms; the significand is cut to 23 fraction bits */
-        whole_add(w, t->count, (uint32_t)(t->top.p * 0x1p23f), t->top.n - 23);
+    if (t->max < row_max) { /* its maxima are ordinary terms */
+        whole_add(w, t->count, (uint32_t)(t->top.p * 0x1p24f), t->top.n - 24);
     }
     if (t->rest > 0) {
         int exponent;
