@@ -241,7 +241,7 @@ def bandwidths(results, threads):
         exps.append(r["exp_ns"])
         if r.get("clock_ghz"):
             clocks.append(r["clock_ghz"])
-        if size > large:
+        if size >= large:
             reads.append(size / r["read_ms"] * 1e-6)
             if r["op"] in ("softmax", "log_softmax") and not is_long(r, results.level2):
                 copies.append(2 * size / r["memory_ms"] * 1e-6)
