@@ -291,7 +291,7 @@ integer-divide-by-zero,return,shift,signed-integer-overflow,unreachable,vla-boun
 }
 
 group_sanitize() {
-    local slow="test_softmax_bits|test_softmax_oracle|test_f64"
+    local slow="test_softmax_bits|test_softmax_oracle|test_f64|test_streaming"
     build_asan all &&
         check_counted 300 "self-test, address and undefined" "$work/asan/tests/selftest" --quick &&
         check_ctest 400 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
