@@ -209,16 +209,7 @@ NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t,
     } else {
         napier_three_any(k, t, n, lane);
     }
-    NAPIER_UNROLL
-    for (int half = 8; half > 0; half /= 2) {
-        NAPIER_UNROLL
-        for (int v = 0; v < half; v++) {
-            if (v + half < vectors) {
-                lane[v] = vf_add(lane[v], lane[v + half]);
-            }
-        }
-    }
-    return lane[0];
+    return napier_fold_lanes(lane, vectors);
 }
 
 /* ---- Batches ------------------------------------------------------------------------------------------------------- */

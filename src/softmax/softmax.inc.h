@@ -270,6 +270,20 @@ typedef struct napier_lanes {
     vi below;
 } napier_lanes;
 
+/* The lanes by halves, 128, 64, 32, 16: down to one vector. Lanes that are not there count as +0. */
+NAPIER_KERNEL vf napier_fold_lanes(vf *lane, int vectors) {
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int v = 0; v < half; v++) {
+            if (v + half < vectors) {
+                lane[v] = vf_add(lane[v], lane[v + half]);
+            }
+        }
+    }
+    return lane[0];
+}
+
 /* vectors: (n + 15) / 16 up to 16, as a constant where it pays. Lanes past the end count as maxima. */
 NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut,
                                             bool keep, float *terms) {
@@ -292,16 +306,7 @@ NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, 
         }
         lane[v] = sum;
     }
-    NAPIER_UNROLL
-    for (int half = 8; half > 0; half /= 2) {
-        NAPIER_UNROLL
-        for (int v = 0; v < half; v++) {
-            if (v + half < vectors) {
-                lane[v] = vf_add(lane[v], lane[v + half]);
-            }
-        }
-    }
-    return (napier_lanes){lane[0], below};
+    return (napier_lanes){napier_fold_lanes(lane, vectors), below};
 }
 
 /* A full tile, clean: all 64 vectors in one straight loop. */
@@ -315,14 +320,7 @@ NAPIER_KERNEL napier_lanes napier_sum_full_tile(const float *z, const napier_add
         sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 512), false, keep, terms + i + 512, &below));
         lane[v] = vf_add(sum, napier_terms16(a, vf_load(z + i + 768), false, keep, terms + i + 768, &below));
     }
-    NAPIER_UNROLL
-    for (int half = 8; half > 0; half /= 2) {
-        NAPIER_UNROLL
-        for (int v = 0; v < half; v++) {
-            lane[v] = vf_add(lane[v], lane[v + half]);
-        }
-    }
-    return (napier_lanes){lane[0], below};
+    return (napier_lanes){napier_fold_lanes(lane, 16), below};
 }
 
 NAPIER_KERNEL int napier_lane_vectors(int n) { return n >= NAPIER_TILE_LANES ? 16 : (n + 15) / 16; }
