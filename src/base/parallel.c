@@ -22,12 +22,9 @@ static void run_chunk(napier_task *task, void *argument, int worker, int64_t ind
     task(argument, worker, begin, items - begin < chunk ? items : begin + chunk);
 }
 
-static void run_alone(int64_t items, int64_t chunk, napier_task *task, void *argument) {
+static void run_alone(int64_t items, napier_task *task, void *argument) {
     const napier_fenv saved = napier_fenv_enter();
-    const int64_t chunks = chunk_count(items, chunk);
-    for (int64_t index = 0; index < chunks; index++) {
-        run_chunk(task, argument, 0, index, items, chunk);
-    }
+    task(argument, 0, 0, items);
     napier_fenv_leave(saved);
 }
 
@@ -61,5 +58,5 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
 #else
     (void)context;
 #endif
-    run_alone(items, chunk, task, argument);
+    run_alone(items, task, argument);
 }

@@ -91,10 +91,10 @@ static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_con
     napier_gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
 }
 
-#define NAPIER_SOFTMAX_KERNELS                                                                                      \
-    {                                                                                                               \
-        napier_short_or_tiny_rows, napier_short_columns, napier_keep_range, napier_write_kept, napier_max_of_range, \
-            napier_sum_range, napier_write_range, napier_sum_strip, napier_write_strip, napier_store_lse,           \
-            napier_tile_sum_of, napier_pack, napier_write, napier_dot_range, napier_softmax_gradient,               \
-            napier_log_softmax_gradient                                                                             \
+#define NAPIER_SOFTMAX_KERNELS                                                                                   \
+    {                                                                                                            \
+        napier_short_or_tiny_rows, napier_short_columns, napier_long_rows, napier_keep_range, napier_write_kept, \
+            napier_max_of_range, napier_sum_range, napier_write_range, napier_sum_strip, napier_write_strip,     \
+            napier_store_lse, napier_tile_sum_of, napier_pack, napier_write, napier_dot_range,                   \
+            napier_softmax_gradient, napier_log_softmax_gradient                                                 \
     }

@@ -12,7 +12,7 @@ typedef struct napier_sixteen {
 
 NAPIER_KERNEL void napier_sixteen_start(napier_sixteen *s, napier_range range) {
     const vf size = vf_from_bits(vi_and(vf_bits(range.max), vi_set(0x7fffffff)));
-    s->alone = vm_or(range.nan, vf_lt(vf_set(NAPIER_BIG), size));
+    s->alone = vm_or(napier_range_nan(range), vf_lt(vf_set(NAPIER_BIG), size));
     s->max = vf_select(s->alone, vf_zero(), range.max);
     s->min = vf_select(s->alone, vf_zero(), range.min);
     s->maxima = napier_maxima_of(s->max);

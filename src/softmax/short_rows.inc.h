@@ -23,12 +23,12 @@ typedef struct napier_batch {
     float *widened, *terms;                        /* [rows][room] */
     vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per column lane; the minima with their sign changed */
     vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
-    float nan[NAPIER_GROUP];
+    vf sum; /* of all elements: NaN if one of them is, and sometimes for infinities */
     float max[NAPIER_GROUP], reach[NAPIER_GROUP], magic[NAPIER_GROUP]; /* reach: max - min */
     float log_sum[NAPIER_GROUP], scale[NAPIER_GROUP], max_prob[NAPIER_GROUP], lse[NAPIER_GROUP];
     float alone[NAPIER_GROUP]; /* not 0: done by itself */
     vf max_lanes, p_lanes;
-    bool any_nan, any_alone, cut, care; /* of any row */
+    bool any_alone, cut, care; /* of any row */
 } napier_batch;
 
 /* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
@@ -41,25 +41,32 @@ NAPIER_KERNEL void napier_batch_start(napier_batch *b, const napier_softmax_job 
     for (int r = 0; r < rows; r++) {
         b->z[r] = plain ? (const float *)napier_row(job, first + r) : b->widened + r * room;
     }
-    b->any_nan = false;
+    b->sum = vf_zero();
 }
 
 NAPIER_KERNEL void napier_batch_keep_range(napier_batch *b, int r, napier_range range) {
     b->maxima[r] = range.max;
     b->minima[r] = vf_sub(vf_zero(), range.min);
-    if (vm_any(range.nan)) {
-        b->nan[r] = 1.0f;
-        b->any_nan = true;
-    }
+    b->sum = vf_add(b->sum, range.sum);
 }
 
-/* Between look and sum. */
-NAPIER_KERNEL void napier_batch_looked(napier_batch *b) {
+/* Rows of n elements with a NaN. */
+static vm napier_batch_nan(const napier_batch *b, int n) {
+    float nan[NAPIER_GROUP] = {0};
+    for (int r = 0; r < b->rows; r++) {
+        for (int i = 0; i < n; i++) {
+            nan[r] = b->z[r][i] != b->z[r][i] ? 1.0f : nan[r];
+        }
+    }
+    return vf_lt(vf_zero(), vf_load(nan));
+}
+
+/* Between look and sum; rows of n elements. */
+NAPIER_KERNEL void napier_batch_looked(napier_batch *b, int n) {
     const vf found = vf_hmax16(b->maxima), min = vf_sub(vf_zero(), vf_hmax16(b->minima));
     vm alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
-    if (b->any_nan) {
-        alone = vm_or(alone, vf_lt(vf_zero(), vf_load(b->nan)));
-        vf_store(b->nan, vf_zero());
+    if (vm_any(vf_unordered(b->sum, b->sum))) {
+        alone = vm_or(alone, napier_batch_nan(b, n));
     }
     b->max_lanes = vf_select(alone, vf_zero(), found);
     const napier_maxima m = napier_maxima_of(b->max_lanes);
@@ -104,7 +111,7 @@ typedef struct napier_three_rows {
     const float *sum_z; /* row of batch b */
     float *terms;
     napier_adder adder;
-    const float *values; /* row of batch b - 2 */
+    const void *values; /* row of batch b - 2: its terms, or for log_softmax the row itself */
     napier_writer writer;
     void *y;
     bool stream;
@@ -127,18 +134,18 @@ NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t,
             vf_store(t->look_z + next, v);
         }
         napier_range *r = next / 16 % 2 ? &t->range_b : &t->range_a;
-        r->nan = vm_or(r->nan, vf_unordered(v, v));
-        r->max = vf_max(v, r->max);
-        r->min = vf_min(next_left < 16 ? vf_select(vm_first(next_left), v, napier_infinity()) : v, r->min);
+        *r = next_left < 16 ? napier_range_add_part(*r, v, next_left) : napier_range_add(*r, v);
     }
     if (k.sum) {
         const vf z = left < 16 ? vf_load_part(t->sum_z + i, left, t->adder.max) : vf_load(t->sum_z + i);
         sum = napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
     }
     if (k.write) {
+        const napier_dtype dtype = k.op == NAPIER_OP_SOFTMAX ? NAPIER_F32 : k.in;
+        const void *values = napier_at(t->values, dtype, next);
         const vf v = next_left < 16 && k.op != NAPIER_OP_SOFTMAX
-                         ? vf_load_part(t->values + next, next_left, t->writer.max)
-                         : vf_load(t->values + next);
+                         ? napier_load_part(values, dtype, next_left, t->writer.max)
+                         : napier_load16(values, dtype);
         const vf result = napier_result16(k.op, &t->writer, v, false);
         void *y = napier_at_out(t->y, k.out, next);
         if (next_left < 16) {
@@ -309,7 +316,7 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
         }
         if (k.write) {
             const bool softmax = k.op == NAPIER_OP_SOFTMAX;
-            t.values = softmax ? write->terms + r * room : write->z[r];
+            t.values = softmax ? write->terms + r * room : napier_row(job, write->first + r);
             t.writer = softmax ? napier_plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
                                : napier_plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
             t.y = napier_row_out(job, write->first + r);
@@ -399,7 +406,7 @@ static void napier_batch_round(const napier_softmax_job *job, const napier_short
         napier_batch_write_lse(write, job, spare);
     }
     if (look) {
-        napier_batch_looked(look);
+        napier_batch_looked(look, n);
     }
     if (sum) {
         napier_batch_finish(job->op, sum, n);
@@ -414,7 +421,6 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
     for (int i = 0; i < NAPIER_BATCH_SLOTS; i++) {
         for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row stay so */
             slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
-            slot[i].nan[r] = 0.0f;
         }
         slot[i].widened = scratch + 2 * i * NAPIER_BATCH_FLOATS;
         slot[i].terms = slot[i].widened + NAPIER_BATCH_FLOATS;

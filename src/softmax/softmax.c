@@ -214,7 +214,7 @@ static napier_status napier_backward(napier_context *context, bool log, napier_c
     if (values.rows == 0 || values.cols == 0) {
         return NAPIER_OK;
     }
-    const int64_t chunk = napier_row_chunk(values.cols, 1);
+    const int64_t chunk = napier_row_chunk(context, values.rows, values.cols, 1);
     const int workers = napier_workers(context, values.rows, chunk);
     napier_backward_task task = {
         &napier_kernels_of(context->isa)->softmax,

@@ -106,29 +106,31 @@ static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtyp
 
 /* ---- Look: maximum and minimum, widening on the way ---------------------------------------------------------------- */
 
+/* NaN is told by a sum of the elements: an addition goes beside the FMAs, a compare into a mask does not (AMD). It may tell
+ * of a NaN where there are infinities, so whoever acts on it looks for himself. */
 typedef struct napier_range {
     vf max, min; /* per lane; NaN is passed over */
-    vm nan;      /* lanes that saw one */
+    vf sum;      /* NaN if one was seen */
 } napier_range;
 
 NAPIER_KERNEL vf napier_infinity(void) { return vf_from_bits(vi_set(0x7f800000)); }
 NAPIER_KERNEL vf napier_minus_infinity(void) { return vf_set(-INFINITY); }
 
 NAPIER_KERNEL napier_range napier_no_range(void) {
-    return (napier_range){napier_minus_infinity(), napier_infinity(), vf_unordered(vf_zero(), vf_zero())};
+    return (napier_range){napier_minus_infinity(), napier_infinity(), vf_zero()};
 }
 NAPIER_KERNEL napier_range napier_range_join(napier_range a, napier_range b) {
-    return (napier_range){vf_max(a.max, b.max), vf_min(a.min, b.min), vm_or(a.nan, b.nan)};
-}
-/* Two vectors share one test for NaN. */
-NAPIER_KERNEL void napier_range_add2(napier_range *a, napier_range *b, vf u, vf v) {
-    *a = (napier_range){vf_max(u, a->max), vf_min(u, a->min), vm_or(a->nan, vf_unordered(u, v))};
-    b->max = vf_max(v, b->max);
-    b->min = vf_min(v, b->min);
+    return (napier_range){vf_max(a.max, b.max), vf_min(a.min, b.min), vf_add(a.sum, b.sum)};
 }
 NAPIER_KERNEL napier_range napier_range_add(napier_range r, vf v) {
-    return (napier_range){vf_max(v, r.max), vf_min(v, r.min), vm_or(r.nan, vf_unordered(v, v))};
+    return (napier_range){vf_max(v, r.max), vf_min(v, r.min), vf_add(r.sum, v)};
 }
+/* The first n lanes of v; the others are -inf. */
+NAPIER_KERNEL napier_range napier_range_add_part(napier_range r, vf v, int n) {
+    return (napier_range){vf_max(v, r.max), vf_min(vf_select(vm_first(n), v, napier_infinity()), r.min),
+                          vf_add(r.sum, v)};
+}
+NAPIER_KERNEL vm napier_range_nan(napier_range r) { return vf_unordered(r.sum, r.sum); }
 
 enum { NAPIER_PREFETCH_BYTES = 2048 };
 
@@ -152,7 +154,8 @@ NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, boo
             vf_store(z + i, u);
             vf_store(z + i + 16, v);
         }
-        napier_range_add2(&a, &b, u, v);
+        a = napier_range_add(a, u);
+        b = napier_range_add(b, v);
     }
     if (i + 16 <= n) {
         __builtin_prefetch((const char *)napier_at(x, dtype, i) + NAPIER_PREFETCH_BYTES);
@@ -170,9 +173,7 @@ NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, boo
         if (pack) {
             vf_store(z + i, u);
         }
-        b.max = vf_max(u, b.max);
-        b.min = vf_min(vf_select(vm_first(n - i), u, napier_infinity()), b.min);
-        b.nan = vf_unordered(u, u);
+        b = napier_range_add_part(b, u, n - i);
     }
     return napier_range_join(a, b);
 }
@@ -345,7 +346,7 @@ static napier_lanes napier_tile_lanes(const float *z, int n, float max, bool cut
 /* Any tile. Returns whether `terms` were kept (they are not where the maximum is no ordinary number). */
 static bool napier_looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
     const float max = vf_hmax(looked.range.max);
-    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(looked.range.nan)) {
+    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked.range))) {
         napier_tile_by_definition(looked.z, n, t);
         return false;
     }

@@ -45,9 +45,14 @@ typedef struct napier_softmax_kernels {
     /* The same where neighbouring rows are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
     void (*short_columns)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
 
+    /* Whole rows [begin, end) of more than 1024 columns, factor 1. terms: for softmax a tile more than a row has, else
+     * NULL; kept: as many. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
+    void (*long_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms, napier_kept_tile *kept,
+                      float *scratch);
+
     /* Columns [begin, end) of a row, begin a multiple of 1024: adds them to *sum and keeps their terms at terms + column,
      * in a line of the worker's or in the row of the result itself (f32, contiguous, not the input). tiles: one per tile of
-     * the row. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
+     * the row. */
     void (*keep_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
                        float *terms, napier_kept_tile *tiles, float *scratch);
     /* Writes the softmax of them from their terms. */

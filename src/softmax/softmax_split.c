@@ -7,15 +7,26 @@
 #include "isa/kernels.h"
 
 enum {
-    NAPIER_CHUNK_ELEMENTS = 131072, /* about 30 microseconds of work: the start and end of a chunk cost a few batches */
-    NAPIER_CHUNK_TILES = 32,        /* the same in tiles of 1024 */
+    NAPIER_PIECE_LEAST = 8192,       /* elements: a few microseconds, what it costs to start another thread */
+    NAPIER_PIECE_SHORT = 256 * 1024, /* about 60 microseconds: the start and end of a piece cost a few batches, */
+    NAPIER_PIECE_LONG = 1024 * 1024, /* or, of rows that are longer than a tile, a row */
     NAPIER_KEEP_COLS = 160 * 1024, /* rows up to here keep their terms: 640 KB, which stays in the second-level cache */
     NAPIER_COLUMN_ROWS = 8         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
 };
 
-int64_t napier_row_chunk(int64_t cols, int64_t granule) {
-    const int64_t rows = NAPIER_CHUNK_ELEMENTS / (cols > 0 ? cols : 1);
-    return rows < granule ? granule : rows / granule * granule;
+static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
+    const int64_t elements = rows * cols, threads = context->threads;
+    const int64_t piece = cols > NAPIER_TILE ? NAPIER_PIECE_LONG : NAPIER_PIECE_SHORT;
+    const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * piece));
+    const int64_t pieces = napier_min64(wanted, 1 + elements / NAPIER_PIECE_LEAST);
+    const int64_t chunk = (rows + pieces - 1) / pieces;
+    return (chunk + granule - 1) / granule * granule;
+}
+
+static int64_t napier_tile_chunk(const napier_context *context, int64_t tiles) {
+    return napier_row_chunk(context, tiles, NAPIER_TILE, 1);
 }
 
 /* What the workers share: all tasks of this file are over one of these. */
@@ -25,12 +36,13 @@ typedef struct napier_split {
     napier_algorithm algorithm;
     float *scratch;
     int64_t scratch_floats; /* per worker */
-    bool keep;              /* softmax keeps the terms of a row between its two looks */
-    bool in_result;         /* where its results will be; else at the end of the worker's scratch */
-    napier_kept_tile *kept; /* [lines, tiles of a row], lines: workers, or 1 where a row is split */
-    napier_sum *sums;       /* [workers, rows in flight] */
-    int64_t row;            /* first row in flight */
-    int rows;               /* how many: 1, or a strip's */
+    bool together;          /* rows go through their looks together */
+    bool keep;              /* a row that is split keeps its terms between its two looks, where its results will be */
+    napier_kept_tile
+        *kept;        /* [workers, tiles of a row + 1] for rows together, [tiles of a row] for one that is split */
+    napier_sum *sums; /* [workers, rows in flight] */
+    int64_t row;      /* first row in flight */
+    int rows;         /* how many: 1, or a strip's */
     const napier_final *finals;
     napier_const_vector factor; /* data NULL: none */
 } napier_split;
@@ -46,7 +58,6 @@ static bool napier_is_columns(const napier_softmax_job *job) {
 }
 
 static int64_t napier_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
-static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void napier_split_release(napier_context *context, napier_split *s) {
     napier_free(&context->allocator, s->scratch);
@@ -55,13 +66,12 @@ static void napier_split_release(napier_context *context, napier_split *s) {
 }
 
 static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats,
-                                           int rows, int lines) {
-    const size_t tiles = s->keep ? (size_t)lines * (size_t)napier_tiles(s->job->x.cols) : 0;
+                                           int rows, int64_t kept) {
     s->scratch_floats = floats;
     s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
     s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
-    s->kept = tiles > 0 ? napier_alloc(&context->allocator, tiles, sizeof(napier_kept_tile)) : NULL;
-    if (!s->scratch || (rows > 0 && !s->sums) || (tiles > 0 && !s->kept)) {
+    s->kept = kept > 0 ? napier_alloc(&context->allocator, (size_t)kept, sizeof(napier_kept_tile)) : NULL;
+    if (!s->scratch || (rows > 0 && !s->sums) || (kept > 0 && !s->kept)) {
         napier_split_release(context, s);
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
     }
@@ -83,7 +93,7 @@ static void napier_short_columns_task(void *argument, int worker, int64_t begin,
 static napier_status napier_split_short(napier_context *context, napier_split *s) {
     const bool columns = napier_is_columns(s->job);
     const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
-    const int64_t chunk = napier_row_chunk(s->job->x.cols, granule), rows = s->job->x.rows;
+    const int64_t rows = s->job->x.rows, chunk = napier_row_chunk(context, rows, s->job->x.cols, granule);
     const napier_status status = napier_split_allocate(context, s, napier_workers(context, rows, chunk),
                                                        columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0);
     if (!status) {
@@ -115,30 +125,18 @@ static void napier_finish_to(const napier_split *s, const napier_sum *sum, int64
     }
 }
 
-/* Where the terms of a row are kept. */
-static float *napier_terms_of(const napier_split *s, int64_t row, float *scratch) {
-    return s->in_result ? (float *)s->job->y.data + row * s->job->y.row_stride : scratch + NAPIER_ROWS_SCRATCH;
-}
-
+/* A row by itself, its looks one after the other. */
 static void napier_long_row(const napier_split *s, int64_t row, int worker) {
     const napier_softmax_kernels *k = s->kernels;
     const int64_t cols = s->job->x.cols;
     float *scratch = napier_worker_scratch(s, worker);
     napier_sum sum;
-    napier_final final;
     napier_sum_init(&sum);
-    if (s->keep) {
-        float *terms = napier_terms_of(s, row, scratch);
-        napier_kept_tile *kept = s->kept + worker * napier_tiles(cols);
-        k->keep_range(s->job, row, 0, cols, &sum, terms, kept, scratch);
-        napier_finish_to(s, &sum, row, &final);
-        k->write_kept(s->job, row, 0, cols, &final, terms, kept, scratch);
-        return;
-    }
     if (s->algorithm == NAPIER_ALGORITHM_SAFE) {
         napier_sum_raise(&sum, k->max_of_range(s->job, row, 0, cols, scratch));
     }
     k->sum_range(s->job, row, 0, cols, &sum, scratch);
+    napier_final final;
     napier_finish_to(s, &sum, row, &final);
     if (s->job->op != NAPIER_OP_LOGSUMEXP) {
         k->write_range(s->job, row, 0, cols, &final, scratch);
@@ -147,6 +145,13 @@ static void napier_long_row(const napier_split *s, int64_t row, int worker) {
 
 static void napier_long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_split *s = argument;
+    if (s->together) {
+        const int64_t slots = napier_tiles(s->job->x.cols) + 1;
+        float *scratch = napier_worker_scratch(s, worker);
+        float *terms = s->job->op == NAPIER_OP_SOFTMAX ? scratch + NAPIER_ROWS_SCRATCH : NULL;
+        s->kernels->long_rows(s->job, begin, end, terms, s->kept + worker * slots, scratch);
+        return;
+    }
     for (int64_t row = begin; row < end; row++) {
         napier_long_row(s, row, worker);
     }
@@ -173,27 +178,28 @@ static void napier_strips_task(void *argument, int worker, int64_t begin, int64_
     }
 }
 
-/* Terms are worth keeping where they save an exp and stay in a cache: in the result, if it does, else in a line of the
- * worker's own. */
-static void napier_decide_keeping(napier_split *s, bool split) {
-    const napier_softmax_job *job = s->job;
-    s->in_result = job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 && job->y.data != job->x.data && !job->stream;
-    s->keep = job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
-              (s->in_result || (!split && job->x.cols <= NAPIER_KEEP_COLS));
+/* May rows go through their looks together, one written while the next is summed? softmax keeps a row's terms then, which
+ * saves an exp where they stay in a cache. */
+static bool napier_goes_together(const napier_split *s) {
+    const bool rows = s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
+    return rows && (s->job->op != NAPIER_OP_SOFTMAX || s->job->x.cols <= NAPIER_KEEP_COLS);
 }
 
 static napier_status napier_split_by_rows(napier_context *context, napier_split *s) {
     const bool columns = napier_is_columns(s->job);
-    const int64_t rows = s->job->x.rows, chunk = columns ? NAPIER_STRIP : 1;
+    const int64_t rows = s->job->x.rows, tiles = napier_tiles(s->job->x.cols);
+    const int64_t chunk = columns ? NAPIER_STRIP : napier_row_chunk(context, rows, s->job->x.cols, 1);
     const int workers = napier_workers(context, rows, chunk);
     int64_t floats = NAPIER_COLUMNS_SCRATCH;
     if (!columns) {
-        napier_decide_keeping(s, false);
-        const int64_t line = s->keep && !s->in_result ? napier_tiles(s->job->x.cols) * NAPIER_TILE : 0;
-        floats = NAPIER_ROWS_SCRATCH + line;
+        s->together = napier_goes_together(s);
+        floats = NAPIER_ROWS_SCRATCH;
+        if (s->together && s->job->op == NAPIER_OP_SOFTMAX) {
+            floats += (tiles + 1) * NAPIER_TILE;
+        }
     }
-    const napier_status status =
-        napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, workers);
+    const int64_t kept = s->together ? workers * (tiles + 1) : 0;
+    const napier_status status = napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, kept);
     if (!status) {
         napier_parallel(context, rows, chunk, columns ? napier_strips_task : napier_long_rows_task, s);
         napier_split_release(context, s);
@@ -203,6 +209,15 @@ static napier_status napier_split_by_rows(napier_context *context, napier_split 
 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
 
+/* Terms wait where the results will be, if that is as wide and stays in a cache. */
+static bool napier_keeps_in_result(const napier_split *s) {
+    const napier_softmax_job *job = s->job;
+    return job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
+           job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 && job->y.data != job->x.data && !job->stream;
+}
+
+static float *napier_terms_of(const napier_split *s) { return (float *)s->job->y.data + s->row * s->job->y.row_stride; }
+
 static void napier_sum_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_split *s = argument;
     const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
@@ -211,8 +226,7 @@ static void napier_sum_tiles_task(void *argument, int worker, int64_t begin, int
     if (s->rows > 1) {
         s->kernels->sum_strip(s->job, s->row, s->rows, first, last, sums, scratch);
     } else if (s->keep) {
-        s->kernels->keep_range(s->job, s->row, first, last, sums, napier_terms_of(s, s->row, scratch), s->kept,
-                               scratch);
+        s->kernels->keep_range(s->job, s->row, first, last, sums, napier_terms_of(s), s->kept, scratch);
     } else {
         s->kernels->sum_range(s->job, s->row, first, last, sums, scratch);
     }
@@ -225,8 +239,7 @@ static void napier_write_tiles_task(void *argument, int worker, int64_t begin, i
     if (s->rows > 1) {
         s->kernels->write_strip(s->job, s->row, s->rows, first, last, s->finals, scratch);
     } else if (s->keep) {
-        s->kernels->write_kept(s->job, s->row, first, last, s->finals, napier_terms_of(s, s->row, scratch), s->kept,
-                               scratch);
+        s->kernels->write_kept(s->job, s->row, first, last, s->finals, napier_terms_of(s), s->kept, scratch);
     } else {
         s->kernels->write_range(s->job, s->row, first, last, s->finals, scratch);
     }
@@ -250,15 +263,13 @@ static napier_status napier_split_by_tiles(napier_context *context, napier_split
     const napier_softmax_job *job = s->job;
     const bool columns = napier_is_columns(job);
     const int64_t tiles = napier_tiles(job->x.cols);
-    const int64_t chunk = columns ? 1 : NAPIER_CHUNK_TILES;
+    const int64_t chunk = columns ? 1 : napier_tile_chunk(context, tiles);
     const int workers = napier_workers(context, tiles, chunk);
     const int step = columns ? NAPIER_STRIP : 1;
     napier_final finals[NAPIER_STRIP];
-    if (!columns) {
-        napier_decide_keeping(s, true);
-    }
-    const napier_status status =
-        napier_split_allocate(context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step, 1);
+    s->keep = !columns && napier_keeps_in_result(s);
+    const napier_status status = napier_split_allocate(
+        context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step, s->keep ? tiles : 0);
     if (status) {
         return status;
     }
@@ -289,8 +300,10 @@ static napier_status napier_split_long(napier_context *context, napier_split *s)
     const int64_t pieces =
         napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
-    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows ? napier_split_by_rows(context, s)
-                                                                    : napier_split_by_tiles(context, s);
+    const bool keep_in_result = s->job->x.cols > NAPIER_KEEP_COLS && napier_keeps_in_result(s);
+    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result
+               ? napier_split_by_rows(context, s)
+               : napier_split_by_tiles(context, s);
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
@@ -350,13 +363,14 @@ static void napier_sum_elements_task(void *argument, int worker, int64_t begin, 
 static napier_status napier_all_sum(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
     napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
     const int64_t tiles = napier_tiles(job->x.rows * job->x.cols);
-    const int workers = napier_workers(context, tiles, NAPIER_CHUNK_TILES);
+    const int64_t chunk = napier_tile_chunk(context, tiles);
+    const int workers = napier_workers(context, tiles, chunk);
     const napier_status status = napier_split_allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0);
     if (status) {
         return status;
     }
     s.rows = 1;
-    napier_sum_in_flight(context, &s, workers, napier_sum_elements_task, tiles, NAPIER_CHUNK_TILES);
+    napier_sum_in_flight(context, &s, workers, napier_sum_elements_task, tiles, chunk);
     *sum = s.sums[0];
     napier_split_release(context, &s);
     return NAPIER_OK;
@@ -391,7 +405,7 @@ static napier_status napier_all_scaled(napier_context *context, const napier_sof
     s.factor = factor;
     const napier_final final = napier_finish_row(&s, &sum, 0);
     s.finals = &final;
-    const int64_t chunk = napier_row_chunk(job->x.cols, 1);
+    const int64_t chunk = napier_row_chunk(context, job->x.rows, job->x.cols, 1);
     status = napier_split_allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0);
     if (!status) {
         napier_parallel(context, job->x.rows, chunk, napier_write_rows_task, &s);

@@ -5,8 +5,9 @@
 #include "base/context.h"
 #include "softmax/softmax_kernels.h"
 
-/* Rows per piece of work: a multiple of `granule` with about 32,768 elements. */
-int64_t napier_row_chunk(int64_t cols, int64_t granule);
+/* Rows per piece of work, a multiple of `granule`: the same for every thread while the job is small, else small enough that
+ * a thread which is held up leaves its share to the others. */
+int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule);
 
 /* Runs a checked job; rows > 0, and cols > 0 unless the operation is logsumexp. Fails only for want of memory, before
  * anything is written. */
