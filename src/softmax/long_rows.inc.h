@@ -95,7 +95,7 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
     const napier_tile_place next = napier_place_of(a, p + NAPIER_AHEAD);
     napier_three_rows rows;
-    rows.range_a = rows.range_b = napier_no_range();
+    rows.range = napier_no_range();
     rows.below = vi_set(0);
     rows.look_x = napier_at(napier_row(a->job, next.row), k.in, next.column);
     rows.look_z = napier_room_of(a, p + NAPIER_AHEAD);
@@ -103,6 +103,7 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
     rows.terms = terms;
     rows.adder = napier_adder_of(t->max, napier_term_magic(napier_exp_parts_small(t->max).n));
     rows.stream = false;
+    rows.flush.lines = 0;
     if (k.write) {
         rows.values = write->values;
         rows.writer = write->writer;
@@ -110,10 +111,10 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
         rows.stream = write->stream;
     }
     *sum = (napier_tile_sum){.max = t->max, .min = t->min};
-    sum->rest = vf_hadd(napier_three_looks(k, &rows, NAPIER_TILE));
+    vf lane[16];
+    sum->rest = vf_hadd(napier_three_looks(k, &rows, NAPIER_TILE, lane));
     sum->count = napier_not_below(NAPIER_TILE, rows.below);
-    const napier_looked looked = {k.in == NAPIER_F32 ? (const float *)rows.look_x : rows.look_z,
-                                  napier_range_join(rows.range_a, rows.range_b)};
+    const napier_looked looked = {k.in == NAPIER_F32 ? (const float *)rows.look_x : rows.look_z, rows.range};
     napier_keep_look(a, p + NAPIER_AHEAD, looked, NAPIER_TILE);
 }
 

@@ -15,12 +15,15 @@ enum {
     NAPIER_BATCH_FLOATS = 4096 + NAPIER_GROUP * 16 /* columns of a batch, each row rounded up to whole vectors */
 };
 
+enum { NAPIER_LINE = 64 }; /* bytes of a cache line */
+
 /* One batch on its way: what is per row as arrays, one lane each. */
 typedef struct napier_batch {
     int64_t first;
     int rows;
     const float *z[NAPIER_GROUP];                  /* the input itself where it is plain f32, else `widened` */
     float *widened, *terms;                        /* [rows][room] */
+    char *y;                                       /* where the result of its first row goes: to y, or to be staged */
     vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per column lane; the minima with their sign changed */
     vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
     vf sum; /* of all elements: NaN if one of them is, and sometimes for infinities */
@@ -38,6 +41,7 @@ NAPIER_KERNEL void napier_batch_start(napier_batch *b, const napier_softmax_job 
                                       bool plain) {
     b->first = first;
     b->rows = rows;
+    b->y = napier_row_out(job, first);
     for (int r = 0; r < rows; r++) {
         b->z[r] = plain ? (const float *)napier_row(job, first + r) : b->widened + r * room;
     }
@@ -59,6 +63,10 @@ static vm napier_batch_nan(const napier_batch *b, int n) {
         }
     }
     return vf_lt(vf_zero(), vf_load(nan));
+}
+
+static void *napier_batch_out(const napier_batch *b, const napier_softmax_job *job, int r) {
+    return napier_at_out(b->y, job->y.dtype, r * job->y.row_stride);
 }
 
 /* Between look and sum; rows of n elements. */
@@ -95,6 +103,58 @@ NAPIER_KERNEL void napier_batch_summed(napier_softmax_op op, napier_batch *b, in
     }
 }
 
+/* ---- Results staged on their way to memory ------------------------------------------------------------------------- */
+
+/* Whole cache lines to store past the caches. */
+typedef struct napier_flush {
+    const char *from;
+    char *to;
+    int64_t lines;
+} napier_flush;
+
+NAPIER_KERNEL void napier_flush_line(napier_flush *f) {
+    vf_stream((float *)(void *)f->to, vf_load((const float *)(const void *)f->from));
+    f->from += NAPIER_LINE;
+    f->to += NAPIER_LINE;
+    f->lines--;
+}
+
+static void napier_flush_all(napier_flush *f) {
+    while (f->lines > 0) {
+        napier_flush_line(f);
+    }
+}
+
+/* Rows that are no whole lines (or narrower than f32) but follow one another in memory: a batch is put together in a
+ * buffer, at the same offset from a line as in y, and goes out line by line while later batches are worked on. What is left
+ * of its last line goes to the front of the next batch's buffer. */
+typedef struct napier_stage {
+    char *buffer[2]; /* on lines */
+    int turn;
+    napier_flush flush; /* what is on its way */
+} napier_stage;
+
+enum { NAPIER_STAGE_FLOATS = NAPIER_BATCH_FLOATS + 32 };
+
+static void napier_stage_next(napier_stage *s, napier_batch *write) {
+    s->turn ^= 1;
+    write->y = s->buffer[s->turn] + (uintptr_t)write->y % NAPIER_LINE;
+}
+
+/* `bytes` of results are in the buffer, for y. The lines before them must have been flushed. */
+static void napier_stage_filled(napier_stage *s, char *y, int64_t bytes, bool first, bool last) {
+    const int64_t offset = (int64_t)((uintptr_t)y % NAPIER_LINE);
+    const int64_t begin = first && offset > 0 ? NAPIER_LINE : 0; /* in the buffer */
+    const int64_t end = (offset + bytes) / NAPIER_LINE * NAPIER_LINE, left = offset + bytes - end;
+    const char *from = s->buffer[s->turn];
+    char *to = y - offset;
+    s->flush = (napier_flush){from + begin, to + begin, (end - begin) / NAPIER_LINE};
+    if (begin > 0) {
+        memcpy(y, from + offset, (size_t)(begin - offset));
+    }
+    memcpy(last ? to + end : s->buffer[s->turn ^ 1], from + end, (size_t)left);
+}
+
 /* ---- One row of each of three batches ------------------------------------------------------------------------------ */
 
 /* The parts of the fused loop that are there. Kernels are specialised by these constants. */
@@ -115,47 +175,65 @@ typedef struct napier_three_rows {
     napier_writer writer;
     void *y;
     bool stream;
-    napier_range range_a, range_b; /* what is found */
+    napier_flush flush; /* lines of an earlier batch */
+    napier_range range; /* what is found */
     vi below;
 } napier_three_rows;
+
+/* 16 columns of the row to look at, from column i on; n of them are there. */
+NAPIER_KERNEL void napier_look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.look) {
+        return;
+    }
+    const char *x = (const char *)napier_at(t->look_x, k.in, i);
+    __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
+    const vf v = n < 16 ? napier_load_part(x, k.in, n, napier_minus_infinity()) : napier_load16(x, k.in);
+    if (k.in != NAPIER_F32) {
+        vf_store(t->look_z + i, v);
+    }
+    t->range = n < 16 ? napier_range_add_part(t->range, v, n) : napier_range_add(t->range, v);
+}
+
+/* 16 columns of the row to sum: their terms. */
+NAPIER_KERNEL vf napier_sum_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.sum) {
+        return vf_zero();
+    }
+    const vf z = n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i);
+    return napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
+}
+
+/* 16 columns of the row to write. */
+NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.write) {
+        return;
+    }
+    const napier_dtype dtype = k.op == NAPIER_OP_SOFTMAX ? NAPIER_F32 : k.in;
+    const void *values = napier_at(t->values, dtype, i);
+    const vf v = n < 16 && k.op != NAPIER_OP_SOFTMAX ? napier_load_part(values, dtype, n, t->writer.max)
+                                                     : napier_load16(values, dtype);
+    const vf result = napier_result16(k.op, &t->writer, v, false);
+    void *y = napier_at_out(t->y, k.out, i);
+    if (n < 16) {
+        napier_store_part(y, k.out, n, result);
+    } else if (k.out == NAPIER_F32 && t->stream) {
+        vf_stream((float *)y, result);
+    } else {
+        napier_store16(y, k.out, result);
+    }
+    if (t->flush.lines > 0) {
+        napier_flush_line(&t->flush);
+    }
+}
 
 /* One step: 16 columns of each row. The sum takes them in the order in which a tile's lanes add (columns from i on, `left`
  * of them), look and write from left to right (from `next` on, `next_left` of them): memory wants to be read in order, at
  * a third of the time that the lanes' order takes. */
 NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next,
                                     int next_left) {
-    vf sum = vf_zero();
-    if (k.look) {
-        const char *x = (const char *)napier_at(t->look_x, k.in, next);
-        __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
-        const vf v =
-            next_left < 16 ? napier_load_part(x, k.in, next_left, napier_minus_infinity()) : napier_load16(x, k.in);
-        if (k.in != NAPIER_F32) {
-            vf_store(t->look_z + next, v);
-        }
-        napier_range *r = next / 16 % 2 ? &t->range_b : &t->range_a;
-        *r = next_left < 16 ? napier_range_add_part(*r, v, next_left) : napier_range_add(*r, v);
-    }
-    if (k.sum) {
-        const vf z = left < 16 ? vf_load_part(t->sum_z + i, left, t->adder.max) : vf_load(t->sum_z + i);
-        sum = napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
-    }
-    if (k.write) {
-        const napier_dtype dtype = k.op == NAPIER_OP_SOFTMAX ? NAPIER_F32 : k.in;
-        const void *values = napier_at(t->values, dtype, next);
-        const vf v = next_left < 16 && k.op != NAPIER_OP_SOFTMAX
-                         ? napier_load_part(values, dtype, next_left, t->writer.max)
-                         : napier_load16(values, dtype);
-        const vf result = napier_result16(k.op, &t->writer, v, false);
-        void *y = napier_at_out(t->y, k.out, next);
-        if (next_left < 16) {
-            napier_store_part(y, k.out, next_left, result);
-        } else if (k.out == NAPIER_F32 && t->stream) {
-            vf_stream((float *)y, result);
-        } else {
-            napier_store16(y, k.out, result);
-        }
-    }
+    napier_look_step(k, t, next, next_left);
+    const vf sum = napier_sum_step(k, t, i, left);
+    napier_write_step(k, t, next, next_left);
     return sum;
 }
 
@@ -184,39 +262,31 @@ NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *
         i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
 }
 
-/* The same for any length. As many steps are whole from left to right as in the lanes' order, and at most one is not. */
+/* The same for any length, all three from left to right: the lanes wait in memory. Those past the end of a short row are
+ * not touched. */
 NAPIER_KERNEL void napier_three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
-    const int tail = n / 16 * 16;
-    int next = 0;
-    for (int v = 0; v < 16 && v * 16 < n; v++) {
-        int i = v * 16;
-        vf sum;
-        if (i + 16 <= n) {
-            sum = napier_three_steps(k, t, i, 16, next, 16);
-            next += 16;
-            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES, next += 16) {
-                sum = vf_add(sum, napier_three_steps(k, t, i, 16, next, 16));
-            }
-            if (i < n) {
-                sum = vf_add(sum, napier_three_steps(k, t, i, n - i, tail, n - tail));
-            }
-        } else {
-            sum = napier_three_steps(k, t, i, n - i, tail, n - tail);
-        }
-        lane[v] = sum;
+    const int whole = n / 16, first = whole < 16 ? whole : 16;
+    int v = 0;
+    for (; v < first; v++) {
+        lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
+    }
+    for (; v < whole; v++) {
+        lane[v % 16] = vf_add(lane[v % 16], napier_three_steps(k, t, v * 16, 16, v * 16, 16));
+    }
+    if (n % 16 > 0) {
+        const vf part = napier_three_steps(k, t, v * 16, n % 16, v * 16, n % 16);
+        lane[v % 16] = v < 16 ? part : vf_add(lane[v % 16], part);
     }
 }
 
-/* All columns of the three rows, in the order in which a tile's lanes add. Returns the lanes folded to 16. */
-NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t, int n) {
-    vf lane[16];
-    const int vectors = k.vectors > 16 ? 16 : k.vectors > 0 ? k.vectors : napier_lane_vectors(n);
+/* All columns of the three rows. Returns the lanes folded to 16; those in `lane` past the end of a short row are 0. */
+NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 0) {
         napier_three_known(k, t, n, lane);
-    } else {
-        napier_three_any(k, t, n, lane);
+        return napier_fold_lanes(lane, k.vectors > 16 ? 16 : k.vectors);
     }
-    return napier_fold_lanes(lane, vectors);
+    napier_three_any(k, t, n, lane);
+    return n <= 128 ? napier_fold_lanes(lane, 8) : napier_fold_lanes(lane, 16);
 }
 
 /* ---- Batches ------------------------------------------------------------------------------------------------------- */
@@ -245,11 +315,11 @@ static void napier_batch_write(const napier_batch *b, const napier_softmax_job *
     const int n = (int)job->x.cols;
     for (int r = 0; r < b->rows; r++) {
         if (b->alone[r] != 0.0f) {
-            napier_any_row(job, b->first + r, spare);
+            napier_any_row(job, b->first + r, napier_batch_out(b, job, r), spare);
             continue;
         }
         const float *values = job->op == NAPIER_OP_SOFTMAX ? b->terms + r * room : b->z[r];
-        void *y = napier_row_out(job, b->first + r);
+        void *y = napier_batch_out(b, job, r);
         const float log_sum = job->op == NAPIER_OP_SOFTMAX ? 0.0f : b->log_sum[r];
         const float scale = job->op == NAPIER_OP_SOFTMAX ? b->scale[r] : 0x1p-64f;
         const float max_prob = job->op == NAPIER_OP_SOFTMAX ? b->max_prob[r] : 1.0f;
@@ -276,9 +346,11 @@ static void napier_batch_write_lse(napier_batch *b, const napier_softmax_job *jo
 typedef struct napier_short_plan {
     bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
     bool plain;  /* f32 in */
-    bool stream; /* whole cache lines may go past the caches */
+    bool stream; /* past the caches: each row is whole cache lines */
+    bool stage;  /* past the caches by way of a buffer */
     int room, batch_rows;
-    int length; /* vectors in a row; 64 more where they are more than 16 and all whole */
+    int64_t row_bytes; /* of the result */
+    int length;        /* vectors in a row; 64 more where they are more than 16 and all whole */
 } napier_short_plan;
 
 static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
@@ -289,20 +361,27 @@ static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
     plan.fused = in && out;
     plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
     plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
+    plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols;
     plan.room = (int)((job->x.cols + 15) / 16 * 16);
     plan.batch_rows = napier_batch_rows(job->x.cols);
+    plan.row_bytes = job->x.cols * (job->y.dtype == NAPIER_F32 ? 4 : 2);
     plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
     return plan;
 }
 
 /* The fused loop over the rows of up to three batches (NULL where there is none). Their rows are as many. */
 NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
-                                        napier_batch *sum, napier_batch *write, const napier_short_plan *plan) {
+                                        napier_batch *sum, napier_batch *write, const napier_short_plan *plan,
+                                        napier_flush *flush) {
     const int n = (int)job->x.cols, room = plan->room;
     const int rows = k.sum ? sum->rows : look->rows;
+    vf lane[16];
+    for (int v = 0; v < 16; v++) {
+        lane[v] = vf_zero();
+    }
     for (int r = 0; r < rows; r++) {
         napier_three_rows t;
-        t.range_a = t.range_b = napier_no_range();
+        t.range = napier_no_range();
         t.below = vi_set(0);
         t.stream = plan->stream;
         if (k.look) {
@@ -319,11 +398,13 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
             t.values = softmax ? write->terms + r * room : napier_row(job, write->first + r);
             t.writer = softmax ? napier_plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
                                : napier_plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
-            t.y = napier_row_out(job, write->first + r);
+            t.y = napier_batch_out(write, job, r);
         }
-        const vf rest = napier_three_looks(k, &t, n);
+        t.flush = *flush;
+        const vf rest = napier_three_looks(k, &t, n, lane);
+        *flush = t.flush;
         if (k.look) {
-            napier_batch_keep_range(look, r, napier_range_join(t.range_a, t.range_b));
+            napier_batch_keep_range(look, r, t.range);
         }
         if (k.sum) {
             sum->rest[r] = rest;
@@ -335,7 +416,7 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
 /* Rows of few vectors, and whole tiles, get a loop of their own. */
 #define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                                 \
     napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, \
-                         plan)
+                         plan, flush)
 #define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)                 \
     do {                                                            \
         switch (plan->length) {                                     \
@@ -353,7 +434,7 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
 
 /* All three batches are there and ordinary. */
 static void napier_three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
-                              napier_batch *sum, napier_batch *write) {
+                              napier_batch *sum, napier_batch *write, napier_flush *flush) {
     if (job->op == NAPIER_OP_SOFTMAX) {
         if (plan->plain) {
             NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32);
@@ -383,14 +464,14 @@ static void napier_batch_finish(napier_softmax_op op, napier_batch *b, int n) {
 
 /* Look at `look`, sum `sum`, write `write`; any may be NULL. Together if they are alike and ordinary, else one by one. */
 static void napier_batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
-                               napier_batch *sum, napier_batch *write, float *spare) {
+                               napier_batch *sum, napier_batch *write, napier_flush *flush, float *spare) {
     const int n = (int)job->x.cols;
     const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
     const bool softmax = job->op == NAPIER_OP_SOFTMAX;
     const bool whole = look && sum && (lse || write) && look->rows == sum->rows && sum->rows == plan->batch_rows;
     const bool ordinary = whole && !sum->cut && (lse || !(write->any_alone || (softmax && write->care)));
     if (plan->fused && ordinary) {
-        napier_three_full(job, plan, look, sum, write);
+        napier_three_full(job, plan, look, sum, write, flush);
     } else {
         if (look) {
             napier_batch_look(look, job, plan->room);
@@ -413,11 +494,7 @@ static void napier_batch_round(const napier_softmax_job *job, const napier_short
     }
 }
 
-static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    const napier_short_plan plan = napier_short_plan_of(job);
-    const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
-    float *spare = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS;
-    napier_batch slot[NAPIER_BATCH_SLOTS];
+static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], float *scratch) {
     for (int i = 0; i < NAPIER_BATCH_SLOTS; i++) {
         for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row stay so */
             slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
@@ -425,6 +502,15 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
         slot[i].widened = scratch + 2 * i * NAPIER_BATCH_FLOATS;
         slot[i].terms = slot[i].widened + NAPIER_BATCH_FLOATS;
     }
+}
+
+static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const napier_short_plan plan = napier_short_plan_of(job);
+    const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
+    float *staged = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS, *spare = staged + 2 * NAPIER_STAGE_FLOATS;
+    napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
+    napier_batch slot[NAPIER_BATCH_SLOTS];
+    napier_slots_start(slot, scratch);
     for (int64_t b = -2; b < batches + 2; b++) {
         napier_batch *look = NULL, *sum = NULL, *write = NULL;
         if (b + 2 < batches) {
@@ -439,6 +525,15 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
         if (b >= 2) {
             write = &slot[(b - 2) % NAPIER_BATCH_SLOTS];
         }
-        napier_batch_round(job, &plan, look, sum, write, spare);
+        if (write && plan.stage) {
+            napier_stage_next(&stage, write);
+        }
+        napier_batch_round(job, &plan, look, sum, write, &stage.flush, spare);
+        napier_flush_all(&stage.flush);
+        if (write && plan.stage) {
+            napier_stage_filled(&stage, napier_row_out(job, write->first), write->rows * plan.row_bytes, b == 2,
+                                b + 1 == batches + 2);
+        }
     }
+    napier_flush_all(&stage.flush);
 }

@@ -609,12 +609,13 @@ static napier_final napier_final_of_row(const napier_softmax_job *job, int64_t r
     return napier_sum_finish(&sum);
 }
 
-static void napier_any_row(const napier_softmax_job *job, int64_t row, float *scratch) {
+/* The same to its result, at y. */
+static void napier_any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
     const int n = (int)job->x.cols;
     const napier_final final = napier_final_of_row(job, row, scratch);
     const napier_looked looked = napier_look_row(job, row, 0, n, scratch);
-    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16,
-                      napier_row_out(job, row), job->y.dtype, job->y.col_stride, false);
+    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, y, job->y.dtype,
+                      job->y.col_stride, false);
 }
 
 NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {

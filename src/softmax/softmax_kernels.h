@@ -28,7 +28,7 @@ enum {
 
 /* Floats of scratch a worker needs, on a 64-byte boundary. */
 enum {
-    NAPIER_ROWS_SCRATCH = 10 * (4096 + NAPIER_GROUP * 16) + 3 * NAPIER_TILE,
+    NAPIER_ROWS_SCRATCH = 12 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
     NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
 };
 

@@ -7,9 +7,8 @@
 #include "isa/kernels.h"
 
 enum {
-    NAPIER_PIECE_LEAST = 8192,       /* elements: a few microseconds, what it costs to start another thread */
-    NAPIER_PIECE_SHORT = 256 * 1024, /* about 60 microseconds: the start and end of a piece cost a few batches, */
-    NAPIER_PIECE_LONG = 1024 * 1024, /* or, of rows that are longer than a tile, a row */
+    NAPIER_PIECE_LEAST = 8192,  /* elements: a few microseconds, what it costs to start another thread */
+    NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds: the start and end of a piece cost a few batches, or a row */
     NAPIER_KEEP_COLS = 160 * 1024, /* rows up to here keep their terms: 640 KB, which stays in the second-level cache */
     NAPIER_COLUMN_ROWS = 8         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
 };
@@ -18,8 +17,7 @@ static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
     const int64_t elements = rows * cols, threads = context->threads;
-    const int64_t piece = cols > NAPIER_TILE ? NAPIER_PIECE_LONG : NAPIER_PIECE_SHORT;
-    const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * piece));
+    const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * NAPIER_PIECE));
     const int64_t pieces = napier_min64(wanted, 1 + elements / NAPIER_PIECE_LEAST);
     const int64_t chunk = (rows + pieces - 1) / pieces;
     return (chunk + granule - 1) / granule * granule;
