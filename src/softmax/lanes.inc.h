@@ -280,56 +280,105 @@ static void napier_short_or_tiny_rows(const napier_softmax_job *job, int64_t beg
 
 /* ---- Columns: rows that are neighbours in memory ------------------------------------------------------------------- */
 
-/* Elements [begin, begin + n) of `rows` neighbouring rows into z, element by element, NAPIER_STRIP floats apart. */
-NAPIER_KERNEL void napier_pack_strip_as(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int rows,
-                                        int64_t begin, int n, float *z) {
+/* A strip is a few groups of 16 neighbouring rows, packed as [group][column][16 rows]: group r / 16 begins at z + r * n.
+ * What is read of x are pieces of many lines far apart: they are fetched a strip ahead. */
+
+/* 16 rows, of which `rows` are there, of column i. */
+NAPIER_KERNEL vf napier_load_column(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int64_t i,
+                                    int rows) {
+    const void *x = napier_at(job->x.data, dtype, row + i * job->x.col_stride);
+    return rows < 16 ? napier_load_part(x, dtype, rows, vf_zero()) : napier_load16(x, dtype);
+}
+
+/* Columns [begin, begin + n) of up to four groups, and their ranges. */
+NAPIER_KERNEL void napier_pack_groups(const napier_softmax_job *job, napier_dtype dtype, int groups, int64_t row,
+                                      int rows, int64_t begin, int n, float *z, napier_range *range) {
     const bool divide = job->temperature != 1.0f;
     const vf t = vf_set(job->temperature);
-    const char *x = (const char *)napier_at(job->x.data, dtype, row + begin * job->x.col_stride);
-    const ptrdiff_t step = (const char *)napier_at(job->x.data, dtype, job->x.col_stride) - (const char *)job->x.data;
-    for (int i = 0; i < n; i++, x += step, z += NAPIER_STRIP) {
-        int r = 0;
-        for (; r + 16 <= rows; r += 16) {
-            const vf v = napier_load16(napier_at(x, dtype, r), dtype);
-            vf_store(z + r, divide ? vf_div(v, t) : v);
+    napier_range found[4];
+    NAPIER_UNROLL
+    for (int g = 0; g < groups; g++) {
+        found[g] = napier_no_range();
+    }
+    for (int i = 0; i < n; i++) {
+        NAPIER_UNROLL
+        for (int g = 0; g < groups; g++) {
+            const int part = groups > 1 ? 16 : rows;
+            vf v = napier_load_column(job, dtype, row + g * 16, begin + i, part);
+            v = divide ? vf_div(v, t) : v;
+            vf_store(z + ((int64_t)g * n + i) * 16, v);
+            found[g] = napier_range_add(found[g], v);
         }
-        if (r < rows) {
-            const vf v = napier_load_part(napier_at(x, dtype, r), dtype, rows - r, vf_zero());
-            vf_store(z + r, divide ? vf_div(v, t) : v);
-        }
+    }
+    NAPIER_UNROLL
+    for (int g = 0; g < groups; g++) {
+        range[g] = found[g];
     }
 }
 
-static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z) {
+NAPIER_KERNEL void napier_pack_strip_as(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int rows,
+                                        int64_t begin, int n, float *z, napier_range *range) {
+    int r = 0;
+    for (; r + 64 <= rows; r += 64) {
+        napier_pack_groups(job, dtype, 4, row + r, 64, begin, n, z + (int64_t)r * n, range + r / 16);
+    }
+    for (; r < rows; r += 16) {
+        const int part = rows - r < 16 ? rows - r : 16;
+        napier_pack_groups(job, dtype, 1, row + r, part, begin, n, z + (int64_t)r * n, range + r / 16);
+    }
+}
+
+/* Columns [begin, begin + n) of `rows` neighbouring rows into z, and the ranges of each 16. */
+static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z,
+                              napier_range *range) {
     switch (job->x.dtype) {
-    case NAPIER_F32: napier_pack_strip_as(job, NAPIER_F32, row, rows, begin, n, z); break;
-    case NAPIER_BF16: napier_pack_strip_as(job, NAPIER_BF16, row, rows, begin, n, z); break;
-    default: napier_pack_strip_as(job, NAPIER_F16, row, rows, begin, n, z); break;
+    case NAPIER_F32: napier_pack_strip_as(job, NAPIER_F32, row, rows, begin, n, z, range); break;
+    case NAPIER_BF16: napier_pack_strip_as(job, NAPIER_BF16, row, rows, begin, n, z, range); break;
+    default: napier_pack_strip_as(job, NAPIER_F16, row, rows, begin, n, z, range); break;
+    }
+}
+
+/* One column of all groups, contiguous. */
+NAPIER_KERNEL void napier_strip_column(const float *z, int rows, int n, int i, float *column) {
+    for (int r = 0; r < rows; r += 16) {
+        vf_store(column + r, vf_load(z + (int64_t)r * n + i * 16));
     }
 }
 
 static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n,
                                 const float *z) {
     for (int i = 0; i < n; i++) {
+        float column[NAPIER_STRIP_MOST];
         void *y = napier_at_out(job->y.data, job->y.dtype, row + (begin + i) * job->y.col_stride);
-        napier_scatter(z + (int64_t)i * NAPIER_STRIP, rows, y, job->y.dtype, 1, job->stream);
+        napier_strip_column(z, rows, n, i, column);
+        napier_scatter(column, rows, y, job->y.dtype, 1, job->stream);
     }
 }
 
-NAPIER_KERNEL napier_range napier_strip_range(const float *z, int n) {
-    napier_range range = napier_no_range();
-    for (int i = 0; i < n; i++) {
-        range = napier_range_add(range, vf_load(z + i * NAPIER_STRIP));
-    }
-    return range;
+/* What lies a strip ahead of a group: its lines are fetched while the group is summed. */
+typedef struct napier_fetch {
+    const char *at; /* NULL: nothing */
+    ptrdiff_t step; /* a column */
+} napier_fetch;
+
+/* The columns from `column` on, of a group; `there`: are they any? */
+static napier_fetch napier_fetch_of(const napier_softmax_job *job, int64_t row, int64_t column, bool there) {
+    const int size = job->x.dtype == NAPIER_F32 ? 4 : 2;
+    const int64_t at = there ? (row + column * job->x.col_stride) * size : 0;
+    return (napier_fetch){there ? (const char *)job->x.data + at : NULL, job->x.col_stride * size};
 }
 
 /* rest and count of 16 rows; the terms go where z was, if they are kept. acc: 256 vectors. */
-NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, float *acc) {
+NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch fetch,
+                                       float *acc) {
     vi below = vi_set(0);
     vf term;
     for (int i = 0; i < n; i++) {
-        float *at = z + i * NAPIER_STRIP, *lane = acc + 16 * (i % NAPIER_TILE_LANES);
+        float *at = z + i * 16, *lane = acc + 16 * (i % NAPIER_TILE_LANES);
+        if (fetch.at) {
+            __builtin_prefetch(fetch.at, 0, 2);
+            fetch.at += fetch.step;
+        }
         const vf t = napier_sixteen_term(s, vf_load(at), cut, &below, &term);
         vf_store(lane, i < NAPIER_TILE_LANES ? t : vf_add(vf_load(lane), t));
         if (keep) {
@@ -346,84 +395,163 @@ NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool 
     s->count = napier_sixteen_count(n, below);
 }
 
-static void napier_strip_sum(napier_sixteen *s, float *z, int n, bool keep, float *acc) {
+static void napier_strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch fetch, float *acc) {
     if (!napier_sixteen_within(s, NAPIER_CUTOFF)) {
         if (keep) {
-            napier_strip_sum_as(s, z, n, true, true, acc);
+            napier_strip_sum_as(s, z, n, true, true, fetch, acc);
         } else {
-            napier_strip_sum_as(s, z, n, true, false, acc);
+            napier_strip_sum_as(s, z, n, true, false, fetch, acc);
         }
     } else if (keep) {
-        napier_strip_sum_as(s, z, n, false, true, acc);
+        napier_strip_sum_as(s, z, n, false, true, fetch, acc);
     } else {
-        napier_strip_sum_as(s, z, n, false, false, acc);
+        napier_strip_sum_as(s, z, n, false, false, fetch, acc);
     }
 }
 
 /* Results in place of the values: terms for softmax, z for log_softmax. */
 NAPIER_KERNEL void napier_strip_results(napier_softmax_op op, const napier_writer *w, float *z, int n, bool care) {
     for (int i = 0; i < n; i++) {
-        float *at = z + i * NAPIER_STRIP;
-        vf_store(at, napier_result16(op, w, vf_load(at), care));
+        vf_store(z + i * 16, napier_result16(op, w, vf_load(z + i * 16), care));
     }
 }
 
-/* Whole rows of up to one tile, 16 of them. Rows that stand alone are computed from the input again. */
-NAPIER_KERNEL void napier_short_columns_group(napier_softmax_op op, const napier_softmax_job *job, int64_t row,
-                                              int rows, float *z, float *acc) {
-    const int n = (int)job->x.cols;
+/* What 16 rows of a strip come to. */
+typedef struct napier_strip_group {
     napier_sixteen s;
-    napier_sixteen_start(&s, napier_strip_range(z, n));
-    napier_strip_sum(&s, z, n, op == NAPIER_OP_SOFTMAX, acc);
-    const napier_finals f = napier_finish16(op, s.max, s.maxima.p, s.count, s.rest);
-    float alone[16], lse[16];
-    vf_store(alone, vf_keep(s.alone, vf_set(1.0f)));
-    if (op == NAPIER_OP_LOGSUMEXP) {
-        vf_store(lse, f.lse);
-    } else if (op == NAPIER_OP_SOFTMAX && !napier_sixteen_within(&s, 80.0f)) {
-        const napier_writer w = napier_sixteen_writer(&s, &f, true);
-        napier_strip_results(op, &w, z, n, true);
-    } else {
-        const napier_writer w = napier_sixteen_writer(&s, &f, false);
-        napier_strip_results(op, &w, z, n, false);
-    }
+    napier_finals f;
+} napier_strip_group;
+
+/* Rows of a group that stand alone are computed from the input again, into z or lse. */
+static void napier_strip_alone(const napier_softmax_job *job, int64_t row, int rows, vm alone, float *z, float *lse) {
+    const int n = (int)job->x.cols;
+    float which[16];
+    vf_store(which, vf_keep(alone, vf_set(1.0f)));
     for (int r = 0; r < rows; r++) {
-        if (alone[r] != 0.0f) {
+        if (which[r] != 0.0f) {
             float line[NAPIER_TILE], result[NAPIER_TILE];
             const napier_looked looked = napier_look_row(job, row + r, 0, n, line);
-            napier_row_by_definition(op, job->masked_rows, looked.z, n, result);
-            if (op == NAPIER_OP_LOGSUMEXP) {
+            napier_row_by_definition(job->op, job->masked_rows, looked.z, n, result);
+            if (job->op == NAPIER_OP_LOGSUMEXP) {
                 lse[r] = result[0];
             } else {
-                napier_scatter(result, n, z + r, NAPIER_F32, NAPIER_STRIP, false);
+                napier_scatter(result, n, z + r, NAPIER_F32, 16, false);
             }
         }
     }
-    if (op == NAPIER_OP_LOGSUMEXP) {
-        napier_scatter(lse, rows, napier_row_out(job, row), job->y.dtype, job->y.row_stride, false);
+}
+
+static void napier_strip_write_lse(const napier_softmax_job *job, int64_t row, int rows,
+                                   const napier_strip_group *group) {
+    for (int r = 0; r < rows; r += 16, group++) {
+        const int part = rows - r < 16 ? rows - r : 16;
+        float lse[16];
+        vf_store(lse, group->f.lse);
+        if (vm_any(group->s.alone)) {
+            napier_strip_alone(job, row + r, part, group->s.alone, NULL, lse);
+        }
+        napier_scatter(lse, part, napier_row_out(job, row + r), job->y.dtype, job->y.row_stride, false);
     }
+}
+
+/* Results of whole rows, whatever is in them: first in place, then copied. */
+NAPIER_KERNEL void napier_strip_write_any(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                          const napier_strip_group *group, float *z) {
+    const int n = (int)job->x.cols;
+    for (int r = 0; r < rows; r += 16, group++) {
+        float *values = z + (int64_t)r * n;
+        const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
+        napier_strip_results(op, &w, values, n, true);
+        if (vm_any(group->s.alone)) {
+            napier_strip_alone(job, row + r, rows - r < 16 ? rows - r : 16, group->s.alone, values, NULL);
+        }
+    }
+    napier_unpack_strip(job, row, rows, 0, n, z);
+}
+
+/* Columns [begin, begin + n) where all rows are ordinary and whole vectors, f32 or bf16: column by column, straight to y. */
+NAPIER_KERNEL void napier_strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype,
+                                         bool stream, int64_t row, int rows, int64_t begin, int n,
+                                         const napier_strip_group *group, const float *z) {
+    for (int64_t i = 0; i < n; i++) {
+        void *y = napier_at_out(job->y.data, dtype, row + (begin + i) * job->y.col_stride);
+        for (int g = 0; g < rows / 16; g++) {
+            const napier_finals *f = &group[g].f;
+            const napier_writer w = {group[g].s.max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
+            const vf result = napier_result16(op, &w, vf_load(z + (g * n + i) * 16), false);
+            if (stream) {
+                vf_stream((float *)y + g * 16, result);
+            } else {
+                napier_store16(napier_at_out(y, dtype, g * 16), dtype, result);
+            }
+        }
+    }
+}
+
+static bool napier_strip_is_ordinary(napier_softmax_op op, int rows, const napier_strip_group *group) {
+    bool ordinary = rows % 16 == 0;
+    for (int g = 0; g < rows / 16; g++) {
+        ordinary &= !vm_any(group[g].s.alone) && (op != NAPIER_OP_SOFTMAX || napier_sixteen_within(&group[g].s, 80.0f));
+    }
+    return ordinary;
+}
+
+/* The same if y's lines allow it; else false. */
+NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                      int64_t begin, int n, const napier_strip_group *group, const float *z) {
+    const bool lines = ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0;
+    if (job->y.dtype == NAPIER_BF16) {
+        napier_strip_write_as(op, job, NAPIER_BF16, false, row, rows, begin, n, group, z);
+    } else if (job->y.dtype == NAPIER_F32 && job->stream && lines) {
+        napier_strip_write_as(op, job, NAPIER_F32, true, row, rows, begin, n, group, z);
+    } else if (job->y.dtype == NAPIER_F32) {
+        napier_strip_write_as(op, job, NAPIER_F32, false, row, rows, begin, n, group, z);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* One strip of whole rows of up to one tile; `ahead` rows on, the next one is. */
+NAPIER_KERNEL void napier_short_columns_strip(napier_softmax_op op, const napier_softmax_job *job, int64_t row,
+                                              int rows, bool ahead, float *z, float *acc) {
+    const int n = (int)job->x.cols;
+    napier_range range[NAPIER_STRIP_MOST / 16];
+    napier_strip_group group[NAPIER_STRIP_MOST / 16];
+    napier_pack_strip(job, row, rows, 0, n, z, range);
+    int g = 0;
+    do { /* rows > 0 */
+        napier_strip_group *to = &group[g];
+        napier_sixteen_start(&to->s, range[g]);
+        const napier_fetch fetch = napier_fetch_of(job, row + rows + g * 16, 0, ahead);
+        napier_strip_sum(&to->s, z + (int64_t)g * 16 * n, n, op == NAPIER_OP_SOFTMAX, fetch, acc);
+        to->f = napier_finish16(op, to->s.max, to->s.maxima.p, to->s.count, to->s.rest);
+    } while (++g * 16 < rows);
+    if (op == NAPIER_OP_LOGSUMEXP) {
+        napier_strip_write_lse(job, row, rows, group);
+    } else if (!(napier_strip_is_ordinary(op, rows, group) && napier_strip_write(op, job, row, rows, 0, n, group, z))) {
+        napier_strip_write_any(op, job, row, rows, group, z);
+    }
+}
+
+/* Rows in a strip: as many as stay in the second-level cache, for few columns are a short piece of each line read. */
+static int napier_strip_rows(int64_t cols) {
+    const int64_t rows = (int64_t)NAPIER_STRIP * NAPIER_TILE / cols / NAPIER_STRIP * NAPIER_STRIP;
+    return rows < NAPIER_STRIP_MOST ? (int)rows : NAPIER_STRIP_MOST;
 }
 
 static void napier_short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
-    const int n = (int)job->x.cols;
+    const int strip = napier_strip_rows(job->x.cols);
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
-    for (int64_t first = begin; first < end; first += NAPIER_STRIP) {
-        const int rows = end - first < NAPIER_STRIP ? (int)(end - first) : NAPIER_STRIP;
-        napier_pack_strip(job, first, rows, 0, n, z);
-        for (int r = 0; r < rows; r += 16) {
-            const int part = rows - r < 16 ? rows - r : 16;
-            switch (job->op) {
-            case NAPIER_OP_SOFTMAX:
-                napier_short_columns_group(NAPIER_OP_SOFTMAX, job, first + r, part, z + r, acc);
-                break;
-            case NAPIER_OP_LOG_SOFTMAX:
-                napier_short_columns_group(NAPIER_OP_LOG_SOFTMAX, job, first + r, part, z + r, acc);
-                break;
-            default: napier_short_columns_group(NAPIER_OP_LOGSUMEXP, job, first + r, part, z + r, acc); break;
-            }
-        }
-        if (job->op != NAPIER_OP_LOGSUMEXP) {
-            napier_unpack_strip(job, first, rows, 0, n, z);
+    for (int64_t row = begin; row < end; row += strip) {
+        const int rows = end - row < strip ? (int)(end - row) : strip;
+        const bool ahead = row + 2 * strip <= end;
+        switch (job->op) {
+        case NAPIER_OP_SOFTMAX: napier_short_columns_strip(NAPIER_OP_SOFTMAX, job, row, rows, ahead, z, acc); break;
+        case NAPIER_OP_LOG_SOFTMAX:
+            napier_short_columns_strip(NAPIER_OP_LOG_SOFTMAX, job, row, rows, ahead, z, acc);
+            break;
+        default: napier_short_columns_strip(NAPIER_OP_LOGSUMEXP, job, row, rows, ahead, z, acc); break;
         }
     }
     if (job->stream) {
@@ -434,7 +562,7 @@ static void napier_short_columns(const napier_softmax_job *job, int64_t begin, i
 /* One row of a strip as contiguous floats. */
 static void napier_strip_line(const float *z, int n, float *line) {
     for (int i = 0; i < n; i++) {
-        line[i] = z[i * NAPIER_STRIP];
+        line[i] = z[i * 16];
     }
 }
 
@@ -443,12 +571,14 @@ static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int row
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
     for (int64_t i = begin; i < end; i += NAPIER_TILE) {
         const int n = napier_tile_at(i, end);
-        napier_pack_strip(job, row, rows, i, n, z);
+        napier_range range[NAPIER_STRIP / 16];
+        napier_pack_strip(job, row, rows, i, n, z, range);
         for (int r = 0; r < rows; r += 16) {
-            const napier_range range = napier_strip_range(z + r, n);
+            float *group = z + (int64_t)r * n;
             napier_sixteen s;
-            napier_sixteen_start(&s, range);
-            napier_strip_sum(&s, z + r, n, false, acc);
+            napier_sixteen_start(&s, range[r / 16]);
+            napier_strip_sum(&s, group, n, false, napier_fetch_of(job, row + r, i + n, i + n + NAPIER_TILE <= end),
+                             acc);
             float alone[16], max[16], min[16], rest[16], count[16];
             vf_store(alone, vf_keep(s.alone, vf_set(1.0f)));
             vf_store(max, s.max);
@@ -459,7 +589,7 @@ static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int row
                 napier_tile_sum t = {max[j], min[j], rest[j], (int32_t)count[j], false};
                 if (alone[j] != 0.0f) {
                     float line[NAPIER_TILE];
-                    napier_strip_line(z + r + j, n, line);
+                    napier_strip_line(group + j, n, line);
                     napier_tile_by_definition(line, n, &t);
                 }
                 napier_sum_add_tile(&sums[r + j], &t);
@@ -468,75 +598,135 @@ static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int row
     }
 }
 
-/* Results of one tile of 16 rows in place of its z. */
-NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final *finals, int rows,
-                                        napier_masked_rows masked, float *z, int n) {
-    float max[16] = {0}, log_sum[16] = {0}, scale[16], max_prob[16] = {0}, magic[16];
-    bool alone[16] = {false};
-    bool any = false;
+/* 16 finished rows, of which `rows` are there; those that are not ordinary stand alone. */
+static void napier_strip_group_of(const napier_final *finals, int rows, napier_strip_group *group) {
+    float max[16] = {0}, log_sum[16] = {0}, scale[16], max_prob[16], magic[16], alone[16] = {0};
     for (int j = 0; j < 16; j++) {
-        const napier_final *f = &finals[j < rows ? j : 0];
-        alone[j] = j < rows && (f->kind != NAPIER_ROW_FINITE || napier_is_big(f->max) || f->factor != 1.0f);
-        any |= alone[j];
-        const bool use = j < rows && !alone[j];
-        max[j] = use ? f->max : 0.0f;
-        log_sum[j] = use ? f->log_sum : 0.0f;
-        scale[j] = use ? f->scale : 0x1p-64f;
-        max_prob[j] = use ? f->max_prob : 1.0f;
-        magic[j] = napier_term_magic(use ? f->exponent : 0);
-    }
-    float line[NAPIER_TILE];
-    napier_sixteen s = {.max = vf_load(max), .maxima = {vf_zero(), vf_load(magic)}};
-    const napier_finals f = {vf_zero(), vf_load(log_sum), vf_load(max_prob), vf_load(scale)};
-    const napier_writer w = napier_sixteen_writer(&s, &f, true);
-    for (int j = 0; any && j < rows; j++) { /* their results wait in the strip's own lane, as nothing else reads it */
-        if (alone[j]) {
-            napier_strip_line(z + j, n, line);
-            if (finals[j].kind != NAPIER_ROW_FINITE || napier_is_big(finals[j].max)) {
-                napier_write_by_definition(op, &finals[j], masked, line, n, line);
-            } else {
-                for (int i = 0; i < n; i++) {
-                    line[i] = napier_softmax_of(&finals[j], line[i]);
-                }
+        scale[j] = 0x1p-64f;
+        max_prob[j] = 1.0f;
+        magic[j] = napier_term_magic(0);
+        if (j < rows) {
+            const napier_final *f = &finals[j];
+            if (f->kind != NAPIER_ROW_FINITE || napier_is_big(f->max) || f->factor != 1.0f) {
+                alone[j] = 1.0f;
+                continue;
             }
-            for (int i = 0; i < n; i++) {
-                const float v = finals[j].factor != 1.0f ? line[i] * finals[j].factor : line[i];
-                z[i * NAPIER_STRIP + j] = v != v ? napier_float_of_bits(0x7fc00000u) : v;
-            }
+            max[j] = f->max;
+            log_sum[j] = f->log_sum;
+            scale[j] = f->scale;
+            max_prob[j] = f->max_prob;
+            magic[j] = napier_term_magic(f->exponent);
         }
     }
-    float keep[16];
-    for (int j = 0; j < 16; j++) {
-        keep[j] = alone[j] ? 1.0f : 0.0f;
+    group->s = (napier_sixteen){.max = vf_load(max), .maxima = {vf_zero(), vf_load(magic)}};
+    group->s.alone = vf_gt(vf_load(alone), vf_zero());
+    group->f = (napier_finals){vf_zero(), vf_load(log_sum), vf_load(max_prob), vf_load(scale)};
+}
+
+/* Results of one tile of a row that stands alone, in place of its z; the stride is 16. */
+static void napier_write_alone(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, float *z,
+                               int n) {
+    float line[NAPIER_TILE] = {0};
+    napier_strip_line(z, n, line);
+    if (final->kind != NAPIER_ROW_FINITE || napier_is_big(final->max)) {
+        napier_write_by_definition(op, final, masked, line, n, line);
+    } else {
+        for (int i = 0; i < n; i++) {
+            line[i] = napier_softmax_of(final, line[i]);
+        }
     }
-    const vm done = vf_gt(vf_load(keep), vf_zero());
-    const vf cutoff = vf_sub(s.max, vf_set(NAPIER_CUTOFF));
     for (int i = 0; i < n; i++) {
-        float *at = z + i * NAPIER_STRIP;
+        const float v = final->factor != 1.0f ? line[i] * final->factor : line[i];
+        z[i * 16] = v != v ? napier_float_of_bits(0x7fc00000u) : v;
+    }
+}
+
+/* Results of one tile of 16 rows in place of its z. */
+NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final *finals, int rows,
+                                        const napier_strip_group *group, napier_masked_rows masked, float *z, int n) {
+    const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
+    float alone[16];
+    vf_store(alone, vf_keep(group->s.alone, vf_set(1.0f)));
+    for (int j = 0; j < rows; j++) { /* their results wait in the strip's own lane, as nothing else reads it */
+        if (alone[j] != 0.0f) {
+            napier_write_alone(op, &finals[j], masked, z + j, n);
+        }
+    }
+    const vf cutoff = vf_sub(group->s.max, vf_set(NAPIER_CUTOFF));
+    for (int i = 0; i < n; i++) {
+        float *at = z + i * 16;
         const vf v = vf_load(at);
         vf value = v;
         if (op == NAPIER_OP_SOFTMAX) {
-            value = vf_keep(vf_ge(v, cutoff), vf_exp_scaled(v, s.maxima.magic));
+            value = vf_keep(vf_ge(v, cutoff), vf_exp_scaled(v, group->s.maxima.magic));
         }
-        vf_store(at, vf_select(done, v, napier_result16(op, &w, value, true)));
+        vf_store(at, vf_select(group->s.alone, v, napier_result16(op, &w, value, true)));
     }
+}
+
+/* The terms of 16 ordinary rows in place of their z. */
+NAPIER_KERNEL void napier_strip_terms(const napier_strip_group *group, float *z, int n, napier_fetch fetch) {
+    for (int i = 0; i < n; i++) {
+        if (fetch.at) {
+            __builtin_prefetch(fetch.at, 0, 2);
+            fetch.at += fetch.step;
+        }
+        vf_store(z + i * 16, vf_exp_scaled(vf_load(z + i * 16), group->s.maxima.magic));
+    }
+}
+
+/* Is every result of 16 rows one operation away from its term? */
+NAPIER_KERNEL bool napier_sixteen_normal(napier_softmax_op op, const napier_strip_group *group, napier_range range) {
+    const vf lowest = vf_sub(vf_sub(range.min, group->s.max), group->f.log_sum);
+    return !vm_any(group->s.alone) &&
+           (op != NAPIER_OP_SOFTMAX || vm_all(vf_ge(lowest, vf_set(NAPIER_NORMAL_LOG_PROB))));
+}
+
+/* Columns [begin, begin + n) of a strip; the tile before it is next, down to `first`. */
+NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                           int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
+    napier_range range[NAPIER_STRIP / 16];
+    napier_strip_group group[NAPIER_STRIP / 16];
+    bool ordinary = rows % 16 == 0;
+    napier_pack_strip(job, row, rows, begin, n, z, range);
+    int r = 0;
+    do { /* rows > 0 */
+        napier_strip_group_of(finals + r, rows - r < 16 ? rows - r : 16, &group[r / 16]);
+        ordinary = ordinary && napier_sixteen_normal(op, &group[r / 16], range[r / 16]);
+    } while ((r += 16) < rows);
+    if (ordinary && op == NAPIER_OP_SOFTMAX) {
+        for (r = 0; r < rows; r += 16) {
+            const napier_fetch fetch = napier_fetch_of(job, row + r, begin - NAPIER_TILE, begin > first);
+            napier_strip_terms(&group[r / 16], z + (int64_t)r * n, n, fetch);
+        }
+    }
+    if (ordinary && napier_strip_write(op, job, row, rows, begin, n, group, z)) {
+        return;
+    }
+    if (ordinary && op == NAPIER_OP_SOFTMAX) { /* only y's lines were in the way */
+        for (r = 0; r < rows; r += 16) {
+            const napier_writer w = napier_sixteen_writer(&group[r / 16].s, &group[r / 16].f, false);
+            napier_strip_results(op, &w, z + (int64_t)r * n, n, false);
+        }
+    } else {
+        for (r = 0; r < rows; r += 16) {
+            const int part = rows - r < 16 ? rows - r : 16;
+            napier_write_sixteen(op, finals + r, part, &group[r / 16], job->masked_rows, z + (int64_t)r * n, n);
+        }
+    }
+    napier_unpack_strip(job, row, rows, begin, n, z);
 }
 
 static void napier_write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                                const napier_final *finals, float *scratch) {
-    float *z = scratch;
-    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+    const int64_t last = begin + (end - begin - 1) / NAPIER_TILE * NAPIER_TILE;
+    for (int64_t i = last; i >= begin; i -= NAPIER_TILE) { /* what was summed last is still in the caches */
         const int n = napier_tile_at(i, end);
-        napier_pack_strip(job, row, rows, i, n, z);
-        for (int r = 0; r < rows; r += 16) {
-            const int part = rows - r < 16 ? rows - r : 16;
-            if (job->op == NAPIER_OP_SOFTMAX) {
-                napier_write_sixteen(NAPIER_OP_SOFTMAX, finals + r, part, job->masked_rows, z + r, n);
-            } else {
-                napier_write_sixteen(NAPIER_OP_LOG_SOFTMAX, finals + r, part, job->masked_rows, z + r, n);
-            }
+        if (job->op == NAPIER_OP_SOFTMAX) {
+            napier_write_strip_tile(NAPIER_OP_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
+        } else {
+            napier_write_strip_tile(NAPIER_OP_LOG_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
         }
-        napier_unpack_strip(job, row, rows, i, n, z);
     }
     if (job->stream) {
         vf_stream_fence();

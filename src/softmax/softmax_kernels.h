@@ -21,9 +21,10 @@ typedef struct napier_softmax_job {
 } napier_softmax_job;
 
 enum {
-    NAPIER_GROUP = 16,    /* rows finished together, one per lane */
-    NAPIER_STRIP = 64,    /* adjacent rows that are packed together when rows are columns in memory */
-    NAPIER_TINY_COLS = 16 /* up to here 16 rows lie in the lanes of one vector */
+    NAPIER_GROUP = 16,       /* rows finished together, one per lane */
+    NAPIER_STRIP = 64,       /* adjacent rows that are packed together when rows are columns in memory, */
+    NAPIER_STRIP_MOST = 512, /* or up to so many where columns are few */
+    NAPIER_TINY_COLS = 16    /* up to here 16 rows lie in the lanes of one vector */
 };
 
 /* Floats of scratch a worker needs, on a 64-byte boundary. */

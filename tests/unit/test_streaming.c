@@ -16,52 +16,84 @@ typedef napier_status operation(napier_context *, napier_const_matrix, napier_ma
 
 enum { SMALL = 1000 }; /* rows in a small call */
 
-static void fill(float *x, int64_t n, int64_t odd) {
+/* A shape in one dtype, stored by rows or by columns. */
+typedef struct large_case {
+    int64_t rows, cols;
+    napier_dtype dtype;
+    int by_columns;
+} large_case;
+
+static size_t size_of(const large_case *c) { return c->dtype == NAPIER_F32 ? 4 : 2; }
+
+static void fill(void *x, const large_case *c, int64_t odd) {
     uint64_t s = 88172645463325252u;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < c->rows * c->cols; i++) {
         s ^= s << 13;
         s ^= s >> 7;
         s ^= s << 17;
-        x[i] = (float)((int32_t)(s >> 40) - 8388608) * (6.0f / 8388608.0f);
+        float v = (float)((int32_t)(s >> 40) - 8388608) * (6.0f / 8388608.0f);
         if (odd > 0 && i % odd == 0) {
-            x[i] = i % 3 ? -1e9f : (float)INFINITY;
+            v = i % 3 ? -1e9f : (float)INFINITY;
+        }
+        if (c->dtype == NAPIER_F32) {
+            ((float *)x)[i] = v;
+        } else {
+            uint32_t bits;
+            memcpy(&bits, &v, sizeof bits);
+            ((uint16_t *)x)[i] = (uint16_t)(bits >> 16);
         }
     }
 }
 
-static void in_small_calls(napier_context *context, operation *op, const float *x, float *y, int64_t rows,
-                           int64_t cols) {
-    for (int64_t r = 0; r < rows; r += SMALL) {
-        const int64_t n = rows - r < SMALL ? rows - r : SMALL;
-        const int64_t at = r * cols;
-        assert_int_equal(op(context, napier_const_rows_f32(x + at, n, cols), napier_rows_f32(y + at, n, cols), NULL),
-                         0);
-    }
+/* Rows [row, row + n). */
+static napier_matrix view(const large_case *c, void *data, int64_t row, int64_t n) {
+    napier_matrix m = {data, n, c->cols, c->by_columns ? 1 : c->cols, c->by_columns ? c->rows : 1, c->dtype};
+    m.data = (char *)data + (size_t)(row * m.row_stride) * size_of(c);
+    return m;
 }
 
-static void compare(napier_context *context, operation *op, int64_t rows, int64_t cols, int64_t offset, int64_t odd) {
-    const size_t bytes = (size_t)(rows * cols) * sizeof(float);
-    float *x_memory = malloc(bytes + 256), *y_memory = malloc(bytes + 256), *expected = malloc(bytes);
-    assert_non_null(x_memory);
-    assert_non_null(y_memory);
+static void run(napier_context *context, operation *op, const large_case *c, void *x, void *y, int64_t row, int64_t n) {
+    const napier_matrix in = view(c, x, row, n);
+    const napier_const_matrix logits = {in.data, n, c->cols, in.row_stride, in.col_stride, c->dtype};
+    assert_int_equal(op(context, logits, view(c, y, row, n), NULL), NAPIER_OK);
+}
+
+/* offset: elements by which the arrays lie off a cache line. */
+static void compare(napier_context *context, operation *op, const large_case *c, int64_t offset, int64_t odd) {
+    const size_t bytes = (size_t)(c->rows * c->cols) * size_of(c), ahead = (size_t)offset * size_of(c);
+    char *x = aligned_alloc(64, bytes / 64 * 64 + 256), *y = aligned_alloc(64, bytes / 64 * 64 + 256);
+    char *expected = malloc(bytes);
+    assert_non_null(x);
+    assert_non_null(y);
     assert_non_null(expected);
-    float *x = x_memory + offset, *y = y_memory + 12 + offset; /* malloc's large blocks lie 16 bytes past a line */
-    fill(x, rows * cols, odd);
-    in_small_calls(context, op, x, expected, rows, cols);
-    assert_int_equal(op(context, napier_const_rows_f32(x, rows, cols), napier_rows_f32(y, rows, cols), NULL), 0);
-    assert_memory_equal(y, expected, bytes);
-    memcpy(y, x, bytes);
-    assert_int_equal(op(context, napier_const_rows_f32(y, rows, cols), napier_rows_f32(y, rows, cols), NULL), 0);
-    assert_memory_equal(y, expected, bytes);
+    fill(x + ahead, c, odd);
+    for (int64_t r = 0; r < c->rows; r += SMALL) {
+        run(context, op, c, x + ahead, expected, r, c->rows - r < SMALL ? c->rows - r : SMALL);
+    }
+    memset(y, 0x55, ahead + bytes + 64);
+    run(context, op, c, x + ahead, y + ahead, 0, c->rows);
+    assert_memory_equal(y + ahead, expected, bytes);
+    for (size_t i = 0; i < 64; i++) { /* nothing beside the result was written */
+        assert_true(i >= ahead || y[i] == 0x55);
+        assert_int_equal(y[ahead + bytes + i], 0x55);
+    }
+    memcpy(y + ahead, x + ahead, bytes);
+    run(context, op, c, y + ahead, y + ahead, 0, c->rows);
+    assert_memory_equal(y + ahead, expected, bytes);
     free(expected);
-    free(y_memory);
-    free(x_memory);
+    free(y);
+    free(x);
 }
 
 static void test_large_results(void **state) {
     (void)state;
-    static const int64_t shapes[][2] = {{70001, 100}, {1000003, 8}, {700001, 13},
-                                        {12000, 700}, {8192, 1024}, {8000, 1025}};
+    static const large_case cases[] = {
+        {70001, 100, NAPIER_F32, 0},   {1000003, 8, NAPIER_F32, 0},   {700001, 13, NAPIER_F32, 0},
+        {210001, 33, NAPIER_F32, 0},   {12000, 700, NAPIER_F32, 0},   {8192, 1024, NAPIER_F32, 0},
+        {8000, 1025, NAPIER_F32, 0},   {3000, 3000, NAPIER_F32, 0},   {2048, 4096, NAPIER_F32, 0},
+        {140001, 100, NAPIER_BF16, 0}, {13000, 1000, NAPIER_BF16, 0}, {4000, 4096, NAPIER_BF16, 0},
+        {70001, 100, NAPIER_F32, 1},   {70000, 112, NAPIER_F32, 1},   {8192, 1024, NAPIER_F32, 1},
+        {5001, 2500, NAPIER_F32, 1},   {1000003, 8, NAPIER_F32, 1},   {140016, 100, NAPIER_BF16, 1}};
     static const napier_isa isas[] = {NAPIER_ISA_NEON, NAPIER_ISA_AVX2, NAPIER_ISA_AVX512};
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         if (!napier_isa_available(isas[i])) {
@@ -70,11 +102,12 @@ static void test_large_results(void **state) {
         }
         napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
         options.highest_isa = isas[i];
+        options.threads = 1 + (int)(i % 2);
         napier_context *context = NULL;
         assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
-        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-            compare(context, napier_softmax, shapes[s][0], shapes[s][1], 0, 0);
-            compare(context, napier_log_softmax, shapes[s][0], shapes[s][1], 1, 100003);
+        for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
+            compare(context, napier_softmax, &cases[s], s % 2 ? 0 : 5, 0);
+            compare(context, napier_log_softmax, &cases[s], s % 2 ? 3 : 0, 100003);
         }
         napier_context_destroy(context);
     }
