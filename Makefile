@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test bench install clean help
+.PHONY: all demo test bench bench-umap install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -21,6 +21,10 @@ bench:
 	@tools/setup.sh bench
 	@bench/run.sh
 
+bench-umap:
+	@tools/setup.sh bench
+	@bench/umap/run.sh
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -32,5 +36,6 @@ help:
 	@echo "make demo       set up, build, train a digit classifier with Napier and look at its probabilities"
 	@echo "make test       set up and run every test"
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
+	@echo "make bench-umap the same for maps: umap-learn and uwot"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"
 	@echo "make clean      remove build/"

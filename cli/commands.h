@@ -5,6 +5,7 @@
 int softmax_command(int count, char **words);
 int log_softmax_command(int count, char **words);
 int logsumexp_command(int count, char **words);
+int umap_command(int count, char **words);
 int info_command(int count, char **words);
 int bench_command(int count, char **words);
 
@@ -12,6 +13,7 @@ int bench_command(int count, char **words);
 void softmax_help(void);
 void log_softmax_help(void);
 void logsumexp_help(void);
+void umap_help(void);
 void info_help(void);
 void bench_help(void);
 

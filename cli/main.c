@@ -23,6 +23,7 @@ static const command commands[] = {
     {"softmax", softmax_command, softmax_help, "probabilities from logits"},
     {"log-softmax", log_softmax_command, log_softmax_help, "log-probabilities from logits"},
     {"logsumexp", logsumexp_command, logsumexp_help, "the logarithm of a sum of exponentials"},
+    {"umap", umap_command, umap_help, "a map of the rows of a table, and its plot"},
     {"info", info_command, info_help, "version, numerics version, instruction sets, threads"},
     {"bench", bench_command, bench_help, "how fast this machine runs them, against the floors of the hardware"},
 };
@@ -38,7 +39,7 @@ static const command *find_command(const char *name) {
 }
 
 static void print_help(void) {
-    puts("napier - softmax, log-softmax and logsumexp of arrays in .npy, CSV and TSV files.\n"
+    puts("napier - softmax, log-softmax, logsumexp and UMAP of arrays in .npy, CSV and TSV files.\n"
          "The same input gives the same bits on every machine.\n"
          "\n"
          "usage: napier COMMAND [OPTIONS] [FILE]\n");

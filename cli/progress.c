@@ -48,6 +48,17 @@ void progress_add(progress *p, int64_t elements) {
     }
 }
 
+void progress_stage(progress *p, const char *stage, double done) {
+    const double now = p->on_terminal ? clock_seconds() : 0;
+    if (!p->on_terminal || now - p->shown < 0.2) {
+        return;
+    }
+    p->shown = now;
+    fprintf(stderr, "\r%3.0f %%  %s, %.0f s \033[K", 100.0 * done, stage, now - p->started);
+    fflush(stderr);
+    p->visible = true;
+}
+
 void progress_end(progress *p) {
     if (p->visible) {
         fputs("\r\033[K", stderr);

@@ -13,6 +13,8 @@ typedef struct progress {
 
 void progress_start(progress *p, int64_t total);
 void progress_add(progress *p, int64_t elements);
+/* For work in stages: which it is in and how much of that is done, 0 to 1. The line is that of progress_start. */
+void progress_stage(progress *p, const char *stage, double done);
 /* Takes the line away. */
 void progress_end(progress *p);
 

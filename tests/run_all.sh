@@ -164,13 +164,13 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
 
 isas="scalar neon avx2 avx512"
 
-# Every instruction set and thread count of one build of golden.c against the table.
-check_golden() { # name, command...
-    local name=$1 isa threads bad=0 done_isas="" lacking=""
-    shift
+# Every instruction set and thread count of one build of golden.c, or of golden_umap.c, against its table.
+check_golden() { # name, table, command...
+    local name=$1 table=$root/tests/bits/$2 isa threads bad=0 done_isas="" lacking=""
+    shift 2
     for isa in $isas; do
         for threads in 1 2 7; do
-            run_logged 120 "$name $isa $threads" "$@" --isa "$isa" --threads "$threads" --check "$root/tests/bits/golden.txt"
+            run_logged 120 "$name $isa $threads" "$@" --isa "$isa" --threads "$threads" --check "$table"
             case $status in
             0) record pass 1 "$name $isa $threads threads" ;;
             77)
@@ -253,7 +253,10 @@ group_bits() {
             check 300 "compile the library with ${cc##*/} -$level" bash -c 'compile_library "$@"' _ "$cc" "$dir" "-$level" \
                 -fopenmp &&
                 check 60 "compile golden.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden \
-                    $golden_sources "-$level" -fopenmp && check_golden "$name" "$dir/golden"
+                    $golden_sources "-$level" -fopenmp && check_golden "$name" golden.txt "$dir/golden"
+            check 60 "compile golden_umap.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
+                golden_umap "$root/tests/bits/golden_umap.c" "-$level" -fopenmp &&
+                check_golden "golden maps, ${cc##*/} -$level" golden_umap.txt "$dir/golden_umap"
         done
     done
 }
@@ -267,7 +270,10 @@ group_arm() {
     check 500 "compile the library for AArch64" bash -c 'compile_library "$@"' _ "$cc" "$dir" -O2 -fopenmp || return
     # shellcheck disable=SC2086 # a list of sources
     check 60 "compile golden.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden $golden_sources \
-        -O2 -static -fopenmp && check_golden "golden bits, AArch64" "$qemu" "$dir/golden"
+        -O2 -static -fopenmp && check_golden "golden bits, AArch64" golden.txt "$qemu" "$dir/golden"
+    check 60 "compile golden_umap.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_umap \
+        "$root/tests/bits/golden_umap.c" -O2 -static -fopenmp &&
+        check_golden "golden maps, AArch64" golden_umap.txt "$qemu" "$dir/golden_umap" --quick
     check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \
         "$root/tests/selftest/selftest.c" -O2 -static -fopenmp &&
         check_counted 200 "self-test, AArch64" "$qemu" "$dir/selftest" --quick

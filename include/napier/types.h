@@ -179,6 +179,11 @@ NAPIER_API const char *napier_last_error(const napier_context *context);
 NAPIER_API napier_isa napier_context_isa(const napier_context *context);
 NAPIER_API int napier_context_threads(const napier_context *context);
 
+/* Called now and then, from the thread that called the library, during work that may take long: what is being done
+ * ("neighbours") and how much of it is done, 0 to 1. Another answer than 0 stops the work; the call then returns
+ * NAPIER_CANCELLED. */
+typedef int napier_progress(const char *stage, double done, void *user);
+
 /* NAPIER_VERSION_STRING and NAPIER_NUMERICS_VERSION of the library that is linked, as against the header's. */
 NAPIER_API const char *napier_version(void);
 NAPIER_API int napier_numerics_version(void);

@@ -5,12 +5,16 @@
 
 #include <napier/types.h>
 
+#include "linear/linear_kernels.h"
 #include "math/math_kernels.h"
 #include "softmax/softmax_kernels.h"
+#include "umap/umap_kernels.h"
 
 typedef struct napier_kernels {
     napier_math_kernels math;
     napier_softmax_kernels softmax;
+    napier_linear_kernels linear;
+    napier_umap_kernels umap;
 } napier_kernels;
 
 /* The table of an instruction set that is available here (napier_isa_available); never NULL for those. */

@@ -5,8 +5,10 @@
 #include "softmax/long_rows.inc.h"
 #include "softmax/lanes.inc.h"
 #include "softmax/gradient.inc.h"
+#include "linear/matmul.inc.h"
+#include "umap/layout.inc.h"
 
 #include "isa/kernels.h"
 
 #define NAPIER_KERNELS \
-    { NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS }
+    { NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_UMAP_KERNELS }

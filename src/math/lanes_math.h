@@ -4,6 +4,8 @@
 
 #include "math/exp.h"
 #include "math/log.h"
+#include "math/pow.h"
+#include "math/random.h"
 #include "simd/lanes.h"
 
 NAPIER_INLINE vf vf_exp_polynomial(vf r) {
@@ -118,6 +120,50 @@ NAPIER_INLINE vi vf_to_f16_canonical(vf x) { return vi_select(vf_unordered(x, x)
 NAPIER_INLINE vf vf_from_f16_canonical(vi u) {
     const vf x = vf_from_f16(u);
     return vf_select(vf_unordered(x, x), vf_canonical_nan(), x);
+}
+
+/* math/pow.h on 16 lanes. */
+NAPIER_INLINE vf vf_log2(vf x) {
+    const vi bits = vf_bits(x);
+    const vi e = vi_sar(vi_sub(bits, vi_set(NAPIER_HALF_ROOT_BITS)), 23);
+    const vf f = vf_sub(vf_from_bits(vi_sub(bits, vi_shl(e, 23))), vf_set(1.0f));
+    vf p = vf_fma(vf_set(NAPIER_LOG2_C8), f, vf_set(NAPIER_LOG2_C7));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C6));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C5));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C4));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C3));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C2));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C1));
+    p = vf_fma(p, f, vf_set(NAPIER_LOG2_C0));
+    return vf_fma(p, f, vf_from_int(e));
+}
+
+NAPIER_INLINE vf vf_exp2(vf t) {
+    t = vf_max(vf_min(t, vf_set(NAPIER_EXP2_HIGHEST)), vf_set(NAPIER_EXP2_LOWEST));
+    const vf magic = vf_set(NAPIER_ROUND_MAGIC), shifted = vf_add(t, magic);
+    const vf f = vf_sub(t, vf_sub(shifted, magic));
+    vf p = vf_fma(vf_set(NAPIER_EXP2_C6), f, vf_set(NAPIER_EXP2_C5));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C4));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C3));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C2));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C1));
+    p = vf_fma(p, f, vf_set(1.0f));
+    return vf_from_bits(vi_add(vf_bits(p), vi_shl(vf_bits(shifted), 23)));
+}
+
+NAPIER_INLINE vf vf_pow(vf x, vf b) { return vf_exp2(vf_mul(b, vf_log2(x))); }
+
+/* math/random.h on 16 lanes: one key, 16 counters. */
+NAPIER_INLINE void vi_philox(uint32_t key, vi hi, vi lo, vi out[2]) {
+    const vi multiplier = vi_set((int32_t)NAPIER_PHILOX_MULTIPLIER);
+    for (int round = 0; round < NAPIER_PHILOX_ROUNDS; round++) {
+        const vi high = vi_mulhi(multiplier, lo), low = vi_mul(multiplier, lo);
+        lo = vi_xor(vi_xor(high, vi_set((int32_t)key)), hi);
+        hi = low;
+        key += NAPIER_PHILOX_WEYL;
+    }
+    out[0] = lo;
+    out[1] = hi;
 }
 
 #endif

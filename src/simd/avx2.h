@@ -32,6 +32,7 @@ NAPIER_INLINE vf vf_add(const vf a, const vf b) { return (vf){_mm256_add_ps(a.lo
 NAPIER_INLINE vf vf_sub(const vf a, const vf b) { return (vf){_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 NAPIER_INLINE vf vf_mul(const vf a, const vf b) { return (vf){_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 NAPIER_INLINE vf vf_div(const vf a, const vf b) { return (vf){_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+NAPIER_INLINE vf vf_sqrt(const vf a) { return (vf){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)}; }
 NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) {
     return (vf){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
@@ -93,6 +94,18 @@ NAPIER_INLINE vi vi_add(const vi a, const vi b) {
 NAPIER_INLINE vi vi_sub(const vi a, const vi b) {
     return (vi){_mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi)};
 }
+NAPIER_INLINE vi vi_mul(const vi a, const vi b) {
+    return (vi){_mm256_mullo_epi32(a.lo, b.lo), _mm256_mullo_epi32(a.hi, b.hi)};
+}
+NAPIER_INLINE __m256i simd_mulhi(const __m256i a, const __m256i b) {
+    const __m256i even = _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(b, 32));
+    return _mm256_blend_epi32(even, odd, 0xaa);
+}
+NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) { return (vi){simd_mulhi(a.lo, b.lo), simd_mulhi(a.hi, b.hi)}; }
+NAPIER_INLINE vi vi_xor(const vi a, const vi b) {
+    return (vi){_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)};
+}
 NAPIER_INLINE vi vi_and(const vi a, const vi b) {
     return (vi){_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
 }
@@ -134,6 +147,22 @@ NAPIER_INLINE vf vf_load(const float *p) { return (vf){_mm256_loadu_ps(p), _mm25
 NAPIER_INLINE void vf_store(float *p, const vf v) {
     _mm256_storeu_ps(p, v.lo);
     _mm256_storeu_ps(p + 8, v.hi);
+}
+NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
+    return (vf){_mm256_i32gather_ps(p, index.lo, 4), _mm256_i32gather_ps(p, index.hi, 4)};
+}
+/* Eight pairs, each moved as one double. */
+NAPIER_INLINE void simd_gather2(const float *p, const __m256i index, __m256 *a, __m256 *b) {
+    const double *pairs = (const double *)(const void *)p;
+    const __m256 lo = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_castsi256_si128(index), 8));
+    const __m256 hi = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_extracti128_si256(index, 1), 8));
+    const __m256 x = _mm256_permute2f128_ps(lo, hi, 0x20), y = _mm256_permute2f128_ps(lo, hi, 0x31);
+    *a = _mm256_shuffle_ps(x, y, 0x88);
+    *b = _mm256_shuffle_ps(x, y, 0xdd);
+}
+NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
+    simd_gather2(p, index.lo, &a->lo, &b->lo);
+    simd_gather2(p, index.hi, &a->hi, &b->hi);
 }
 NAPIER_INLINE void vf_stream(float *p, const vf v) {
     _mm256_stream_ps(p, v.lo);

@@ -31,6 +31,7 @@ NAPIER_INLINE vf vf_add(const vf a, const vf b) { return _mm512_add_ps(a, b); }
 NAPIER_INLINE vf vf_sub(const vf a, const vf b) { return _mm512_sub_ps(a, b); }
 NAPIER_INLINE vf vf_mul(const vf a, const vf b) { return _mm512_mul_ps(a, b); }
 NAPIER_INLINE vf vf_div(const vf a, const vf b) { return _mm512_div_ps(a, b); }
+NAPIER_INLINE vf vf_sqrt(const vf a) { return _mm512_sqrt_ps(a); }
 NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) { return _mm512_fmadd_ps(a, b, c); }
 NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) { return _mm512_fnmadd_ps(a, b, c); }
 
@@ -70,6 +71,13 @@ NAPIER_INLINE vm vm_first(const int n) { return (vm)_bzhi_u32(0xffff, (unsigned)
 NAPIER_INLINE vi vi_set(const int32_t x) { return _mm512_set1_epi32(x); }
 NAPIER_INLINE vi vi_add(const vi a, const vi b) { return _mm512_add_epi32(a, b); }
 NAPIER_INLINE vi vi_sub(const vi a, const vi b) { return _mm512_sub_epi32(a, b); }
+NAPIER_INLINE vi vi_mul(const vi a, const vi b) { return _mm512_mullo_epi32(a, b); }
+NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) {
+    const vi even = _mm512_srli_epi64(_mm512_mul_epu32(a, b), 32);
+    const vi odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), _mm512_srli_epi64(b, 32));
+    return _mm512_mask_blend_epi32(0xaaaa, even, odd);
+}
+NAPIER_INLINE vi vi_xor(const vi a, const vi b) { return _mm512_xor_si512(a, b); }
 NAPIER_INLINE vi vi_and(const vi a, const vi b) { return _mm512_and_si512(a, b); }
 NAPIER_INLINE vi vi_or(const vi a, const vi b) { return _mm512_or_si512(a, b); }
 NAPIER_INLINE vi vi_shl(const vi v, const int n) { return (vi)((simd_u32x16)v << (uint32_t)n); }
@@ -85,6 +93,15 @@ NAPIER_INLINE void vi_store(int32_t *p, const vi v) { _mm512_storeu_si512(p, v);
 
 NAPIER_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 NAPIER_INLINE void vf_store(float *p, const vf v) { _mm512_storeu_ps(p, v); }
+NAPIER_INLINE vf vf_gather(const float *p, const vi index) { return _mm512_i32gather_ps(index, p, 4); }
+/* A pair is moved as one double: half the loads. */
+NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
+    const vf lo = _mm512_castpd_ps(_mm512_i32gather_pd(_mm512_castsi512_si256(index), p, 8));
+    const vf hi = _mm512_castpd_ps(_mm512_i32gather_pd(_mm512_extracti32x8_epi32(index, 1), p, 8));
+    const vi even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *a = _mm512_permutex2var_ps(lo, even, hi);
+    *b = _mm512_permutex2var_ps(lo, _mm512_or_si512(even, _mm512_set1_epi32(1)), hi);
+}
 NAPIER_INLINE void vf_stream(float *p, const vf v) { _mm512_stream_ps(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) { _mm_sfence(); }
 

@@ -8,12 +8,14 @@
  *   Every arithmetic operation is the single IEEE operation of its name, rounded to nearest even, in each lane; which
  *   NaN a NaN result is differs between machines. Loads, stores, selects and transposes keep a NaN's bits.
  *   "For ..." names the inputs that an operation is for: others give some value, not the same on every machine.
- *   vf   vf_set(float) vf_zero() vf_add vf_sub vf_mul vf_div vf_fma(a,b,c)=a*b+c  vf_fnma(a,b,c)=c-a*b
+ *   vf   vf_set(float) vf_zero() vf_add vf_sub vf_mul vf_div vf_sqrt vf_fma(a,b,c)=a*b+c  vf_fnma(a,b,c)=c-a*b
  *        vf_max(x, m) = x > m ? x : m      (a NaN in x is passed over; in m it stays; of two zeros m)
  *        vf_min(x, m) = x < m ? x : m      (likewise)
  *        vf_load(p) vf_store(p, v)                        16 floats, any alignment
  *        vf_load_part(p, n, fill) vf_store_part(p, n, v)  the first n (0..16) lanes; no other byte is touched; the
  *                                                         other lanes of a load come from the vector `fill`
+ *        vf_gather(p, i)                                  p[i] per lane, i >= 0
+ *        vf_gather2(p, i, &a, &b)                         a = p[2 * i], b = p[2 * i + 1] per lane, i >= 0
  *        vf_stream(p, v)                                  store past the caches; p on a 64-byte boundary
  *        vf_stream_fence()                                after the last vf_stream, before another thread may read
  *        vf_select(m, a, b) = m ? a : b                   vf_keep(m, a) = m ? a : +0
@@ -22,7 +24,8 @@
  *   vm   vf_lt vf_le vf_eq vf_gt vf_ge      ordered: false for NaN
  *        vf_nlt(a,b) = !(a<b)  vf_nge(a,b) = !(a>=b)      true for NaN;    vf_unordered(a,b)
  *        vm_and vm_or vm_andnot(a,b)=!a&b  vm_any vm_all  vm_count (0..16)  vm_first(n): the first n lanes
- *   vi   vi_set vi_add vi_sub vi_and vi_or vi_shl(v, const) vi_shr(v, const) (logical) vi_sar(v, const) (arithmetic)
+ *   vi   vi_set vi_add vi_sub vi_mul (wrapping) vi_mulhi(a, b): the high half of the unsigned product
+ *        vi_and vi_or vi_xor vi_shl(v, const) vi_shr(v, const) (logical) vi_sar(v, const) (arithmetic)
  *        vi_eq vi_gt (signed) -> vm   vi_select(m,a,b)   vi_load vi_store
  *   16 bits  vi_load_u16(p) vi_load_u16_part(p, n): zero-extended, missing lanes 0
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane

@@ -52,6 +52,7 @@ NAPIER_INLINE vf vf_add(const vf a, const vf b) { return (vf)SIMD_EACH2(vaddq_f3
 NAPIER_INLINE vf vf_sub(const vf a, const vf b) { return (vf)SIMD_EACH2(vsubq_f32, a, b); }
 NAPIER_INLINE vf vf_mul(const vf a, const vf b) { return (vf)SIMD_EACH2(vmulq_f32, a, b); }
 NAPIER_INLINE vf vf_div(const vf a, const vf b) { return (vf)SIMD_EACH2(vdivq_f32, a, b); }
+NAPIER_INLINE vf vf_sqrt(const vf a) { return (vf)SIMD_EACH(vsqrtq_f32, a); }
 /* vfmaq(c, a, b) = c + a * b, vfmsq(c, a, b) = c - a * b */
 NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) { return (vf)SIMD_EACH3(vfmaq_f32, c, a, b); }
 NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) { return (vf)SIMD_EACH3(vfmsq_f32, c, a, b); }
@@ -118,6 +119,14 @@ NAPIER_INLINE vi vi_set(const int32_t x) {
 }
 NAPIER_INLINE vi vi_add(const vi a, const vi b) { return (vi)SIMD_EACH2(vaddq_s32, a, b); }
 NAPIER_INLINE vi vi_sub(const vi a, const vi b) { return (vi)SIMD_EACH2(vsubq_s32, a, b); }
+NAPIER_INLINE vi vi_mul(const vi a, const vi b) { return (vi)SIMD_EACH2(vmulq_s32, a, b); }
+NAPIER_INLINE int32x4_t simd_mulhi(const int32x4_t a, const int32x4_t b) {
+    const uint32x4_t x = vreinterpretq_u32_s32(a), y = vreinterpretq_u32_s32(b);
+    const uint64x2_t lo = vmull_u32(vget_low_u32(x), vget_low_u32(y)), hi = vmull_high_u32(x, y);
+    return vreinterpretq_s32_u32(vuzp2q_u32(vreinterpretq_u32_u64(lo), vreinterpretq_u32_u64(hi)));
+}
+NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) { return (vi)SIMD_EACH2(simd_mulhi, a, b); }
+NAPIER_INLINE vi vi_xor(const vi a, const vi b) { return (vi)SIMD_EACH2(veorq_s32, a, b); }
 NAPIER_INLINE vi vi_and(const vi a, const vi b) { return (vi)SIMD_EACH2(vandq_s32, a, b); }
 NAPIER_INLINE vi vi_or(const vi a, const vi b) { return (vi)SIMD_EACH2(vorrq_s32, a, b); }
 
@@ -154,6 +163,27 @@ NAPIER_INLINE void vf_store(float *p, const vf v) {
     vst1q_f32(p + 4, v.v[1]);
     vst1q_f32(p + 8, v.v[2]);
     vst1q_f32(p + 12, v.v[3]);
+}
+/* No gathers here either: lane by lane. */
+NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
+    int32_t at[16];
+    float lanes[16];
+    vi_store(at, index);
+    for (int i = 0; i < 16; i++) {
+        lanes[i] = p[at[i]];
+    }
+    return vf_load(lanes);
+}
+NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
+    int32_t at[16];
+    float first[16], second[16];
+    vi_store(at, index);
+    for (int i = 0; i < 16; i++) {
+        first[i] = p[2 * (int64_t)at[i]];
+        second[i] = p[2 * (int64_t)at[i] + 1];
+    }
+    *a = vf_load(first);
+    *b = vf_load(second);
 }
 /* No intrinsic stores past the caches here. */
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }

@@ -74,6 +74,11 @@ NAPIER_INLINE vf vf_div(const vf a, const vf b) {
     SIMD_LANES(i) r.v[i] = a.v[i] / b.v[i];
     return r;
 }
+NAPIER_INLINE vf vf_sqrt(const vf a) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = sqrtf(a.v[i]);
+    return r;
+}
 NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) {
     vf r;
     SIMD_LANES(i) r.v[i] = fmaf(a.v[i], b.v[i], c.v[i]);
@@ -203,6 +208,21 @@ NAPIER_INLINE vi vi_sub(const vi a, const vi b) {
     SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] - (uint32_t)b.v[i]);
     return r;
 }
+NAPIER_INLINE vi vi_mul(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)((uint32_t)a.v[i] * (uint32_t)b.v[i]);
+    return r;
+}
+NAPIER_INLINE vi vi_mulhi(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)((uint64_t)(uint32_t)a.v[i] * (uint32_t)b.v[i] >> 32);
+    return r;
+}
+NAPIER_INLINE vi vi_xor(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = a.v[i] ^ b.v[i];
+    return r;
+}
 NAPIER_INLINE vi vi_and(const vi a, const vi b) {
     vi r;
     SIMD_LANES(i) r.v[i] = a.v[i] & b.v[i];
@@ -258,6 +278,15 @@ NAPIER_INLINE vf vf_load(const float *p) {
     return r;
 }
 NAPIER_INLINE void vf_store(float *p, const vf v) { memcpy(p, v.v, sizeof v.v); }
+NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
+    vf r;
+    SIMD_LANES(i) r.v[i] = p[index.v[i]];
+    return r;
+}
+NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
+    SIMD_LANES(i) a->v[i] = p[2 * (int64_t)index.v[i]];
+    SIMD_LANES(i) b->v[i] = p[2 * (int64_t)index.v[i] + 1];
+}
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) {}
 

@@ -469,28 +469,31 @@ NAPIER_KERNEL void napier_strip_write_any(napier_softmax_op op, const napier_sof
     napier_unpack_strip(job, row, rows, 0, n, z);
 }
 
-/* Columns [begin, begin + n) where all rows are ordinary and whole vectors, f32 or bf16: column by column, straight to y. */
+/* Columns [begin, begin + n) where all rows are ordinary, f32 or bf16: column by column, straight to y. stream: rows are
+ * whole vectors. */
 NAPIER_KERNEL void napier_strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype,
                                          bool stream, int64_t row, int rows, int64_t begin, int n,
                                          const napier_strip_group *group, const float *z) {
     for (int64_t i = 0; i < n; i++) {
         void *y = napier_at_out(job->y.data, dtype, row + (begin + i) * job->y.col_stride);
-        for (int g = 0; g < rows / 16; g++) {
+        for (int g = 0; g * 16 < rows; g++) {
             const napier_finals *f = &group[g].f;
             const napier_writer w = {group[g].s.max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
             const vf result = napier_result16(op, &w, vf_load(z + (g * n + i) * 16), false);
             if (stream) {
                 vf_stream((float *)y + g * 16, result);
-            } else {
+            } else if (g * 16 + 16 <= rows) {
                 napier_store16(napier_at_out(y, dtype, g * 16), dtype, result);
+            } else {
+                napier_store_part(napier_at_out(y, dtype, g * 16), dtype, rows - g * 16, result);
             }
         }
     }
 }
 
 static bool napier_strip_is_ordinary(napier_softmax_op op, int rows, const napier_strip_group *group) {
-    bool ordinary = rows % 16 == 0;
-    for (int g = 0; g < rows / 16; g++) {
+    bool ordinary = true;
+    for (int g = 0; g * 16 < rows; g++) {
         ordinary &= !vm_any(group[g].s.alone) && (op != NAPIER_OP_SOFTMAX || napier_sixteen_within(&group[g].s, 80.0f));
     }
     return ordinary;
@@ -499,7 +502,8 @@ static bool napier_strip_is_ordinary(napier_softmax_op op, int rows, const napie
 /* The same if y's lines allow it; else false. */
 NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
                                       int64_t begin, int n, const napier_strip_group *group, const float *z) {
-    const bool lines = ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0;
+    const bool lines =
+        ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0 && rows % 16 == 0;
     if (job->y.dtype == NAPIER_BF16) {
         napier_strip_write_as(op, job, NAPIER_BF16, false, row, rows, begin, n, group, z);
     } else if (job->y.dtype == NAPIER_F32 && job->stream && lines) {
@@ -534,6 +538,78 @@ NAPIER_KERNEL void napier_short_columns_strip(napier_softmax_op op, const napier
     }
 }
 
+/* Rows of a few columns need no strip: 16 rows at a time, a vector a column, in registers. f32 or bf16, in and out alike,
+ * temperature 1. */
+NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
+                                          const napier_softmax_job *job, int64_t begin, int64_t end) {
+    const int n = (int)job->x.cols;
+    for (int64_t row = begin; row < end; row += 16) {
+        vf v[NAPIER_TINY_COLS];
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                const char *x = (const char *)napier_at(job->x.data, dtype, row + i * job->x.col_stride);
+                __builtin_prefetch(x + NAPIER_PREFETCH_BYTES / 2);
+                v[i] = napier_load16(x, dtype);
+            }
+        }
+        const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v);
+        if (op == NAPIER_OP_LOGSUMEXP) {
+            napier_store16(napier_row_out(job, row), dtype, lse);
+            continue;
+        }
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                void *y = napier_at_out(job->y.data, dtype, row + i * job->y.col_stride);
+                if (stream) {
+                    vf_stream((float *)y, v[i]);
+                } else {
+                    napier_store16(y, dtype, v[i]);
+                }
+            }
+        }
+    }
+}
+
+#define NAPIER_TINY_COLUMNS(op_, dtype_, stream_)                               \
+    do {                                                                        \
+        if (n <= 2) {                                                           \
+            napier_tiny_columns_as(op_, 2, dtype_, stream_, job, begin, whole); \
+        } else if (n <= 4) {                                                    \
+            napier_tiny_columns_as(op_, 4, dtype_, stream_, job, begin, whole); \
+        } else {                                                                \
+            napier_tiny_columns_as(op_, 8, dtype_, stream_, job, begin, whole); \
+        }                                                                       \
+    } while (0)
+#define NAPIER_TINY_COLUMNS_OF(op_)                       \
+    do {                                                  \
+        if (job->x.dtype == NAPIER_BF16) {                \
+            NAPIER_TINY_COLUMNS(op_, NAPIER_BF16, false); \
+        } else if (job->stream && lines) {                \
+            NAPIER_TINY_COLUMNS(op_, NAPIER_F32, true);   \
+        } else {                                          \
+            NAPIER_TINY_COLUMNS(op_, NAPIER_F32, false);  \
+        }                                                 \
+    } while (0)
+
+/* Returns how far it came: whole vectors, where the job is of the kind above. */
+static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin, int64_t end) {
+    const int64_t n = job->x.cols, whole = begin + (end - begin) / 16 * 16;
+    const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
+    const bool alike = job->x.dtype == job->y.dtype && job->x.dtype != NAPIER_F16 && job->temperature == 1.0f;
+    if (n > 8 || !alike || (lse && job->y.row_stride != 1)) {
+        return begin;
+    }
+    const bool lines = ((uintptr_t)((float *)job->y.data + begin) & 63) == 0 && job->y.col_stride % 16 == 0;
+    switch (job->op) {
+    case NAPIER_OP_SOFTMAX: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_SOFTMAX); break;
+    case NAPIER_OP_LOG_SOFTMAX: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_LOG_SOFTMAX); break;
+    default: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_LOGSUMEXP); break;
+    }
+    return whole;
+}
+
 /* Rows in a strip: as many as stay in the second-level cache, for few columns are a short piece of each line read. */
 static int napier_strip_rows(int64_t cols) {
     const int64_t rows = (int64_t)NAPIER_STRIP * NAPIER_TILE / cols / NAPIER_STRIP * NAPIER_STRIP;
@@ -543,7 +619,7 @@ static int napier_strip_rows(int64_t cols) {
 static void napier_short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const int strip = napier_strip_rows(job->x.cols);
     float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
-    for (int64_t row = begin; row < end; row += strip) {
+    for (int64_t row = napier_tiny_columns(job, begin, end); row < end; row += strip) {
         const int rows = end - row < strip ? (int)(end - row) : strip;
         const bool ahead = row + 2 * strip <= end;
         switch (job->op) {
@@ -687,7 +763,7 @@ NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_so
                                            int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
     napier_range range[NAPIER_STRIP / 16];
     napier_strip_group group[NAPIER_STRIP / 16];
-    bool ordinary = rows % 16 == 0;
+    bool ordinary = true;
     napier_pack_strip(job, row, rows, begin, n, z, range);
     int r = 0;
     do { /* rows > 0 */

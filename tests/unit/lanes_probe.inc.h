@@ -9,6 +9,25 @@ NAPIER_INLINE void probe_put_int(uint32_t *out, const vi v) { vi_store((int32_t 
 NAPIER_INLINE void probe_put_float(uint32_t *out, const vf v) { probe_put_int(out, vf_bits(v)); }
 NAPIER_INLINE void probe_put_mask(uint32_t *out, const vm m) { probe_put_int(out, vi_select(m, vi_set(1), vi_set(0))); }
 
+/* A table to gather from: element n is 3 n + 1. */
+NAPIER_INLINE vf probe_gather(const uint32_t *p) {
+    float table[64];
+    for (int n = 0; n < 64; n++) {
+        table[n] = 3.0f * (float)n + 1.0f;
+    }
+    return vf_gather(table, vi_and(probe_int(p), vi_set(63)));
+}
+/* 1000 times the first of a pair plus the second. */
+NAPIER_INLINE vf probe_gather2(const uint32_t *p) {
+    float table[64];
+    for (int n = 0; n < 64; n++) {
+        table[n] = 3.0f * (float)n + 1.0f;
+    }
+    vf first, second;
+    vf_gather2(table, vi_and(probe_int(p), vi_set(31)), &first, &second);
+    return vf_add(vf_mul(first, vf_set(1000.0f)), second);
+}
+
 #define OP(name, put, expression)                                                                    \
     static void run_##name(const uint32_t *a, const uint32_t *b, const uint32_t *c, uint32_t *out) { \
         (void)a, (void)b, (void)c;                                                                   \
@@ -27,6 +46,7 @@ OP(vf_add, F, vf_add(A, B))
 OP(vf_sub, F, vf_sub(A, B))
 OP(vf_mul, F, vf_mul(A, B))
 OP(vf_div, F, vf_div(A, B))
+OP(vf_sqrt, F, vf_sqrt(A))
 OP(vf_fma, F, vf_fma(A, B, C))
 OP(vf_fnma, F, vf_fnma(A, B, C))
 OP(vf_mul_add, F, vf_add(vf_mul(A, B), C))
@@ -55,6 +75,9 @@ OP(vm_andnot, M, vm_andnot(probe_mask(a), probe_mask(b)))
 OP(vi_set, N, vi_add(I, vi_set(-7)))
 OP(vi_add, N, vi_add(I, J))
 OP(vi_sub, N, vi_sub(I, J))
+OP(vi_mul, N, vi_mul(I, J))
+OP(vi_mulhi, N, vi_mulhi(I, J))
+OP(vi_xor, N, vi_xor(I, J))
 OP(vi_and, N, vi_and(I, J))
 OP(vi_or, N, vi_or(I, J))
 OP(vi_shl_0, N, vi_shl(I, 0))
@@ -70,6 +93,8 @@ OP(vi_sar_31, N, vi_sar(I, 31))
 OP(vi_eq, M, vi_eq(I, J))
 OP(vi_gt, M, vi_gt(I, J))
 OP(vi_select, N, vi_select(probe_mask(c), I, J))
+OP(vf_gather, F, probe_gather(a))
+OP(vf_gather2, F, probe_gather2(a))
 
 #undef OP
 #undef A
@@ -90,7 +115,7 @@ static const lanes_op probe_ops[] = {
     OP(vf_gt),       OP(vf_ge),     OP(vf_nlt),      OP(vf_nge),    OP(vf_unordered), OP(vm_and),    OP(vm_or),
     OP(vm_andnot),   OP(vi_set),    OP(vi_add),      OP(vi_sub),    OP(vi_and),       OP(vi_or),     OP(vi_shl_0),
     OP(vi_shl_13),   OP(vi_shl_23), OP(vi_shl_31),   OP(vi_shr_1),  OP(vi_shr_16),    OP(vi_shr_31), OP(vi_sar_1),
-    OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),     OP(vi_select),    {NULL, NULL},
+    OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),     OP(vi_select),    OP(vf_sqrt), OP(vi_mul), OP(vi_mulhi), OP(vi_xor), OP(vf_gather), OP(vf_gather2), {NULL, NULL},
 };
 #undef OP
 

@@ -199,6 +199,7 @@ REFERENCE(vf_add, bits_of(a + b))
 REFERENCE(vf_sub, bits_of(a - b))
 REFERENCE(vf_mul, bits_of((a * b)))
 REFERENCE(vf_div, bits_of(a / b))
+REFERENCE(vf_sqrt, bits_of(sqrtf(a)))
 REFERENCE(vf_fma, bits_of(fmaf(a, b, c)))
 REFERENCE(vf_fnma, bits_of(fmaf(-a, b, c)))
 REFERENCE(vf_max, a > b ? i : j)
@@ -226,6 +227,11 @@ REFERENCE(vm_andnot, (~i & j & 1))
 REFERENCE(vi_set, i - 7)
 REFERENCE(vi_add, i + j)
 REFERENCE(vi_sub, i - j)
+REFERENCE(vi_mul, (i * j))
+REFERENCE(vi_mulhi, (uint32_t)((uint64_t)i * j >> 32))
+REFERENCE(vi_xor, (i ^ j))
+REFERENCE(vf_gather, bits_of(3.0f * (float)(i & 63) + 1.0f))
+REFERENCE(vf_gather2, bits_of((6.0f * (float)(i & 31) + 1.0f) * 1000.0f + 6.0f * (float)(i & 31) + 4.0f))
 REFERENCE(vi_and, (i & j))
 REFERENCE(vi_or, i | j)
 REFERENCE(vi_shl_0, i)
@@ -258,6 +264,7 @@ static const reference references[] = {
     F(vf_sub),
     F(vf_mul),
     F(vf_div),
+    F(vf_sqrt),
     F(vf_fma),
     F(vf_fnma),
     F(vf_mul_add),
@@ -285,6 +292,11 @@ static const reference references[] = {
     B(vi_set),
     B(vi_add),
     B(vi_sub),
+    B(vi_mul),
+    B(vi_mulhi),
+    B(vi_xor),
+    F(vf_gather),
+    F(vf_gather2),
     B(vi_and),
     B(vi_or),
     B(vi_shl_0),

@@ -1,0 +1,135 @@
+/* cli/plot_html.c - the scene as one HTML file: plot_page.html, which the build turns into plot_page.h, with the title
+ * and the data put in. */
+#include "plot.h"
+
+#include "array.h"
+#include "plot_page.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of 4 bytes, little-endian, as a JSON string. Changes their byte order in place where the machine's is another. */
+static void add_numbers(plot_buffer *b, const char *name, void *numbers, int64_t count) {
+    if (machine_is_big_endian()) {
+        bytes_swap(numbers, 4, count);
+    }
+    buffer_print(b, ",\n\"%s\":\"", name);
+    buffer_base64(b, numbers, 4 * (size_t)count);
+    buffer_text(b, "\"");
+}
+
+static void add_places(const plot_scene *s, plot_buffer *b, float *room) {
+    const int64_t count = s->plot->count;
+    float *const x = room;
+    float *const y = room + count;
+    float *const pairs = room + 2 * count;
+    plot_components(s->plot, x, y);
+    for (int64_t i = 0; i < count; i++) {
+        pairs[2 * i] = x[i];
+        pairs[2 * i + 1] = y[i];
+    }
+    add_numbers(b, "xy", pairs, 2 * count);
+}
+
+static void add_colours(const plot_scene *s, plot_buffer *b, int count) {
+    buffer_text(b, ",\n\"colours\":[");
+    for (int i = 0; i < count; i++) {
+        const colour c = s->shades[i];
+        buffer_print(b, "%s\"#%02x%02x%02x\"", i > 0 ? "," : "", c.red, c.green, c.blue);
+    }
+    buffer_text(b, "]");
+}
+
+static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
+    const labels *const l = s->plot->labels;
+    const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
+    memcpy(room, l->codes, (size_t)l->count * sizeof *room);
+    add_numbers(b, "codes", room, l->count);
+    buffer_text(b, ",\n\"names\":[");
+    for (int32_t c = 0; c < l->categories; c++) {
+        buffer_text(b, c > 0 ? "," : "");
+        buffer_json(b, l->names[c]);
+    }
+    buffer_text(b, "],\n\"sizes\":[");
+    for (int32_t c = 0; c < l->categories; c++) {
+        buffer_print(b, "%s%" PRId64, c > 0 ? "," : "", l->sizes[c]);
+    }
+    buffer_text(b, "],\n\"shades\":[");
+    for (int32_t c = 0; c < l->categories; c++) {
+        buffer_print(b, "%s%" PRId32, c > 0 ? "," : "", s->category_shades[c]);
+    }
+    buffer_text(b, "]");
+    add_colours(s, b, coloured + 1);
+}
+
+static void add_values(const plot_scene *s, plot_buffer *b, float *room) {
+    const labels *const l = s->plot->labels;
+    const bool any = l->least <= l->most;
+    for (int64_t i = 0; i < l->count; i++) {
+        room[i] = isfinite(l->numbers[i]) ? (float)l->numbers[i] : (float)NAN;
+    }
+    add_numbers(b, "values", room, l->count);
+    buffer_print(b, ",\n\"least\":%.17g,\"most\":%.17g", any ? l->least : 0, any ? l->most : 0);
+    add_colours(s, b, PLOT_SHADES);
+}
+
+static void add_marks(const plot_scene *s, plot_buffer *b) {
+    buffer_text(b, ",\n\"marks\":[");
+    for (int i = 0; i < s->name_count; i++) {
+        buffer_print(b, "%s[%" PRId32 ",%" PRId64 "]", i > 0 ? "," : "", s->names[i].category, s->names[i].point);
+    }
+    buffer_text(b, "],\n\"ticks\":[");
+    for (int i = 0; i < s->tick_count; i++) {
+        buffer_print(b, "%s[%.6f,", i > 0 ? "," : "", s->ticks[i].at);
+        buffer_json(b, s->ticks[i].text);
+        buffer_text(b, "]");
+    }
+    buffer_text(b, "]");
+}
+
+static void add_data(const plot_scene *s, plot_buffer *b, void *room) {
+    static const char *const kinds[] = {"none", "categories", "numbers"};
+    const plot *const p = s->plot;
+    buffer_print(b, "{\"count\":%" PRId64 ",\"kind\":\"%s\",\"flat\":%s", p->count, kinds[p->labels->type],
+                 p->components == 1 ? "true" : "false");
+    buffer_text(b, ",\n\"title\":");
+    buffer_json(b, p->title != NULL ? p->title : "");
+    buffer_text(b, ",\"subtitle\":");
+    buffer_json(b, s->subtitle);
+    buffer_print(b, ",\n\"radius\":%.4f,\"opacity\":%.4f,\"fit\":%.9g", s->radius, s->opacity,
+                 s->scale > 0 ? s->scale : 1.0);
+    add_places(s, b, room);
+    if (p->labels->type == LABELS_CATEGORIES) {
+        add_categories(s, b, room);
+    } else if (p->labels->type == LABELS_NUMBERS) {
+        add_values(s, b, room);
+    } else {
+        add_colours(s, b, 2);
+    }
+    add_marks(s, b);
+    buffer_text(b, "}");
+}
+
+/* The page up to a mark; *from is then behind it. */
+static void add_up_to(plot_buffer *b, const char **from, const char *mark) {
+    const char *const found = strstr(*from, mark);
+    buffer_add(b, *from, (size_t)(found - *from));
+    *from = found + strlen(mark);
+}
+
+int plot_html(const plot_scene *s, plot_buffer *b) {
+    void *const room = malloc(4 * (size_t)s->plot->count * sizeof(float));
+    if (room == NULL) {
+        return complain("plot: out of memory");
+    }
+    const char *from = (const char *)plot_page;
+    add_up_to(b, &from, "@TITLE@");
+    buffer_xml(b, s->plot->title != NULL ? s->plot->title : s->subtitle);
+    add_up_to(b, &from, "@DATA@");
+    add_data(s, b, room);
+    buffer_text(b, from);
+    free(room);
+    return STATUS_OK;
+}

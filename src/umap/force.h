@@ -1,0 +1,64 @@
+/* umap/force.h - the two forces of UMAP between a pair of points, operation by operation; layout.inc.h does the same on 16
+ * pairs at a time. Plain C that CUDA compiles too. */
+#ifndef NAPIER_UMAP_FORCE_H
+#define NAPIER_UMAP_FORCE_H
+
+#include <stdint.h>
+
+#include "math/pow.h"
+
+#define NAPIER_UMAP_NEAREST 0x1p-126f /* squared distances below this count as 0 */
+#define NAPIER_UMAP_FARTHEST 0x1p100f /* and above as this: the force is nothing by then */
+
+/* What the forces need of the parameters. */
+typedef struct napier_forces {
+    float a, b;
+    float attraction; /* -2 a b */
+    float repulsion;  /* 2 gamma b */
+    float epsilon;
+    float clip;     /* FLT_MAX: none */
+    float max_norm; /* 0: none */
+} napier_forces;
+
+static inline float napier_squared_gap(const float *y, const float *z, int64_t components) {
+    float d2 = 0.0f;
+    for (int64_t d = 0; d < components; d++) {
+        const float gap = y[d] - z[d];
+        d2 = fmaf(gap, gap, d2);
+    }
+    return d2 < NAPIER_UMAP_FARTHEST ? d2 : NAPIER_UMAP_FARTHEST;
+}
+
+/* The factor of (y - z): 0 where the points coincide. */
+static inline float napier_attraction(const napier_forces *f, float d2) {
+    const float power = napier_powf(d2, f->b);
+    const float factor = (f->attraction * power) / (d2 * fmaf(f->a, power, 1.0f));
+    return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
+}
+static inline float napier_repulsion(const napier_forces *f, float d2) {
+    const float power = napier_powf(d2, f->b);
+    const float factor = f->repulsion / ((f->epsilon + d2) * fmaf(f->a, power, 1.0f));
+    return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
+}
+
+/* force = weight * shortened(clipped(factor * (y - z))) */
+static inline void napier_force(const napier_forces *f, float factor, float weight, const float *y, const float *z,
+                                int64_t components, float *force) {
+    float norm2 = 0.0f;
+    for (int64_t d = 0; d < components; d++) {
+        float v = factor * (y[d] - z[d]);
+        v = v < f->clip ? v : f->clip;
+        v = v > -f->clip ? v : -f->clip;
+        force[d] = v;
+        norm2 = fmaf(v, v, norm2);
+    }
+    float scale = weight;
+    if (f->max_norm > 0.0f && norm2 > f->max_norm * f->max_norm) {
+        scale = weight * (f->max_norm / sqrtf(norm2));
+    }
+    for (int64_t d = 0; d < components; d++) {
+        force[d] = force[d] * scale;
+    }
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* umap/layout.c - the forces on all vertices, over threads. */
+#include "umap/layout.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "math/random.h"
+
+enum { NAPIER_LAYOUT_CHUNK = 512 /* vertices: about 50 microseconds of work */ };
+
+/* ---- Preparation --------------------------------------------------------------------------------------------------- */
+
+static int64_t degree_of(const napier_umap_graph *graph, int64_t v) {
+    return graph ? graph->starts[v + 1] - graph->starts[v] : 0;
+}
+
+static int64_t pieces_of(int64_t degree) { return (degree + NAPIER_PIECE_EDGES - 1) / NAPIER_PIECE_EDGES; }
+
+static bool is_heavy(const napier_layout *l, int64_t v) {
+    return degree_of(l->edges, v) > NAPIER_PIECE_EDGES || degree_of(l->pulls, v) > NAPIER_PIECE_EDGES;
+}
+
+static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bool pull) {
+    for (int64_t begin = 0, degree = degree_of(graph, v); begin < degree; begin += NAPIER_PIECE_EDGES) {
+        const int64_t left = degree - begin;
+        l->pieces[l->piece_count++] = (napier_piece){v, pull, graph->starts[v] + begin,
+                                                     left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
+    }
+}
+
+/* The sum of a vertex's weights as a share of the largest: how many edges act in an epoch, on average. */
+static double share_of(const napier_layout *l, int64_t v) {
+    double sum = 0.0;
+    for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
+        sum += (double)l->edges->weights[e];
+    }
+    return l->highest > 0.0f ? sum / (double)l->highest : 0.0;
+}
+
+napier_status napier_layout_prepare(napier_layout *l) {
+    const napier_allocator *allocator = &l->context->allocator;
+    int64_t heavy = 0, pieces = 0;
+    for (int64_t v = 0; v < l->n; v++) {
+        if (is_heavy(l, v)) {
+            heavy++;
+            pieces += pieces_of(degree_of(l->edges, v)) + pieces_of(degree_of(l->pulls, v));
+        }
+    }
+    const bool shares = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
+    l->shares = shares ? napier_alloc(allocator, (size_t)l->n, sizeof *l->shares) : NULL;
+    l->heavy = heavy > 0 ? napier_alloc(allocator, (size_t)heavy, sizeof *l->heavy) : NULL;
+    l->pieces = pieces > 0 ? napier_alloc(allocator, (size_t)pieces, sizeof *l->pieces) : NULL;
+    l->sums = pieces > 0 ? napier_alloc(allocator, (size_t)pieces * (size_t)l->components, sizeof *l->sums) : NULL;
+    if ((shares && !l->shares) || (heavy > 0 && !l->heavy) || (pieces > 0 && (!l->pieces || !l->sums))) {
+        napier_layout_release(l);
+        return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "layout: no memory for %lld vertices", (long long)l->n);
+    }
+    l->heavy_count = l->piece_count = 0;
+    for (int64_t v = 0; v < l->n; v++) {
+        if (shares) {
+            l->shares[v] = share_of(l, v);
+        }
+        if (is_heavy(l, v)) {
+            l->heavy[l->heavy_count++] = (uint32_t)v;
+            cut(l, l->edges, (uint32_t)v, false);
+            cut(l, l->pulls, (uint32_t)v, true);
+        }
+    }
+    return NAPIER_OK;
+}
+
+void napier_layout_release(napier_layout *l) {
+    const napier_allocator *allocator = &l->context->allocator;
+    napier_free(allocator, l->shares);
+    napier_free(allocator, l->heavy);
+    napier_free(allocator, l->pieces);
+    napier_free(allocator, l->sums);
+    l->shares = NULL;
+    l->heavy = NULL;
+    l->pieces = NULL;
+    l->sums = NULL;
+}
+
+/* ---- Attraction ---------------------------------------------------------------------------------------------------- */
+
+static float round_to_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
+bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
+    uint32_t random[2];
+    napier_philox(l->phase_key, source, target, random);
+    const float phase = (float)(random[0] >> 8) * 0x1p-24f, share = weight / l->highest;
+    return round_to_whole(fmaf(share, (float)(l->epoch + 1), phase)) >
+           round_to_whole(fmaf(share, (float)l->epoch, phase));
+}
+
+/* Adds the attraction of one piece of edges to *force; returns how many of them act. */
+static int64_t attract(const napier_layout *l, const napier_umap_graph *graph, bool pull, uint32_t v, int64_t begin,
+                       int64_t count, float *force) {
+    napier_neighborhood near = {graph->targets + begin, graph->weights + begin, count, l->scale};
+    uint32_t acting[NAPIER_PIECE_EDGES];
+    if (l->sampled) {
+        near.count = 0;
+        for (int64_t e = begin; e < begin + count; e++) {
+            const uint32_t other = graph->targets[e];
+            acting[near.count] = other;
+            near.count += napier_layout_edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[e]);
+        }
+        near.targets = acting;
+        near.weights = NULL;
+    }
+    l->kernels->umap.attract(&l->forces, l->y, l->components, v, near, force);
+    return near.count;
+}
+
+/* All pieces of a vertex in a graph. */
+static int64_t attract_all(const napier_layout *l, const napier_umap_graph *graph, bool pull, uint32_t v,
+                           float *force) {
+    int64_t acting = 0;
+    if (graph) {
+        for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e += NAPIER_PIECE_EDGES) {
+            const int64_t left = graph->starts[v + 1] - e;
+            const int64_t count = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
+            acting += attract(l, graph, pull, v, e, count, force);
+        }
+    }
+    return acting;
+}
+
+/* ---- Repulsion ----------------------------------------------------------------------------------------------------- */
+
+/* How many samples vertex v takes, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
+static int64_t samples_of(const napier_layout *l, uint32_t v, int64_t acting) {
+    if (l->rate_per_edge && l->sampled) {
+        return (int64_t)((double)acting * l->rate);
+    }
+    const double rate = l->shares ? l->shares[v] * l->rate : l->rate;
+    const double before = rate * (double)l->epoch, after = rate * (double)(l->epoch + 1);
+    return (int64_t)after - (int64_t)before;
+}
+
+static void repel(const napier_layout *l, uint32_t v, int64_t count, float *force) {
+    uint32_t drawn[NAPIER_PIECE_EDGES];
+    for (int64_t s = 0; s < count; s += NAPIER_PIECE_EDGES) {
+        const int64_t part = count - s < NAPIER_PIECE_EDGES ? count - s : NAPIER_PIECE_EDGES;
+        const uint32_t *targets = drawn;
+        if (l->given) {
+            targets = l->given + (int64_t)v * count + s;
+        } else {
+            l->kernels->umap.draw(l->draw_key, v, (uint32_t)l->n, s, part, drawn);
+        }
+        l->kernels->umap.repel(&l->forces, l->y, l->components, v, targets, part, force);
+    }
+}
+
+/* ---- All vertices -------------------------------------------------------------------------------------------------- */
+
+typedef struct napier_layout_task {
+    const napier_layout *layout;
+    float *forces;
+} napier_layout_task;
+
+static void light_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layout_task *t = argument;
+    const napier_layout *l = t->layout;
+    (void)worker;
+    for (int64_t v = begin; v < end; v++) {
+        if (l->heavy_count > 0 && is_heavy(l, v)) {
+            continue;
+        }
+        float *force = t->forces + v * l->components;
+        memset(force, 0, (size_t)l->components * sizeof *force);
+        const int64_t acting = attract_all(l, l->edges, false, (uint32_t)v, force);
+        attract_all(l, l->pulls, true, (uint32_t)v, force);
+        repel(l, (uint32_t)v, samples_of(l, (uint32_t)v, acting), force);
+    }
+}
+
+static void pieces_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layout_task *t = argument;
+    const napier_layout *l = t->layout;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const napier_piece *p = &l->pieces[i];
+        float *sum = l->sums + i * l->components;
+        memset(sum, 0, (size_t)l->components * sizeof *sum);
+        attract(l, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, sum);
+    }
+}
+
+/* How many edges of a vertex act, where attract has not counted them. */
+static int64_t acting_of(const napier_layout *l, uint32_t v) {
+    int64_t acting = 0;
+    if (l->sampled && l->rate_per_edge && l->edges) {
+        for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
+            acting += napier_layout_edge_acts(l, v, l->edges->targets[e], l->edges->weights[e]);
+        }
+    }
+    return acting;
+}
+
+static void heavy_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layout_task *t = argument;
+    const napier_layout *l = t->layout;
+    (void)worker;
+    for (int64_t h = begin; h < end; h++) {
+        const uint32_t v = l->heavy[h];
+        float *force = t->forces + (int64_t)v * l->components;
+        memset(force, 0, (size_t)l->components * sizeof *force);
+        int64_t low = 0, high = l->piece_count; /* the first piece of v */
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            low = l->pieces[middle].v < v ? middle + 1 : low;
+            high = l->pieces[middle].v < v ? high : middle;
+        }
+        for (int64_t i = low; i < l->piece_count && l->pieces[i].v == v; i++) {
+            for (int64_t d = 0; d < l->components; d++) {
+                force[d] += l->sums[i * l->components + d];
+            }
+        }
+        repel(l, v, samples_of(l, v, acting_of(l, v)), force);
+    }
+}
+
+void napier_layout_forces(const napier_layout *l, float *forces) {
+    napier_layout_task task = {l, forces};
+    napier_parallel(l->context, l->n, NAPIER_LAYOUT_CHUNK, light_task, &task);
+    napier_parallel(l->context, l->piece_count, 4, pieces_task, &task);
+    napier_parallel(l->context, l->heavy_count, 1, heavy_task, &task);
+}

@@ -1,0 +1,219 @@
+/* umap/layout.inc.h - the kernels of the layout (umap_kernels.h); compiled once per instruction set. 16 pairs of points lie
+ * in the lanes of a vector; operation for operation as force.h. */
+#include "math/lanes_math.h"
+#include "umap/umap_kernels.h"
+
+/* Components are a constant where they are 2, by far the most common. */
+enum { NAPIER_MOST_COMPONENTS = 50 };
+
+typedef struct napier_force_lanes {
+    vf a, b, attraction, repulsion, epsilon, clip, max_norm, max_norm2;
+    bool shorten;
+} napier_force_lanes;
+
+NAPIER_KERNEL napier_force_lanes napier_force_lanes_of(const napier_forces *f) {
+    return (napier_force_lanes){vf_set(f->a),        vf_set(f->b),        vf_set(f->attraction),
+                                vf_set(f->repulsion), vf_set(f->epsilon), vf_set(f->clip),
+                                vf_set(f->max_norm), vf_set(f->max_norm * f->max_norm), f->max_norm > 0.0f};
+}
+
+/* Up to 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
+NAPIER_KERNEL vi napier_lanes_of_targets(const uint32_t *targets, int64_t count, uint32_t v) {
+    if (count >= 16) {
+        return vi_load((const int32_t *)targets);
+    }
+    int32_t lanes[16];
+    for (int i = 0; i < 16; i++) {
+        lanes[i] = (int32_t)(i < count ? targets[i] : v);
+    }
+    return vi_load(lanes);
+}
+
+/* Gaps y_v - y_j and their squared length. */
+NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at, vi j, vf *gap) {
+    vf d2 = vf_zero();
+    if (components == 2) {
+        vf x0, x1;
+        vf_gather2(y, j, &x0, &x1);
+        gap[0] = vf_sub(vf_set(at[0]), x0);
+        gap[1] = vf_sub(vf_set(at[1]), x1);
+        d2 = vf_fma(gap[1], gap[1], vf_fma(gap[0], gap[0], d2));
+    } else {
+        const vi first = vi_mul(j, vi_set((int32_t)components));
+        for (int64_t d = 0; d < components; d++) {
+            gap[d] = vf_sub(vf_set(at[d]), vf_gather(y + d, first));
+            d2 = vf_fma(gap[d], gap[d], d2);
+        }
+    }
+    return vf_min(d2, vf_set(NAPIER_UMAP_FARTHEST));
+}
+
+NAPIER_KERNEL vf napier_attraction16(const napier_force_lanes *f, vf d2) {
+    const vf power = vf_pow(d2, f->b);
+    const vf factor = vf_div(vf_mul(f->attraction, power), vf_mul(d2, vf_fma(f->a, power, vf_set(1.0f))));
+    return vf_keep(vf_ge(d2, vf_set(NAPIER_UMAP_NEAREST)), factor);
+}
+
+NAPIER_KERNEL vf napier_repulsion16(const napier_force_lanes *f, vf d2) {
+    const vf power = vf_pow(d2, f->b);
+    const vf factor = vf_div(f->repulsion, vf_mul(vf_add(f->epsilon, d2), vf_fma(f->a, power, vf_set(1.0f))));
+    return vf_keep(vf_ge(d2, vf_set(NAPIER_UMAP_NEAREST)), factor);
+}
+
+/* sum += weight * shortened(clipped(factor * gap)) */
+NAPIER_KERNEL void napier_add_forces(const napier_force_lanes *f, vf factor, vf weight, int64_t components, vf *gap,
+                                     vf *sum) {
+    const vf low = vf_sub(vf_zero(), f->clip);
+    vf norm2 = vf_zero();
+    for (int64_t d = 0; d < components; d++) {
+        gap[d] = vf_max(vf_min(vf_mul(factor, gap[d]), f->clip), low);
+        norm2 = f->shorten ? vf_fma(gap[d], gap[d], norm2) : norm2;
+    }
+    if (f->shorten) {
+        const vf shorter = vf_mul(weight, vf_div(f->max_norm, vf_sqrt(norm2)));
+        weight = vf_select(vf_gt(norm2, f->max_norm2), shorter, weight);
+    }
+    for (int64_t d = 0; d < components; d++) {
+        sum[d] = vf_add(sum[d], vf_mul(gap[d], weight));
+    }
+}
+
+NAPIER_KERNEL void napier_fold_force(const vf *sum, int64_t components, float *force) {
+    for (int64_t d = 0; d < components; d++) {
+        force[d] += vf_hadd(sum[d]);
+    }
+}
+
+NAPIER_KERNEL void napier_attract_as(const napier_forces *forces, const float *y, int64_t components, uint32_t v,
+                                     const napier_neighborhood *near, float *force) {
+    const napier_force_lanes f = napier_force_lanes_of(forces);
+    const float *at = y + (int64_t)v * components;
+    vf sum[NAPIER_MOST_COMPONENTS], gap[NAPIER_MOST_COMPONENTS];
+    for (int64_t d = 0; d < components; d++) {
+        sum[d] = vf_zero();
+    }
+    for (int64_t e = 0; e < near->count; e += 16) {
+        const int64_t left = near->count - e;
+        vf weight = vf_set(near->scale);
+        if (near->weights) {
+            const vf w = left < 16 ? vf_load_part(near->weights + e, (int)left, vf_zero()) : vf_load(near->weights + e);
+            weight = vf_mul(weight, w);
+        }
+        const vf d2 = napier_gaps(y, components, at, napier_lanes_of_targets(near->targets + e, left, v), gap);
+        napier_add_forces(&f, napier_attraction16(&f, d2), weight, components, gap, sum);
+    }
+    napier_fold_force(sum, components, force);
+}
+
+static void napier_attract(const napier_forces *f, const float *y, int64_t components, uint32_t v,
+                           napier_neighborhood near, float *force) {
+    if (components == 2) {
+        napier_attract_as(f, y, 2, v, &near, force);
+    } else {
+        napier_attract_as(f, y, components, v, &near, force);
+    }
+}
+
+NAPIER_KERNEL void napier_repel_as(const napier_forces *forces, const float *y, int64_t components, uint32_t v,
+                                   const uint32_t *targets, int64_t count, float *force) {
+    const napier_force_lanes f = napier_force_lanes_of(forces);
+    const float *at = y + (int64_t)v * components;
+    vf sum[NAPIER_MOST_COMPONENTS], gap[NAPIER_MOST_COMPONENTS];
+    for (int64_t d = 0; d < components; d++) {
+        sum[d] = vf_zero();
+    }
+    for (int64_t e = 0; e < count; e += 16) {
+        const vi j = napier_lanes_of_targets(targets + e, count - e, v);
+        const vf d2 = napier_gaps(y, components, at, j, gap);
+        napier_add_forces(&f, napier_repulsion16(&f, d2), vf_set(1.0f), components, gap, sum);
+    }
+    napier_fold_force(sum, components, force);
+}
+
+static void napier_repel(const napier_forces *f, const float *y, int64_t components, uint32_t v,
+                         const uint32_t *targets, int64_t count, float *force) {
+    if (components == 2) {
+        napier_repel_as(f, y, 2, v, targets, count, force);
+    } else {
+        napier_repel_as(f, y, components, v, targets, count, force);
+    }
+}
+
+static void napier_draw(uint32_t key, uint32_t v, uint32_t n, int64_t begin, int64_t count, uint32_t *targets) {
+    int32_t counting[16];
+    for (int i = 0; i < 16; i++) {
+        counting[i] = i;
+    }
+    const vi lanes = vi_load(counting), bound = vi_set((int32_t)n), hi = vi_set((int32_t)v);
+    for (int64_t s = 0; s < count; s += 32) {
+        vi word[2];
+        vi_philox(key, hi, vi_add(lanes, vi_set((int32_t)((begin + s) / 2))), word);
+        vi_store((int32_t *)targets + s, vi_mulhi(word[0], bound));
+        vi_store((int32_t *)targets + s + 16, vi_mulhi(word[1], bound));
+    }
+}
+
+static void napier_add_rows(const float *rows, int64_t count, int64_t components, float *sum) {
+    for (int64_t d = 0; d < components; d++) {
+        vf lanes = vf_zero();
+        for (int64_t e = 0; e < count; e += 16) {
+            float column[16];
+            for (int64_t i = 0; i < 16; i++) {
+                column[i] = e + i < count ? rows[(e + i) * components + d] : 0.0f;
+            }
+            lanes = vf_add(lanes, vf_load(column));
+        }
+        sum[d] += vf_hadd(lanes);
+    }
+}
+
+/* ---- Optimizers, elementwise --------------------------------------------------------------------------------------- */
+
+NAPIER_KERNEL vf napier_part(const float *p, int64_t left) {
+    return left < 16 ? vf_load_part(p, (int)left, vf_zero()) : vf_load(p);
+}
+NAPIER_KERNEL void napier_store_up_to(float *p, int64_t left, vf v) {
+    if (left < 16) {
+        vf_store_part(p, (int)left, v);
+    } else {
+        vf_store(p, v);
+    }
+}
+
+static void napier_sgd(float *y, const float *g, float rate, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) {
+        const vf step = vf_mul(vf_set(rate), napier_part(g + i, n - i));
+        napier_store_up_to(y + i, n - i, vf_add(napier_part(y + i, n - i), step));
+    }
+}
+
+static void napier_momentum(float *y, const float *g, float *velocity, float beta, float rate, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i;
+        const vf kept = vf_mul(vf_set(beta), napier_part(velocity + i, left));
+        const vf v = vf_add(kept, vf_mul(vf_set(1.0f - beta), napier_part(g + i, left)));
+        napier_store_up_to(velocity + i, left, v);
+        napier_store_up_to(y + i, left, vf_add(napier_part(y + i, left), vf_mul(vf_set(rate), v)));
+    }
+}
+
+static void napier_adam(float *y, const float *g, float *m, float *v, float beta1, float beta2, float eps,
+                        float correction1, float correction2, float rate, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) {
+        const int64_t left = n - i;
+        const vf gradient = napier_part(g + i, left);
+        const vf mean = vf_add(vf_mul(vf_set(beta1), napier_part(m + i, left)), vf_mul(vf_set(1.0f - beta1), gradient));
+        const vf square = vf_add(vf_mul(vf_set(beta2), napier_part(v + i, left)),
+                                 vf_mul(vf_set(1.0f - beta2), vf_mul(gradient, gradient)));
+        napier_store_up_to(m + i, left, mean);
+        napier_store_up_to(v + i, left, square);
+        const vf root = vf_add(vf_sqrt(vf_div(square, vf_set(correction2))), vf_set(eps));
+        const vf step = vf_div(vf_mul(vf_set(rate), vf_div(mean, vf_set(correction1))), root);
+        napier_store_up_to(y + i, left, vf_add(napier_part(y + i, left), step));
+    }
+}
+
+#define NAPIER_UMAP_KERNELS                                                                              \
+    {                                                                                                    \
+        napier_attract, napier_repel, napier_draw, napier_add_rows, napier_sgd, napier_momentum, napier_adam \
+    }

@@ -1,0 +1,47 @@
+/* umap/metric.h - rows of data made ready for distances, and the distance of two rows, for every metric.
+ *
+ * Most metrics are euclidean distances of changed rows (cosine: of normalised ones). Such rows are changed once, here, and
+ * the neighbour search deals with one kind of distance; the final value follows from the squared one. */
+#ifndef NAPIER_UMAP_METRIC_H
+#define NAPIER_UMAP_METRIC_H
+
+#include <napier/umap.h>
+
+#include "base/context.h"
+#include "isa/kernels.h"
+
+/* How a squared euclidean distance of the rows becomes the metric's. */
+typedef enum napier_points_kind {
+    NAPIER_POINTS_GENERAL,   /* not at all: only napier_points_distance knows */
+    NAPIER_POINTS_EUCLIDEAN, /* sqrt(d2) */
+    NAPIER_POINTS_HALF,      /* d2 / 2: cosine, correlation */
+    NAPIER_POINTS_HALF_ROOT  /* sqrt(d2 / 2): hellinger */
+} napier_points_kind;
+
+typedef struct napier_points {
+    int64_t n, cols;  /* rows and columns as the caller gave them */
+    int64_t width;    /* floats from row to row of `rows`: a multiple of 16, the rest is 0 */
+    float *rows;      /* dense rows, changed as the metric wants; on a cache line. NULL where sparse */
+    napier_points_kind kind;
+    napier_metric metric;
+    double p;
+    float *metric_values;    /* a copy, or what was computed from the data; NULL if the metric has none */
+    napier_csr_matrix sparse; /* a copy, where the data is sparse and stays so; row_starts NULL otherwise */
+    double *shifts; /* [n] of sparse correlation: what every column's value is less by; inf: all equal. Else NULL */
+    const napier_kernels *kernels;
+} napier_points;
+
+/* Checks the samples (shape, NaN, inf, CSR structure, what the metric demands) and makes them ready. `like`: points whose
+ * metric parameters are taken (queries against a fitted set, or NULL). name: of the argument, for error texts. */
+napier_status napier_points_create(napier_context *context, const char *name, napier_umap_samples samples,
+                                   const napier_neighbors_options *options, const napier_points *like,
+                                   napier_points **out);
+void napier_points_destroy(napier_context *context, napier_points *points);
+
+/* The distance of row i of a from row j of b, which are alike. The same bits everywhere; symmetric. */
+float napier_points_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j);
+
+/* The metric's distance from the squared euclidean one (kind not GENERAL). */
+float napier_points_from_squared(napier_points_kind kind, float squared);
+
+#endif

@@ -1,0 +1,46 @@
+/* umap/neighbors_search.h - one search for neighbours, and the ways to do it.
+ *
+ *   neighbors.c           checks, chooses, hands the result out
+ *   neighbors_exact.c     euclidean, exact: products bound the distances, boxes of a tree rule whole groups out
+ *   neighbors_tree.c      the rows in order of that tree, in panels for the product
+ *   neighbors_subspace.c  the few directions in which most of a distance shows
+ *   neighbors_descent.c   any metric, approximate: neighbours of neighbours
+ *   neighbors_plain.c     any metric, exact: all pairs; precomputed distances
+ *
+ * All measure with the same kernels on the same rows and order by (distance, index): where they find the same neighbours,
+ * they give the same bits. */
+#ifndef NAPIER_UMAP_NEIGHBORS_SEARCH_H
+#define NAPIER_UMAP_NEIGHBORS_SEARCH_H
+
+#include <stdbool.h>
+
+#include "umap/metric.h"
+#include "umap/neighbors_heap.h"
+
+typedef struct napier_search {
+    napier_context *context;
+    const napier_neighbors_options *options;
+    const napier_points *samples;
+    const napier_points *queries; /* whose neighbours; samples itself: every row's among the others */
+    int64_t wanted;               /* how many for each, a point not counting as its own; >= 1, fewer than samples */
+    uint64_t *nearest;            /* [queries->n, wanted] heaps; the result */
+} napier_search;
+
+static inline bool napier_search_is_self(const napier_search *s) { return s->queries == s->samples; }
+
+/* The distance of query i from sample j. */
+static inline float napier_search_distance(const napier_search *s, int64_t i, int64_t j) {
+    const float distance = napier_points_distance(s->queries, i, s->samples, j);
+    return distance > 0.0f ? distance : 0.0f;
+}
+
+/* Tells the caller how far we are: OK, or CANCELLED. */
+napier_status napier_search_progress(const napier_search *s, double done);
+napier_status napier_search_no_memory(const napier_search *s, const char *what);
+
+napier_status napier_search_exact(const napier_search *s); /* dense, kind not GENERAL */
+napier_status napier_search_descent(const napier_search *s); /* self only */
+napier_status napier_search_plain(const napier_search *s);
+napier_status napier_search_stored(const napier_search *s); /* PRECOMPUTED */
+
+#endif

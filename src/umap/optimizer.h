@@ -1,0 +1,21 @@
+/* umap/optimizer.h - what an optimizer remembers of every point, and its step. */
+#ifndef NAPIER_UMAP_OPTIMIZER_H
+#define NAPIER_UMAP_OPTIMIZER_H
+
+#include <napier/umap.h>
+
+#include "base/context.h"
+
+struct napier_umap_optimizer {
+    napier_umap_optimizer_options options;
+    int64_t n, components;
+    int64_t steps; /* taken so far */
+    float *first;  /* velocity, or Adam's mean; NULL for SGD */
+    float *second; /* Adam's mean square; NULL otherwise */
+};
+
+/* y += the step for forces g, both [n, components]. */
+void napier_umap_optimizer_step(napier_context *context, napier_umap_optimizer *optimizer, const float *g, float rate,
+                                float *y);
+
+#endif

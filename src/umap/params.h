@@ -1,0 +1,23 @@
+/* umap/params.h - checks of what most calls of the umap room take: parameters and embeddings. */
+#ifndef NAPIER_UMAP_PARAMS_H
+#define NAPIER_UMAP_PARAMS_H
+
+#include <napier/umap.h>
+
+#include "base/context.h"
+#include "umap/force.h"
+
+/* Parameters (NULL: defaults) as they are, and as the kernels want them. */
+napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
+                                       napier_umap_params *checked, napier_forces *forces);
+
+/* f32, contiguous, 1 to 50 columns, fewer than 2^31 elements, all finite. */
+napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding);
+/* The shape alone, for outputs: [rows, components]. */
+napier_status napier_umap_check_result(napier_context *context, const char *name, napier_matrix result, int64_t rows,
+                                       int64_t components);
+
+/* Samples that a caller gives: [n, rate], all below n; rate 0 to 1000. */
+napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n);
+
+#endif

@@ -1,0 +1,181 @@
+/* umap/quality.c - how good a map is: trustworthiness, preserved neighbours, and a vote of neighbours on the labels. Row by
+ * row, all distances of a row at once, in the data and on the map. */
+#include <math.h>
+
+#include "base/fenv.h"
+#include "base/parallel.h"
+#include "umap/force.h"
+#include "umap/metric.h"
+#include "umap/params.h"
+#include "umap/samples.h"
+
+typedef struct row_quality {
+    int64_t penalty;   /* sum of ranks beyond n_neighbors */
+    int32_t preserved; /* neighbours on both sides */
+    int32_t agrees;    /* the vote gave the row's label */
+} row_quality;
+
+typedef struct quality_task {
+    const napier_points *points;
+    const float *y;
+    int64_t n, components, k, rows;
+    const int32_t *labels;
+    float *in_data, *on_map; /* [workers, n] distances */
+    int32_t *near;           /* [workers, 2, k] */
+    row_quality *found;      /* [rows] */
+} quality_task;
+
+static int is_nearer(const float *distance, int64_t a, int64_t b) {
+    return distance[a] < distance[b] || (distance[a] == distance[b] && a < b);
+}
+
+/* The k nearest of all points but i, nearest first. */
+static void nearest_of(const float *distance, int64_t n, int64_t i, int64_t k, int32_t *near) {
+    int64_t held = 0;
+    for (int64_t j = 0; j < n; j++) {
+        if (j == i || (held == k && !is_nearer(distance, j, near[k - 1]))) {
+            continue;
+        }
+        int64_t at = held < k ? held++ : k - 1;
+        for (; at > 0 && is_nearer(distance, j, near[at - 1]); at--) {
+            near[at] = near[at - 1];
+        }
+        near[at] = (int32_t)j;
+    }
+}
+
+/* How many points other than i are nearer to i than j is, plus one. */
+static int64_t rank_of(const float *distance, int64_t n, int64_t i, int64_t j) {
+    int64_t nearer = 0;
+    for (int64_t l = 0; l < n; l++) {
+        nearer += distance[l] < distance[j] || (distance[l] == distance[j] && l < j);
+    }
+    return nearer - is_nearer(distance, i, j) + 1;
+}
+
+static int is_among(const int32_t *near, int64_t k, int32_t j) {
+    for (int64_t s = 0; s < k; s++) {
+        if (near[s] == j) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The most frequent label of the neighbours; of equals the smallest. */
+static int32_t vote_of(const int32_t *labels, const int32_t *near, int64_t k) {
+    int32_t winner = labels[near[0]];
+    int64_t most = 0;
+    for (int64_t s = 0; s < k; s++) {
+        int64_t votes = 0;
+        for (int64_t t = 0; t < k; t++) {
+            votes += labels[near[t]] == labels[near[s]];
+        }
+        if (votes > most || (votes == most && labels[near[s]] < winner)) {
+            most = votes;
+            winner = labels[near[s]];
+        }
+    }
+    return winner;
+}
+
+static void quality_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const quality_task *t = argument;
+    float *in_data = t->in_data + worker * t->n, *on_map = t->on_map + worker * t->n;
+    int32_t *near_data = t->near + worker * 2 * t->k, *near_map = near_data + t->k;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t i = row * t->n / t->rows;
+        for (int64_t j = 0; j < t->n; j++) {
+            in_data[j] = napier_points_distance(t->points, i, t->points, j);
+            on_map[j] = napier_squared_gap(t->y + i * t->components, t->y + j * t->components, t->components);
+        }
+        nearest_of(in_data, t->n, i, t->k, near_data);
+        nearest_of(on_map, t->n, i, t->k, near_map);
+        row_quality found = {0, 0, 0};
+        for (int64_t s = 0; s < t->k; s++) {
+            if (is_among(near_data, t->k, near_map[s])) {
+                found.preserved++;
+            } else {
+                found.penalty += rank_of(in_data, t->n, i, near_map[s]) - t->k;
+            }
+        }
+        found.agrees = t->labels && vote_of(t->labels, near_map, t->k) == t->labels[i];
+        t->found[row] = found;
+    }
+}
+
+static napier_umap_quality summary(const quality_task *t) {
+    double penalty = 0.0, preserved = 0.0, agrees = 0.0;
+    for (int64_t row = 0; row < t->rows; row++) {
+        penalty += (double)t->found[row].penalty;
+        preserved += t->found[row].preserved;
+        agrees += t->found[row].agrees;
+    }
+    const double n = (double)t->n, k = (double)t->k, rows = (double)t->rows;
+    return (napier_umap_quality){1.0 - 2.0 / (rows * k * (2.0 * n - 3.0 * k - 1.0)) * penalty, preserved / (rows * k),
+                                 t->labels ? agrees / rows : (double)NAN};
+}
+
+static napier_status run_quality(napier_context *context, quality_task *t, napier_umap_quality *out) {
+    const napier_allocator *allocator = &context->allocator;
+    const size_t workers = (size_t)napier_workers(context, t->rows, 1);
+    t->in_data = napier_alloc(allocator, workers * (size_t)t->n, sizeof *t->in_data);
+    t->on_map = napier_alloc(allocator, workers * (size_t)t->n, sizeof *t->on_map);
+    t->near = napier_alloc(allocator, workers * 2 * (size_t)t->k, sizeof *t->near);
+    t->found = napier_alloc(allocator, (size_t)t->rows, sizeof *t->found);
+    napier_status status = NAPIER_OK;
+    if (!t->in_data || !t->on_map || !t->near || !t->found) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "quality: no memory for %lld points", (long long)t->n);
+    } else {
+        napier_parallel(context, t->rows, 1, quality_rows, t);
+        *out = summary(t);
+    }
+    napier_free(allocator, t->in_data);
+    napier_free(allocator, t->on_map);
+    napier_free(allocator, t->near);
+    napier_free(allocator, t->found);
+    return status;
+}
+
+napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
+                                     const napier_neighbors_options *options, napier_const_matrix embedding,
+                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+    const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_status status = napier_begin(context);
+    if (!status && !out)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
+    if (!status)
+        status = napier_samples_check(context, samples);
+    if (!status)
+        status = napier_umap_check_embedding(context, "embedding", embedding);
+    if (status) {
+        return status;
+    }
+    const int64_t n = napier_samples_rows(samples), k = o->n_neighbors;
+    if (embedding.rows != n) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "embedding: %lld rows, the samples have %lld",
+                           (long long)embedding.rows, (long long)n);
+    }
+    if (k < 1 || 2 * k >= n || rows < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors %lld is not 1 to below half of %lld points",
+                           (long long)k, (long long)n);
+    }
+    napier_points *points = NULL;
+    status = napier_points_create(context, "samples", samples, o, NULL, &points);
+    if (status) {
+        return status;
+    }
+    quality_task task = {.points = points,
+                         .y = embedding.data,
+                         .n = n,
+                         .components = embedding.cols,
+                         .k = k,
+                         .rows = rows == 0 || rows > n ? n : rows,
+                         .labels = labels};
+    const napier_fenv caller = napier_fenv_enter();
+    status = run_quality(context, &task, out);
+    napier_fenv_leave(caller);
+    napier_points_destroy(context, points);
+    return status;
+}

@@ -1,0 +1,269 @@
+/* umap/transform.c - new points on a fitted map, and points of the map back to data. Every row by itself: its random numbers
+ * are keyed on its contents, its epochs were fixed by the fit, and the fitted points stay where they are. */
+#include <math.h>
+#include <string.h>
+
+#include "base/fenv.h"
+#include "base/parallel.h"
+#include "base/view.h"
+#include "isa/kernels.h"
+#include "math/random.h"
+#include "umap/force.h"
+#include "umap/model.h"
+#include "umap/params.h"
+
+enum {
+    NAPIER_TRANSFORM_CHUNK = 16,
+    NAPIER_TRANSFORM_SMALL = 10000, /* points up to which a map takes many epochs */
+    NAPIER_TRANSFORM_MANY = 100,
+    NAPIER_TRANSFORM_FEW = 30
+};
+
+/* What both directions need of the nearest fitted points of each row. */
+typedef struct nearest {
+    int64_t rows, k;
+    int32_t *indices; /* [rows, k] */
+    float *distances;
+    float *rhos, *sigmas; /* [rows] */
+    float *weights;       /* [rows, k]: memberships; the nearest has 1 */
+} nearest;
+
+static void nearest_release(napier_context *context, nearest *n) {
+    napier_free(&context->allocator, n->indices);
+    napier_free(&context->allocator, n->distances);
+    napier_free(&context->allocator, n->rhos);
+    napier_free(&context->allocator, n->sigmas);
+    napier_free(&context->allocator, n->weights);
+    *n = (nearest){0};
+}
+
+/* exp(-(d - rho) / sigma), 1 up to rho, 0 for a neighbour that is not there. */
+static void memberships(const napier_kernels *kernels, const nearest *n, int64_t row) {
+    float *w = n->weights + row * n->k;
+    for (int64_t s = 0; s < n->k; s++) {
+        const float beyond = n->distances[row * n->k + s] - n->rhos[row];
+        w[s] = beyond > 0.0f && n->sigmas[row] > 0.0f ? -beyond / n->sigmas[row] : 0.0f;
+    }
+    kernels->math.exp_f32(w, w, n->k);
+    for (int64_t s = 0; s < n->k; s++) {
+        w[s] = n->indices[row * n->k + s] < 0 ? 0.0f : w[s];
+    }
+}
+
+static napier_status find_nearest(napier_context *context, const napier_umap_model *model, napier_umap_samples fitted,
+                                  napier_umap_samples rows, const napier_neighbors_options *options, nearest *n) {
+    const napier_allocator *allocator = &context->allocator;
+    *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
+    const size_t count = (size_t)(n->rows * n->k);
+    n->indices = napier_alloc(allocator, count, sizeof *n->indices);
+    n->distances = napier_alloc(allocator, count, sizeof *n->distances);
+    n->weights = napier_alloc(allocator, count, sizeof *n->weights);
+    n->rhos = napier_alloc(allocator, (size_t)n->rows, sizeof *n->rhos);
+    n->sigmas = napier_alloc(allocator, (size_t)n->rows, sizeof *n->sigmas);
+    if (!n->indices || !n->distances || !n->weights || !n->rhos || !n->sigmas) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "transform: no memory for %lld x %lld neighbours",
+                           (long long)n->rows, (long long)n->k);
+    }
+    napier_status status = napier_nearest_neighbors_of(context, fitted, rows, options, n->indices, n->distances);
+    const double connectivity = model->options.local_connectivity - 1.0; /* no row is its own neighbour */
+    if (!status) {
+        status = napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
+                                             connectivity > 0.0 ? connectivity : 0.0, n->rhos, n->sigmas);
+    }
+    const napier_kernels *kernels = napier_kernels_of(context->isa);
+    for (int64_t row = 0; !status && row < n->rows; row++) {
+        memberships(kernels, n, row);
+    }
+    return status;
+}
+
+/* out = the mean of rows of `values` [fitted, width], weighted by memberships. */
+static void weighted_mean(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
+    double total = 0.0;
+    for (int64_t s = 0; s < n->k; s++) {
+        total += (double)n->weights[row * n->k + s];
+    }
+    for (int64_t d = 0; d < width; d++) {
+        double sum = 0.0;
+        for (int64_t s = 0; s < n->k; s++) {
+            const float w = n->weights[row * n->k + s];
+            if (w > 0.0f) {
+                sum += (double)w * (double)values[(int64_t)n->indices[row * n->k + s] * width + d];
+            }
+        }
+        out[d] = total > 0.0 ? (float)(sum / total) : 0.0f;
+    }
+}
+
+/* ---- Onto the map -------------------------------------------------------------------------------------------------- */
+
+typedef struct transform_task {
+    const napier_umap_model *model;
+    napier_umap_samples samples;
+    const nearest *near;
+    napier_forces forces;
+    int64_t epochs;
+    float *y; /* [rows, components] */
+} transform_task;
+
+static void move(float *y, const float *force, float rate, int64_t components) {
+    for (int64_t d = 0; d < components; d++) {
+        y[d] = fmaf(rate, force[d], y[d]);
+    }
+}
+
+/* One edge of an epoch: the attraction, then the repulsion of the samples that go with it. */
+static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, uint32_t key, uint32_t edge, float rate) {
+    const napier_umap_model *m = t->model;
+    const int64_t c = m->options.n_components;
+    float force[NAPIER_UMAP_MOST_COMPONENTS];
+    const float *z = m->embedding + (int64_t)neighbor * c;
+    napier_force(&t->forces, napier_attraction(&t->forces, napier_squared_gap(y, z, c)), 1.0f, y, z, c, force);
+    move(y, force, rate, c);
+    for (uint32_t s = 0; s < (uint32_t)m->options.negative_sample_rate; s++) {
+        uint32_t random[2];
+        napier_philox(key, edge, s, random);
+        z = m->embedding + (int64_t)napier_random_below(random[0], (uint32_t)m->n) * c;
+        napier_force(&t->forces, napier_repulsion(&t->forces, napier_squared_gap(y, z, c)), 1.0f, y, z, c, force);
+        move(y, force, rate, c);
+    }
+}
+
+/* An edge acts in its weight's share of the epochs, evenly spread. */
+static int acts(float weight, int64_t epoch) {
+    return (int64_t)(weight * (float)(epoch + 1)) > (int64_t)(weight * (float)epoch);
+}
+
+static void transform_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const transform_task *t = argument;
+    const napier_umap_options *o = &t->model->options;
+    const int64_t c = o->n_components, k = t->near->k;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        float *y = t->y + row * c;
+        const float *w = t->near->weights + row * k;
+        const uint64_t seed = napier_samples_hash(t->samples, row) ^ o->transform_seed;
+        float highest = 0.0f;
+        for (int64_t s = 0; s < k; s++) {
+            highest = w[s] > highest ? w[s] : highest;
+        }
+        weighted_mean(t->near, row, t->model->embedding, c, y);
+        for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
+            const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
+            const float rate =
+                (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
+            for (int64_t s = 0; s < k; s++) {
+                if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
+                    pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
+                }
+            }
+        }
+    }
+}
+
+static napier_status check_rows(napier_context *context, const napier_umap_model *model, napier_umap_samples samples) {
+    if (!model) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
+    }
+    const napier_status status = napier_samples_check(context, samples);
+    if (status) {
+        return status;
+    }
+    if (model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
+    }
+    if (napier_samples_cols(samples) != model->data.cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld columns, the model was fitted on %lld",
+                           (long long)napier_samples_cols(samples), (long long)model->data.cols);
+    }
+    return NAPIER_OK;
+}
+
+static int64_t epochs_of(const napier_umap_model *model) {
+    return model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_MANY : NAPIER_TRANSFORM_FEW;
+}
+
+napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
+                                    napier_umap_samples samples, napier_matrix embedding) {
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = check_rows(context, model, samples);
+    if (!status)
+        status = napier_check_matrix_out(context, "embedding", embedding);
+    if (!status)
+        status = napier_umap_check_result(context, "embedding", embedding, napier_samples_rows(samples),
+                                          model->options.n_components);
+    if (status || embedding.rows == 0) {
+        return status;
+    }
+    const napier_fenv caller = napier_fenv_enter();
+    nearest near;
+    napier_umap_params params = napier_umap_params_of(&model->options);
+    transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
+    task.epochs = epochs_of(model);
+    status = napier_umap_check_params(context, &params, &params, &task.forces);
+    if (!status) {
+        status = find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors,
+                              &near);
+        if (!status) {
+            napier_parallel(context, embedding.rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
+        }
+        nearest_release(context, &near);
+    }
+    napier_fenv_leave(caller);
+    return status;
+}
+
+/* ---- Back to data -------------------------------------------------------------------------------------------------- */
+
+typedef struct inverse_task {
+    const napier_umap_model *model;
+    const nearest *near;
+    float *out; /* [rows, features] */
+} inverse_task;
+
+static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const inverse_task *t = argument;
+    const int64_t features = t->model->data.cols;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
+    }
+}
+
+napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                            napier_const_matrix points, napier_matrix samples) {
+    napier_status status = napier_begin(context);
+    if (!status && !model)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
+    if (!status && !model->data.dense)
+        status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on sparse data");
+    if (!status)
+        status = napier_umap_check_embedding(context, "points", points);
+    if (!status && points.cols != model->options.n_components)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "points: %lld components, the model has %lld",
+                             (long long)points.cols, (long long)model->options.n_components);
+    if (!status)
+        status = napier_check_matrix_out(context, "samples", samples);
+    const int fits = !status && samples.dtype == NAPIER_F32 && samples.rows == points.rows &&
+                     samples.cols == model->data.cols && samples.col_stride == 1 && samples.row_stride == samples.cols;
+    if (!status && !fits)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: not f32, contiguous, %lld x %lld",
+                             (long long)points.rows, (long long)model->data.cols);
+    if (status || points.rows == 0) {
+        return status;
+    }
+    const napier_fenv caller = napier_fenv_enter();
+    nearest near;
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
+    options.n_neighbors = model->options.neighbors.n_neighbors;
+    const napier_umap_samples map = {napier_umap_model_embedding(model), NULL}, wanted = {points, NULL};
+    status = find_nearest(context, model, map, wanted, &options, &near);
+    if (!status) {
+        inverse_task task = {model, &near, samples.data};
+        napier_parallel(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
+    }
+    nearest_release(context, &near);
+    napier_fenv_leave(caller);
+    return status;
+}

@@ -1,0 +1,36 @@
+# Which labels are categories and which are values, and in what order they stand in the legend.
+seq 24 | sed 's/.*/&,1/' >map.csv
+legend() { # arguments
+    run napier umap --embedding map.csv --plot map.svg "$@" || return
+    echo "-- $*"
+    sed -n 's/<text x="[0-9.]*" y="[0-9.]*" *[^>]*>\(.*\)<.text>/\1/p' map.svg | tail -n +2 | paste -s -d '|' -
+}
+seq 24 | awk '{ print $1 % 3 }' >few.txt
+seq 24 | awk '{ print "group " $1 % 12 }' >natural.txt
+seq 24 | awk '{ print $1 / 4 }' >values.txt
+seq 24 | awk '{ print "species " $1 }' >many.txt
+seq 24 | awk '{ print $1 % 4 ? "" : "known" }' >blank.txt
+printf 'a\r\nb\r\n"c d"\r\n%s' "$(seq 21)" >endings.txt
+printf '\303\244\n\377\n\001\n%s\n' "$(seq 21 | sed 's/.*/x/')" >bytes.txt
+legend
+legend --labels few.txt
+legend --labels few.txt --label-type numbers
+legend --labels natural.txt
+legend --labels values.txt
+legend --labels values.txt --label-type categories
+legend --labels many.txt
+legend --labels many.txt --label-type numbers
+legend --labels blank.txt
+legend --labels endings.txt
+legend --labels bytes.txt
+cat few.txt | legend --labels -
+array '|u1' '(24,)' '\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2' >few.npy
+legend --labels few.npy
+array '|u1' '(25,)' '\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2\0\1\2' >short.npy
+legend --labels short.npy
+array '|O' '(24,)' >object.npy
+legend --labels object.npy
+printf '1\n\0002\n' >zero.txt
+legend --labels zero.txt
+: >empty.txt
+legend --labels empty.txt

@@ -1,0 +1,493 @@
+/* test_umap_model - fitted maps: the digits end up in their groups, new ones too; a row of transform is the same alone and
+ * in company; the same bits for any thread count and instruction set; odd inputs; model files, whole and damaged. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <napier/umap.h>
+
+static napier_context *context;
+
+static int start(void **state) {
+    (void)state;
+    return napier_context_create(&context, NULL);
+}
+
+static int stop(void **state) {
+    (void)state;
+    napier_context_destroy(context);
+    return 0;
+}
+
+static void *room(size_t count, size_t size) {
+    void *const memory = malloc(count * size);
+    assert_non_null(memory);
+    return memory;
+}
+
+static uint64_t random_state = 88172645463325252u;
+
+static float random_float(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (float)((int32_t)(random_state >> 40) - 8388608) / 8388608.0f;
+}
+
+static float *clusters(int64_t n, int64_t cols, int32_t *labels) {
+    float *x = room((size_t)(n * cols), sizeof *x);
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t label = (int32_t)(i % 4);
+        for (int64_t j = 0; j < cols; j++) {
+            x[i * cols + j] = (float)((label * 5 + (int32_t)j * 3) % 7) + random_float() + random_float();
+        }
+        if (labels) {
+            labels[i] = label;
+        }
+    }
+    return x;
+}
+
+static napier_umap_samples rows_of(const float *x, int64_t n, int64_t cols) {
+    return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
+}
+
+static napier_umap_options small_options(void) {
+    napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
+    options.n_epochs = 50;
+    return options;
+}
+
+/* ---- The digits ---------------------------------------------------------------------------------------------------- */
+
+/* The elements of a version 1 .npy file of bytes or int64, as floats. */
+static float *read_npy(const char *path, size_t count) {
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        return NULL;
+    }
+    unsigned char head[10];
+    assert_int_equal(fread(head, 1, 10, file), 10);
+    const size_t length = head[8] | (size_t)head[9] << 8;
+    char *text = calloc(length + 1, 1);
+    assert_int_equal(fread(text, 1, length, file), length);
+    const int wide = strstr(text, "i8") != NULL, single = strstr(text, "f4") != NULL;
+    const size_t size = wide ? 8 : single ? 4 : 1;
+    unsigned char *bytes = room(count, size);
+    assert_int_equal(fread(bytes, size, count, file), count);
+    fclose(file);
+    float *x = room(count, sizeof *x);
+    for (size_t i = 0; i < count; i++) {
+        if (single) {
+            memcpy(&x[i], bytes + 4 * i, 4);
+        } else {
+            x[i] = (float)bytes[i * size];
+        }
+    }
+    free(bytes);
+    free(text);
+    return x;
+}
+
+/* Of `n` points: how many of the nearest map points among the first `fitted` have their label, by a vote of 15. */
+static double vote(const float *map, int64_t fitted, const float *points, int64_t n, const int32_t *labels,
+                   const int32_t *wanted) {
+    int64_t right = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t near[15];
+        float at[15];
+        int held = 0;
+        for (int64_t j = 0; j < fitted; j++) {
+            const float a = points[2 * i] - map[2 * j], b = points[2 * i + 1] - map[2 * j + 1], d = a * a + b * b;
+            if (held == 15 && d >= at[14]) {
+                continue;
+            }
+            int s = held < 15 ? held++ : 14;
+            for (; s > 0 && at[s - 1] > d; s--) {
+                at[s] = at[s - 1];
+                near[s] = near[s - 1];
+            }
+            at[s] = d;
+            near[s] = labels[j];
+        }
+        int best = 0;
+        for (int label = 0, most = 0; label < 10; label++) {
+            int votes = 0;
+            for (int s = 0; s < held; s++) {
+                votes += near[s] == label;
+            }
+            if (votes > most) {
+                most = votes;
+                best = label;
+            }
+        }
+        right += best == wanted[i];
+    }
+    return (double)right / (double)n;
+}
+
+static void test_digits(void **state) {
+    (void)state;
+    enum { ALL = 1797, FITTED = 1437, NEW = ALL - FITTED };
+    float *x = read_npy("data/digits/images.npy", ALL * 64), *y = read_npy("data/digits/labels.npy", ALL);
+    if (!x || !y) {
+        print_message("skip  data/digits is not here\n");
+        skip();
+    }
+    int32_t labels[ALL];
+    for (int i = 0; i < ALL; i++) {
+        labels[i] = (int32_t)y[i];
+    }
+    napier_umap_model *model = NULL;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, FITTED, 64), NULL, &model), NAPIER_OK);
+    const float *map = napier_umap_model_embedding(model).data;
+    const double fitted = vote(map, FITTED, map, FITTED, labels, labels);
+    float *placed = room(NEW * 2, sizeof *placed);
+    assert_int_equal(napier_umap_transform(context, model, rows_of(x + FITTED * 64, NEW, 64),
+                                           napier_rows_f32(placed, NEW, 2)),
+                     NAPIER_OK);
+    const double held_out = vote(map, FITTED, placed, NEW, labels, labels + FITTED);
+    napier_umap_quality quality;
+    assert_int_equal(napier_umap_quality_of(context, rows_of(x, FITTED, 64), NULL,
+                                            napier_umap_model_embedding(model), labels, 0, &quality),
+                     NAPIER_OK);
+    print_message("digits: vote %.4f, held out %.4f, trustworthiness %.4f, preserved %.4f\n", fitted, held_out,
+                  quality.trustworthiness, quality.neighbor_preservation);
+    assert_true(fitted >= 0.97);
+    assert_true(held_out >= 0.95);
+    assert_true(quality.trustworthiness >= 0.97);
+    assert_true(quality.knn_accuracy >= 0.97);
+    napier_umap_model_destroy(context, model);
+    free(placed);
+    free(x);
+    free(y);
+}
+
+/* ---- transform ----------------------------------------------------------------------------------------------------- */
+
+static void test_transform_of_one_row(void **state) {
+    (void)state;
+    enum { N = 300, COLS = 20, NEW = 40 };
+    float *x = clusters(N + NEW, COLS, NULL);
+    const napier_umap_options options = small_options();
+    napier_umap_model *model = NULL;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
+    float together[NEW * 2], alone[2], backwards[NEW * 2];
+    float *turned = room(NEW * COLS, sizeof *turned);
+    for (int i = 0; i < NEW; i++) {
+        memcpy(turned + i * COLS, x + (N + NEW - 1 - i) * COLS, COLS * sizeof *x);
+    }
+    assert_int_equal(napier_umap_transform(context, model, rows_of(x + N * COLS, NEW, COLS),
+                                           napier_rows_f32(together, NEW, 2)),
+                     NAPIER_OK);
+    assert_int_equal(
+        napier_umap_transform(context, model, rows_of(turned, NEW, COLS), napier_rows_f32(backwards, NEW, 2)),
+        NAPIER_OK);
+    for (int i = 0; i < NEW; i++) {
+        assert_int_equal(napier_umap_transform(context, model, rows_of(x + (N + i) * COLS, 1, COLS),
+                                               napier_rows_f32(alone, 1, 2)),
+                         NAPIER_OK);
+        assert_memory_equal(alone, together + 2 * i, sizeof alone);
+        assert_memory_equal(alone, backwards + 2 * (NEW - 1 - i), sizeof alone);
+    }
+    float *back = room(NEW * COLS, sizeof *back);
+    assert_int_equal(napier_umap_inverse_transform(context, model, napier_const_rows_f32(together, NEW, 2),
+                                                   napier_rows_f32(back, NEW, COLS)),
+                     NAPIER_OK);
+    double error = 0.0, size = 0.0;
+    for (int i = 0; i < NEW * COLS; i++) {
+        error += ((double)back[i] - (double)x[N * COLS + i]) * ((double)back[i] - (double)x[N * COLS + i]);
+        size += ((double)x[N * COLS + i] - 3.0) * ((double)x[N * COLS + i] - 3.0);
+    }
+    assert_true(error < 0.35 * size); /* the cluster's middle, roughly */
+    napier_umap_model_destroy(context, model);
+    free(turned);
+    free(back);
+    free(x);
+}
+
+/* ---- The same bits ------------------------------------------------------------------------------------------------- */
+
+static void test_threads_and_instruction_sets(void **state) {
+    (void)state;
+    enum { N = 500, COLS = 60 };
+    float *x = clusters(N, COLS, NULL), *first = NULL;
+    for (int isa = NAPIER_ISA_SCALAR; isa <= NAPIER_ISA_AVX512; isa++) {
+        for (int threads = 1; threads <= 7; threads += 3) {
+            napier_context_options with = NAPIER_CONTEXT_OPTIONS_INIT;
+            napier_context *other = NULL;
+            napier_umap_model *model = NULL;
+            const napier_umap_options options = small_options();
+            with.highest_isa = (napier_isa)isa;
+            with.threads = threads;
+            if (!napier_isa_available((napier_isa)isa)) {
+                continue;
+            }
+            assert_int_equal(napier_context_create(&other, &with), NAPIER_OK);
+            assert_int_equal(napier_umap_fit(other, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
+            const float *y = napier_umap_model_embedding(model).data;
+            if (!first) {
+                first = room(N * 2, sizeof *first);
+                memcpy(first, y, N * 2 * sizeof *y);
+            }
+            assert_memory_equal(y, first, N * 2 * sizeof *y);
+            napier_umap_model_destroy(other, model);
+            napier_context_destroy(other);
+        }
+    }
+    free(first);
+    free(x);
+}
+
+/* ---- Odd input ----------------------------------------------------------------------------------------------------- */
+
+static void check_finite(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
+    napier_umap_model *model = NULL;
+    const napier_status status = napier_umap_fit(context, rows_of(x, n, cols), options, &model);
+    if (status) {
+        print_message("n = %d: %s\n", (int)n, napier_last_error(context));
+    }
+    assert_int_equal(status, NAPIER_OK);
+    const napier_const_matrix y = napier_umap_model_embedding(model);
+    assert_int_equal(y.rows, n);
+    for (int64_t i = 0; i < y.rows * y.cols; i++) {
+        assert_true(isfinite(((const float *)y.data)[i]));
+    }
+    napier_umap_model_destroy(context, model);
+}
+
+static void test_few_points(void **state) {
+    (void)state;
+    enum { COLS = 5 };
+    float *x = clusters(40, COLS, NULL);
+    napier_umap_options options = small_options();
+    for (int64_t n = 1; n <= 40; n += n < 6 ? 1 : 7) {
+        check_finite(x, n, COLS, &options); /* n_neighbors is 15 */
+    }
+    options.n_components = 7; /* more than columns */
+    check_finite(x, 40, COLS, &options);
+    options.n_components = 1;
+    check_finite(x, 40, COLS, &options);
+    free(x);
+}
+
+static void test_equal_points(void **state) {
+    (void)state;
+    float x[100 * 3];
+    const napier_umap_options options = small_options();
+    for (int i = 0; i < 100 * 3; i++) {
+        x[i] = 1.5f;
+    }
+    check_finite(x, 100, 3, &options);
+    for (int i = 0; i < 50 * 3; i++) { /* two places */
+        x[i] = -2.0f;
+    }
+    check_finite(x, 100, 3, &options);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    float x[60] = {0.0f};
+    napier_umap_model *model = NULL;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 0, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
+    x[7] = (float)NAN;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
+    assert_null(model);
+    assert_non_null(strstr(napier_last_error(context), "2")); /* row 2, column 1 */
+    x[7] = (float)INFINITY;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
+    x[7] = 0.0f;
+    napier_umap_options options = small_options();
+    options.min_dist = 2.0;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
+    assert_non_null(strstr(napier_last_error(context), "min_dist 2"));
+    options = small_options();
+    options.n_components = 51;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
+    options = small_options();
+    options.neighbors.metric = (napier_metric)99;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
+    options = small_options();
+    options.struct_size = 3;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
+}
+
+static int say_no(const char *stage, double done, void *user) {
+    (void)stage;
+    (void)done;
+    return --*(int *)user < 0;
+}
+
+static void test_cancel(void **state) {
+    (void)state;
+    enum { N = 300, COLS = 10 };
+    float *x = clusters(N, COLS, NULL);
+    for (int after = 0; after < 40; after++) {
+        int left = after;
+        napier_umap_options options = small_options();
+        napier_umap_model *model = NULL;
+        options.progress = say_no;
+        options.user = &left;
+        assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_CANCELLED);
+        assert_null(model);
+    }
+    free(x);
+}
+
+/* ---- Files --------------------------------------------------------------------------------------------------------- */
+
+static void check_equal_models(const napier_umap_model *a, const napier_umap_model *b, const float *x, int64_t cols) {
+    const napier_const_matrix y = napier_umap_model_embedding(a), z = napier_umap_model_embedding(b);
+    float first[20], second[20];
+    assert_int_equal(y.rows, z.rows);
+    assert_memory_equal(y.data, z.data, (size_t)(y.rows * y.cols) * sizeof(float));
+    assert_int_equal(napier_umap_transform(context, a, rows_of(x, 10, cols), napier_rows_f32(first, 10, 2)), NAPIER_OK);
+    assert_int_equal(napier_umap_transform(context, b, rows_of(x, 10, cols), napier_rows_f32(second, 10, 2)),
+                     NAPIER_OK);
+    assert_memory_equal(first, second, sizeof first);
+}
+
+static void test_files(void **state) {
+    (void)state;
+    enum { N = 120, COLS = 6 };
+    float *x = clusters(N, COLS, NULL);
+    const napier_umap_options options = small_options();
+    napier_umap_model *model = NULL, *read = NULL;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
+    const char *path = "test_umap_model.tmp";
+    assert_int_equal(napier_umap_model_save(context, model, path), NAPIER_OK);
+    assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_OK);
+    check_equal_models(model, read, x, COLS);
+    napier_umap_model_destroy(context, read);
+    remove(path);
+    assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_IO_ERROR);
+    assert_int_equal(napier_umap_model_save(context, model, "no/such/folder/x"), NAPIER_IO_ERROR);
+    napier_umap_model_destroy(context, model);
+    free(x);
+}
+
+/* Damage: every byte of the head changed, cut off anywhere, with a checksum that fits all the same. */
+static uint64_t checksum(const uint8_t *bytes, size_t size) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+static void sign(uint8_t *bytes, size_t size) {
+    const uint64_t hash = checksum(bytes, size - 8);
+    for (int i = 0; i < 8; i++) {
+        bytes[size - 8 + (size_t)i] = (uint8_t)(hash >> 8 * i);
+    }
+}
+
+static void test_damaged_files(void **state) {
+    (void)state;
+    enum { N = 30, COLS = 3 };
+    float *x = clusters(N, COLS, NULL);
+    napier_umap_options options = small_options();
+    options.neighbors.n_neighbors = 5;
+    napier_umap_model *model = NULL, *read = NULL;
+    size_t size = 0, again = 0;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
+    assert_int_equal(napier_umap_model_to_bytes(context, model, NULL, 0, &size), NAPIER_OK);
+    uint8_t *bytes = room(size, 1), *damaged = room(size, 1);
+    assert_int_equal(napier_umap_model_to_bytes(context, model, bytes, size, &again), NAPIER_OK);
+    assert_int_equal(size, again);
+    assert_int_equal(napier_umap_model_from_bytes(context, bytes, size, &read), NAPIER_OK);
+    napier_umap_model_destroy(context, read);
+    for (size_t at = 0; at < size; at++) { /* unsigned damage never passes */
+        memcpy(damaged, bytes, size);
+        damaged[at] ^= 0x10;
+        assert_int_equal(napier_umap_model_from_bytes(context, damaged, size, &read), NAPIER_CORRUPT_DATA);
+        assert_null(read);
+    }
+    for (size_t cut = 0; cut < size; cut++) {
+        assert_int_equal(napier_umap_model_from_bytes(context, bytes, cut, &read), NAPIER_CORRUPT_DATA);
+    }
+    for (size_t at = 0; at < size - 8; at++) { /* signed damage may be a model; it must not crash, and must transform */
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(damaged, bytes, size);
+            damaged[at] ^= (uint8_t)(1 << bit);
+            sign(damaged, size);
+            if (napier_umap_model_from_bytes(context, damaged, size, &read) == NAPIER_OK) {
+                float y[2];
+                if (at % 7 == 0) {
+                    (void)napier_umap_transform(context, read, rows_of(x, 1, COLS), napier_rows_f32(y, 1, 2));
+                }
+                napier_umap_model_destroy(context, read);
+            }
+        }
+    }
+    napier_umap_model_destroy(context, model);
+    free(bytes);
+    free(damaged);
+    free(x);
+}
+
+static void test_optimizer_bytes(void **state) {
+    (void)state;
+    enum { N = 20 };
+    napier_umap_edge edges[N];
+    for (uint32_t v = 0; v < N; v++) {
+        edges[v] = (napier_umap_edge){v, (v + 1) % N, 1.0f};
+    }
+    napier_umap_optimizer *whole = NULL, *first = NULL, *second = NULL;
+    float a[N * 2], b[N * 2];
+    for (int i = 0; i < N * 2; i++) {
+        a[i] = b[i] = random_float();
+    }
+    napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
+    epochs.count = epochs.total = 10;
+    assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &whole), NAPIER_OK);
+    assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &first), NAPIER_OK);
+    assert_int_equal(
+        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, whole, napier_rows_f32(a, N, 2)), NAPIER_OK);
+    epochs.count = 4;
+    assert_int_equal(
+        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, first, napier_rows_f32(b, N, 2)), NAPIER_OK);
+    uint8_t bytes[1024];
+    size_t size = 0;
+    assert_int_equal(napier_umap_optimizer_to_bytes(context, first, bytes, sizeof bytes, &size), NAPIER_OK);
+    assert_true(size <= sizeof bytes);
+    assert_int_equal(napier_umap_optimizer_from_bytes(context, bytes, size, &second), NAPIER_OK);
+    epochs.first = 4;
+    epochs.count = 6;
+    assert_int_equal(
+        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, second, napier_rows_f32(b, N, 2)),
+        NAPIER_OK);
+    assert_memory_equal(a, b, sizeof a); /* kept, saved, loaded: as in one go */
+    napier_umap_optimizer *read = NULL;
+    for (size_t at = 0; at < size; at++) {
+        bytes[at] ^= 1;
+        assert_int_equal(napier_umap_optimizer_from_bytes(context, bytes, size, &read), NAPIER_CORRUPT_DATA);
+        bytes[at] ^= 1;
+    }
+    napier_umap_optimizer_destroy(context, whole);
+    napier_umap_optimizer_destroy(context, first);
+    napier_umap_optimizer_destroy(context, second);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_transform_of_one_row),
+        cmocka_unit_test(test_threads_and_instruction_sets),
+        cmocka_unit_test(test_few_points),
+        cmocka_unit_test(test_equal_points),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_optimizer_bytes),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
