@@ -57,8 +57,8 @@ static float napier_dot(const float *a, const float *b, int64_t n) { return napi
 /* Adds to sum[r][v] the products of `rows` rows of A, element i of row r at a[r * row_step + i * k_step], with the columns
  * of a panel. */
 NAPIER_KERNEL void napier_product_add(const int rows, const float *a, const int64_t row_step, const int64_t k_step,
-                                   const float *panel, const int64_t k,
-                                   vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS]) {
+                                      const float *panel, const int64_t k,
+                                      vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS]) {
     for (int64_t i = 0; i < k; i++) {
         vf b[NAPIER_PRODUCT_VECTORS];
         NAPIER_UNROLL

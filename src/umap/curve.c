@@ -84,8 +84,7 @@ static curve fit(double min_dist) {
     return c;
 }
 
-napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a,
-                                         float *b) {
+napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
     const napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -97,7 +96,8 @@ napier_status napier_umap_find_ab_params(napier_context *context, double min_dis
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g is not a finite number above 0", spread);
     }
     if (!(min_dist >= 0.0) || !(min_dist <= spread)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "min_dist: %g is not from 0 to spread %g", min_dist, spread);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "min_dist: %g is not from 0 to spread %g", min_dist,
+                           spread);
     }
     const napier_fenv saved = napier_fenv_enter();
     const curve c = fit(min_dist / spread);

@@ -318,7 +318,9 @@ static double squared_gaps(pairs *p, double shift) {
     return sum;
 }
 
-static int is_empty(const napier_points *p, int64_t i) { return p->sparse.row_starts[i] == p->sparse.row_starts[i + 1]; }
+static int is_empty(const napier_points *p, int64_t i) {
+    return p->sparse.row_starts[i] == p->sparse.row_starts[i + 1];
+}
 
 /* A row without direction: 0 from its like, 1 from others. -1: both have one. */
 static float undirected(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {

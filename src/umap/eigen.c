@@ -15,10 +15,11 @@
 #include "base/fenv.h"
 #include "base/parallel.h"
 #include "math/f64.h"
+#include "umap/duo.h"
 #include "umap/start.h"
 
-enum { LEAST_ROWS = 1024, MOST_BLOCKS = 256, SWEEPS = 30, FIRST_DEGREE = 8, DEGREE_STEP = 4, MOST_DEGREE = 32 };
-#define MOST_GROWTH 1e6 /* of the largest over the least in one cycle: the block's columns stay apart */
+enum { LEAST_ROWS = 4096, MOST_BLOCKS = 256, SWEEPS = 30, FIRST_DEGREE = 8, MOST_DEGREE = 64 };
+#define MOST_GROWTH 1e5 /* of the largest over the least in one cycle: the block's columns stay apart */
 #define RANK_TOLERANCE 1e-12
 #define ZERO_RESIDUAL 1e-13 /* of the size of the spectrum */
 
@@ -135,29 +136,33 @@ static void shift_rows(const block_task *t, int64_t first, int64_t last, double 
     }
 }
 
+static inline void add_duo(double *sum, napier_duo v) { napier_duo_store(sum, napier_duo_load(sum) + v); }
+
 /* The block's X' D X, then X' D Y. */
 static void gram_rows(const block_task *t, int64_t first, int64_t last, double *sums) {
     const int64_t m = t->a->columns;
-    double *restrict gram = sums, *restrict both = sums + m * m;
+    double *gram = sums, *both = sums + m * m;
     for (int64_t i = first; i < last; i++) {
         const double w = weight_of(t->a, i);
         const double *x = t->x + i * m, *y = t->y + i * m;
         for (int64_t j = 0; j < m; j++) {
-            const double xj = w * x[j];
-            for (int64_t k = 0; k < m; k++) {
-                gram[j * m + k] += xj * x[k];
-                both[j * m + k] += xj * y[k];
+            const napier_duo xj = napier_duo_of(w * x[j]);
+            for (int64_t k = 0; k < m; k += 2) {
+                add_duo(gram + j * m + k, xj * napier_duo_load(x + k));
+                add_duo(both + j * m + k, xj * napier_duo_load(y + k));
             }
         }
     }
 }
 
 static void turn_row(const double *turn, int64_t m, double *x) {
-    double turned[NAPIER_MOST_BLOCK] = {0.0};
-    for (int64_t j = 0; j < m; j++) {
-        for (int64_t k = 0; k < m; k++) {
-            turned[k] += x[j] * turn[j * m + k];
+    double turned[NAPIER_MOST_BLOCK];
+    for (int64_t k = 0; k < m; k += 2) {
+        napier_duo sum = {0.0, 0.0};
+        for (int64_t j = 0; j < m; j++) {
+            sum += napier_duo_of(x[j]) * napier_duo_load(turn + j * m + k);
         }
+        napier_duo_store(turned + k, sum);
     }
     memcpy(x, turned, (size_t)m * sizeof *x);
 }
@@ -358,7 +363,7 @@ static void iterate(napier_context *context, block_task *t, room *r, const napie
     leave_constant_out(context, t, r);
     a->apply(a->argument, t->x, 1.0, 0.0, 0.0, t->y);
     *products = 1;
-    for (int64_t most = FIRST_DEGREE;; most += most < MOST_DEGREE ? DEGREE_STEP : 0) {
+    for (int64_t most = FIRST_DEGREE;; most = 2 * most < MOST_DEGREE ? 2 * most : MOST_DEGREE) {
         *count = ritz(context, t, r, values);
         const int64_t left = limits->products - *products;
         if (left < 2 || converged(a, limits, r, values, *count)) {

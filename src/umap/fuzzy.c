@@ -96,8 +96,9 @@ static napier_status check_rows(napier_context *context, const int32_t *indices,
     }
     const int64_t at = row * k + column;
     if (indices && (indices[at] < -1 || indices[at] >= n)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: neighbour %lld of row %lld is %ld, of %lld points",
-                           (long long)column, (long long)row, (long)indices[at], (long long)n);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column,
+                           (long long)row, (long)indices[at], (long long)n);
     }
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "distances: neighbour %lld of row %lld is at %g: not a finite, ascending distance of at least 0",
@@ -335,8 +336,7 @@ static napier_status check_connectivity(napier_context *context, double local_co
 }
 
 napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
-                                          int64_t n_neighbors, double local_connectivity, float *rhos,
-                                          float *sigmas) {
+                                          int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
     napier_status status = napier_begin(context);
     if (!status)
         status = check_shape(context, distances, n, n_neighbors);
@@ -516,7 +516,8 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
     const size_t rows = n > 0 ? (size_t)n : 1, chunks = (size_t)(n / ROW_CHUNK + 1);
     *out = NULL;
     if (n > 0 && k > INT64_MAX / 16 / n) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "indices: %lld x %lld do not fit", (long long)n, (long long)k);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "indices: %lld x %lld do not fit", (long long)n,
+                           (long long)k);
     }
     napier_status status = napier_umap_graph_create(context, n, n * k, out);
     if (status) {

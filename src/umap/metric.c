@@ -128,8 +128,7 @@ static const char *value_fault(napier_metric metric, float x) {
 }
 
 static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
-    if (metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED ||
-        metric == NAPIER_METRIC_HAVERSINE) {
+    if (metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED || metric == NAPIER_METRIC_HAVERSINE) {
         for (int64_t i = 0; i < n; i++) {
             if (value_fault(metric, x[i])) {
                 return i;
@@ -327,9 +326,9 @@ static napier_status sparse_room(napier_context *context, const char *name, napi
         points->shifts = napier_alloc(&context->allocator, rows, sizeof *points->shifts);
         missing = missing || !points->shifts;
     }
-    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %lld entries", name,
-                                 (long long)count)
-                   : NAPIER_OK;
+    return missing
+               ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %lld entries", name, (long long)count)
+               : NAPIER_OK;
 }
 
 static napier_status fill_sparse(napier_context *context, const char *name, napier_points *points,
@@ -384,9 +383,9 @@ static napier_status fill_sparse_of_dense(napier_context *context, const char *n
         (void)napier_read_row(points->kernels, samples, i, row);
         const int64_t fault = first_fault(points->metric, row, points->cols);
         if (fault >= 0) {
-            status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name,
-                                 (long long)i, (long long)fault, (double)row[fault],
-                                 value_fault(points->metric, row[fault]));
+            status =
+                napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)i,
+                            (long long)fault, (double)row[fault], value_fault(points->metric, row[fault]));
             break;
         }
         starts[i] = at;
@@ -665,8 +664,8 @@ static napier_status turn_by_covariance(napier_context *context, napier_points *
     if (!status) { /* from the rounded inverse, as queries will find it */
         for (int64_t i = 0; i < p->cols; i++) {
             for (int64_t j = 0; j < p->cols; j++) {
-                work[i * p->cols + j] = 0.5 * ((double)p->metric_values[i * p->cols + j] +
-                                               (double)p->metric_values[j * p->cols + i]);
+                work[i * p->cols + j] =
+                    0.5 * ((double)p->metric_values[i * p->cols + j] + (double)p->metric_values[j * p->cols + i]);
             }
         }
         if (!cholesky(work, p->cols)) {
@@ -711,9 +710,8 @@ static napier_status check_metric(napier_context *context, const char *name, con
     return NAPIER_OK;
 }
 
-static napier_status fill(napier_context *context, const char *name, napier_points *points,
-                          napier_umap_samples samples, const napier_neighbors_options *options,
-                          const napier_points *like) {
+static napier_status fill(napier_context *context, const char *name, napier_points *points, napier_umap_samples samples,
+                          const napier_neighbors_options *options, const napier_points *like) {
     const int dense = like ? like->rows != NULL : !samples.sparse || becomes_dense(samples.sparse, points->metric);
     napier_status status;
     if (dense && samples.sparse && points->metric == NAPIER_METRIC_PRECOMPUTED) {

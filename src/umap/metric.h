@@ -19,13 +19,13 @@ typedef enum napier_points_kind {
 } napier_points_kind;
 
 typedef struct napier_points {
-    int64_t n, cols;  /* rows and columns as the caller gave them */
-    int64_t width;    /* floats from row to row of `rows`: a multiple of 16, the rest is 0 */
-    float *rows;      /* dense rows, changed as the metric wants; on a cache line. NULL where sparse */
+    int64_t n, cols; /* rows and columns as the caller gave them */
+    int64_t width;   /* floats from row to row of `rows`: a multiple of 16, the rest is 0 */
+    float *rows;     /* dense rows, changed as the metric wants; on a cache line. NULL where sparse */
     napier_points_kind kind;
     napier_metric metric;
     double p;
-    float *metric_values;    /* a copy, or what was computed from the data; NULL if the metric has none */
+    float *metric_values;     /* a copy, or what was computed from the data; NULL if the metric has none */
     napier_csr_matrix sparse; /* a copy, where the data is sparse and stays so; row_starts NULL otherwise */
     double *shifts; /* [n] of sparse correlation: what every column's value is less by; inf: all equal. Else NULL */
     const napier_kernels *kernels;

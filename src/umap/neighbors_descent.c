@@ -15,7 +15,8 @@
 #include "umap/neighbors_tree.h"
 
 enum {
-    TREES = 6,
+    TREES = 8,
+    MOST_BACK = 32,
     MOST_ROUNDS = 20,
     STREAM_PROJECTION = 0x4e0000, /* of random numbers; the tree or the round is added */
     STREAM_START = 0x4e1000,
@@ -24,7 +25,7 @@ enum {
     AHEAD = 3 /* rows fetched before they are measured */
 };
 /* Done when less than this share of all places has changed in a round. */
-#define ENOUGH 0.001
+#define ENOUGH 0.003
 
 /* How old an acquaintance is. */
 enum { OLD, NEW, JUST_MET };
@@ -46,7 +47,7 @@ typedef struct descent {
     uint32_t *seen;       /* per worker: seen_size slots, */
     uint32_t *candidates; /* and most * most candidates */
     int64_t seen_size;
-    uint64_t *order; /* [n] of a tree */
+    uint64_t *order;  /* [n] of a tree */
     float *projected; /* [n][NAPIER_PANEL] */
     float *directions;
 } descent;
@@ -205,7 +206,7 @@ static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *
 /* The known ones of each point, new ones first. */
 static void know_task(void *argument, int worker, int64_t begin, int64_t end) {
     const descent *d = argument;
-    uint64_t chosen[256];
+    uint64_t chosen[MOST_BACK];
     (void)worker;
     for (int64_t v = begin; v < end; v++) {
         const uint64_t *list = d->lists + v * d->size;
@@ -275,13 +276,15 @@ static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
     uint32_t *seen = d->seen + (int64_t)worker * d->seen_size;
     uint32_t *candidates = d->candidates + (int64_t)worker * d->most * (d->most + 1);
     int64_t changes = 0;
-    for (int64_t v = begin; v < end; v++) {
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t v =
+            d->order ? (int64_t)(uint32_t)d->order[i] : i; /* near ones together: they look at the same rows */
         const int64_t count = gather(d, v, seen, candidates);
-        for (int64_t i = 0; i < count; i++) {
-            if (i + AHEAD < count) {
-                fetch(d, candidates[i + AHEAD]);
+        for (int64_t c = 0; c < count; c++) {
+            if (c + AHEAD < count) {
+                fetch(d, candidates[c + AHEAD]);
             }
-            changes += meet(d, v, candidates[i], JUST_MET);
+            changes += meet(d, v, candidates[c], JUST_MET);
         }
     }
     d->changes[worker] += changes;
@@ -338,8 +341,7 @@ static bool make_room(descent *d, int workers) {
     if (all && plants) {
         d->order = napier_alloc(a, n, sizeof *d->order);
         d->projected = napier_alloc(a, n, NAPIER_PANEL * sizeof *d->projected);
-        d->directions =
-            napier_alloc(a, (size_t)d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
+        d->directions = napier_alloc(a, (size_t)d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
     }
     return all && (!plants || (d->order && d->projected && d->directions));
 }
@@ -362,8 +364,8 @@ static void free_room(descent *d) {
 
 static void set_sizes(descent *d) {
     const int64_t n = d->n, wanted = d->search->wanted;
-    d->size = least(wanted + wanted / 4 + 6, n - 1);
-    d->most = d->size + least(d->size, 60);
+    d->size = least(wanted + wanted / 4 + 7, n - 1);
+    d->most = d->size + least(d->size / 3, MOST_BACK);
     d->seen_size = 1024;
     while (d->seen_size < 2 * d->most * (d->most + 1)) {
         d->seen_size *= 2;

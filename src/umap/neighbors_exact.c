@@ -18,10 +18,10 @@
 #include "umap/neighbors_tree.h"
 
 enum {
-    TEAMS_LEAST = 64,    /* nodes in a tournament, if there are panels enough, */
+    TEAMS_LEAST = 64,     /* nodes in a tournament, if there are panels enough, */
     TEAMS_PER_WORKER = 4, /* and for more workers so many each, */
-    TEAM_PANELS = 2,     /* but none with fewer panels on average */
-    AHEAD = 2            /* pairs whose rows are fetched before they are measured */
+    TEAM_PANELS = 2,      /* but none with fewer panels on average */
+    AHEAD = 2             /* pairs whose rows are fetched before they are measured */
 };
 
 /* One side: its points and how near is near for each. */
@@ -48,8 +48,7 @@ static void offer(const exact *e, const side *s, int64_t place, float distance, 
     const int64_t size = e->search->wanted;
     uint64_t *heap = e->search->nearest + (int64_t)s->tree->order[place] * size;
     if (napier_heap_offer(heap, size, napier_near_of(distance, index))) {
-        s->limits[place] =
-            napier_subspace_limit(e->subspace, s->points->kind, napier_near_distance(heap[0]));
+        s->limits[place] = napier_subspace_limit(e->subspace, s->points->kind, napier_near_distance(heap[0]));
     }
 }
 

@@ -38,7 +38,7 @@ static inline float napier_search_distance(const napier_search *s, int64_t i, in
 napier_status napier_search_progress(const napier_search *s, double done);
 napier_status napier_search_no_memory(const napier_search *s, const char *what);
 
-napier_status napier_search_exact(const napier_search *s); /* dense, kind not GENERAL */
+napier_status napier_search_exact(const napier_search *s);   /* dense, kind not GENERAL */
 napier_status napier_search_descent(const napier_search *s); /* self only */
 napier_status napier_search_plain(const napier_search *s);
 napier_status napier_search_stored(const napier_search *s); /* PRECOMPUTED */

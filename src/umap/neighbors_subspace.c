@@ -28,8 +28,8 @@ enum {
     LEAST_ROWS = 4096,       /* fewer points are searched before directions are found */
     LEAST_COLS = 48,
     MOST_DIRECTIONS = 128,
-    STEPS = 5,         /* of the power iteration */
-    CHUNK = 128,       /* columns of one chain of a projection */
+    STEPS = 5,   /* of the power iteration */
+    CHUNK = 128, /* columns of one chain of a projection */
     PROBES = NAPIER_PANEL,
     PROBE_ROWS = 4096, /* among which the probes' neighbours are counted */
     SIZES = 7,
@@ -38,9 +38,13 @@ enum {
 static const int64_t sizes[SIZES] = {16, 32, 48, 64, 80, 96, 128};
 
 #define ROUNDING 0x1p-24
-#define SPREAD 0x1p-9 /* t above */
+#define SPREAD 0x1p-9        /* t above */
+#define OUT_OF_MEASURE 1e30f /* the slack of a row whose lengths would overflow */
 
 static double chain_error(int64_t k) { return (double)(k + 8) * ROUNDING; }
+
+/* How many directions are taken from a row before its rest is measured. */
+static int64_t measured_directions(const napier_subspace *u) { return u->fine > 0 ? u->fine : u->size; }
 
 /* ---- Rows, centred ----------------------------------------------------------------------------------------------- */
 
@@ -54,7 +58,9 @@ void napier_subspace_centre(const napier_subspace *u, const float *row, float *o
 }
 
 /* Row `index` of `count` that are spread evenly over n. */
-static int64_t spread_row(int64_t index, int64_t count, int64_t n) { return (int64_t)((double)index * (double)n / (double)count); }
+static int64_t spread_row(int64_t index, int64_t count, int64_t n) {
+    return (int64_t)((double)index * (double)n / (double)count);
+}
 
 /* The mean of a sample, and a scale after which no coordinate of it exceeds 1. */
 static void fit_mean(napier_subspace *u, const napier_points *points, int64_t sample, double *sums) {
@@ -237,8 +243,7 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
     pack_directions(it.directions, count, u->width, u->basis);
     for (int step = 0; step < STEPS; step++) {
         multiply_panels(s->context, kernels, it.rows, u->width, it.sample, u->width, u->basis, u->panels, it.images);
-        multiply_panels(s->context, kernels, it.turned, it.sample, u->width, it.sample, it.images, u->panels,
-                        u->basis);
+        multiply_panels(s->context, kernels, it.turned, it.sample, u->width, it.sample, it.images, u->panels, u->basis);
         unpack_directions(u->basis, count, u->width, it.directions);
         orthonormalise(it.directions, count, u->width, step + 1 < STEPS ? 1 : 2);
         pack_directions(it.directions, count, u->width, u->basis);
@@ -271,7 +276,8 @@ static void project_row(const napier_subspace *u, const float *centred, float *o
     }
 }
 
-static void bound_pair(const probing *t, const float *a, float length_a, const float *b, float length_b, float *bounds) {
+static void bound_pair(const probing *t, const float *a, float length_a, const float *b, float length_b,
+                       float *bounds) {
     float near = 0, used_a = 0, used_b = 0;
     for (int64_t i = 0, level = 0; level < t->counted; level++) {
         for (; i < sizes[level]; i++) {
@@ -407,7 +413,7 @@ static napier_status choose_size(const napier_search *s, const napier_subspace *
 
 /* The chosen directions as rows: back[panel of columns][direction][column]. */
 static napier_status turn_back(const napier_search *s, napier_subspace *u) {
-    const int64_t measured = napier_subspace_measured(u);
+    const int64_t measured = measured_directions(u);
     u->back_panels = (u->width + NAPIER_PANEL - 1) / NAPIER_PANEL;
     u->back = napier_alloc(&s->context->allocator, (size_t)(u->back_panels * measured), NAPIER_PANEL * sizeof(float));
     if (!u->back) {
@@ -447,9 +453,10 @@ static napier_status find_subspace(const napier_search *s, napier_subspace *u) {
         set_fine(u, directions);
         status = choose_size(s, u, directions, &u->size);
     }
+    u->outline = u->size == 0 ? NAPIER_PANEL : 0;
     if (u->size == 0 || u->size >= u->fine) {
         u->fine = u->fine_width = 0;
-        u->panels = (u->size + NAPIER_PANEL - 1) / NAPIER_PANEL;
+        u->panels = (u->size + u->outline + NAPIER_PANEL - 1) / NAPIER_PANEL;
     }
     return status || u->size == 0 ? status : turn_back(s, u);
 }
@@ -527,7 +534,7 @@ static void project(const napier_subspace *u, const float *centred, int count, f
 static void measure_rests(const napier_subspace *u, const float *centred, int count, const float *z, float *product,
                           double *rests) {
     memset(rests, 0, NAPIER_PANEL * sizeof *rests);
-    const int64_t measured = napier_subspace_measured(u);
+    const int64_t measured = measured_directions(u);
     for (int64_t panel = 0; panel < u->back_panels; panel++) {
         const int64_t first = panel * NAPIER_PANEL;
         const int64_t columns = u->width - first < NAPIER_PANEL ? u->width - first : NAPIER_PANEL;
@@ -542,12 +549,11 @@ static void measure_rests(const napier_subspace *u, const float *centred, int co
     }
 }
 
-/* The relative error e / |x| of a row's coordinates. */
-static double coordinate_error(const napier_subspace *u) {
-    if (u->size == 0) {
+/* The relative error e / |x| of a row's coordinates, from so many directions. */
+static double coordinate_error(int64_t measured) {
+    if (measured == 0) {
         return 2 * ROUNDING;
     }
-    const int64_t measured = napier_subspace_measured(u);
     return sqrt((double)measured) * (2 * chain_error(CHUNK) + chain_error(measured) + 8 * ROUNDING) + 4 * ROUNDING;
 }
 
@@ -566,15 +572,15 @@ static void finish_point(const napier_subspace *u, float *panel, float *fine, in
         if (u->fine > 0) {
             memset(fine + j * u->fine_width, 0, (size_t)u->fine_width * sizeof *fine);
         }
-        *half = -1e30f;
-        *slack = 1e30f;
+        *half = -OUT_OF_MEASURE;
+        *slack = OUT_OF_MEASURE;
         return;
     }
-    const double error = coordinate_error(u);
+    const double error = coordinate_error(measured_directions(u)), outline_error = coordinate_error(u->outline);
     const double taken =
         (chain_error(coordinates) + 4 * ROUNDING) * squared + (1 + 1 / SPREAD) * error * error * squared_length;
     *half = (float)(squared / 2 - taken);
-    *slack = (float)(taken * (1 + 4 * ROUNDING));
+    *slack = (float)((taken + (1 + 1 / SPREAD) * outline_error * outline_error * squared_length) * (1 + 4 * ROUNDING));
 }
 
 /* Row j of a panel, and of the closer look, from a row's coordinates z and the squared length of its rest. */
@@ -595,7 +601,7 @@ static void place_directions(const napier_subspace *u, const float *z, double re
 }
 
 void napier_subspace_panel(const napier_subspace *u, const napier_points *points, const uint32_t *rows, int count,
-                           float *scratch, float *panel, float *fine, float *halves, float *slacks) {
+                           float *scratch, float *panel, float *fine, float *outline, float *halves, float *slacks) {
     float *centred = scratch, *z = centred + NAPIER_PANEL * u->width;
     float *product = z + NAPIER_PANEL * directions_width(u);
     double *sums = (double *)(void *)(product + NAPIER_PANEL * NAPIER_PANEL);
@@ -604,8 +610,10 @@ void napier_subspace_panel(const napier_subspace *u, const napier_points *points
     for (int r = 0; r < count; r++) {
         napier_subspace_centre(u, points->rows + (int64_t)rows[r] * u->width, centred + r * u->width);
     }
-    if (u->size > 0) {
+    if (u->panels > 0) {
         project(u, centred, count, z, product, sums);
+    }
+    if (u->size > 0) {
         measure_rests(u, centred, count, z, product, rests);
     }
     memset(panel, 0, (size_t)(coordinates * NAPIER_PANEL) * sizeof *panel);
@@ -624,6 +632,9 @@ void napier_subspace_panel(const napier_subspace *u, const napier_points *points
         }
         const double squared_length = (double)u->kernels->linear.dot(row, row, u->width);
         finish_point(u, panel, fine, r, 1.001 * squared_length, &halves[r], &slacks[r]);
+        for (int64_t i = 0; i < u->outline; i++) {
+            outline[i * NAPIER_PANEL + r] = slacks[r] < OUT_OF_MEASURE ? z[r * directions_width(u) + i] : 0.0f;
+        }
     }
 }
 

@@ -15,6 +15,7 @@ typedef struct napier_subspace {
     int64_t size;        /* directions; 0: the columns themselves are the coordinates */
     int64_t fine;        /* directions of a second, closer look at few pairs; 0: there is none */
     int64_t fine_width;  /* floats of a row for it: its directions and the rest, a multiple of 16 */
+    int64_t outline;     /* directions that only serve to draw boxes, where the columns are the coordinates; or 0 */
     int64_t panels;      /* of directions that are computed: NAPIER_PANEL in each */
     int64_t back_panels; /* of columns */
     float scale;         /* a power of two that brings the data near 1 */
@@ -22,9 +23,6 @@ typedef struct napier_subspace {
     float *basis;        /* [panels][width][NAPIER_PANEL] directions as columns */
     float *back;         /* [back_panels][size or fine][NAPIER_PANEL] directions as rows */
 } napier_subspace;
-
-/* How many directions are taken from a row before its rest is measured. */
-static inline int64_t napier_subspace_measured(const napier_subspace *u) { return u->fine > 0 ? u->fine : u->size; }
 
 /* Coordinates of a point: its directions' and the rest. */
 static inline int64_t napier_subspace_coordinates(const napier_subspace *u) {
@@ -45,9 +43,10 @@ int64_t napier_subspace_scratch(const napier_subspace *u);
  * [coordinates][NAPIER_PANEL], and the halves and slacks that near_pairs and pruning want: halves[j] is half the squared
  * length less slacks[j], which is what rounding may have changed. A row too far out to be measured has coordinates 0 and a
  * slack that makes it near to all. Missing rows: halves +inf. fine: [NAPIER_PANEL][fine_width], where u->fine is not 0: half
- * the squared distance of two such rows, less both slacks, is another such bound. */
+ * the squared distance of two such rows, less both slacks, is another such bound; and so is that of two columns of outline
+ * [outline][NAPIER_PANEL], where u->outline is not 0. */
 void napier_subspace_panel(const napier_subspace *u, const napier_points *points, const uint32_t *rows, int count,
-                           float *scratch, float *panel, float *fine, float *halves, float *slacks);
+                           float *scratch, float *panel, float *fine, float *outline, float *halves, float *slacks);
 
 /* Minus half the largest squared distance of coordinates that a pair no farther than `distance` (of the metric) can have. */
 float napier_subspace_limit(const napier_subspace *u, napier_points_kind kind, float distance);

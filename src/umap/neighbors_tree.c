@@ -10,8 +10,8 @@
 #include "base/parallel.h"
 
 enum {
-    LOOKED_AT = 128,       /* rows of a node whose variances choose where to cut */
-    BOX_COORDINATES = 32,  /* of a subspace; all the columns where they are few: */
+    LOOKED_AT = 128,      /* rows of a node whose variances choose where to cut */
+    BOX_COORDINATES = 32, /* of a subspace; all the columns where they are few: */
     BOX_COLUMNS = 64,
     PROJECTED_ROWS = NAPIER_PANEL
 };
@@ -137,8 +137,8 @@ static void cut_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride, int64_t dims,
-                               uint64_t *keys) {
+napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride,
+                               int64_t dims, uint64_t *keys) {
     const int depth = depth_of(panels_of(n));
     const int workers = napier_workers(s->context, (int64_t)1 << depth, 1);
     sorting t = {coordinates, n, stride, dims, 0, keys, NULL};
@@ -197,8 +197,7 @@ static napier_status order_rows(const napier_search *s, const napier_points *poi
     const napier_allocator *a = &s->context->allocator;
     float *projected = u->basis ? napier_alloc(a, (size_t)tree->n, NAPIER_PANEL * sizeof(float)) : NULL;
     uint64_t *keys = napier_alloc(a, (size_t)tree->n, sizeof *keys);
-    napier_status status =
-        keys && (projected || !u->basis) ? NAPIER_OK : napier_search_no_memory(s, "order");
+    napier_status status = keys && (projected || !u->basis) ? NAPIER_OK : napier_search_no_memory(s, "order");
     if (!status && projected) {
         status = project_rows(s, points, u, projected);
     }
@@ -250,16 +249,16 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; p++) {
         const int count = (int)least(tree->n - p * NAPIER_PANEL, NAPIER_PANEL);
         float *panel = tree->points + p * tree->coordinates * NAPIER_PANEL;
-        float slacks[NAPIER_PANEL];
+        float slacks[NAPIER_PANEL], outline[BOX_COORDINATES * NAPIER_PANEL];
         float *fine = tree->fine ? tree->fine + p * NAPIER_PANEL * t->u->fine_width : NULL;
         napier_subspace_panel(t->u, t->points, tree->order + p * NAPIER_PANEL, count,
-                              t->scratch + (int64_t)worker * napier_subspace_scratch(t->u), panel, fine,
+                              t->scratch + (int64_t)worker * napier_subspace_scratch(t->u), panel, fine, outline,
                               tree->halves + p * NAPIER_PANEL, slacks);
         const int64_t leaf = leaf_of(tree, p);
         float slack = 0;
         if (tree->box > 0) {
             float *box = tree->boxes + 2 * leaf * tree->box;
-            box_of_panel(tree, panel, count, box, box + tree->box);
+            box_of_panel(tree, t->u->outline > 0 ? outline : panel, count, box, box + tree->box);
         }
         for (int j = 0; j < count; j++) {
             slack = slacks[j] > slack ? slacks[j] : slack;
@@ -287,6 +286,9 @@ static void join_boxes(napier_tree *tree, napier_node node) {
 
 static int64_t box_size(const napier_subspace *u) {
     const int64_t coordinates = napier_subspace_coordinates(u);
+    if (u->outline > 0) {
+        return u->outline;
+    }
     if (u->size > 0) {
         return u->size < BOX_COORDINATES ? u->size : BOX_COORDINATES;
     }

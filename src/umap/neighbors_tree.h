@@ -43,8 +43,8 @@ void napier_tree_destroy(napier_context *context, napier_tree *tree);
 
 /* Rows in the order of a tree, from any coordinates [n][stride], of which `dims`: the lower half of keys[i] is the row at
  * place i. */
-napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride, int64_t dims,
-                               uint64_t *keys);
+napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride,
+                               int64_t dims, uint64_t *keys);
 
 /* A lower bound of the squared distance of any point of one node from any of the other. */
 static inline float napier_tree_gap(const napier_linear_kernels *kernels, const napier_tree *a, int64_t node_a,

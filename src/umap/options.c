@@ -3,9 +3,8 @@
 
 #include <math.h>
 
-enum {
-    NAPIER_UMAP_EPOCHS = 100 /* Adam on all edges: as good as 200 to 500 epochs of sampled edges (docs/umap.md) */
-};
+/* umap-learn's numbers of epochs. A hundred do nearly as well (docs/umap.md), but these cost little here. */
+enum { NAPIER_UMAP_SMALL = 10000, NAPIER_UMAP_EPOCHS_SMALL = 500, NAPIER_UMAP_EPOCHS_LARGE = 200 };
 
 /* least <= value <= most (most +inf: any finite). */
 static napier_status check_number(napier_context *context, const char *name, double value, double least, double most) {
@@ -103,7 +102,7 @@ napier_status napier_umap_check_options(napier_context *context, const napier_um
         }
     }
     if (checked->n_epochs == 0) {
-        checked->n_epochs = NAPIER_UMAP_EPOCHS;
+        checked->n_epochs = n <= NAPIER_UMAP_SMALL ? NAPIER_UMAP_EPOCHS_SMALL : NAPIER_UMAP_EPOCHS_LARGE;
     }
     if (checked->neighbors.n_neighbors > n) {
         checked->neighbors.n_neighbors = n;

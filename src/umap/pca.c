@@ -95,8 +95,7 @@ static void mean_groups(void *argument, int worker, int64_t begin, int64_t end) 
 }
 
 static napier_status refuse_row(napier_context *context, const char *name, const pca *p, int64_t row) {
-    return napier_read_refuse(context, name, p->samples, row,
-                              napier_read_row(p->kernels, p->samples, row, p->work));
+    return napier_read_refuse(context, name, p->samples, row, napier_read_row(p->kernels, p->samples, row, p->work));
 }
 
 /* 2^-k, exact as f32 too, that brings values of this size to at most 1. */
@@ -363,8 +362,8 @@ static napier_status make_room(napier_context *context, const char *name, pca *p
         p->panels = napier_alloc(allocator, cols, (size_t)p->columns * sizeof *p->panels);
         missing = missing || !p->panels;
     }
-    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for principal components of %lld columns",
-                                 name, (long long)p->cols)
+    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY,
+                                 "%s: no memory for principal components of %lld columns", name, (long long)p->cols)
                    : NAPIER_OK;
 }
 

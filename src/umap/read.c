@@ -48,8 +48,8 @@ static napier_status check_csr(napier_context *context, const char *name, const 
 
 napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
                                 int64_t *cols) {
-    const napier_status status = samples.sparse ? check_csr(context, name, samples.sparse)
-                                                : napier_check_matrix(context, name, samples.dense);
+    const napier_status status =
+        samples.sparse ? check_csr(context, name, samples.sparse) : napier_check_matrix(context, name, samples.dense);
     if (status) {
         return status;
     }

@@ -16,6 +16,7 @@
 
 #include "base/fenv.h"
 #include "base/parallel.h"
+#include "umap/duo.h"
 #include "umap/eigen.h"
 #include "umap/graph.h"
 #include "umap/params.h"
@@ -23,8 +24,9 @@
 #include "umap/read.h"
 #include "umap/start.h"
 
-enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 1024, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64 };
-#define EDGE_BUDGET ((int64_t)150000000) /* edges times products: small graphs may take more products than large ones */
+enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 4096, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64 };
+enum { ROW_COST = 4 };                   /* what else is done with a row, in edges */
+#define COST_BUDGET ((int64_t)160000000) /* edges, of eight columns each: about 0.8 s on one core */
 #define TOLERANCE 1e-3
 
 /* More components than these, or centroids of more numbers, are placed without looking at all pairs, or at samples. */
@@ -132,9 +134,9 @@ static napier_status split(spectral *s) {
         napier_parallel(context, s->n, ROW_CHUNK, find_degrees, s);
     }
     napier_free(&context->allocator, scratch);
-    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld components",
-                                 (long long)s->count)
-                   : NAPIER_OK;
+    return missing
+               ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld components", (long long)s->count)
+               : NAPIER_OK;
 }
 
 /* ---- One component ---------------------------------------------------------------------------------------------------- */
@@ -147,6 +149,15 @@ typedef struct walk {
     double alpha, beta, gamma, *y;
 } walk;
 
+/* y = alpha sum + beta x + gamma y for two columns of a vertex. */
+static inline void finish_duo(const walk *w, double alpha, napier_duo sum, int64_t at) {
+    napier_duo y = napier_duo_of(alpha) * sum + napier_duo_of(w->beta) * napier_duo_load(w->x + at);
+    if (w->gamma != 0.0) {
+        y += napier_duo_of(w->gamma) * napier_duo_load(w->y + at);
+    }
+    napier_duo_store(w->y + at, y);
+}
+
 /* y = alpha P x + beta x + gamma y for one vertex, eight columns at a time. */
 static void walk_row(const walk *w, int64_t i) {
     const napier_umap_graph *g = w->s->graph;
@@ -156,20 +167,20 @@ static void walk_row(const walk *w, int64_t i) {
     const double degree = w->s->degrees[w->begin + i];
     const double alpha = degree > 0.0 ? w->alpha / degree : 0.0;
     for (int64_t panel = 0; panel < columns; panel += PANEL) {
-        double sum[PANEL] = {0.0};
+        napier_duo sum0 = {0.0, 0.0}, sum1 = sum0, sum2 = sum0, sum3 = sum0;
         for (int64_t e = first; e < end; e++) {
-            const double weight = (double)g->weights[e];
+            const napier_duo weight = napier_duo_of((double)g->weights[e]);
             const double *x = w->x + (int64_t)targets[e] * columns + panel;
-            for (int j = 0; j < PANEL; j++) {
-                sum[j] += weight * x[j];
-            }
+            sum0 += weight * napier_duo_load(x);
+            sum1 += weight * napier_duo_load(x + 2);
+            sum2 += weight * napier_duo_load(x + 4);
+            sum3 += weight * napier_duo_load(x + 6);
         }
-        const double *x = w->x + i * columns + panel;
-        double *y = w->y + i * columns + panel;
-        for (int j = 0; j < PANEL; j++) {
-            const double kept = w->gamma != 0.0 ? w->gamma * y[j] : 0.0;
-            y[j] = alpha * sum[j] + w->beta * x[j] + kept;
-        }
+        const int64_t at = i * columns + panel;
+        finish_duo(w, alpha, sum0, at);
+        finish_duo(w, alpha, sum1, at + 2);
+        finish_duo(w, alpha, sum2, at + 4);
+        finish_duo(w, alpha, sum3, at + 6);
     }
 }
 
@@ -227,26 +238,28 @@ static void place_small_component(spectral *s, int64_t component, uint64_t seed)
     }
 }
 
+static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
 static int is_small(const spectral *s, int64_t component) {
     return s->begins[component + 1] - s->begins[component] <= 2 * s->components;
 }
 
-static int64_t most_products(const napier_umap_graph *graph) {
-    const int64_t edges = napier_umap_graph_edges(graph);
-    const int64_t most = EDGE_BUDGET / (edges > 0 ? edges : 1);
-    return most < LEAST_PRODUCTS ? LEAST_PRODUCTS : most > MOST_PRODUCTS ? MOST_PRODUCTS : most;
+/* So many products that their cost is bounded: small graphs may take more of them than large ones. */
+static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
+    const int64_t cost = (napier_umap_graph_edges(graph) + ROW_COST * graph->n) * (columns / PANEL);
+    return between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
 }
 
 static napier_status lay_out_component(spectral *s, int64_t component, int64_t columns, double *blocks) {
     const int64_t rows = s->begins[component + 1] - s->begins[component];
     walk w = {.s = s, .begin = s->begins[component], .columns = columns, .rows = rows};
     const napier_operator p = {rows, columns, s->degrees + w.begin, -1.0, 1.0, multiply, &w};
-    const napier_eigen_limits limits = {s->components, most_products(s->graph), TOLERANCE};
+    const napier_eigen_limits limits = {s->components, most_products(s->graph, columns), TOLERANCE};
     double values[NAPIER_MOST_BLOCK];
     int64_t found = 0, products = 0;
     napier_eigen_start(rows, columns, blocks);
-    const napier_status status = napier_largest_eigenvectors(s->context, &p, limits, blocks, blocks + rows * columns,
-                                                             values, &found, &products);
+    const napier_status status =
+        napier_largest_eigenvectors(s->context, &p, limits, blocks, blocks + rows * columns, values, &found, &products);
     if (!status) {
         place_component(s, component, blocks, columns, found);
     }
@@ -360,7 +373,8 @@ static napier_status place_by_centroids(spectral *s, napier_umap_samples samples
     napier_status status = NAPIER_OK;
     *found = 0;
     if (!centroids || !scores) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for %lld centroids", (long long)s->count);
+        status =
+            napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for %lld centroids", (long long)s->count);
     }
     if (!status)
         status = find_centroids(s, samples, cols, centroids);

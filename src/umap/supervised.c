@@ -72,8 +72,8 @@ static napier_status check_arguments(napier_context *context, napier_umap_graph 
 
 /* ---- Categories ----------------------------------------------------------------------------------------------------- */
 
-napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph,
-                                          const int32_t *categories, double target_weight) {
+napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                                          double target_weight) {
     napier_status status = check_arguments(context, graph, categories, "categories", target_weight);
     napier_umap_graph *joint = NULL;
     if (!status)
@@ -177,9 +177,8 @@ static void line_neighbors(const line_task *t, int64_t place) {
         if (!any_below && !any_above) {
             break;
         }
-        const int take_below =
-            any_below && (!any_above || down < up ||
-                          (down == up && t->points[below.at].index < t->points[above.at].index));
+        const int take_below = any_below && (!any_above || down < up ||
+                                             (down == up && t->points[below.at].index < t->points[above.at].index));
         const int64_t taken = take_below ? below.at++ : above.at++;
         indices[count] = t->points[taken].index;
         distances[count++] = (float)(take_below ? down : up);
@@ -335,7 +334,8 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
     }
     const int64_t n = (*graph)->n;
     if (n_neighbors < 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors: %lld is less than 1", (long long)n_neighbors);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors: %lld is less than 1",
+                           (long long)n_neighbors);
     }
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(numbers[i])) {

@@ -1,5 +1,5 @@
 /* umap/transform.c - new points on a fitted map, and points of the map back to data. Every row by itself: its random numbers
- * are keyed on its contents, its epochs were fixed by the fit, and the fitted points stay where they are. */
+ * are keyed on its contents, the number of its epochs is fixed, and the fitted points stay where they are. */
 #include <math.h>
 #include <string.h>
 
@@ -14,9 +14,7 @@
 
 enum {
     NAPIER_TRANSFORM_CHUNK = 16,
-    NAPIER_TRANSFORM_SMALL = 10000, /* points up to which a map takes many epochs */
-    NAPIER_TRANSFORM_MANY = 100,
-    NAPIER_TRANSFORM_FEW = 30
+    NAPIER_TRANSFORM_EPOCHS = 30 /* more move a point away from where most of its neighbours are */
 };
 
 /* What both directions need of the nearest fitted points of each row. */
@@ -95,6 +93,30 @@ static void weighted_mean(const nearest *n, int64_t row, const float *values, in
     }
 }
 
+/* out = the neighbour that is nearest to all others, by their memberships: it lies where most of them are, which a mean need
+ * not. */
+static void medoid(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
+    const int32_t *near = n->indices + row * n->k;
+    const float *w = n->weights + row * n->k;
+    double least = INFINITY;
+    for (int64_t s = 0; s < n->k; s++) {
+        double sum = 0.0;
+        for (int64_t t = 0; t < n->k && w[s] > 0.0f; t++) {
+            if (w[t] > 0.0f) {
+                sum += (double)w[t] * sqrt((double)napier_squared_gap(values + (int64_t)near[s] * width,
+                                                                      values + (int64_t)near[t] * width, width));
+            }
+        }
+        if (w[s] > 0.0f && sum < least) {
+            least = sum;
+            memcpy(out, values + (int64_t)near[s] * width, (size_t)width * sizeof *out);
+        }
+    }
+    if (!(isfinite(least))) {
+        memset(out, 0, (size_t)width * sizeof *out);
+    }
+}
+
 /* ---- Onto the map -------------------------------------------------------------------------------------------------- */
 
 typedef struct transform_task {
@@ -147,7 +169,7 @@ static void transform_rows(void *argument, int worker, int64_t begin, int64_t en
         for (int64_t s = 0; s < k; s++) {
             highest = w[s] > highest ? w[s] : highest;
         }
-        weighted_mean(t->near, row, t->model->embedding, c, y);
+        medoid(t->near, row, t->model->embedding, c, y);
         for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
             const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
             const float rate =
@@ -179,10 +201,6 @@ static napier_status check_rows(napier_context *context, const napier_umap_model
     return NAPIER_OK;
 }
 
-static int64_t epochs_of(const napier_umap_model *model) {
-    return model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_MANY : NAPIER_TRANSFORM_FEW;
-}
-
 napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
                                     napier_umap_samples samples, napier_matrix embedding) {
     napier_status status = napier_begin(context);
@@ -200,7 +218,7 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     nearest near;
     napier_umap_params params = napier_umap_params_of(&model->options);
     transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
-    task.epochs = epochs_of(model);
+    task.epochs = NAPIER_TRANSFORM_EPOCHS;
     status = napier_umap_check_params(context, &params, &params, &task.forces);
     if (!status) {
         status = find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors,

@@ -87,7 +87,10 @@ static double true_distance(napier_metric metric, truth t) {
         case NAPIER_METRIC_CHEBYSHEV: sum = fmax(sum, gap); break;
         case NAPIER_METRIC_MINKOWSKI: sum += pow(gap, t.p); break;
         case NAPIER_METRIC_CANBERRA: sum += gap == 0 ? 0 : gap / (fabs(x[i]) + fabs(y[i])); break;
-        case NAPIER_METRIC_BRAYCURTIS: other += fabs(x[i] + y[i]); sum += gap; break;
+        case NAPIER_METRIC_BRAYCURTIS:
+            other += fabs(x[i] + y[i]);
+            sum += gap;
+            break;
         case NAPIER_METRIC_SEUCLIDEAN: sum += t.values[i] > 0 ? gap * gap / t.values[i] : 0; break;
         case NAPIER_METRIC_HAMMING: sum += gap != 0; break;
         case NAPIER_METRIC_MAHALANOBIS:
@@ -196,9 +199,9 @@ static void compare(const napier_points *points, const float *x, int64_t cols, c
             const float mirror = napier_points_distance(points, j, points, i);
             /* hellinger's definition cancels near 0 where ours does not */
             const double slack = points->metric == NAPIER_METRIC_HELLINGER ? 2e-4 : 2e-6;
-            if (!expect(fabs((double)got - wanted) <= slack * (1 + wanted), "%s %s, %lld columns: d(%lld, %lld) = %.9g, not %.9g",
-                        what, napier_metric_name(points->metric), (long long)cols, (long long)i, (long long)j,
-                        (double)got, wanted)) {
+            if (!expect(fabs((double)got - wanted) <= slack * (1 + wanted),
+                        "%s %s, %lld columns: d(%lld, %lld) = %.9g, not %.9g", what, napier_metric_name(points->metric),
+                        (long long)cols, (long long)i, (long long)j, (double)got, wanted)) {
                 return;
             }
             expect(memcmp(&got, &mirror, sizeof got) == 0, "%s %s: not symmetric at (%lld, %lld)", what,
@@ -233,11 +236,9 @@ static void check_metric(napier_context *context, napier_metric metric, int64_t 
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.metric = metric;
     options.p = p;
-    options.metric_values =
-        metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS ? values : NULL;
+    options.metric_values = metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS ? values : NULL;
     napier_points *points = NULL;
-    if (succeeded(context,
-                  napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+    if (succeeded(context, napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
                   napier_metric_name(metric))) {
         compare(points, x, cols, wide, p, "dense");
     }
@@ -297,8 +298,8 @@ static void test_wide_csr(void **state) {
         options.p = 3.5;
         napier_points *points = NULL, *dense = NULL, *queries = NULL;
         succeeded(context, napier_points_create(context, "samples", sparse_of(&s), &options, NULL, &points), "wide");
-        succeeded(context,
-                  napier_points_create(context, "samples", dense_of(wide, ROWS, WIDE), &options, NULL, &dense), "dense");
+        succeeded(context, napier_points_create(context, "samples", dense_of(wide, ROWS, WIDE), &options, NULL, &dense),
+                  "dense");
         succeeded(context,
                   napier_points_create(context, "queries", dense_of(wide, ROWS, WIDE), &options, points, &queries),
                   "dense queries of CSR points");
@@ -362,8 +363,8 @@ static void test_parameters_from_data(void **state) {
                            ((double)points->rows[i * points->width + b] - mean_b) / (N - 1);
                 }
                 if (k == 1 || a == b) {
-                    expect(fabs(sum - (a == b)) < 1e-3, "%s: covariance (%d, %d) is %g",
-                           napier_metric_name(metrics[k]), a, b, sum);
+                    expect(fabs(sum - (a == b)) < 1e-3, "%s: covariance (%d, %d) is %g", napier_metric_name(metrics[k]),
+                           a, b, sum);
                 }
             }
         }
@@ -388,7 +389,7 @@ static void test_bits(void **state) {
         for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
             napier_context *context = context_of(isas[k], threads);
             for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
-                const int64_t cols = metric == NAPIER_METRIC_HAVERSINE ? 2
+                const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
                                      : metric == NAPIER_METRIC_MAHALANOBIS ? 4
                                                                            : COLS;
                 make_rows(x, cols, 0.8, is_positive((napier_metric)metric), 11);
@@ -396,7 +397,8 @@ static void test_bits(void **state) {
                 options.metric = (napier_metric)metric;
                 options.p = 2.5;
                 napier_points *points = NULL;
-                succeeded(context, napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+                succeeded(context,
+                          napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
                           napier_metric_name(metric));
                 for (int64_t i = 0; i < ROWS * ROWS && points; i++) {
                     const float d = napier_points_distance(points, i / ROWS, points, i % ROWS);
@@ -462,8 +464,8 @@ static void test_precomputed(void **state) {
     const float values[] = {0, 4, 1};
     const napier_csr_matrix m = {3, 3, starts, columns, values};
     const float wanted[9] = {0, 0, 4, 1, 0, INFINITY, INFINITY, INFINITY, 0};
-    succeeded(context, napier_points_create(context, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &points),
-              "");
+    succeeded(context,
+              napier_points_create(context, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &points), "");
     for (int64_t i = 0; i < 9 && points; i++) {
         expect(napier_points_distance(points, i / 3, points, i % 3) == wanted[i], "sparse (%d)", (int)i);
     }
@@ -491,7 +493,8 @@ static void test_refused(void **state) {
     (void)state;
     napier_context *context = context_of(NAPIER_ISA_AUTO, 3);
     const int64_t starts[] = {0, 2, 3}, falling[] = {0, 2, 1}, late[] = {1, 2, 3}, empty[] = {0, 0, 0};
-    const int32_t columns[] = {0, 2, 1}, twice[] = {1, 1, 1}, descending[] = {2, 0, 1}, far[] = {0, 3, 1}, below[] = {0, 1, -1};
+    const int32_t columns[] = {0, 2, 1}, twice[] = {1, 1, 1}, descending[] = {2, 0, 1}, far[] = {0, 3, 1},
+                  below[] = {0, 1, -1};
     const float values[] = {1, 2, 3}, nan_values[] = {1, 2, NAN};
     refuse_csr(context, (napier_csr_matrix){2, 3, NULL, columns, values}, "row_starts", "NULL");
     refuse_csr(context, (napier_csr_matrix){2, 3, falling, columns, values}, "row_starts[2] 1", "less");
@@ -609,9 +612,14 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definitions), cmocka_unit_test(test_wide_csr),
-        cmocka_unit_test(test_parameters_from_data), cmocka_unit_test(test_bits), cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_precomputed), cmocka_unit_test(test_refused), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_definitions),
+        cmocka_unit_test(test_wide_csr),
+        cmocka_unit_test(test_parameters_from_data),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_precomputed),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests_name("umap metrics", tests, NULL, NULL);

@@ -135,33 +135,37 @@ static double vote(const float *map, int64_t fitted, const float *points, int64_
 
 static void test_digits(void **state) {
     (void)state;
-    enum { ALL = 1797, FITTED = 1437, NEW = ALL - FITTED };
-    float *x = read_npy("data/digits/images.npy", ALL * 64), *y = read_npy("data/digits/labels.npy", ALL);
-    if (!x || !y) {
+    enum { ALL = 1797, NEW = 360, FITTED = ALL - NEW };
+    float *images = read_npy("data/digits/images.npy", ALL * 64), *y = read_npy("data/digits/labels.npy", ALL);
+    if (!images || !y) {
         print_message("skip  data/digits is not here\n");
         skip();
     }
+    float *x = room(ALL * 64, sizeof *x);
     int32_t labels[ALL];
-    for (int i = 0; i < ALL; i++) {
-        labels[i] = (int32_t)y[i];
+    for (int i = 0, fitted = 0, new = FITTED; i < ALL; i++) { /* every fifth is held out */
+        const int at = i % 5 == 0 ? new ++ : fitted++;
+        memcpy(x + at * 64, images + i * 64, 64 * sizeof *x);
+        labels[at] = (int32_t)y[i];
     }
+    free(images);
     napier_umap_model *model = NULL;
     assert_int_equal(napier_umap_fit(context, rows_of(x, FITTED, 64), NULL, &model), NAPIER_OK);
     const float *map = napier_umap_model_embedding(model).data;
     const double fitted = vote(map, FITTED, map, FITTED, labels, labels);
     float *placed = room(NEW * 2, sizeof *placed);
-    assert_int_equal(napier_umap_transform(context, model, rows_of(x + FITTED * 64, NEW, 64),
-                                           napier_rows_f32(placed, NEW, 2)),
-                     NAPIER_OK);
+    assert_int_equal(
+        napier_umap_transform(context, model, rows_of(x + FITTED * 64, NEW, 64), napier_rows_f32(placed, NEW, 2)),
+        NAPIER_OK);
     const double held_out = vote(map, FITTED, placed, NEW, labels, labels + FITTED);
     napier_umap_quality quality;
-    assert_int_equal(napier_umap_quality_of(context, rows_of(x, FITTED, 64), NULL,
-                                            napier_umap_model_embedding(model), labels, 0, &quality),
+    assert_int_equal(napier_umap_quality_of(context, rows_of(x, FITTED, 64), NULL, napier_umap_model_embedding(model),
+                                            labels, 0, &quality),
                      NAPIER_OK);
     print_message("digits: vote %.4f, held out %.4f, trustworthiness %.4f, preserved %.4f\n", fitted, held_out,
                   quality.trustworthiness, quality.neighbor_preservation);
     assert_true(fitted >= 0.97);
-    assert_true(held_out >= 0.95);
+    assert_true(held_out >= 0.97);
     assert_true(quality.trustworthiness >= 0.97);
     assert_true(quality.knn_accuracy >= 0.97);
     napier_umap_model_destroy(context, model);
@@ -184,16 +188,16 @@ static void test_transform_of_one_row(void **state) {
     for (int i = 0; i < NEW; i++) {
         memcpy(turned + i * COLS, x + (N + NEW - 1 - i) * COLS, COLS * sizeof *x);
     }
-    assert_int_equal(napier_umap_transform(context, model, rows_of(x + N * COLS, NEW, COLS),
-                                           napier_rows_f32(together, NEW, 2)),
-                     NAPIER_OK);
+    assert_int_equal(
+        napier_umap_transform(context, model, rows_of(x + N * COLS, NEW, COLS), napier_rows_f32(together, NEW, 2)),
+        NAPIER_OK);
     assert_int_equal(
         napier_umap_transform(context, model, rows_of(turned, NEW, COLS), napier_rows_f32(backwards, NEW, 2)),
         NAPIER_OK);
     for (int i = 0; i < NEW; i++) {
-        assert_int_equal(napier_umap_transform(context, model, rows_of(x + (N + i) * COLS, 1, COLS),
-                                               napier_rows_f32(alone, 1, 2)),
-                         NAPIER_OK);
+        assert_int_equal(
+            napier_umap_transform(context, model, rows_of(x + (N + i) * COLS, 1, COLS), napier_rows_f32(alone, 1, 2)),
+            NAPIER_OK);
         assert_memory_equal(alone, together + 2 * i, sizeof alone);
         assert_memory_equal(alone, backwards + 2 * (NEW - 1 - i), sizeof alone);
     }
@@ -450,10 +454,12 @@ static void test_optimizer_bytes(void **state) {
     assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &whole), NAPIER_OK);
     assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &first), NAPIER_OK);
     assert_int_equal(
-        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, whole, napier_rows_f32(a, N, 2)), NAPIER_OK);
+        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, whole, napier_rows_f32(a, N, 2)),
+        NAPIER_OK);
     epochs.count = 4;
     assert_int_equal(
-        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, first, napier_rows_f32(b, N, 2)), NAPIER_OK);
+        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, first, napier_rows_f32(b, N, 2)),
+        NAPIER_OK);
     uint8_t bytes[1024];
     size_t size = 0;
     assert_int_equal(napier_umap_optimizer_to_bytes(context, first, bytes, sizeof bytes, &size), NAPIER_OK);

@@ -41,7 +41,8 @@ static void check_product(const napier_linear_kernels *kernels, int64_t rows, in
         }
     }
     kernels->product(a, lda, rows, b, k, c, ldc);
-    expect(same_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows, (long long)k);
+    expect(same_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows,
+           (long long)k);
     free(a);
     free(b);
     free(c);
@@ -126,7 +127,8 @@ static void check_near_pairs(const napier_linear_kernels *kernels, int64_t k, co
             expected |= sum > limit ? 1u << j : 0u;
         }
         rows |= expected ? 1u << r : 0u;
-        expect(hits[r] == expected, "%s: k = %lld, row %d: %08x, expected %08x", isa, (long long)k, r, hits[r], expected);
+        expect(hits[r] == expected, "%s: k = %lld, row %d: %08x, expected %08x", isa, (long long)k, r, hits[r],
+               expected);
     }
     expect(got == rows, "%s: rows %08x, expected %08x", isa, got, rows);
     free(a);
@@ -148,7 +150,9 @@ static void test_near_pairs(void **state) {
         for (int j = 0; j < 32; j++) {
             high_a[j] = low_a[j] + 0.25f;
             high_b[j] = low_b[j] + 0.5f;
-            const float gap = low_b[j] > high_a[j] ? low_b[j] - high_a[j] : low_a[j] > high_b[j] ? low_a[j] - high_b[j] : 0;
+            const float gap = low_b[j] > high_a[j]   ? low_b[j] - high_a[j]
+                              : low_a[j] > high_b[j] ? low_a[j] - high_b[j]
+                                                     : 0;
             sum += gap * gap;
         }
         const float gap = kernels->box_gap(low_a, high_a, low_b, high_b, 32);
@@ -162,21 +166,22 @@ static void test_near_pairs(void **state) {
 
 typedef enum data_kind {
     DATA_NORMAL,
-    DATA_CLUSTERS,   /* 20 far apart */
-    DATA_LATTICE,    /* small integers: many ties and duplicates */
-    DATA_EQUAL,      /* one point */
-    DATA_PAIRS,      /* every point twice */
-    DATA_SHIFTED,    /* small differences far from 0 */
-    DATA_HUGE,       /* squares overflow */
-    DATA_TINY,       /* squares underflow */
-    DATA_OUTLIERS,   /* a few at 1e30 */
-    DATA_LOW_RANK,   /* few directions matter */
+    DATA_CLUSTERS, /* 20 far apart */
+    DATA_LATTICE,  /* small integers: many ties and duplicates */
+    DATA_EQUAL,    /* one point */
+    DATA_PAIRS,    /* every point twice */
+    DATA_SHIFTED,  /* small differences far from 0 */
+    DATA_HUGE,     /* squares overflow */
+    DATA_TINY,     /* squares underflow */
+    DATA_OUTLIERS, /* a few at 1e30 */
+    DATA_ONE_FAR,  /* a row out of all measure, which no sample meets */
+    DATA_LOW_RANK, /* few directions matter */
     DATA_KINDS
 } data_kind;
 
 static const char *data_name(data_kind kind) {
-    static const char *const names[DATA_KINDS] = {"normal",  "clusters", "lattice", "equal",    "pairs",
-                                                  "shifted", "huge",     "tiny",    "outliers", "low rank"};
+    static const char *const names[DATA_KINDS] = {"normal", "clusters", "lattice",  "equal",   "pairs",   "shifted",
+                                                  "huge",   "tiny",     "outliers", "one far", "low rank"};
     return names[kind];
 }
 
@@ -202,6 +207,7 @@ static float *make_data(data_kind kind, int64_t n, int64_t cols, uint64_t seed) 
             case DATA_HUGE: v = 1e25 * z; break;
             case DATA_TINY: v = 1e-25 * z; break;
             case DATA_OUTLIERS: v = i % 97 == 5 ? 1e30 * z : z; break;
+            case DATA_ONE_FAR: v = i == 1 ? 1e30 * z : 1e-3 * z; break;
             case DATA_LOW_RANK:
                 v = 0.05 * z;
                 for (int h = 0; h < 6; h++) {
@@ -329,12 +335,13 @@ static void check_search(napier_context *context, data_kind kind, int64_t n, int
 
 static void test_exact(void **state) {
     (void)state;
-    static const int64_t shapes[][3] = {{2, 1, 2},   {5, 3, 5},   {31, 15, 4}, {32, 16, 32}, {33, 17, 33}, {100, 1, 15},
-                                        {500, 2, 15}, {700, 100, 15}, {1000, 50, 8}, {300, 65, 300}};
+    static const int64_t shapes[][3] = {{2, 1, 2},    {5, 3, 5},    {31, 15, 4},    {32, 16, 32},  {33, 17, 33},
+                                        {100, 1, 15}, {500, 2, 15}, {700, 100, 15}, {1000, 50, 8}, {300, 65, 300}};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (int kind = 0; kind < DATA_KINDS; kind++) {
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-            check_search(context, (data_kind)kind, shapes[s][0], shapes[s][1], shapes[s][2], NAPIER_METRIC_EUCLIDEAN, 1);
+            check_search(context, (data_kind)kind, shapes[s][0], shapes[s][1], shapes[s][2], NAPIER_METRIC_EUCLIDEAN,
+                         1);
         }
     }
     napier_context_destroy(context);
@@ -387,8 +394,9 @@ static void test_distances(void **state) {
                 sum += d * d;
             }
             farthest = sqrt(sum);
-            expect(fabs(farthest - (double)got.distances[i * K + k]) <= 1e-6 * farthest, "row %lld, place %lld: %g, expected %g",
-                   (long long)i, (long long)k, (double)got.distances[i * K + k], farthest);
+            expect(fabs(farthest - (double)got.distances[i * K + k]) <= 1e-6 * farthest,
+                   "row %lld, place %lld: %g, expected %g", (long long)i, (long long)k,
+                   (double)got.distances[i * K + k], farthest);
         }
         for (int64_t j = 0; j < N; j++) {
             double sum = 0;
@@ -423,7 +431,8 @@ static void check_bits(data_kind kind, int64_t n, int64_t cols, int64_t k, napie
     for (int turn = 0; turn < 3 * count; turn++) {
         napier_context *const context = context_of(isas[turn / 3], threads[turn % 3]);
         result got = result_make(n, k);
-        succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances), "bits");
+        succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances),
+                  "bits");
         expect(result_equal(&got, &expected), "%s, %lld x %lld, %s, method %d: other bits on %s with %d threads",
                data_name(kind), (long long)n, (long long)cols, napier_metric_name(metric), (int)method,
                napier_isa_name(isas[turn / 3]), threads[turn % 3]);
@@ -547,7 +556,8 @@ static void check_recall(napier_context *context, data_kind kind, int64_t n, int
     float *const x = make_data(kind, n, cols, 41);
     napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
     result exact = result_make(n, k), found = result_make(n, k);
-    succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, exact.indices, exact.distances), "exact");
+    succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, exact.indices, exact.distances),
+              "exact");
     o.method = NAPIER_NEIGHBORS_NN_DESCENT;
     succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, found.indices, found.distances),
               "NN-descent");
@@ -555,12 +565,14 @@ static void check_recall(napier_context *context, data_kind kind, int64_t n, int
     expect(share >= least, "%s %lld x %lld, %s: recall %g", data_name(kind), (long long)n, (long long)cols,
            napier_metric_name(metric), share);
     for (int64_t i = 0; i < n; i++) {
-        expect(found.indices[i * k] == i && found.distances[i * k] == 0.0f, "row %lld is not its own first", (long long)i);
+        expect(found.indices[i * k] == i && found.distances[i * k] == 0.0f, "row %lld is not its own first",
+               (long long)i);
         for (int64_t j = 2; j < k; j++) {
             const candidate before = {found.distances[i * k + j - 1], found.indices[i * k + j - 1]};
             const candidate here = {found.distances[i * k + j], found.indices[i * k + j]};
             expect(compare_candidates(&before, &here) < 0 && here.index >= 0 && here.index < n && here.index != i,
-                   "row %lld, place %lld: %d at %g", (long long)i, (long long)j, (int)here.index, (double)here.distance);
+                   "row %lld, place %lld: %d at %g", (long long)i, (long long)j, (int)here.index,
+                   (double)here.distance);
         }
     }
     result_free(&exact);
@@ -606,7 +618,8 @@ static void ledger_deallocate(void *memory, void *user) {
     free(memory);
 }
 
-static void check_memory(int64_t n, int64_t cols, int64_t queries, napier_metric metric, napier_neighbors_method method) {
+static void check_memory(int64_t n, int64_t cols, int64_t queries, napier_metric metric,
+                         napier_neighbors_method method) {
     float *const x = make_data(DATA_LOW_RANK, n, cols, 53);
     const napier_neighbors_options o = options_for(5, metric, method);
     const int64_t rows = queries > 0 ? queries : n;
@@ -685,8 +698,7 @@ static void test_arguments(void **state) {
             "distances", NULL);
     refused(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)(indices + 4)),
             NAPIER_INVALID_ARGUMENT, "distances", "overlaps", NULL);
-    refused(context,
-            napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)((char *)distances + 1)),
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)((char *)distances + 1)),
             NAPIER_INVALID_ARGUMENT, "distances", NULL);
     o.method = (napier_neighbors_method)9;
     refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
@@ -738,7 +750,8 @@ static void test_progress(void **state) {
         o.progress = tell;
         o.user = &t;
         result got = result_make(N, K);
-        succeeded(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances), "told");
+        succeeded(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances),
+                  "told");
         expect(t.calls > 1 && t.last == 1.0, "way %d: told %d times, the last time %g", way, t.calls, t.last);
         result_free(&got);
         got = result_make(N, K);
@@ -755,10 +768,10 @@ static void test_progress(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_product),     cmocka_unit_test(test_pair_sums),      cmocka_unit_test(test_near_pairs),
-        cmocka_unit_test(test_distances),   cmocka_unit_test(test_exact),          cmocka_unit_test(test_exact_subspace),
-        cmocka_unit_test(test_metrics),     cmocka_unit_test(test_bits),           cmocka_unit_test(test_queries),
-        cmocka_unit_test(test_precomputed), cmocka_unit_test(test_descent),        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_product),     cmocka_unit_test(test_pair_sums), cmocka_unit_test(test_near_pairs),
+        cmocka_unit_test(test_distances),   cmocka_unit_test(test_exact),     cmocka_unit_test(test_exact_subspace),
+        cmocka_unit_test(test_metrics),     cmocka_unit_test(test_bits),      cmocka_unit_test(test_queries),
+        cmocka_unit_test(test_precomputed), cmocka_unit_test(test_descent),   cmocka_unit_test(test_memory),
         cmocka_unit_test(test_arguments),   cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests_name("umap_neighbors", tests, NULL, NULL);

@@ -152,9 +152,9 @@ static void test_path(void **state) {
             const double left = residual(g, y, 2, k - 1, &value);
             expect(fabs(dot) / sqrt(xx * yy) > 1 - 1e-5, "path of %lld: vector %d has cosine %.8f", (long long)n, k,
                    dot / sqrt(xx * yy));
-            expect(fabs(value - cos(pi * k / (double)(n - 1))) < 1e-6, "path of %lld: value %d is %.8f", (long long)n, k,
-                   value);
-            expect(left < 1e-4, "path of %lld: residual %g", (long long)n, left);
+            expect(fabs(value - cos(pi * k / (double)(n - 1))) < 1e-6, "path of %lld: value %d is %.8f", (long long)n,
+                   k, value);
+            expect(left < 1e-3, "path of %lld: residual %g", (long long)n, left);
         }
         free(y);
         napier_umap_graph_destroy(context, g);
@@ -260,7 +260,10 @@ static napier_umap_graph *odd_graph(napier_context *context, int which, const ch
     case 0: *name = "one vertex"; return graph_of(context, &l, 1);
     case 1: *name = "two apart"; return graph_of(context, &l, 2);
     case 2: *name = "all apart"; return graph_of(context, &l, 500);
-    case 3: *name = "two joined"; join(&l, 0, 1, 1); return graph_of(context, &l, 2);
+    case 3:
+        *name = "two joined";
+        join(&l, 0, 1, 1);
+        return graph_of(context, &l, 2);
     case 4:
         *name = "star";
         for (int64_t i = 1; i < 2000; i++) {
@@ -307,7 +310,7 @@ static napier_umap_graph *odd_graph(napier_context *context, int which, const ch
         }
         return graph_of(context, &l, 100);
     case 10: *name = "a triangle"; return ring(context, 3);
-    case 11: *name = "long path"; return path(context, 20000);
+    case 11: *name = "long path"; return path(context, 4000);
     case 12:
         *name = "only edges to itself";
         for (int64_t i = 0; i < 20; i++) {
@@ -331,7 +334,7 @@ static napier_umap_graph *odd_graph(napier_context *context, int which, const ch
 
 static void test_odd_graphs(void **state) {
     (void)state;
-    static float y[20000 * 50], again[20000 * 50];
+    static float y[6000 * 50], again[6000 * 50];
     napier_context *context = context_of(NAPIER_ISA_AUTO, 2), *scalar = context_of(NAPIER_ISA_SCALAR, 7);
     const int64_t dimensions[] = {1, 2, 3, 50};
     const char *name = "";
@@ -344,8 +347,8 @@ static void test_odd_graphs(void **state) {
             }
             succeeded(context, layout_of(context, g, d, y), name);
             const double most = most_of(y, g->n * d);
-            expect(g->n == 1 ? most == 0 : fabs(most - 10) < 1e-3, "%s, %lld dimensions: largest %g", name, (long long)d,
-                   most);
+            expect(g->n == 1 ? most == 0 : fabs(most - 10) < 1e-3, "%s, %lld dimensions: largest %g", name,
+                   (long long)d, most);
             succeeded(scalar, layout_of(scalar, g, d, again), name);
             expect(memcmp(y, again, (size_t)(g->n * d) * sizeof *y) == 0, "%s: other bits", name);
         }
@@ -423,8 +426,7 @@ static void test_components(void **state) {
         expect(fabs(most_of(y, 2 * g->n) - 10) < 1e-3, "rings: largest %g", most_of(y, 2 * g->n));
         check_rings(y, rings, size, "by centroids");
         x[5 * 7 + 3] = NAN;
-        const napier_status status =
-            napier_umap_spectral_layout(context, g, samples, 42, napier_rows_f32(y, g->n, 2));
+        const napier_status status = napier_umap_spectral_layout(context, g, samples, 42, napier_rows_f32(y, g->n, 2));
         expect(status == (rings + loose > 4 ? NAPIER_INVALID_ARGUMENT : NAPIER_OK), "NaN in samples: %d", (int)status);
         free(x);
         free(y);
@@ -459,7 +461,8 @@ static void make_samples(float *x, int64_t n, int64_t cols, double offset) {
 }
 
 /* Each column is C x = value x of the covariance for x = X'y: checked through the scores, y' ~ X X' y. */
-static void check_scores(const float *x, int64_t n, int64_t cols, const float *y, int64_t components, const char *what) {
+static void check_scores(const float *x, int64_t n, int64_t cols, const float *y, int64_t components,
+                         const char *what) {
     double *means = calloc((size_t)cols, sizeof *means), *turned = calloc((size_t)cols, sizeof *turned);
     double *again = calloc((size_t)n, sizeof *again);
     for (int64_t i = 0; i < n * cols; i++) {
@@ -554,7 +557,8 @@ static void test_pca(void **state) {
     const napier_umap_samples alike = {napier_const_rows_f32(equal, PCA_ROWS, 3), NULL};
     succeeded(context, napier_umap_pca_layout(context, alike, 42, napier_rows_f32(y, PCA_ROWS, 2)), "alike");
     most_of(y, PCA_ROWS * 2);
-    const napier_umap_samples one = {napier_const_rows_f32(x, 1, 3), NULL}, none = {napier_const_rows_f32(x, 0, 3), NULL};
+    const napier_umap_samples one = {napier_const_rows_f32(x, 1, 3), NULL},
+                              none = {napier_const_rows_f32(x, 0, 3), NULL};
     succeeded(context, napier_umap_pca_layout(context, one, 42, napier_rows_f32(y, 1, 2)), "one row");
     expect(y[0] == 0 && y[1] == 0, "one row lies at %g, %g", (double)y[0], (double)y[1]);
     succeeded(context, napier_umap_pca_layout(context, none, 42, napier_rows_f32(y, 0, 2)), "no rows");
@@ -599,7 +603,7 @@ static void test_random(void **state) {
 
 static void test_bits(void **state) {
     (void)state;
-    enum { N = 2500 };
+    enum { N = 6000 };
     static float x[2 * N], samples[N * PCA_COLS], first[4 * N], y[4 * N];
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
@@ -708,10 +712,10 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jacobi),     cmocka_unit_test(test_path),       cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_residuals),  cmocka_unit_test(test_odd_graphs), cmocka_unit_test(test_components),
-        cmocka_unit_test(test_pca),        cmocka_unit_test(test_random),     cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_jacobi),    cmocka_unit_test(test_path),       cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_residuals), cmocka_unit_test(test_odd_graphs), cmocka_unit_test(test_components),
+        cmocka_unit_test(test_pca),       cmocka_unit_test(test_random),     cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests_name("umap starts", tests, NULL, NULL);
 }
