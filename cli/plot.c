@@ -317,15 +317,14 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double median(float *values, int64_t count) {
-    qsort(values, (size_t)count, sizeof *values, compare_floats);
-    return (double)values[count / 2];
-}
+/* Where a category lies: medians, and where the outer twentieths begin, in both directions. */
+typedef struct middle {
+    double x, y, left, right, top, bottom;
+} middle;
 
-/* At the point of the category that is nearest to the median of both coordinates: inside the class even if it is bent. */
-static void find_middle(const plot_scene *s, int32_t category, float *room, plot_name *name) {
+static middle find_medians(const plot_scene *s, int32_t category, float *room) {
     const labels *const l = s->plot->labels;
-    double middle[2];
+    double found[2][3];
     for (int axis = 0; axis < 2; axis++) {
         const float *const from = axis == 0 ? s->x : s->y;
         int64_t count = 0;
@@ -334,23 +333,42 @@ static void find_middle(const plot_scene *s, int32_t category, float *room, plot
                 room[count++] = from[i];
             }
         }
-        middle[axis] = median(room, count);
+        qsort(room, (size_t)count, sizeof *room, compare_floats);
+        found[axis][0] = (double)room[count / 20];
+        found[axis][1] = (double)room[count / 2];
+        found[axis][2] = (double)room[count - 1 - count / 20];
     }
+    const middle m = {found[0][1], found[1][1], found[0][0], found[0][2], found[1][0], found[1][2]};
+    return m;
+}
+
+/* Letters are about 0.6 of their height wide. */
+static double half_width(const plot_name *name) { return 0.32 * PLOT_NAME_SIZE * letters_of(name->text) + 4; }
+
+/* At the point that is nearest to both medians: inside the class even if it is bent. A class so small that its name would
+ * hide it has the name above it. */
+static void place_name(const plot_scene *s, float *room, plot_name *name) {
+    const labels *const l = s->plot->labels;
+    const middle m = find_medians(s, name->category, room);
     double best = (double)INFINITY;
     for (int64_t i = 0; i < l->count; i++) {
-        const double x = (double)s->x[i] - middle[0];
-        const double y = (double)s->y[i] - middle[1];
-        if (l->codes[i] == category && x * x + y * y < best) {
+        const double x = (double)s->x[i] - m.x;
+        const double y = (double)s->y[i] - m.y;
+        if (l->codes[i] == name->category && x * x + y * y < best) {
             best = x * x + y * y;
             name->x = (double)s->x[i];
             name->y = (double)s->y[i];
             name->point = i;
         }
     }
+    const double half = half_width(name);
+    if (m.right - m.left < 2 * half + 10 && m.bottom - m.top < 3 * PLOT_NAME_SIZE) {
+        name->lift = floor(name->y - m.top) + PLOT_NAME_SIZE;
+        name->y -= name->lift;
+    }
+    name->x = smaller(larger(name->x, s->area_x + half), s->area_x + s->area_width - half);
+    name->y = larger(name->y, s->area_y + 0.7 * PLOT_NAME_SIZE);
 }
-
-/* Letters are about 0.6 of their height wide. */
-static double half_width(const plot_name *name) { return 0.3 * PLOT_LEGEND_SIZE * letters_of(name->text) + 4; }
 
 static bool collides(const plot_scene *s, const plot_name *name) {
     for (int i = 0; i < s->name_count; i++) {
@@ -386,9 +404,7 @@ static int make_names(plot_scene *s) {
         done[s->category_shades[best]] = true;
         plot_name name = {.category = best};
         plot_shorten(name.text, l->names[best], LONGEST);
-        find_middle(s, best, room, &name);
-        const double half = half_width(&name);
-        name.x = smaller(larger(name.x, s->area_x + half), s->area_x + s->area_width - half);
+        place_name(s, room, &name);
         if (*name.text != '\0' && letters_of(l->names[best]) <= LONGEST && !collides(s, &name)) {
             s->names[s->name_count++] = name;
         }

@@ -36,6 +36,7 @@ enum {
     PLOT_TITLE_SIZE = 21,  /* of letters */
     PLOT_SUBTITLE_SIZE = 13,
     PLOT_LEGEND_SIZE = 13,
+    PLOT_NAME_SIZE = 14,  /* on the map */
     PLOT_LEGEND_GAP = 28, /* between map and legend */
     PLOT_BAR_WIDTH = 16,  /* of values */
     PLOT_BAR_HEIGHT = 260,
@@ -61,7 +62,8 @@ typedef struct plot_tick {
 /* The name of a category on the map. */
 typedef struct plot_name {
     double x, y;   /* of its middle */
-    int64_t point; /* that it stands on */
+    int64_t point; /* that it stands on, or `lift` above it */
+    double lift;
     int32_t category;
     char text[PLOT_TEXT];
 } plot_name;

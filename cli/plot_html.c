@@ -78,7 +78,8 @@ static void add_values(const plot_scene *s, plot_buffer *b, float *room) {
 static void add_marks(const plot_scene *s, plot_buffer *b) {
     buffer_text(b, ",\n\"marks\":[");
     for (int i = 0; i < s->name_count; i++) {
-        buffer_print(b, "%s[%" PRId32 ",%" PRId64 "]", i > 0 ? "," : "", s->names[i].category, s->names[i].point);
+        const plot_name *const name = &s->names[i];
+        buffer_print(b, "%s[%" PRId32 ",%" PRId64 ",%.0f]", i > 0 ? "," : "", name->category, name->point, name->lift);
     }
     buffer_text(b, "],\n\"ticks\":[");
     for (int i = 0; i < s->tick_count; i++) {

@@ -50,9 +50,10 @@ static void add_names(const plot_scene *s, plot_buffer *b) {
                                          " stroke-opacity=\"0.85\"",
                                          ""};
     for (int layer = 0; layer < 2; layer++) {
-        buffer_print(b, "<g text-anchor=\"middle\" font-weight=\"bold\"%s>\n", layers[layer]);
+        buffer_print(b, "<g text-anchor=\"middle\" font-weight=\"bold\" font-size=\"%d\"%s>\n", (int)PLOT_NAME_SIZE,
+                     layers[layer]);
         for (int i = 0; i < s->name_count; i++) {
-            add_text(b, s->names[i].x, s->names[i].y + 0.36 * PLOT_LEGEND_SIZE, "", s->names[i].text);
+            add_text(b, s->names[i].x, s->names[i].y + 0.36 * PLOT_NAME_SIZE, "", s->names[i].text);
         }
         buffer_text(b, "</g>\n");
     }

@@ -105,6 +105,9 @@ static bool find_member(const archive *a, const char *name, member *m) {
 /* The member's bytes, to be freed. */
 static int unpack(const archive *a, const char *name, uint8_t **bytes, size_t *size) {
     member m;
+    if (find_end(a) == NULL) {
+        return damaged(a, "its directory is missing");
+    }
     if (!find_member(a, name, &m)) {
         return complain("%s: no %s in it: not a sparse matrix of SciPy", a->name, name);
     }

@@ -31,9 +31,10 @@ typedef struct job {
     labels labels, targets;
 } job;
 
-static int library_error(const job *j, napier_status status) {
+/* `name` is the file that is at fault. */
+static int library_error(const job *j, const char *name, napier_status status) {
     const char *const text = napier_last_error(j->context);
-    return complain("%s", *text != '\0' ? text : napier_status_string(status));
+    return complain("%s: %s", name, *text != '\0' ? text : napier_status_string(status));
 }
 
 static int no_memory(const char *name) { return complain("%s: out of memory", name); }
@@ -311,7 +312,7 @@ static int fit(job *j, const table *t) {
     const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
     progress_end(&j->progress);
     if (status != NAPIER_OK) {
-        return library_error(j, status);
+        return library_error(j, t->in.name, status);
     }
     const napier_const_matrix map = napier_umap_model_embedding(j->model);
     const int made = new_map(j, map.rows, map.cols);
@@ -322,12 +323,24 @@ static int fit(job *j, const table *t) {
 }
 
 static int load_model(job *j, const char *path) {
+    if (access(path, R_OK) != 0) {
+        return complain("%s: %s", *path != '\0' ? path : "''", strerror(errno));
+    }
     const napier_status status = napier_umap_model_load(j->context, path, &j->model);
-    return status == NAPIER_OK ? STATUS_OK : library_error(j, status);
+    return status == NAPIER_OK ? STATUS_OK : library_error(j, path, status);
+}
+
+static int check_columns(const table *t, int64_t wanted, const char *path) {
+    return t->view.cols == wanted ? STATUS_OK
+                                  : complain("%s: %" PRId64 " column%s, where %s wants %" PRId64, t->in.name,
+                                             t->view.cols, t->view.cols == 1 ? "" : "s", path, wanted);
 }
 
 static int transform(job *j, const table *t) {
     int status = load_model(j, j->q->transform_path);
+    if (status == STATUS_OK) {
+        status = check_columns(t, napier_umap_model_features(j->model), j->q->transform_path);
+    }
     if (status == STATUS_OK) {
         status = new_map(j, t->view.rows, napier_umap_model_embedding(j->model).cols);
     }
@@ -337,11 +350,14 @@ static int transform(job *j, const table *t) {
     const napier_status done =
         napier_umap_transform(j->context, j->model, samples_of(t), napier_rows_f32(j->map, j->rows, j->columns));
     progress_end(&j->progress);
-    return done == NAPIER_OK ? STATUS_OK : library_error(j, done);
+    return done == NAPIER_OK ? STATUS_OK : library_error(j, t->in.name, done);
 }
 
 static int inverse_transform(job *j, const table *t) {
     int status = load_model(j, j->q->inverse_path);
+    if (status == STATUS_OK) {
+        status = check_columns(t, napier_umap_model_embedding(j->model).cols, j->q->inverse_path);
+    }
     if (status == STATUS_OK) {
         status = new_map(j, t->view.rows, napier_umap_model_features(j->model));
     }
@@ -353,7 +369,7 @@ static int inverse_transform(job *j, const table *t) {
         napier_umap_inverse_transform(j->context, j->model, napier_const_rows_f32(points, t->view.rows, t->view.cols),
                                       napier_rows_f32(j->map, j->rows, j->columns));
     free(points);
-    return done == NAPIER_OK ? STATUS_OK : library_error(j, done);
+    return done == NAPIER_OK ? STATUS_OK : library_error(j, t->in.name, done);
 }
 
 static int read_map(job *j) {
@@ -439,7 +455,7 @@ static int write_model(const job *j) {
         return STATUS_OK;
     }
     const napier_status status = napier_umap_model_save(j->context, j->model, j->q->model_path);
-    return status == NAPIER_OK ? STATUS_OK : library_error(j, status);
+    return status == NAPIER_OK ? STATUS_OK : library_error(j, j->q->model_path, status);
 }
 
 /* All points up to 10,000; of more, 5,000 are asked: the cost grows with rows times points. */
@@ -459,7 +475,7 @@ static int report_quality(job *j, const table *t) {
                                                         j->rows <= 10000 ? 0 : 5000, &quality);
     progress_end(&j->progress);
     if (status != NAPIER_OK) {
-        return library_error(j, status);
+        return library_error(j, t->in.name, status);
     }
     FILE *const to = writes_to_stdout(q) ? stderr : stdout;
     fprintf(to, "trustworthiness        %.4f\n", quality.trustworthiness);

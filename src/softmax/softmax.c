@@ -10,7 +10,7 @@
 #include "softmax/softmax_split.h"
 
 /* Results larger than this are stored past the caches: they would not stay there, and a plain store reads first. */
-enum { NAPIER_STREAM_BYTES = 24 << 20 };
+enum { NAPIER_STREAM_BYTES = 12 << 20 };
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 

@@ -9,8 +9,8 @@
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: a few microseconds, what it costs to start another thread */
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds: the start and end of a piece cost a few batches, or a row */
-    NAPIER_KEEP_COLS = 160 * 1024, /* rows up to here keep their terms: 640 KB, which stays in the second-level cache */
-    NAPIER_COLUMN_ROWS = 8         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
+    NAPIER_NEAR_COLS = 160 * 1024,  /* the terms of a row stay in the second-level cache, */
+    NAPIER_KEEP_COLS = 2048 * 1024, /* or at least in the third: cheaper than to compute them again */
 };
 
 static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -298,7 +298,7 @@ static napier_status napier_split_long(napier_context *context, napier_split *s)
     const int64_t pieces =
         napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
-    const bool keep_in_result = s->job->x.cols > NAPIER_KEEP_COLS && napier_keeps_in_result(s);
+    const bool keep_in_result = s->job->x.cols > NAPIER_NEAR_COLS && napier_keeps_in_result(s);
     return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result
                ? napier_split_by_rows(context, s)
                : napier_split_by_tiles(context, s);

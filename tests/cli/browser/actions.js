@@ -32,8 +32,8 @@
     gl.readPixels(left, canvas.height - 1 - top, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, pixel);
     return [...pixel.slice(0, 3)];
   };
-  const wanted = (i) => [0, 1, 2].map((c) => 255 + data.opacity * (colours[3 * shade[i] + c] - 255));
-  check('a point has its colour', colourAt(1).every((value, c) => near(value, wanted(1)[c], 2)), `${colourAt(1)} for ${wanted(1)}`);
+  const expected = (i) => [0, 1, 2].map((c) => 255 + data.opacity * (colours[3 * shade[i] + c] - 255));
+  check('a point has its colour', colourAt(1).every((value, c) => near(value, expected(1)[c], 2)), `${colourAt(1)} for ${expected(1)}`);
 
   const [left, top] = place(2);
   const before = { x: view.x + (left - view.width / 2) / scale(), zoom: view.zoom };

@@ -1,4 +1,4 @@
-# An .html plot in a real browser, with WebGL where that works and by hand: zoom, drag, pinch, hover, legend; labels that
+# An .html plot in a real browser, with WebGL where that works (the page falls back by itself) and by hand: zoom, drag, pinch, hover, legend; labels that
 # would like to be markup.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "no Chromium"
 cat >map.csv <<'END'
@@ -22,10 +22,12 @@ look() { # fragment
         --enable-unsafe-swiftshader --window-size=1000,800 --dump-dom "file://$PWD/page.html$1" 2>browser.log >dom.html ||
         skip "Chromium does not start here: $(tail -n 1 browser.log)"
 }
-for fragment in '' '#2d'; do
+for fragment in '#webgl' '#2d'; do
     look "$fragment"
     echo "page.html$fragment"
-    [ "$fragment" = '' ] || grep -o 'data-renderer="[0-9a-z]*"' dom.html
-    sed -n '/<pre id="report">/,/<\/pre>/p' dom.html | grep -v pre
+    [ "$fragment" = '#webgl' ] || grep -o 'data-renderer="[0-9a-z]*"' dom.html
+    sed -n '/<pre id="report">$/,/<\/pre>/p' dom.html | grep -v pre
 done
+look ''
+grep -o 'data-state="[^"]*"' dom.html
 rm -rf profile

@@ -1,9 +1,11 @@
 # Which labels are categories and which are values, and in what order they stand in the legend.
 seq 24 | sed 's/.*/&,1/' >map.csv
 legend() { # arguments
-    run napier umap --embedding map.csv --plot map.svg "$@" || return
     echo "-- $*"
-    sed -n 's/<text x="[0-9.]*" y="[0-9.]*" *[^>]*>\(.*\)<.text>/\1/p' map.svg | tail -n +2 | paste -s -d '|' -
+    napier umap --embedding map.csv --plot map.svg "$@" || { echo "[exit $?]"; return; }
+    awk '/<\/g>/ { text = "" } # names on the map come first
+        /<text/ { gsub(/<[^>]*>/, ""); text = text "|" $0 }
+        END { print substr(text, 2) }' map.svg
 }
 seq 24 | awk '{ print $1 % 3 }' >few.txt
 seq 24 | awk '{ print "group " $1 % 12 }' >natural.txt
@@ -11,7 +13,7 @@ seq 24 | awk '{ print $1 / 4 }' >values.txt
 seq 24 | awk '{ print "species " $1 }' >many.txt
 seq 24 | awk '{ print $1 % 4 ? "" : "known" }' >blank.txt
 printf 'a\r\nb\r\n"c d"\r\n%s' "$(seq 21)" >endings.txt
-printf '\303\244\n\377\n\001\n%s\n' "$(seq 21 | sed 's/.*/x/')" >bytes.txt
+printf '\303\244\n\377\nx\001y\n%s\n' "$(seq 21 | sed 's/.*/x/')" >bytes.txt
 legend
 legend --labels few.txt
 legend --labels few.txt --label-type numbers

@@ -5,7 +5,7 @@ run napier umap --embedding map.csv --labels labels.txt --plot map.html --title 
 grep '<title>' map.html
 sed -n '/id="data">/,/<\/script>/p' map.html | grep -v -e '^"colours"'
 grep -c '</script>' map.html
-grep -n -E '(src|href)=|https?:|url\(|import|fetch' map.html
+grep -n -E '(src|href)=|https?:|url\(|import[ (]|fetch\(' map.html
 printf '1\n2\n3\nnan\n5.5\n' >values.txt
 run napier umap --embedding map.csv --labels values.txt --plot values.html
 sed -n '/id="data">/,/<\/script>/p' values.html | grep -v -e '^"colours"'
