@@ -51,8 +51,9 @@ void plot_shorten(char out[PLOT_TEXT], const char *text, int letters) {
     if (!whole) {
         end = behind(text, letters - 1, PLOT_TEXT - 4);
     }
-    memcpy(out, text, (size_t)(end - text));
-    strcpy(out + (end - text), whole ? "" : "\xe2\x80\xa6");
+    const size_t size = (size_t)(end - text);
+    memcpy(out, text, size);
+    memcpy(out + size, whole ? "" : "\xe2\x80\xa6", whole ? 1 : 4);
 }
 
 static int letters_of(const char *text) {
@@ -243,7 +244,9 @@ static double nice_step(double length) {
 
 static void tick_text(char text[32], double value, double step) {
     int digits = 0;
-    for (double unit = step; unit < 0.9999 && digits < 6; unit *= 10) {
+    double unit = step;
+    while (unit < 0.9999 && digits < 6) {
+        unit *= 10;
         digits++;
     }
     if ((step > 0 && step < 1e-5) || fabs(value) >= 1e7) {
@@ -287,7 +290,7 @@ static void legend_of_values(plot_scene *s) {
         const bool known = isfinite(value) != 0;
         const double t = known && length > 0 ? (value - l->least) / length : 0.5;
         unknown += !known;
-        s->shade[i] = known ? (uint8_t)(smaller(t, 1) * (PLOT_SHADES - 2) + 0.5) : PLOT_SHADES - 1;
+        s->shade[i] = known ? (uint8_t)floor(smaller(t, 1) * (PLOT_SHADES - 2) + 0.5) : PLOT_SHADES - 1;
     }
     s->has_bar = any;
     if (any) {

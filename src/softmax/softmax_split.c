@@ -11,6 +11,7 @@ enum {
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds: the start and end of a piece cost a few batches, or a row */
     NAPIER_NEAR_COLS = 160 * 1024,  /* the terms of a row stay in the second-level cache, */
     NAPIER_KEEP_COLS = 2048 * 1024, /* or at least in the third: cheaper than to compute them again */
+    NAPIER_COLUMN_ROWS = 8          /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
 };
 
 static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
