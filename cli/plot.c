@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(void) { return complain("plot: out of memory"); }
+static int no_memory(void) {
+    complain("plot: out of memory");
+    return STATUS_FAILED;
+}
 
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double larger(double a, double b) { return a > b ? a : b; }

@@ -25,7 +25,10 @@ typedef struct source {
     double *numbers; /* [count]; NULL: not all lines are numbers */
 } source;
 
-static int no_memory(const source *s) { return complain("%s: out of memory", s->name); }
+static int no_memory(const source *s) {
+    complain("%s: out of memory", s->name);
+    return STATUS_FAILED;
+}
 
 /* malloc for `count` elements, at least one. */
 static void *room_for(int64_t count, size_t size) {
@@ -68,7 +71,7 @@ static int read_file(source *s, const char *path) {
 }
 
 static int parse_array(source *s) {
-    npy_header header;
+    npy_header header = {0};
     char error[NPY_ERROR_SIZE];
     if (!npy_parse(s->bytes, s->size, &header, error)) {
         return complain("%s: %s", s->name, error);

@@ -19,8 +19,14 @@ typedef struct archive {
     size_t size;
 } archive;
 
-static int no_memory(const archive *a) { return complain("%s: out of memory", a->name); }
-static int damaged(const archive *a, const char *what) { return complain("%s: a damaged archive: %s", a->name, what); }
+static int no_memory(const archive *a) {
+    complain("%s: out of memory", a->name);
+    return STATUS_FAILED;
+}
+static int damaged(const archive *a, const char *what) {
+    complain("%s: a damaged archive: %s", a->name, what);
+    return STATUS_FAILED;
+}
 
 /* ---- The archive ------------------------------------------------------------------------------------------------- */
 
@@ -147,7 +153,7 @@ static int unpack(const archive *a, const char *name, uint8_t **bytes, size_t *s
 static int read_numbers(const archive *a, const char *name, double **numbers, int64_t *count) {
     uint8_t *bytes = NULL;
     size_t size = 0;
-    npy_header header;
+    npy_header header = {0};
     char error[NPY_ERROR_SIZE];
     char *converted = NULL;
     int status = unpack(a, name, &bytes, &size);
@@ -160,7 +166,7 @@ static int read_numbers(const archive *a, const char *name, double **numbers, in
     if (status == STATUS_OK) {
         *count = header.count;
         *numbers = malloc(((size_t)header.count + 1) * sizeof **numbers);
-        converted = malloc(((size_t)header.count + 1) * sizeof(double));
+        converted = calloc((size_t)header.count + 1, sizeof(double));
         status = *numbers != NULL && converted != NULL ? STATUS_OK : no_memory(a);
     }
     if (status == STATUS_OK) {

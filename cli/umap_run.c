@@ -37,7 +37,10 @@ static int library_error(const job *j, const char *name, napier_status status) {
     return complain("%s: %s", name, *text != '\0' ? text : napier_status_string(status));
 }
 
-static int no_memory(const char *name) { return complain("%s: out of memory", name); }
+static int no_memory(const char *name) {
+    complain("%s: out of memory", name);
+    return STATUS_FAILED;
+}
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 

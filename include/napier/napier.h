@@ -4,5 +4,6 @@
 
 #include <napier/softmax.h>
 #include <napier/types.h>
+#include <napier/umap.h>
 
 #endif

@@ -107,34 +107,49 @@ static float largest_gap(pairs *p) {
     return largest;
 }
 
-/* sum (gap / largest)^p in f32: every term is at most 1, whatever the data's scale. Small whole p by multiplication. */
-static double sum_of_powers(pairs *p, float largest, double power) {
-    const napier_math_kernels *math = &p->a->kernels->math;
+/* gap^power for a run's terms; small whole powers by multiplication. */
+static void raise_all(const napier_math_kernels *math, float *terms, int64_t n, double power) {
     const int whole = power <= 16.0 && power == (double)(int)power ? (int)power : 0;
+    if (whole == 3) { /* the usual one, which compilers make vectors of */
+        for (int64_t i = 0; i < n; i += LANES) {
+            for (int l = 0; l < LANES; l++) {
+                terms[i + l] = terms[i + l] * terms[i + l] * terms[i + l];
+            }
+        }
+    } else if (whole) {
+        for (int64_t i = 0; i < n; i++) {
+            float product = terms[i];
+            for (int k = 1; k < whole; k++) {
+                product *= terms[i];
+            }
+            terms[i] = product;
+        }
+    } else {
+        math->log_f32(terms, terms, n); /* log 0 is -inf, and exp of that is 0 again */
+        for (int64_t i = 0; i < n; i++) {
+            terms[i] *= (float)power;
+        }
+        math->exp_f32(terms, terms, n);
+    }
+}
+
+/* sum (gap / largest)^p in f32: every term is at most 1, whatever the data's scale. */
+static double sum_of_powers(pairs *p, float largest, double power) {
     float lanes[LANES] = {0.0f}, terms[RUN];
     const float *x, *y;
     for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
         for (int64_t begin = 0; begin < n; begin += RUN) {
             const int64_t count = n - begin < RUN ? n - begin : RUN;
-            for (int64_t i = 0; i < count; i++) {
-                terms[i] = fabsf(x[begin + i] - y[begin + i]) / largest;
-            }
-            if (whole) {
-                for (int64_t i = 0; i < count; i++) {
-                    const float gap = terms[i];
-                    for (int k = 1; k < whole; k++) {
-                        terms[i] *= gap;
-                    }
+            for (int64_t i = 0; i < count; i += LANES) {
+                for (int l = 0; l < LANES; l++) {
+                    terms[i + l] = fabsf(x[begin + i + l] - y[begin + i + l]) / largest;
                 }
-            } else {
-                math->log_f32(terms, terms, count); /* log 0 is -inf, and exp of that is 0 again */
-                for (int64_t i = 0; i < count; i++) {
-                    terms[i] *= (float)power;
-                }
-                math->exp_f32(terms, terms, count);
             }
-            for (int64_t i = 0; i < count; i++) {
-                lanes[i % LANES] += terms[i];
+            raise_all(&p->a->kernels->math, terms, count, power);
+            for (int64_t i = 0; i < count; i += LANES) {
+                for (int l = 0; l < LANES; l++) {
+                    lanes[l] += terms[i + l];
+                }
             }
         }
     }

@@ -358,14 +358,14 @@ static void filter(napier_context *context, block_task *t, double centre, double
 }
 
 static void iterate(napier_context *context, block_task *t, room *r, const napier_eigen_limits *limits, double *values,
-                    int64_t *count, int64_t *products) {
+                    int64_t *count) {
     const napier_operator *a = t->a;
     leave_constant_out(context, t, r);
     a->apply(a->argument, t->x, 1.0, 0.0, 0.0, t->y);
-    *products = 1;
+    int64_t products = 1;
     for (int64_t most = FIRST_DEGREE;; most = 2 * most < MOST_DEGREE ? 2 * most : MOST_DEGREE) {
         *count = ritz(context, t, r, values);
-        const int64_t left = limits->products - *products;
+        const int64_t left = limits->products - products;
         if (left < 2 || converged(a, limits, r, values, *count)) {
             return;
         }
@@ -378,7 +378,7 @@ static void iterate(napier_context *context, block_task *t, room *r, const napie
         filter(context, t, centre, half, degree);
         leave_constant_out(context, t, r);
         a->apply(a->argument, t->x, 1.0, 0.0, 0.0, t->y);
-        *products += degree;
+        products += degree;
     }
 }
 
@@ -393,28 +393,27 @@ void napier_eigen_start(int64_t rows, int64_t columns, double *x) {
     }
 }
 
-napier_status napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
-                                          double *x, double *spare, double values[NAPIER_MOST_BLOCK], int64_t *count,
-                                          int64_t *products_taken) {
-    const int64_t even = (a->rows + MOST_BLOCKS - 1) / MOST_BLOCKS;
-    block_task t = {.a = a, .x = x, .y = spare, .block_rows = even > LEAST_ROWS ? even : LEAST_ROWS};
+static int64_t block_rows_of(int64_t rows) {
+    const int64_t even = (rows + MOST_BLOCKS - 1) / MOST_BLOCKS;
+    return even > LEAST_ROWS ? even : LEAST_ROWS;
+}
+
+int64_t napier_eigen_scratch(int64_t rows, int64_t columns) {
+    const int64_t block_rows = block_rows_of(rows), blocks = (rows + block_rows - 1) / block_rows;
+    return (int64_t)(sizeof(room) / sizeof(double)) + blocks * (2 * columns * columns + 1);
+}
+
+void napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
+                                 double *x, double *spare, double *scratch, double values[NAPIER_MOST_BLOCK],
+                                 int64_t *count) {
+    room *r = (room *)scratch; /* nothing but doubles */
+    block_task t = {.a = a, .x = x, .y = spare, .block_rows = block_rows_of(a->rows)};
     t.blocks = (a->rows + t.block_rows - 1) / t.block_rows;
-    room *r = napier_alloc(&context->allocator, 1, sizeof *r);
-    t.partial = napier_alloc(&context->allocator, (size_t)t.blocks,
-                             (size_t)(2 * a->columns * a->columns + 1) * sizeof *t.partial);
-    napier_status status = NAPIER_OK;
-    if (!r || !t.partial) {
-        status =
-            napier_fail(context, NAPIER_OUT_OF_MEMORY, "eigenvectors: no memory for %lld blocks", (long long)t.blocks);
-    } else {
-        const napier_fenv saved = napier_fenv_enter();
-        iterate(context, &t, r, &limits, values, count, products_taken);
-        napier_fenv_leave(saved);
-        if (t.x != x) {
-            memcpy(x, t.x, (size_t)(a->rows * a->columns) * sizeof *x);
-        }
+    t.partial = scratch + sizeof(room) / sizeof(double);
+    const napier_fenv saved = napier_fenv_enter();
+    iterate(context, &t, r, &limits, values, count);
+    napier_fenv_leave(saved);
+    if (t.x != x) {
+        memcpy(x, t.x, (size_t)(a->rows * a->columns) * sizeof *x);
     }
-    napier_free(&context->allocator, r);
-    napier_free(&context->allocator, t.partial);
-    return status;
 }

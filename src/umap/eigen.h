@@ -30,11 +30,14 @@ typedef struct napier_eigen_limits {
 /* A block of random columns, always the same for the same shape. */
 void napier_eigen_start(int64_t rows, int64_t columns, double *x);
 
+/* Doubles of scratch that an iteration on such a block needs, beside the two blocks. */
+int64_t napier_eigen_scratch(int64_t rows, int64_t columns);
+
 /* x: the start, then the vectors in its columns, of length 1 in the operator's inner product, by descending value; `count`
- * of them, the other columns are 0. Needs a second block, `spare`. */
-napier_status napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
-                                          double *x, double *spare, double values[NAPIER_MOST_BLOCK], int64_t *count,
-                                          int64_t *products_taken);
+ * of them, the other columns are 0. `spare` is a second block. Allocates nothing. */
+void napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
+                                 double *x, double *spare, double *scratch, double values[NAPIER_MOST_BLOCK],
+                                 int64_t *count);
 
 /* Eigenvalues, descending, and vectors (column j of `vectors` [n, n]) of a symmetric matrix; `a` is used up. Jacobi's
  * method: n up to NAPIER_MOST_BLOCK. */

@@ -353,7 +353,8 @@ static napier_status make_room(napier_context *context, const char *name, pca *p
     p->means = napier_alloc(allocator, cols, sizeof *p->means);
     p->sums = napier_alloc(allocator, cols * (size_t)p->groups, block);
     p->work = napier_alloc(allocator, workers, (size_t)p->work_floats * sizeof *p->work);
-    *blocks = napier_alloc(allocator, cols, 2 * block);
+    const size_t doubles = 2 * cols * (size_t)p->columns + (size_t)napier_eigen_scratch(p->cols, p->columns);
+    *blocks = napier_alloc(allocator, doubles, sizeof **blocks); /* two blocks and the iteration's scratch */
     int missing = !p->means || !p->sums || !p->work || !*blocks;
     if (p->samples.sparse) {
         p->wide = napier_alloc(allocator, (size_t)p->groups + 1, block);
@@ -378,17 +379,15 @@ static void plan(pca *p) {
     p->work_floats = p->samples.sparse ? 16 : 2 * p->block_rows * p->cols + (p->block_rows + p->cols) * NAPIER_PANEL;
 }
 
-static napier_status scores_of(napier_context *context, pca *p, double *blocks, int64_t *found) {
+static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *found) {
     double values[NAPIER_MOST_BLOCK];
-    int64_t count = 0, products = 0;
+    int64_t count = 0;
     const napier_operator covariance = {p->cols, p->columns, NULL, 0.0, (double)INFINITY, multiply, p};
     const napier_eigen_limits limits = {p->components, PRODUCTS, TOLERANCE};
     napier_eigen_start(p->cols, p->columns, blocks);
-    const napier_status status = napier_largest_eigenvectors(context, &covariance, limits, blocks,
-                                                             blocks + p->cols * p->columns, values, &count, &products);
-    if (status) {
-        return status;
-    }
+    const int64_t block = p->cols * p->columns;
+    napier_largest_eigenvectors(context, &covariance, limits, blocks, blocks + block, blocks + 2 * block, values,
+                                &count);
     *found = 0;
     while (*found < count && *found < p->components && values[*found] > LEAST_VARIANCE * values[0]) {
         ++*found;
@@ -408,7 +407,6 @@ static napier_status scores_of(napier_context *context, pca *p, double *blocks, 
     for (int64_t j = 0; j < p->components; j++) {
         napier_start_fix_sign(p->scores, p->n, p->components, j);
     }
-    return NAPIER_OK;
 }
 
 napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
@@ -431,7 +429,7 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
     if (!status)
         status = find_means(context, name, &p);
     if (!status)
-        status = scores_of(context, &p, blocks, found);
+        scores_of(context, &p, blocks, found);
     napier_fenv_leave(saved);
     napier_free(&context->allocator, p.means);
     napier_free(&context->allocator, p.sums);

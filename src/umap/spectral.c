@@ -24,7 +24,7 @@
 #include "umap/read.h"
 #include "umap/start.h"
 
-enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 4096, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64 };
+enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 4096, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64, ALONE_ROWS = 16384 };
 enum { ROW_COST = 4 };                   /* what else is done with a row, in edges */
 #define COST_BUDGET ((int64_t)160000000) /* edges, of eight columns each: about 0.8 s on one core */
 #define TOLERANCE 1e-3
@@ -37,6 +37,7 @@ typedef struct spectral {
     napier_context *context;
     const napier_umap_graph *graph;
     int64_t n, components; /* of the layout */
+    int64_t columns;       /* of a block of vectors */
     int64_t count;         /* connected components */
     uint32_t *labels;      /* [n] connected component of each vertex, in the order of their first vertices */
     uint32_t *order;       /* [n] vertices by connected component, ascending within each */
@@ -143,7 +144,8 @@ static napier_status split(spectral *s) {
 
 typedef struct walk {
     const spectral *s;
-    int64_t begin, columns; /* of the component in `order`; of the block */
+    napier_context *context; /* whose threads it may use */
+    int64_t begin, columns;  /* of the component in `order`; of the block */
     int64_t rows;
     const double *x;
     double alpha, beta, gamma, *y;
@@ -198,7 +200,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
     w.beta = beta;
     w.gamma = gamma;
     w.y = y;
-    napier_parallel(w.s->context, w.rows, ROW_CHUNK, walk_rows, &w);
+    napier_parallel(w.context, w.rows, ROW_CHUNK, walk_rows, &w);
 }
 
 /* Signs fixed, scaled to the component's extent, moved to its centre. */
@@ -250,48 +252,82 @@ static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
     return between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
 }
 
-static napier_status lay_out_component(spectral *s, int64_t component, int64_t columns, double *blocks) {
-    const int64_t rows = s->begins[component + 1] - s->begins[component];
-    walk w = {.s = s, .begin = s->begins[component], .columns = columns, .rows = rows};
+/* blocks: two of them and scratch. */
+static void lay_out_component(spectral *s, napier_context *context, int64_t component, double *blocks) {
+    const int64_t rows = s->begins[component + 1] - s->begins[component], columns = s->columns;
+    walk w = {.s = s, .context = context, .begin = s->begins[component], .columns = columns, .rows = rows};
     const napier_operator p = {rows, columns, s->degrees + w.begin, -1.0, 1.0, multiply, &w};
     const napier_eigen_limits limits = {s->components, most_products(s->graph, columns), TOLERANCE};
+    double *spare = blocks + rows * columns;
     double values[NAPIER_MOST_BLOCK];
-    int64_t found = 0, products = 0;
+    int64_t found = 0;
     napier_eigen_start(rows, columns, blocks);
-    const napier_status status =
-        napier_largest_eigenvectors(s->context, &p, limits, blocks, blocks + rows * columns, values, &found, &products);
-    if (!status) {
-        place_component(s, component, blocks, columns, found);
-    }
-    return status;
+    napier_largest_eigenvectors(context, &p, limits, blocks, spare, spare + rows * columns, values, &found);
+    place_component(s, component, blocks, columns, found);
 }
 
+typedef struct component_task {
+    spectral *s;
+    uint64_t seed;
+    double *blocks; /* per worker */
+    int64_t worker_doubles;
+} component_task;
+
+/* Worth all workers. */
+static int is_large(const spectral *s, int64_t component) {
+    return !is_small(s, component) && (s->count == 1 || s->begins[component + 1] - s->begins[component] > ALONE_ROWS);
+}
+
+/* Each by one worker: its own products are too small to be shared. */
+static void lay_out_small_ones(void *argument, int worker, int64_t begin, int64_t end) {
+    const component_task *t = argument;
+    napier_context alone = *t->s->context;
+    alone.threads = 1;
+    for (int64_t c = begin; c < end; c++) {
+        if (is_small(t->s, c)) {
+            place_small_component(t->s, c, t->seed);
+        } else if (!is_large(t->s, c)) {
+            lay_out_component(t->s, &alone, c, t->blocks + worker * t->worker_doubles);
+        }
+    }
+}
+
+static int64_t doubles_for(int64_t rows, int64_t columns) {
+    return rows > 0 ? 2 * rows * columns + napier_eigen_scratch(rows, columns) : 0;
+}
+
+/* Large components first, each by all workers, then the others. One piece of memory serves both. */
 static napier_status lay_out_components(spectral *s, uint64_t seed) {
     napier_context *context = s->context;
-    const int64_t columns = (s->components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
-    int64_t most = 0;
+    int64_t large = 0, other = 0;
     for (int64_t c = 0; c < s->count; c++) {
         const int64_t rows = s->begins[c + 1] - s->begins[c];
-        most = rows > most && !is_small(s, c) ? rows : most;
+        if (is_large(s, c)) {
+            large = rows > large ? rows : large;
+        } else if (!is_small(s, c)) {
+            other = rows > other ? rows : other;
+        }
     }
-    double *blocks = NULL;
-    if (most > 0) {
-        blocks = napier_alloc(&context->allocator, (size_t)most, 2 * (size_t)columns * sizeof *blocks);
-        if (!blocks) {
+    const int64_t chunk = s->count > 1024 ? 64 : 1;
+    component_task t = {s, seed, NULL, doubles_for(other, s->columns)};
+    const int64_t for_all = doubles_for(large, s->columns);
+    const int64_t for_workers = t.worker_doubles * napier_workers(context, s->count, chunk);
+    const int64_t doubles = for_all > for_workers ? for_all : for_workers;
+    if (doubles > 0) {
+        t.blocks = napier_alloc(&context->allocator, (size_t)doubles, sizeof *t.blocks);
+        if (!t.blocks) {
             return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld columns of %lld vertices",
-                               (long long)(2 * columns), (long long)most);
+                               (long long)s->columns, (long long)(large > other ? large : other));
         }
     }
-    napier_status status = NAPIER_OK;
-    for (int64_t c = 0; c < s->count && !status; c++) {
-        if (is_small(s, c)) {
-            place_small_component(s, c, seed);
-        } else {
-            status = lay_out_component(s, c, columns, blocks);
+    for (int64_t c = 0; c < s->count; c++) {
+        if (is_large(s, c)) {
+            lay_out_component(s, context, c, t.blocks);
         }
     }
-    napier_free(&context->allocator, blocks);
-    return status;
+    napier_parallel(context, s->count, chunk, lay_out_small_ones, &t);
+    napier_free(&context->allocator, t.blocks);
+    return NAPIER_OK;
 }
 
 /* ---- Where components go ------------------------------------------------------------------------------------------------ */
@@ -507,6 +543,7 @@ napier_status napier_umap_spectral_layout(napier_context *context, const napier_
         return status;
     }
     spectral s = {.context = context, .graph = graph, .n = graph->n, .components = embedding.cols};
+    s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
     const napier_fenv saved = napier_fenv_enter();
     status = make_layout(&s, samples, cols, seed);
     if (!status) {
