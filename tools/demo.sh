@@ -53,8 +53,18 @@ run "$napier" softmax "$out/logits.npy" --isa scalar --threads 1 --algorithm saf
 run cmp "$out/probs.npy" "$out/scalar.npy" || fail "the bits differ: please report this"
 echo "every byte is the same"
 
+title "A map of all the digits; the labels only colour it"
+png=
+ldd "$napier" 2>/dev/null | grep -q libcairo && png="--plot $out/map.png"
+# shellcheck disable=SC2086 # two words, or none
+run "$napier" umap data/digits/images.npy -o "$out/map.npy" --labels data/digits/labels.npy --quality \
+    --title "Handwritten digits" --plot "$out/map.html" $png
+[ -n "$png" ] && echo "the map: $out/map.png"
+echo "the map to zoom and search in: $out/map.html (open it in a browser)"
+
 title "What to try next"
 try() { printf '  %s\n      %s\n' "$1" "$2"; }
+try "your own data" "$napier umap YOURS.csv -o map.npy --plot map.html"
 try "less sure of itself: temperature 3" "$napier softmax $out/logits.npy --temperature 3 --format csv | head -3"
 try "exp(1000) overflows, this does not" "echo 1000,1001,1002 | $napier logsumexp -"
 try "a vocabulary in four parts, merged exactly" "$build/examples/shards"

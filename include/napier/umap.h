@@ -289,10 +289,11 @@ NAPIER_API napier_status napier_umap_join_categories(napier_context *context, na
 NAPIER_API napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph,
                                                   const float *numbers, int64_t n_neighbors, double target_weight);
 
-/* Starts, scaled to +-10 and, as umap-learn does, jittered by 1e-4. spectral: eigenvectors of the normalised Laplacian, of
- * every connected component by itself, components placed by the centroids of their data (or by index where samples have
- * none); a component too small takes PCA's place. It always ends. The sign of each component is that of its largest
- * element. Same bits always. */
+/* Starts, scaled to +-10 and jittered by 1e-4. The sign of each component is that of its largest element; they always end.
+ * spectral: eigenvectors of the normalised Laplacian, of every connected component by itself; a component of at most 2
+ *     n_components vertices is small and random. Up to 2 n_components components lie on the axes, more where the principal
+ *     components of the centroids of their data are (or on a grid, where samples have no rows).
+ * pca: the first principal components; those that do not exist are random within a tenth of the map. One point is at 0. */
 NAPIER_API napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
                                                      napier_umap_samples samples, uint64_t seed,
                                                      napier_matrix embedding);

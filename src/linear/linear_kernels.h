@@ -1,8 +1,8 @@
 /* linear/linear_kernels.h - products of rows, as each instruction set compiles them (linear/matmul.inc.h).
  *
- * Order. An output of a matrix product is one chain of fused multiply-adds over k, ascending, from 0: it does not depend on
- * how the product is cut into tiles. squared_distance and dot: lane j of 64 adds elements j, j + 64, ... by fma, ascending;
- * then lanes fold by halves, 64, 32, 16, 8, 4, 2, 1. */
+ * Order. An output of a matrix product is one chain of fused multiply-adds over k, ascending, from 0: it does not
+ * depend on how the product is cut into tiles. squared_distance and dot: lane j of 64 adds elements j, j + 64, ... by
+ * fma, ascending; then lanes fold by halves, 64, 32, 16, 8, 4, 2, 1. */
 #ifndef NAPIER_LINEAR_LINEAR_KERNELS_H
 #define NAPIER_LINEAR_LINEAR_KERNELS_H
 

@@ -1,8 +1,8 @@
 /* linear/matmul.inc.h - products of rows with rows, compiled once per instruction set.
  *
- * B comes in panels of 32 columns, [k][32], so that one step of k is two vectors side by side. A tile of the result stays in
- * registers while k runs: each output is one chain of fma in ascending k, whatever the tile, so that the tile is chosen
- * for speed alone. */
+ * B comes in panels of 32 columns, [k][32], so that one step of k is two vectors side by side. A tile of the result
+ * stays in registers while k runs: each output is one chain of fma in ascending k, whatever the tile, so that the tile
+ * is chosen for speed alone. */
 #include "linear/linear_kernels.h"
 
 /* 12 x 32 outputs are 24 of AVX-512's 32 registers; 6 x 16 are 12 of AVX2's 16 and 24 of NEON's 32. */
@@ -14,8 +14,16 @@
 #define NAPIER_PRODUCT_VECTORS 1
 #endif
 #define NAPIER_PRODUCT_COLUMNS (16 * NAPIER_PRODUCT_VECTORS)
-/* What a whole number of tiles leaves over goes by smaller ones of so many rows, which still hide the latency of an fma. */
+/* What a whole number of tiles leaves over goes by smaller ones of so many rows, which still hide the latency of an
+ * fma. */
 #define NAPIER_PRODUCT_REST 4
+
+/* clang leaves loops over a tile of 24 registers standing, and the tile in memory, unless it is told. */
+#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
+#define NAPIER_PRODUCT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NAPIER_PRODUCT_UNROLL NAPIER_UNROLL
+#endif
 
 /* ---- Two rows ---------------------------------------------------------------------------------------------------- */
 
@@ -54,21 +62,21 @@ static float napier_dot(const float *a, const float *b, int64_t n) { return napi
 
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
-/* Adds to sum[r][v] the products of `rows` rows of A, element i of row r at a[r * row_step + i * k_step], with the columns
- * of a panel. */
+/* Adds to sum[r][v] the products of `rows` rows of A, element i of row r at a[r * row_step + i * k_step], with the
+ * columns of a panel. */
 NAPIER_KERNEL void napier_product_add(const int rows, const float *a, const int64_t row_step, const int64_t k_step,
                                       const float *panel, const int64_t k,
                                       vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS]) {
     for (int64_t i = 0; i < k; i++) {
         vf b[NAPIER_PRODUCT_VECTORS];
-        NAPIER_UNROLL
+        NAPIER_PRODUCT_UNROLL
         for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
             b[v] = vf_load(panel + i * NAPIER_PANEL + 16 * v);
         }
-        NAPIER_UNROLL
+        NAPIER_PRODUCT_UNROLL
         for (int r = 0; r < rows; r++) {
             const vf x = vf_set(a[r * row_step + i * k_step]);
-            NAPIER_UNROLL
+            NAPIER_PRODUCT_UNROLL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 sum[r][v] = vf_fma(x, b[v], sum[r][v]);
             }
@@ -82,17 +90,17 @@ NAPIER_KERNEL void napier_product_rows(const int rows, const float *a, int64_t l
                                        float *c, int64_t ldc) {
     for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {
         vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS];
-        NAPIER_UNROLL
+        NAPIER_PRODUCT_UNROLL
         for (int r = 0; r < rows; r++) {
-            NAPIER_UNROLL
+            NAPIER_PRODUCT_UNROLL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 sum[r][v] = vf_zero();
             }
         }
         napier_product_add(rows, a, lda, 1, panel + column, k, sum);
-        NAPIER_UNROLL
+        NAPIER_PRODUCT_UNROLL
         for (int r = 0; r < rows; r++) {
-            NAPIER_UNROLL
+            NAPIER_PRODUCT_UNROLL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 vf_store(c + r * ldc + column + 16 * v, sum[r][v]);
             }
@@ -140,18 +148,18 @@ NAPIER_KERNEL void napier_near_rows(const int rows, const int first, const napie
                                     const napier_near_side *b, int64_t k, uint32_t hits[NAPIER_PANEL]) {
     for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {
         vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS];
-        NAPIER_UNROLL
+        NAPIER_PRODUCT_UNROLL
         for (int r = 0; r < rows; r++) {
-            NAPIER_UNROLL
+            NAPIER_PRODUCT_UNROLL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 sum[r][v] = vf_sub(vf_set(-a->halves[first + r]), vf_load(b->halves + column + 16 * v));
             }
         }
         napier_product_add(rows, a->points + first, 1, NAPIER_PANEL, b->points + column, k, sum);
-        NAPIER_UNROLL
+        NAPIER_PRODUCT_UNROLL
         for (int r = 0; r < rows; r++) {
             const vf limit = vf_set(a->limits[first + r]);
-            NAPIER_UNROLL
+            NAPIER_PRODUCT_UNROLL
             for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
                 const vm near = vf_gt(sum[r][v], vf_min(limit, vf_load(b->limits + column + 16 * v)));
                 hits[first + r] |= napier_mask_bits(near) << (column + 16 * v);
@@ -189,6 +197,7 @@ static float napier_box_gap(const float *low_a, const float *high_a, const float
 }
 
 #undef NAPIER_PRODUCT_ROWS
+#undef NAPIER_PRODUCT_UNROLL
 #undef NAPIER_PRODUCT_VECTORS
 #undef NAPIER_PRODUCT_COLUMNS
 #undef NAPIER_PRODUCT_REST

@@ -66,9 +66,9 @@ static napier_status check_outputs(napier_context *context, const int32_t *indic
 
 /* ---- Which way? -------------------------------------------------------------------------------------------------- */
 
-/* Where NN-descent is taken unasked (docs/umap.md). It measures about 2000 pairs a point, each as dear as any other. The exact
- * search bounds a pair for less than a hundredth of that, and in few columns its boxes leave hardly a pair: it is as fast up
- * to some 400,000 points. Other metrics must measure all pairs. */
+/* Where NN-descent is taken unasked (docs/umap.md). It measures about 2000 pairs a point, each as dear as any other.
+ * The exact search bounds a pair for less than a hundredth of that, and in few columns its boxes leave hardly a pair:
+ * it is as fast up to some 400,000 points. Other metrics must measure all pairs. */
 enum { EXACT_POINTS = 400000, EXACT_COLUMNS = 12, EXACT_POINTS_GENERAL = 8192 };
 
 static bool is_large(const napier_points *points) {

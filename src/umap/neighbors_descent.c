@@ -1,13 +1,15 @@
-/* umap/neighbors_descent.c - approximate nearest neighbours for any metric: a neighbour of a neighbour is likely a neighbour.
+/* umap/neighbors_descent.c - approximate nearest neighbours for any metric: a neighbour of a neighbour is likely a
+ * neighbour.
  *
- * NN-descent (Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", 2011),
- * in bulk-synchronous rounds. Each point keeps a list of the nearest it has met. In a round it looks at those who are near its
- * near ones, where "near" goes both ways: who is in my list, and (some of) whose list I am in. All look at the lists as they
- * were before the round and write only to their own, so that results do not depend on threads. A pair of old acquaintances
- * has been looked at before and is passed over; rounds end when few lists change.
+ * NN-descent (Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity measures",
+ * 2011), in bulk-synchronous rounds. Each point keeps a list of the nearest it has met. In a round it looks at those
+ * who are near its near ones, where "near" goes both ways: who is in my list, and (some of) whose list I am in. All
+ * look at the lists as they were before the round and write only to their own, so that results do not depend on
+ * threads. A pair of old acquaintances has been looked at before and is passed over; rounds end when few lists change.
  *
- * The start is a few trees (neighbors_tree.h) over random projections, in whose leaves everybody meets everybody; without
- * dense rows it is random. Lists are longer than what is asked for: the last places find the way to the first. */
+ * The start is a few trees (neighbors_tree.h) over random projections, in whose leaves everybody meets everybody;
+ * without dense rows it is random. Lists are longer than what is asked for: the last places find the way to the first.
+ * */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -30,8 +32,8 @@ enum {
 /* How old an acquaintance is. */
 enum { OLD, NEW, JUST_MET };
 
-/* Who a point knows in a round: `forward` of its own list, then some of those whose lists it is in; the new ones of each first.
- * A list of `known` has room for `most` and its count. */
+/* Who a point knows in a round: `forward` of its own list, then some of those whose lists it is in; the new ones of
+ * each first. A list of `known` has room for `most` and its count. */
 typedef struct descent {
     const napier_search *search;
     uint64_t *lists; /* [n][size] ascending */

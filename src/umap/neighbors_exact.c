@@ -1,16 +1,17 @@
 /* umap/neighbors_exact.c - exact nearest neighbours where the metric is a euclidean distance of the rows.
  *
  * Two bounds spare most of the work, and neither decides a result:
- *   - Points lie in the order of a tree (neighbors_tree.h). Two nodes whose boxes are farther apart than the farthest neighbour
- *     that any of their points still has are passed over, with all below them.
- *   - Two leaves are compared by one product of panels that bounds the squared distances of all their pairs from below. The
- *     pairs that may be near are measured with squared_distance, as everywhere, and offered to both points' heaps.
- * A heap orders by (distance, index) and is offered every pair that it could hold, so it ends the same whatever came first.
+ *   - Points lie in the order of a tree (neighbors_tree.h). Two nodes whose boxes are farther apart than the farthest
+ *     neighbour that any of their points still has are passed over, with all below them.
+ *   - Two leaves are compared by one product of panels that bounds the squared distances of all their pairs from below.
+ *     The pairs that may be near are measured with squared_distance, as everywhere, and offered to both points' heaps.
+ *     A heap orders by (distance, index) and is offered every pair that it could hold, so it ends the same whatever
+ *     came first.
  *
- * Threads. The nodes of one level of the tree, a power of two of them, meet in rounds as in a tournament: in round r node i
- * meets node i ^ r. Within a round no node occurs twice, so that each heap has one writer; and i ^ 1, i ^ 2, ... are i's
- * nearest in the tree, so that distances shrink early. Queries against samples need no rounds: each node of queries has its
- * own heaps. */
+ * Threads. The nodes of one level of the tree, a power of two of them, meet in rounds as in a tournament: in round r
+ * node i meets node i ^ r. Within a round no node occurs twice, so that each heap has one writer; and i ^ 1, i ^ 2, ...
+ * are i's nearest in the tree, so that distances shrink early. Queries against samples need no rounds: each node of
+ * queries has its own heaps. */
 #include <math.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
  *   neighbors_descent.c   any metric, approximate: neighbours of neighbours
  *   neighbors_plain.c     any metric, exact: all pairs; precomputed distances
  *
- * All measure with the same kernels on the same rows and order by (distance, index): where they find the same neighbours,
- * they give the same bits. */
+ * All measure with the same kernels on the same rows and order by (distance, index): where they find the same
+ * neighbours, they give the same bits. */
 #ifndef NAPIER_UMAP_NEIGHBORS_SEARCH_H
 #define NAPIER_UMAP_NEIGHBORS_SEARCH_H
 

@@ -1,14 +1,15 @@
 /* umap/neighbors_subspace.c - principal directions of a sample, and rows seen from them.
  *
- * Directions: block power iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", 2011) on 2048 rows
- * spread evenly over all: Y <- X'(X Y), orthonormalised. How many are used for all pairs is decided by counting, on 32 probes,
- * how many pairs each number would leave to be looked at further; of long rows, those pairs are first looked at with all the
- * directions there are, and measured if still in doubt. None of it decides a result: only how fast it comes.
+ * Directions: block power iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", 2011) on 2048
+ * rows spread evenly over all: Y <- X'(X Y), orthonormalised. How many are used for all pairs is decided by counting,
+ * on 32 probes, how many pairs each number would leave to be looked at further; of long rows, those pairs are first
+ * looked at with all the directions there are, and measured if still in doubt. None of it decides a result: only how
+ * fast it comes.
  *
  * Rounding. Let u = 2^-24, g(k) = (k + 8) u: a chain of k fma errs by less than g(k) times the sum of its terms' sizes.
  *   - Coordinates. A row's coordinates and rest differ from those of exact arithmetic, for some exactly orthonormal
- *     directions, by at most e = [sqrt(size) (2 g(chunk) + g(size) + 8 u) + 2 u] |x|: the products' own errors (chunks of 128
- *     columns, added in double), directions rounded to float, the centring. Without directions e = 2 u |x|.
+ *     directions, by at most e = [sqrt(size) (2 g(chunk) + g(size) + 8 u) + 2 u] |x|: the products' own errors (chunks
+ *     of 128 columns, added in double), directions rounded to float, the centring. Without directions e = 2 u |x|.
  *   - A pair at the scaled distance D has coordinates no farther apart than D + e_i + e_j, and
  *     (D + e_i + e_j)^2 <= (1 + t) D^2 + (1 + 1 / t) 2 (e_i^2 + e_j^2). With t = 2^-9 the first factor goes into the
  *     limit, the rest into the slack of either point.
@@ -254,7 +255,8 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
 
 /* ---- How many directions? ---------------------------------------------------------------------------------------- */
 
-/* Squared distances of PROBE_ROWS rows from the probes, and the bounds that each number of directions gives for them. */
+/* Squared distances of PROBE_ROWS rows from the probes, and the bounds that each number of directions gives for them.
+ * */
 typedef struct probing {
     const napier_subspace *u;
     const napier_points *points;
@@ -311,7 +313,8 @@ static void probe_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Probe p is the row that many places after its own share's start, so that it is none of the rows it is compared with. */
+/* Probe p is the row that many places after its own share's start, so that it is none of the rows it is compared with.
+ * */
 static void take_probes(const probing *t) {
     const napier_subspace *u = t->u;
     float *row = t->scratch;
@@ -326,8 +329,8 @@ static void take_probes(const probing *t) {
     }
 }
 
-/* Costs in steps of a product (one fma of 16 lanes) for each pair of points: the product itself, pairs that are looked at
- * more closely, and pairs that have to be measured, mostly by waiting for their rows. */
+/* Costs in steps of a product (one fma of 16 lanes) for each pair of points: the product itself, pairs that are looked
+ * at more closely, and pairs that have to be measured, mostly by waiting for their rows. */
 static double cost_of(double coordinates, double share_looked_at, int64_t fine_width, double share_measured,
                       int64_t width) {
     const double look = fine_width > 0 ? share_looked_at * (20 + (double)fine_width / 8) : 0.0;
@@ -502,8 +505,8 @@ void napier_subspace_destroy(napier_context *context, napier_subspace *u) {
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */
 
-/* Scratch: rows [NAPIER_PANEL][width], coordinates [NAPIER_PANEL][panels * NAPIER_PANEL], one product of each, and sums in
- * double. */
+/* Scratch: rows [NAPIER_PANEL][width], coordinates [NAPIER_PANEL][panels * NAPIER_PANEL], one product of each, and sums
+ * in double. */
 static int64_t directions_width(const napier_subspace *u) { return u->panels * NAPIER_PANEL; }
 
 int64_t napier_subspace_scratch(const napier_subspace *u) {

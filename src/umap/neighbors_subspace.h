@@ -1,9 +1,9 @@
 /* umap/neighbors_subspace.h - rows seen from few directions.
  *
- * With orthonormal directions U, a row x (its mean taken off) has coordinates z = U x and a rest of length r = |x - U'z|, and
- *     |x - y|^2 >= |z_x - z_y|^2 + (r_x - r_y)^2:
- * a bound on the distance from size + 1 numbers, near the truth where the directions are the data's principal ones. Any
- * directions give a bound, so they are found quickly, from a sample. */
+ * With orthonormal directions U, a row x (its mean taken off) has coordinates z = U x and a rest of length r = |x -
+ * U'z|, and |x - y|^2 >= |z_x - z_y|^2 + (r_x - r_y)^2: a bound on the distance from size + 1 numbers, near the truth
+ * where the directions are the data's principal ones. Any directions give a bound, so they are found quickly, from a
+ * sample. */
 #ifndef NAPIER_UMAP_NEIGHBORS_SUBSPACE_H
 #define NAPIER_UMAP_NEIGHBORS_SUBSPACE_H
 
@@ -40,15 +40,16 @@ void napier_subspace_centre(const napier_subspace *u, const float *row, float *o
 int64_t napier_subspace_scratch(const napier_subspace *u);
 
 /* The coordinates of at most NAPIER_PANEL rows, given as their places in points->rows, as a panel
- * [coordinates][NAPIER_PANEL], and the halves and slacks that near_pairs and pruning want: halves[j] is half the squared
- * length less slacks[j], which is what rounding may have changed. A row too far out to be measured has coordinates 0 and a
- * slack that makes it near to all. Missing rows: halves +inf. fine: [NAPIER_PANEL][fine_width], where u->fine is not 0: half
- * the squared distance of two such rows, less both slacks, is another such bound; and so is that of two columns of outline
- * [outline][NAPIER_PANEL], where u->outline is not 0. */
+ * [coordinates][NAPIER_PANEL], and the halves and slacks that near_pairs and pruning want: halves[j] is half the
+ * squared length less slacks[j], which is what rounding may have changed. A row too far out to be measured has
+ * coordinates 0 and a slack that makes it near to all. Missing rows: halves +inf. fine: [NAPIER_PANEL][fine_width],
+ * where u->fine is not 0: half the squared distance of two such rows, less both slacks, is another such bound; and so
+ * is that of two columns of outline [outline][NAPIER_PANEL], where u->outline is not 0. */
 void napier_subspace_panel(const napier_subspace *u, const napier_points *points, const uint32_t *rows, int count,
                            float *scratch, float *panel, float *fine, float *outline, float *halves, float *slacks);
 
-/* Minus half the largest squared distance of coordinates that a pair no farther than `distance` (of the metric) can have. */
+/* Minus half the largest squared distance of coordinates that a pair no farther than `distance` (of the metric) can
+ * have. */
 float napier_subspace_limit(const napier_subspace *u, napier_points_kind kind, float distance);
 
 #endif

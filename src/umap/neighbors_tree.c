@@ -1,7 +1,7 @@
 /* umap/neighbors_tree.c - sorting points into a tree, level by level, and packing them.
  *
- * A node's rows are cut at the median of the coordinate that varies most among a few of them. Near points come to lie in the
- * same or in neighbouring panels: a search that starts there soon knows how near is near. */
+ * A node's rows are cut at the median of the coordinate that varies most among a few of them. Near points come to lie
+ * in the same or in neighbouring panels: a search that starts there soon knows how near is near. */
 #include "umap/neighbors_tree.h"
 
 #include <math.h>
@@ -18,7 +18,8 @@ enum {
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-/* Rows being sorted: the bits of the coordinate that a node is cut by, in the order of its value, above the row's number. */
+/* Rows being sorted: the bits of the coordinate that a node is cut by, in the order of its value, above the row's
+ * number. */
 typedef struct sorting {
     const float *coordinates; /* [n][stride], of which `dims` */
     int64_t n, stride, dims;
@@ -43,8 +44,8 @@ static uint64_t middle_of(uint64_t a, uint64_t b, uint64_t c) {
     return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
 }
 
-/* Puts the `count` smallest keys first (Hoare's selection; keys differ from one another). Places of pivots are drawn, so
- * that no order of the input is a bad one. */
+/* Puts the `count` smallest keys first (Hoare's selection; keys differ from one another). Places of pivots are drawn,
+ * so that no order of the input is a bad one. */
 static void select_keys(uint64_t *keys, int64_t n, int64_t count) {
     int64_t low = 0, high = n - 1;
     uint64_t draw = 0x9e3779b97f4a7c15u;

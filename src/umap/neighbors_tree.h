@@ -41,8 +41,8 @@ napier_status napier_tree_create(const napier_search *s, const napier_points *po
                                  napier_tree **out);
 void napier_tree_destroy(napier_context *context, napier_tree *tree);
 
-/* Rows in the order of a tree, from any coordinates [n][stride], of which `dims`: the lower half of keys[i] is the row at
- * place i. */
+/* Rows in the order of a tree, from any coordinates [n][stride], of which `dims`: the lower half of keys[i] is the row
+ * at place i. */
 napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride,
                                int64_t dims, uint64_t *keys);
 

@@ -603,7 +603,7 @@ static void test_random(void **state) {
 
 static void test_bits(void **state) {
     (void)state;
-    enum { N = 6000 };
+    enum { N = 5000 };
     static float x[2 * N], samples[N * PCA_COLS], first[4 * N], y[4 * N];
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
