@@ -3,7 +3,18 @@
 #include "plot.h"
 
 #include "array.h"
+
+/* A build without CMake has no page. */
+#if defined(__has_include)
+#if __has_include("plot_page.h")
 #include "plot_page.h"
+#define PLOT_HAS_PAGE 1
+#endif
+#endif
+#if !defined(PLOT_HAS_PAGE)
+#define PLOT_HAS_PAGE 0
+static const unsigned char plot_page[] = "@TITLE@@DATA@";
+#endif
 
 #include <inttypes.h>
 #include <math.h>
@@ -121,6 +132,9 @@ static void add_up_to(plot_buffer *b, const char **from, const char *mark) {
 }
 
 int plot_html(const plot_scene *s, plot_buffer *b) {
+    if (!PLOT_HAS_PAGE) {
+        return complain("plot: this program was built without CMake, which puts the page of .html plots into it");
+    }
     void *const room = malloc(4 * (size_t)s->plot->count * sizeof(float));
     if (room == NULL) {
         return complain("plot: out of memory");

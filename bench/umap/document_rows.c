@@ -62,8 +62,8 @@ static int run(napier_context *context, ledger *l, uint32_t n, double said) {
     }
     for (uint32_t v = 0, e = 0; v < n; v++) {
         for (int i = 0; i < DEGREE; i++, e++) {
-            edges[e] = (napier_umap_edge){v, (v + 1 + (uint32_t)(next() % (n - 1))) % n,
-                                          (float)(1 + next() % 100) / 100.0f};
+            edges[e] =
+                (napier_umap_edge){v, (v + 1 + (uint32_t)(next() % (n - 1))) % n, (float)(1 + next() % 100) / 100.0f};
         }
     }
     if (napier_umap_sort_edges(context, edges, (int64_t)n * DEGREE)) {

@@ -260,7 +260,8 @@ typedef struct napier_neighbors_options {
 NAPIER_API napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                                   const napier_neighbors_options *options, int32_t *indices,
                                                   float *distances);
-/* The same among `samples` for other rows (`queries`); no row counts as itself. [queries, n_neighbors]. */
+/* The same among `samples` for other rows (`queries`); no row counts as itself, and n_neighbors may be 1. [queries,
+ * n_neighbors]. */
 NAPIER_API napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                                      napier_umap_samples queries,
                                                      const napier_neighbors_options *options, int32_t *indices,

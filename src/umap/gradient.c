@@ -135,8 +135,8 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
                                (long long)starts[v], (long long)counts[v], (long long)edge_gradients.rows);
         }
     }
-    segment_task task = {napier_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts,
-                         gradients.data};
+    segment_task task = {
+        napier_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
     const napier_fenv caller = napier_fenv_enter();
     napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
     napier_fenv_leave(caller);
@@ -265,4 +265,3 @@ napier_status napier_umap_negative_gradients(napier_context *context, const napi
     layout.rate = (double)rate;
     return run_layout(&layout, gradients);
 }
-

@@ -106,10 +106,11 @@ napier_status napier_umap_check_edges(napier_context *context, const napier_umap
                                (double)edge->weight);
         }
         if (e > 0 && edge_is_after(&edges[e - 1], edge)) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)",
-                               (long long)e, (unsigned long)edge->source, (unsigned long)edge->target,
-                               (unsigned long)edges[e - 1].source, (unsigned long)edges[e - 1].target);
+            return napier_fail(
+                context, NAPIER_INVALID_ARGUMENT,
+                "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)", (long long)e,
+                (unsigned long)edge->source, (unsigned long)edge->target, (unsigned long)edges[e - 1].source,
+                (unsigned long)edges[e - 1].target);
         }
     }
     return NAPIER_OK;

@@ -24,8 +24,8 @@ static bool is_heavy(const napier_layout *l, int64_t v) {
 static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bool pull) {
     for (int64_t begin = 0, degree = degree_of(graph, v); begin < degree; begin += NAPIER_PIECE_EDGES) {
         const int64_t left = degree - begin;
-        l->pieces[l->piece_count++] = (napier_piece){v, pull, graph->starts[v] + begin,
-                                                     left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
+        l->pieces[l->piece_count++] =
+            (napier_piece){v, pull, graph->starts[v] + begin, left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
     }
 }
 

@@ -12,9 +12,10 @@ typedef struct napier_force_lanes {
 } napier_force_lanes;
 
 NAPIER_KERNEL napier_force_lanes napier_force_lanes_of(const napier_forces *f) {
-    return (napier_force_lanes){vf_set(f->a),        vf_set(f->b),        vf_set(f->attraction),
-                                vf_set(f->repulsion), vf_set(f->epsilon), vf_set(f->clip),
-                                vf_set(f->max_norm), vf_set(f->max_norm * f->max_norm), f->max_norm > 0.0f};
+    return (napier_force_lanes){
+        vf_set(f->a),       vf_set(f->b),    vf_set(f->attraction), vf_set(f->repulsion),
+        vf_set(f->epsilon), vf_set(f->clip), vf_set(f->max_norm),   vf_set(f->max_norm * f->max_norm),
+        f->max_norm > 0.0f};
 }
 
 /* Up to 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
@@ -213,7 +214,5 @@ static void napier_adam(float *y, const float *g, float *m, float *v, float beta
     }
 }
 
-#define NAPIER_UMAP_KERNELS                                                                              \
-    {                                                                                                    \
-        napier_attract, napier_repel, napier_draw, napier_add_rows, napier_sgd, napier_momentum, napier_adam \
-    }
+#define NAPIER_UMAP_KERNELS \
+    { napier_attract, napier_repel, napier_draw, napier_add_rows, napier_sgd, napier_momentum, napier_adam }

@@ -82,9 +82,9 @@ static napier_status add_loss(napier_context *context, loss_task *task, double *
     return NAPIER_OK;
 }
 
-napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params,
-                               napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                               const uint32_t *targets, int64_t rate, double *loss) {
+napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
+                               const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
+                               double *loss) {
     napier_umap_params p;
     napier_forces forces;
     napier_status status = napier_begin(context);

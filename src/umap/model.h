@@ -2,7 +2,7 @@
 #ifndef NAPIER_UMAP_MODEL_H
 #define NAPIER_UMAP_MODEL_H
 
-#include "umap/options.h"
+#include "umap/fit_options.h"
 #include "umap/samples.h"
 
 struct napier_umap_model {
@@ -10,7 +10,7 @@ struct napier_umap_model {
     float *metric_values;        /* a copy of options.neighbors.metric_values, or NULL */
     int64_t metric_count;
     napier_samples_copy data;
-    int64_t n; /* points */
+    int64_t n;        /* points */
     float *embedding; /* [n, options.n_components] */
 };
 

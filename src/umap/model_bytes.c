@@ -150,7 +150,8 @@ static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
 /* Do the sizes fit one another and the whole? No product here can overflow: each factor is bounded first. */
 static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, size_t size) {
     const uint64_t most = UINT64_C(1) << 31;
-    if (s->n < 1 || s->n >= most || s->cols >= most || s->sparse >= UINT64_C(1) << 40 || s->metric >= UINT64_C(1) << 40) {
+    if (s->n < 1 || s->n >= most || s->cols >= most || s->sparse >= UINT64_C(1) << 40 ||
+        s->metric >= UINT64_C(1) << 40) {
         return 0;
     }
     if (o->n_components < 1 || o->n_components > NAPIER_UMAP_MOST_COMPONENTS ||
@@ -222,8 +223,8 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
     }
     model->data.rows = (int64_t)s->n;
     model->data.cols = (int64_t)s->cols;
-    const napier_status status = dense ? get_dense(context, at, &model->data)
-                                       : get_sparse(context, at, (int64_t)s->sparse, &model->data);
+    const napier_status status =
+        dense ? get_dense(context, at, &model->data) : get_sparse(context, at, (int64_t)s->sparse, &model->data);
     if (status) {
         return status;
     }

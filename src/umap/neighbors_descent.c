@@ -1,5 +1,4 @@
-/* umap/neighbors_descent.c - approximate nearest neighbours for any metric: a neighbour of a neighbour is likely a
- * neighbour.
+/* umap/neighbors_descent.c - approximate nearest neighbours for any metric: neighbours of neighbours.
  *
  * NN-descent (Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity measures",
  * 2011), in bulk-synchronous rounds. Each point keeps a list of the nearest it has met. In a round it looks at those
@@ -8,8 +7,7 @@
  * threads. A pair of old acquaintances has been looked at before and is passed over; rounds end when few lists change.
  *
  * The start is a few trees (neighbors_tree.h) over random projections, in whose leaves everybody meets everybody;
- * without dense rows it is random. Lists are longer than what is asked for: the last places find the way to the first.
- * */
+ * without dense rows it is random. Lists are longer than what is asked for: the last find the way to the first. */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -32,8 +30,7 @@ enum {
 /* How old an acquaintance is. */
 enum { OLD, NEW, JUST_MET };
 
-/* Who a point knows in a round: `forward` of its own list, then some of those whose lists it is in; the new ones of
- * each first. A list of `known` has room for `most` and its count. */
+/* Whom a point knows in a round: those of its own list and some of those whose lists it is in, the new ones first. */
 typedef struct descent {
     const napier_search *search;
     uint64_t *lists; /* [n][size] ascending */

@@ -5,8 +5,8 @@
  *     neighbour that any of their points still has are passed over, with all below them.
  *   - Two leaves are compared by one product of panels that bounds the squared distances of all their pairs from below.
  *     The pairs that may be near are measured with squared_distance, as everywhere, and offered to both points' heaps.
- *     A heap orders by (distance, index) and is offered every pair that it could hold, so it ends the same whatever
- *     came first.
+ * A heap orders by (distance, index) and is offered every pair that it could hold, so it ends the same whatever came
+ * first.
  *
  * Threads. The nodes of one level of the tree, a power of two of them, meet in rounds as in a tournament: in round r
  * node i meets node i ^ r. Within a round no node occurs twice, so that each heap has one writer; and i ^ 1, i ^ 2, ...
@@ -51,6 +51,15 @@ static void offer(const exact *e, const side *s, int64_t place, float distance, 
     if (napier_heap_offer(heap, size, napier_near_of(distance, index))) {
         s->limits[place] = napier_subspace_limit(e->subspace, s->points->kind, napier_near_distance(heap[0]));
     }
+}
+
+/* Would a point at distance 0 be taken? Among many equal points, soon only if its index is small. */
+static bool takes(const exact *e, const side *s, int64_t place, uint32_t index) {
+    return e->search->nearest[(int64_t)s->tree->order[place] * e->search->wanted] > napier_near_of(0.0f, index);
+}
+
+static bool is_wanted(const exact *e, int64_t a, int64_t b) {
+    return takes(e, &e->own, a, e->other.tree->order[b]) || (e->both && takes(e, &e->other, b, e->own.tree->order[a]));
 }
 
 static const float *row_at(const side *s, int64_t place) {
@@ -127,7 +136,10 @@ static void meet_leaves(const exact *e, napier_node a, napier_node b) {
         if (i + AHEAD < count) {
             fetch(&e->other, first_b + pairs[i + AHEAD] % NAPIER_PANEL);
         }
-        measure(e, first_a + pairs[i] / NAPIER_PANEL, first_b + pairs[i] % NAPIER_PANEL);
+        const int64_t at_a = first_a + pairs[i] / NAPIER_PANEL, at_b = first_b + pairs[i] % NAPIER_PANEL;
+        if (is_wanted(e, at_a, at_b)) {
+            measure(e, at_a, at_b);
+        }
     }
     if (count > 0) {
         e->own.reaches[a.id] = reach_of_leaf(&e->own, a.begin);

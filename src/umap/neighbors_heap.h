@@ -1,8 +1,7 @@
 /* umap/neighbors_heap.h - the nearest so far, as a heap with the farthest on top.
  *
  * A neighbour is one number: the bits of its distance, which is not negative, above its index. Numbers compare as
- * (distance, index) do, so what a heap holds at the end does not depend on the order in which neighbours were offered.
- * */
+ * (distance, index) do, so what a heap holds at the end does not depend on the order of offers. */
 #ifndef NAPIER_UMAP_NEIGHBORS_HEAP_H
 #define NAPIER_UMAP_NEIGHBORS_HEAP_H
 

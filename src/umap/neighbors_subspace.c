@@ -255,8 +255,7 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
 
 /* ---- How many directions? ---------------------------------------------------------------------------------------- */
 
-/* Squared distances of PROBE_ROWS rows from the probes, and the bounds that each number of directions gives for them.
- * */
+/* Squared distances of PROBE_ROWS rows from the probes, and what each number of directions says of them. */
 typedef struct probing {
     const napier_subspace *u;
     const napier_points *points;
@@ -313,8 +312,7 @@ static void probe_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Probe p is the row that many places after its own share's start, so that it is none of the rows it is compared with.
- * */
+/* Probe p is the row that many places after its own share's start, so that it meets itself seldom. */
 static void take_probes(const probing *t) {
     const napier_subspace *u = t->u;
     float *row = t->scratch;

@@ -1,9 +1,9 @@
 /* umap/neighbors_subspace.h - rows seen from few directions.
  *
- * With orthonormal directions U, a row x (its mean taken off) has coordinates z = U x and a rest of length r = |x -
- * U'z|, and |x - y|^2 >= |z_x - z_y|^2 + (r_x - r_y)^2: a bound on the distance from size + 1 numbers, near the truth
- * where the directions are the data's principal ones. Any directions give a bound, so they are found quickly, from a
- * sample. */
+ * With orthonormal directions U, a row x (its mean taken off) has coordinates z = U x and a rest of length r:
+ *     |x - y|^2 >= |z_x - z_y|^2 + (r_x - r_y)^2,
+ * where r = |x - U'z|: a bound from size + 1 numbers, close where the directions are the data's principal ones.
+ * Any directions give a bound, so they are found quickly, from a sample. */
 #ifndef NAPIER_UMAP_NEIGHBORS_SUBSPACE_H
 #define NAPIER_UMAP_NEIGHBORS_SUBSPACE_H
 

@@ -149,7 +149,9 @@ napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napi
     }
     if (!optimizer || !size || (!bytes && capacity > 0)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL",
-                           !optimizer ? "optimizer" : !size ? "size" : "bytes");
+                           !optimizer ? "optimizer"
+                           : !size    ? "size"
+                                      : "bytes");
     }
     const int64_t elements = optimizer->n * optimizer->components;
     *size = OPTIMIZER_HEAD + arrays_of(optimizer) * (size_t)elements * sizeof(float) + sizeof(uint64_t);

@@ -135,7 +135,8 @@ static void move(float *y, const float *force, float rate, int64_t components) {
 }
 
 /* One edge of an epoch: the attraction, then the repulsion of the samples that go with it. */
-static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, uint32_t key, uint32_t edge, float rate) {
+static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, uint32_t key, uint32_t edge,
+                          float rate) {
     const napier_umap_model *m = t->model;
     const int64_t c = m->options.n_components;
     float force[NAPIER_UMAP_MOST_COMPONENTS];
@@ -172,8 +173,7 @@ static void transform_rows(void *argument, int worker, int64_t begin, int64_t en
         medoid(t->near, row, t->model->embedding, c, y);
         for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
             const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
-            const float rate =
-                (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
+            const float rate = (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
             for (int64_t s = 0; s < k; s++) {
                 if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
                     pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
@@ -221,8 +221,8 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     task.epochs = NAPIER_TRANSFORM_EPOCHS;
     status = napier_umap_check_params(context, &params, &params, &task.forces);
     if (!status) {
-        status = find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors,
-                              &near);
+        status =
+            find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors, &near);
         if (!status) {
             napier_parallel(context, embedding.rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
         }

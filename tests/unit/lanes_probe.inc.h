@@ -109,13 +109,14 @@ OP(vf_gather2, F, probe_gather2(a))
 #define OP(name) \
     { #name, run_##name }
 static const lanes_op probe_ops[] = {
-    OP(vf_add),      OP(vf_sub),    OP(vf_mul),      OP(vf_div),    OP(vf_fma),       OP(vf_fnma),   OP(vf_mul_add),
-    OP(vf_max),      OP(vf_min),    OP(vf_set),      OP(vf_zero),   OP(vf_select),    OP(vf_keep),   OP(vf_bits),
-    OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16), OP(vf_to_f16), OP(vf_lt),        OP(vf_le),     OP(vf_eq),
-    OP(vf_gt),       OP(vf_ge),     OP(vf_nlt),      OP(vf_nge),    OP(vf_unordered), OP(vm_and),    OP(vm_or),
-    OP(vm_andnot),   OP(vi_set),    OP(vi_add),      OP(vi_sub),    OP(vi_and),       OP(vi_or),     OP(vi_shl_0),
-    OP(vi_shl_13),   OP(vi_shl_23), OP(vi_shl_31),   OP(vi_shr_1),  OP(vi_shr_16),    OP(vi_shr_31), OP(vi_sar_1),
-    OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),     OP(vi_select),    OP(vf_sqrt), OP(vi_mul), OP(vi_mulhi), OP(vi_xor), OP(vf_gather), OP(vf_gather2), {NULL, NULL},
+    OP(vf_add),      OP(vf_sub),    OP(vf_mul),      OP(vf_div),     OP(vf_fma),       OP(vf_fnma),   OP(vf_mul_add),
+    OP(vf_max),      OP(vf_min),    OP(vf_set),      OP(vf_zero),    OP(vf_select),    OP(vf_keep),   OP(vf_bits),
+    OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16), OP(vf_to_f16),  OP(vf_lt),        OP(vf_le),     OP(vf_eq),
+    OP(vf_gt),       OP(vf_ge),     OP(vf_nlt),      OP(vf_nge),     OP(vf_unordered), OP(vm_and),    OP(vm_or),
+    OP(vm_andnot),   OP(vi_set),    OP(vi_add),      OP(vi_sub),     OP(vi_and),       OP(vi_or),     OP(vi_shl_0),
+    OP(vi_shl_13),   OP(vi_shl_23), OP(vi_shl_31),   OP(vi_shr_1),   OP(vi_shr_16),    OP(vi_shr_31), OP(vi_sar_1),
+    OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),      OP(vi_select),    OP(vf_sqrt),   OP(vi_mul),
+    OP(vi_mulhi),    OP(vi_xor),    OP(vf_gather),   OP(vf_gather2), {NULL, NULL},
 };
 #undef OP
 

@@ -125,17 +125,17 @@ static void check_gradients(uint32_t n, uint32_t degree, int64_t components) {
     const napier_const_matrix embedding = napier_const_rows_f32(y, n, components);
     for (int move = 0; move < 2; move++) {
         reference_gradients(y, n, components, edges, count, move, wanted);
-        assert_int_equal(napier_umap_gradients(context, NULL, embedding, edges, count, move,
-                                               napier_rows_f32(fused, n, components)),
-                         NAPIER_OK);
+        assert_int_equal(
+            napier_umap_gradients(context, NULL, embedding, edges, count, move, napier_rows_f32(fused, n, components)),
+            NAPIER_OK);
         for (int64_t i = 0; i < elements; i++) {
             assert_true(fabs((double)fused[i] - wanted[i]) <= 1e-4 * (1.0 + fabs(wanted[i])));
         }
     }
     /* edge by edge, then reduced: the same bits as without storing them */
-    assert_int_equal(napier_umap_gradients(context, NULL, embedding, edges, count, 0,
-                                           napier_rows_f32(fused, n, components)),
-                     NAPIER_OK);
+    assert_int_equal(
+        napier_umap_gradients(context, NULL, embedding, edges, count, 0, napier_rows_f32(fused, n, components)),
+        NAPIER_OK);
     assert_int_equal(napier_umap_edge_gradients(context, NULL, embedding, edges, count,
                                                 napier_rows_f32(source, count, components),
                                                 napier_rows_f32(target, count, components)),
@@ -163,7 +163,7 @@ static void test_gradients(void **state) {
     (void)state;
     check_gradients(50, 3, 2);
     check_gradients(300, 15, 15);
-    check_gradients(40, 39, 2); /* dense */
+    check_gradients(40, 39, 2);   /* dense */
     check_gradients(20, 2500, 3); /* several edges a pair, more than a piece a vertex */
     check_gradients(100, 16, 1);
     check_gradients(60, 33, 50);
@@ -185,9 +185,9 @@ static void test_slope_of_the_loss(void **state) {
     float y[N * COMPONENTS], attraction[N * COMPONENTS], repulsion[N * COMPONENTS];
     fill(y, N * COMPONENTS);
     const napier_const_matrix embedding = napier_const_rows_f32(y, N, COMPONENTS);
-    assert_int_equal(napier_umap_gradients(context, &params, embedding, edges, count, 1,
-                                           napier_rows_f32(attraction, N, COMPONENTS)),
-                     NAPIER_OK);
+    assert_int_equal(
+        napier_umap_gradients(context, &params, embedding, edges, count, 1, napier_rows_f32(attraction, N, COMPONENTS)),
+        NAPIER_OK);
     assert_int_equal(napier_umap_negative_gradients(context, &params, embedding, targets, RATE,
                                                     napier_rows_f32(repulsion, N, COMPONENTS)),
                      NAPIER_OK);
@@ -389,11 +389,11 @@ static void test_star(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments),       cmocka_unit_test(test_vertices_without_edges),
-        cmocka_unit_test(test_unsorted_edges), cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_segments),          cmocka_unit_test(test_vertices_without_edges),
+        cmocka_unit_test(test_unsorted_edges),    cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_slope_of_the_loss), cmocka_unit_test(test_loss_falls),
-        cmocka_unit_test(test_single_point),   cmocka_unit_test(test_components),
-        cmocka_unit_test(test_zero_weights),   cmocka_unit_test(test_star),
+        cmocka_unit_test(test_single_point),      cmocka_unit_test(test_components),
+        cmocka_unit_test(test_zero_weights),      cmocka_unit_test(test_star),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

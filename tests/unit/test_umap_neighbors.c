@@ -1,5 +1,5 @@
-/* Nearest neighbours against all pairs, measured one by one and sorted: the same indices and the same bits, whatever the
- * data, the threads, the instruction set; the kernels below them against their definitions; NN-descent's recall. */
+/* Nearest neighbours against all pairs, measured one by one and sorted: the same indices and the same bits, whatever
+ * the data, the threads, the instruction set; the kernels below them against their definitions; NN-descent's recall. */
 #include "support/check.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* umap/options.h - the options of a fit, checked. */
-#ifndef NAPIER_UMAP_OPTIONS_H
-#define NAPIER_UMAP_OPTIONS_H
+/* umap/fit_options.h - the options of a fit, checked. */
+#ifndef NAPIER_UMAP_FIT_OPTIONS_H
+#define NAPIER_UMAP_FIT_OPTIONS_H
 
 #include <napier/umap.h>
 

@@ -1,5 +1,5 @@
-/* umap/options.c - the options of a fit. */
-#include "umap/options.h"
+/* umap/fit_options.c - the options of a fit. */
+#include "umap/fit_options.h"
 
 #include <math.h>
 
@@ -30,9 +30,8 @@ static napier_status check_counts(napier_context *context, const napier_umap_opt
                            (long long)o->n_components, NAPIER_UMAP_MOST_COMPONENTS);
     }
     if (n >= ((int64_t)1 << 31) / o->n_components) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "samples: %lld points in %lld components are 2^31 or more", (long long)n,
-                           (long long)o->n_components);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld points in %lld components are 2^31 or more",
+                           (long long)n, (long long)o->n_components);
     }
     if (o->n_epochs < 0 || o->n_epochs > 1000000) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_epochs %lld is not 0 to 1000000",
@@ -90,8 +89,8 @@ napier_status napier_umap_check_options(napier_context *context, const napier_um
     if (!status)
         status = check_numbers(context, checked);
     if (!status && ((checked->a > 0.0) != (checked->b > 0.0))) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: of a %g and b %g one is 0", checked->a,
-                             checked->b);
+        status =
+            napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: of a %g and b %g one is 0", checked->a, checked->b);
     }
     if (!status && checked->a == 0.0) {
         float a, b;
