@@ -99,9 +99,15 @@ def measure(options, name, folder, results):
             found[peer].append(figures)
             results.write(json.dumps(figures) + "\n")
             results.flush()
-            print(f"{name} {peer}: {figures['total']:.2f} s, peak {figures['peak'] / 2**20:.0f} MiB"
+            print(f"{name} {peer}: {figures['total']:.2f} s, peak {peak_of([figures])} MiB"
                   + (f", trust {figures['trust']:.4f}, vote {figures['vote']:.4f}" if round_ == 0 else ""), flush=True)
     return {peer: runs for peer, runs in found.items() if runs}
+
+
+def peak_of(runs):
+    """MiB; "-" where it was not measured."""
+    peaks = [r["peak_hwm"] for r in runs if "peak_hwm" in r]
+    return f"{statistics.median(peaks) / 2**20:.0f}" if peaks else "-"
 
 
 def row(name, shape, peer, runs, best):
@@ -109,7 +115,7 @@ def row(name, shape, peer, runs, best):
     stages = " | ".join(f"{statistics.median(r[s] for r in runs):.2f}" if s in runs[0] else "-" for s in STAGES)
     first = runs[0]
     return (f"| {name} {shape} | {peer} | {total:.2f} | {total / best:.2f} | {stages} | "
-            f"{statistics.median(r['peak'] for r in runs) / 2**20:.0f} | {first['trust']:.4f} | {first['vote']:.4f} | "
+            f"{peak_of(runs)} | {first['trust']:.4f} | {first['vote']:.4f} | "
             f"{first['outliers']} |")
 
 

@@ -1,6 +1,5 @@
 """One fit of umap-learn, timed: umap_learn_worker.py DATA.npy EMBEDDING.npy THREADS SEEDED [n_neighbors]. Compiles first."""
 import json
-import resource
 import sys
 import time
 
@@ -43,6 +42,7 @@ begin = time.perf_counter()
 embedding = umap.UMAP(**options).fit_transform(x)
 stages["total"] = time.perf_counter() - begin
 stages["import"], stages["first call"] = imported, compiled
-stages["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+with open("/proc/self/status") as status:
+    stages["peak_hwm"] = 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1])
 np.save(out, np.ascontiguousarray(embedding.astype(np.float32)))
 print(json.dumps(stages))

@@ -12,4 +12,4 @@ y <- umap(x, n_neighbors = neighbors, n_threads = threads, n_sgd_threads = threa
 total <- proc.time()[["elapsed"]] - begin
 writeBin(as.numeric(t(y)), arguments[4], size = 4)
 peak <- sub("[^0-9]*([0-9]+).*", "\\1", grep("VmHWM", readLines("/proc/self/status"), value = TRUE))
-cat(sprintf("{\"total\": %.4f, \"peak\": %.0f}\n", total, as.numeric(peak) * 1024))
+cat(sprintf("{\"total\": %.4f, \"peak_hwm\": %.0f}\n", total, as.numeric(peak) * 1024))
