@@ -255,7 +255,7 @@ def machine_text(results):
     versions = {}
     for header in results.headers:
         versions.update(header["versions"])
-    lines = [f"- Command: `{h['command'].strip()}`, started {h['started']}",
+    lines = [*dict.fromkeys(f"- Command: `{each['command'].strip()}`, started {each['started']}" for each in results.headers),
              f"- CPU: {m['cpu']} ({m['arch']}), {m['cores']} cores, {caches}; {m['memory_gib']} GiB; Linux {m['kernel']}",
              f"- Napier {versions.get('napier', '?')}, built with {h['compiler'] or 'cc'}",
              "- Peers: " + (", ".join(f"{NAMES.get(p, p)} {v}" for p, v in versions.items() if p != "napier") or "none")]
