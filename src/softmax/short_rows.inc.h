@@ -144,6 +144,10 @@ static void napier_stage_next(napier_stage *s, napier_batch *write) {
 /* `bytes` of results are in the buffer, for y. The lines before them must have been flushed. */
 static void napier_stage_filled(napier_stage *s, char *y, int64_t bytes, bool first, bool last) {
     const int64_t offset = (int64_t)((uintptr_t)y % NAPIER_LINE);
+    if (first && offset + bytes < NAPIER_LINE) { /* no line is whole: only a piece of a single small batch */
+        memcpy(y, s->buffer[s->turn] + offset, (size_t)bytes);
+        return;
+    }
     const int64_t begin = first && offset > 0 ? NAPIER_LINE : 0; /* in the buffer */
     const int64_t end = (offset + bytes) / NAPIER_LINE * NAPIER_LINE, left = offset + bytes - end;
     const char *from = s->buffer[s->turn];
@@ -311,7 +315,8 @@ static void napier_batch_sum(napier_batch *b, int n, int room, bool keep) {
 }
 
 /* Writes a batch by itself, whatever its reach and the result's stride. spare: a tile. */
-static void napier_batch_write(const napier_batch *b, const napier_softmax_job *job, int room, float *spare) {
+static void napier_batch_write(const napier_batch *b, const napier_softmax_job *job, int room, bool stream,
+                               float *spare) {
     const int n = (int)job->x.cols;
     for (int r = 0; r < b->rows; r++) {
         if (b->alone[r] != 0.0f) {
@@ -325,7 +330,7 @@ static void napier_batch_write(const napier_batch *b, const napier_softmax_job *
         const float max_prob = job->op == NAPIER_OP_SOFTMAX ? b->max_prob[r] : 1.0f;
         const napier_writer w = napier_writer_of(b->max[r], log_sum, scale, max_prob);
         if (job->y.col_stride == 1) {
-            napier_write_values(job->op, &w, values, n, true, y, job->y.dtype, job->stream);
+            napier_write_values(job->op, &w, values, n, true, y, job->y.dtype, stream);
         } else {
             napier_write_values(job->op, &w, values, n, true, spare, NAPIER_F32, false);
             napier_scatter(spare, n, y, job->y.dtype, job->y.col_stride, false);
@@ -361,10 +366,11 @@ static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
     plan.fused = in && out;
     plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
     plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
-    plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols;
     plan.room = (int)((job->x.cols + 15) / 16 * 16);
     plan.batch_rows = napier_batch_rows(job->x.cols);
     plan.row_bytes = job->x.cols * (job->y.dtype == NAPIER_F32 ? 4 : 2);
+    plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols &&
+                 plan.batch_rows * plan.row_bytes >= 2 * NAPIER_LINE;
     plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
     return plan;
 }
@@ -480,7 +486,7 @@ static void napier_batch_round(const napier_softmax_job *job, const napier_short
             napier_batch_sum(sum, n, plan->room, softmax);
         }
         if (write && !lse) {
-            napier_batch_write(write, job, plan->room, spare);
+            napier_batch_write(write, job, plan->room, job->stream && !plan->stage, spare);
         }
     }
     if (write && lse) {
