@@ -12,8 +12,8 @@ typedef void napier_task(void *argument, int worker, int64_t begin, int64_t end)
 int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
 
 /* Runs the task over all items in chunks of `chunk` (>= 1), handed out in order to whichever worker is free. Chunks never
- * straddle: begin is a multiple of chunk. With one worker it stays on this thread, in one piece. Results must not depend on who did
- * what: that is the kernels' contract. */
+ * straddle: begin is a multiple of chunk. With one worker it stays on this thread, in one piece. Results must not depend
+ * on who did what: that is the kernels' contract. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
 #endif

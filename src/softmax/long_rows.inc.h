@@ -130,7 +130,7 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
     } while (0)
 
 /* Can tile p be summed together with the look at p + 2? */
-static bool napier_goes_together(const napier_tiles *a, int64_t p) {
+static bool napier_tiles_go_together(const napier_tiles *a, int64_t p) {
     const bool next = p + NAPIER_AHEAD < a->count && napier_place_of(a, p + NAPIER_AHEAD).n == NAPIER_TILE;
     return a->plain && next && a->ahead[p % NAPIER_AHEAD_SLOTS].ordinary;
 }
@@ -138,7 +138,7 @@ static bool napier_goes_together(const napier_tiles *a, int64_t p) {
 /* The sum of tile p; its terms go to `terms` if that is not NULL, and the return value tells whether they are there. */
 static bool napier_sum_next(napier_tiles *a, int64_t p, float *terms, napier_tile_sum *sum) {
     const napier_tile_write *write = NULL;
-    if (napier_goes_together(a, p)) {
+    if (napier_tiles_go_together(a, p)) {
         if (terms) {
             NAPIER_THREE_TILES_OF(false, NAPIER_OP_SOFTMAX);
         } else {
@@ -186,6 +186,9 @@ static void napier_write_range(const napier_softmax_job *job, int64_t row, int64
         void *y = napier_at_out(napier_row_out(job, row), job->y.dtype, i * job->y.col_stride);
         napier_write_tile(job->op, final, job->masked_rows, napier_look_row(job, row, i, n, scratch), n, spare, y,
                           job->y.dtype, job->y.col_stride, job->stream);
+    }
+    if (job->stream) {
+        vf_stream_fence();
     }
 }
 
@@ -241,6 +244,9 @@ static void napier_write_kept(const napier_softmax_job *job, int64_t row, int64_
         const napier_tile_place at = {row, i, napier_tile_at(i, end)};
         napier_write_kept_tile(job, at, final, terms + i, &tiles[i / NAPIER_TILE], scratch);
     }
+    if (job->stream) {
+        vf_stream_fence();
+    }
 }
 
 /* ---- Whole rows ---------------------------------------------------------------------------------------------------- */
@@ -279,43 +285,64 @@ static void napier_write_by_itself(const napier_tiles *a, int64_t q, const napie
     }
 }
 
+/* Rows on their way: tile p is summed while tile q = p - T, of the row before, is written. */
+typedef struct napier_long_run {
+    napier_tiles tiles;
+    napier_ring ring;
+    napier_final final; /* of the row that is written */
+    bool writes;        /* there are results beside the row's logsumexp */
+    bool fused;         /* they may be written in the loop that sums */
+    float *spare;
+} napier_long_run;
+
+/* Either tile may not be there: before the first row there is nothing to write, after the last nothing to sum. */
+static void napier_long_step(napier_long_run *run, int64_t p, napier_sum *sum) {
+    napier_tiles *a = &run->tiles;
+    const int64_t q = p - a->per_row, slot = p % run->ring.slots;
+    const bool sums = p < a->count, writes = run->writes && q >= 0;
+    float *terms = run->ring.terms ? run->ring.terms + slot * NAPIER_TILE : NULL;
+    napier_tile_write write;
+    napier_tile_sum t;
+    bool kept = true;
+    if (sums && writes && napier_tiles_go_together(a, p) &&
+        napier_write_of(a, q, &run->ring, &run->final, run->fused, &write)) {
+        napier_sum_and_write(a, p, terms, &write, &t);
+    } else {
+        if (writes) {
+            napier_write_by_itself(a, q, &run->ring, &run->final, run->spare);
+        }
+        if (!sums) {
+            return;
+        }
+        kept = napier_sum_next(a, p, terms, &t);
+    }
+    run->ring.kept[slot] = napier_kept_of(&t, kept);
+    napier_sum_add_tile(sum, &t);
+}
+
 static void napier_long_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms,
                              napier_kept_tile *kept, float *scratch) {
-    const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
-    const bool fused = !lse && job->y.col_stride == 1 && job->y.dtype == job->x.dtype;
-    float *spare = scratch + NAPIER_AHEAD_SLOTS * (NAPIER_TILE + 16);
-    napier_tiles a;
-    napier_tiles_start(&a, job, begin, end - begin, 0, job->x.cols, scratch);
-    const napier_ring ring = {terms, kept, a.per_row + 1};
-    napier_final final = {.kind = NAPIER_ROW_NAN};
-    for (int64_t p = 0; p < a.count + (lse ? 0 : a.per_row);) {
-        napier_sum sum; /* of one row, while the one before it is written */
+    napier_long_run run = {.final = {.kind = NAPIER_ROW_NAN}};
+    run.writes = job->op != NAPIER_OP_LOGSUMEXP;
+    run.fused = run.writes && job->y.col_stride == 1 && job->y.dtype == job->x.dtype;
+    run.spare = scratch + NAPIER_AHEAD_SLOTS * (NAPIER_TILE + 16);
+    napier_tiles_start(&run.tiles, job, begin, end - begin, 0, job->x.cols, scratch);
+    const int64_t per_row = run.tiles.per_row;
+    run.ring = (napier_ring){terms, kept, per_row + 1};
+    for (int64_t row = begin, p = 0; row < end + (run.writes ? 1 : 0); row++) {
+        napier_sum sum; /* of this row, while the one before it is written */
         napier_sum_init(&sum);
-        for (const int64_t row_end = p + a.per_row; p < row_end; p++) {
-            const int64_t q = p - a.per_row, slot = p % ring.slots;
-            const bool sums = p < a.count, writes = q >= 0 && !lse;
-            float *to = job->op == NAPIER_OP_SOFTMAX ? terms + slot * NAPIER_TILE : NULL;
-            napier_tile_write write;
-            napier_tile_sum t;
-            if (sums && writes && napier_goes_together(&a, p) && napier_write_of(&a, q, &ring, &final, fused, &write)) {
-                napier_sum_and_write(&a, p, to, &write, &t);
-                ring.kept[slot] = napier_kept_of(&t, true);
-                napier_sum_add_tile(&sum, &t);
-                continue;
-            }
-            if (writes) {
-                napier_write_by_itself(&a, q, &ring, &final, spare);
-            }
-            if (sums) {
-                ring.kept[slot] = napier_kept_of(&t, napier_sum_next(&a, p, to, &t));
-                napier_sum_add_tile(&sum, &t);
+        for (const int64_t row_end = p + per_row; p < row_end; p++) {
+            napier_long_step(&run, p, &sum);
+        }
+        if (row < end) {
+            run.final = napier_sum_finish(&sum);
+            if (!run.writes) {
+                napier_store_lse(job, row, run.final.lse);
             }
         }
-        if (p <= a.count) {
-            final = napier_sum_finish(&sum);
-            if (lse) {
-                napier_store_lse(job, begin + p / a.per_row - 1, final.lse);
-            }
-        }
+    }
+    if (job->stream) {
+        vf_stream_fence();
     }
 }

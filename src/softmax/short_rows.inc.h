@@ -542,4 +542,7 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
         }
     }
     napier_flush_all(&stage.flush);
+    if (job->stream) {
+        vf_stream_fence();
+    }
 }

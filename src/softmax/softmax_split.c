@@ -179,7 +179,7 @@ static void napier_strips_task(void *argument, int worker, int64_t begin, int64_
 
 /* May rows go through their looks together, one written while the next is summed? softmax keeps a row's terms then, which
  * saves an exp where they stay in a cache. */
-static bool napier_goes_together(const napier_split *s) {
+static bool napier_rows_go_together(const napier_split *s) {
     const bool rows = s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
     return rows && (s->job->op != NAPIER_OP_SOFTMAX || s->job->x.cols <= NAPIER_KEEP_COLS);
 }
@@ -191,7 +191,7 @@ static napier_status napier_split_by_rows(napier_context *context, napier_split 
     const int workers = napier_workers(context, rows, chunk);
     int64_t floats = NAPIER_COLUMNS_SCRATCH;
     if (!columns) {
-        s->together = napier_goes_together(s);
+        s->together = napier_rows_go_together(s);
         floats = NAPIER_ROWS_SCRATCH;
         if (s->together && s->job->op == NAPIER_OP_SOFTMAX) {
             floats += (tiles + 1) * NAPIER_TILE;

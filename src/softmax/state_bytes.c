@@ -8,6 +8,7 @@
  *   8  checksum: FNV-1a over all bytes before
  *
  * All little-endian. Loading trusts nothing: every field is checked against what the arithmetic could have produced. */
+#include "base/bytes.h"
 #include "base/context.h"
 #include "math/f64.h"
 #include "softmax/state.h"
@@ -34,14 +35,6 @@ static uint64_t napier_take(const unsigned char **at, int bytes) {
         value |= (uint64_t) * (*at)++ << (8 * i);
     }
     return value;
-}
-
-static uint64_t napier_checksum(const unsigned char *bytes, size_t size) {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) {
-        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
-    }
-    return h;
 }
 
 static int napier_digit_count(napier_dtype compute) {

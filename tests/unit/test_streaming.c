@@ -94,7 +94,7 @@ static void test_large_results(void **state) {
         {140001, 100, NAPIER_BF16, 0}, {13000, 1000, NAPIER_BF16, 0}, {4000, 4096, NAPIER_BF16, 0},
         {70001, 100, NAPIER_F32, 1},   {70000, 112, NAPIER_F32, 1},   {8192, 1024, NAPIER_F32, 1},
         {5001, 2500, NAPIER_F32, 1},   {1000003, 8, NAPIER_F32, 1},   {140016, 100, NAPIER_BF16, 1},
-        {2099969, 3, NAPIER_BF16, 0}, {6300001, 1, NAPIER_BF16, 0}, {1600033, 2, NAPIER_F32, 0}};
+        {2099969, 3, NAPIER_BF16, 0},  {6300001, 1, NAPIER_BF16, 0},  {1600033, 2, NAPIER_F32, 0}};
     static const napier_isa isas[] = {NAPIER_ISA_NEON, NAPIER_ISA_AVX2, NAPIER_ISA_AVX512};
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         if (!napier_isa_available(isas[i])) {
