@@ -2,6 +2,8 @@
 #ifndef NAPIER_NAPIER_H
 #define NAPIER_NAPIER_H
 
+#include <napier/linear.h>
+#include <napier/rl.h>
 #include <napier/softmax.h>
 #include <napier/types.h>
 #include <napier/umap.h>

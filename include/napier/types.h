@@ -132,6 +132,27 @@ static inline napier_const_matrix napier_const_transposed(napier_const_matrix m)
     napier_const_matrix t = {m.data, m.cols, m.rows, m.col_stride, m.row_stride, m.dtype};
     return t;
 }
+/* Integers to read: token ids, offsets. Contiguous; data may be NULL only where size is 0. */
+typedef enum napier_index_type {
+    NAPIER_I32 = 1, /* int32_t */
+    NAPIER_I64 = 2  /* int64_t */
+} napier_index_type;
+
+typedef struct napier_indices {
+    const void *data;
+    int64_t size;
+    napier_index_type type;
+} napier_indices;
+
+static inline napier_indices napier_indices_i32(const int32_t *data, int64_t size) {
+    napier_indices i = {data, size, NAPIER_I32};
+    return i;
+}
+static inline napier_indices napier_indices_i64(const int64_t *data, int64_t size) {
+    napier_indices i = {data, size, NAPIER_I64};
+    return i;
+}
+
 /* A view to read from of a view that could be written to. */
 static inline napier_const_matrix napier_read_only(napier_matrix m) {
     napier_const_matrix c = {m.data, m.rows, m.cols, m.row_stride, m.col_stride, m.dtype};
