@@ -9,7 +9,7 @@
  *
  * Exact for |x| <= 2^20; beyond, the reduction is done in double (napier_exp_parts_big). This header is plain C that CUDA
  * and OpenCL compile too; simd/ has the same sequence on 16 lanes (math/lanes_math.h), and a test compares all floats.
- * The coefficients' error over all floats is what tests/exhaustive measures. */
+ * tools/fit_exp.py derives the coefficients; their error over all floats is what tests/exhaustive measures. */
 #ifndef NAPIER_MATH_EXP_H
 #define NAPIER_MATH_EXP_H
 
