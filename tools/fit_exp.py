@@ -3,7 +3,7 @@
 
 1. Remez exchange (mpmath, 100 digits): least maximum error relative to exp(r), c0 = c1 = 1 exact.
 2. The coefficients are rounded to f32, and the f32 evaluation (six fma, as in napier_exp_polynomial) is measured in units
-   in the last place on every step-th float r. The steps' rounding rules: 0.706 ulp for these and for the header's, which
+   in the last place on every step-th float r. The steps' rounding rule: 0.706 ulp for these and for the header's, which
    differ in the last bits of c4 to c6; a search over neighbouring floats found nothing better. What the reduction of x to
    r adds, tests/exhaustive measures on all floats.
 
