@@ -68,7 +68,8 @@ static napier_status check_shape(napier_context *context, const char *name, napi
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld components are not 1 to %d", name,
                            (long long)m.cols, NAPIER_UMAP_MOST_COMPONENTS);
     }
-    const int contiguous = (m.col_stride == 1 || m.cols == 1) && (m.row_stride == m.cols || m.rows <= 1);
+    const int contiguous =
+        m.rows == 0 || ((m.col_stride == 1 || m.cols == 1) && (m.row_stride == m.cols || m.rows == 1));
     if (!contiguous) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: strides %lld, %lld are not %lld, 1 (contiguous rows)",
                            name, (long long)m.row_stride, (long long)m.col_stride, (long long)m.cols);

@@ -14,7 +14,10 @@
 
 enum {
     NAPIER_TRANSFORM_CHUNK = 16,
-    NAPIER_TRANSFORM_EPOCHS = 30 /* more move a point away from where most of its neighbours are */
+    /* umap-learn's numbers, but by the points fitted: by the rows of a batch, a row would depend on the others */
+    NAPIER_TRANSFORM_SMALL = 10000,
+    NAPIER_TRANSFORM_EPOCHS_SMALL = 100,
+    NAPIER_TRANSFORM_EPOCHS_LARGE = 30
 };
 
 /* What both directions need of the nearest fitted points of each row. */
@@ -218,7 +221,7 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     nearest near;
     napier_umap_params params = napier_umap_params_of(&model->options);
     transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
-    task.epochs = NAPIER_TRANSFORM_EPOCHS;
+    task.epochs = model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_EPOCHS_SMALL : NAPIER_TRANSFORM_EPOCHS_LARGE;
     status = napier_umap_check_params(context, &params, &params, &task.forces);
     if (!status) {
         status =
