@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test bench bench-umap install clean help
+.PHONY: all demo test test-peers bench bench-umap install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -16,6 +16,10 @@ demo:
 test:
 	@tools/setup.sh test
 	@tests/run_all.sh
+
+test-peers:
+	@tools/setup.sh bench
+	@tests/peers/run.sh
 
 bench:
 	@tools/setup.sh bench
@@ -35,6 +39,7 @@ help:
 	@echo "make            build the library, the program and the examples in $(BUILD)"
 	@echo "make demo       set up, build, train a digit classifier with Napier and look at its probabilities"
 	@echo "make test       set up and run every test"
+	@echo "make test-peers the same against umap-learn and others, each in an environment of its own"
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
 	@echo "make bench-umap the same for maps: umap-learn and uwot"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"

@@ -1,0 +1,90 @@
+#!/bin/sh
+# Compares Napier, stage by stage, with the libraries whose meaning it follows.
+#
+#     tests/peers/run.sh [umap] [rl]      default: every set that has tests; MATCH=word: only tests with it in their name
+#
+# A set is the files test_SET_*.py, run in a Python environment of their own ($NAPIER_BENCH_HOME/peers-SET, by default under
+# ~/.cache/napier/bench; fetched once). They reach the C API by ctypes (napier_c.py), in a shared library that is built here.
+# The last line counts; exit status 0: nothing failed. What cannot be fetched is skipped by name.
+set -u
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+root=$(dirname "$(dirname "$here")")
+home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
+build=${NAPIER_PEERS_BUILD:-$root/build/peers}
+python=${PYTHON:-python3}
+mkdir -p "$home" "$build" || exit 1
+
+say() { printf 'tests/peers: %s\n' "$*" >&2; }
+
+# What a set needs from PyPI.
+packages() {
+    case $1 in
+    umap) echo "umap-learn numpy scipy scikit-learn" ;;
+    rl) echo "torch trl numpy" ;;
+    esac
+}
+
+# An environment with these packages; the stamp is written last, so a broken fetch is repeated.
+environment() { # set
+    venv=$home/peers-$1
+    [ -f "$venv/ready" ] && return 0
+    # shellcheck disable=SC2046 # a list of packages
+    set -- "$1" $(packages "$1")
+    name=$1
+    shift
+    say "fetching $* into $venv"
+    rm -rf "${venv:?}"
+    "$python" -m venv "$venv" >"$build/$name.log" 2>&1 &&
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >>"$build/$name.log" 2>&1 &&
+        touch "$venv/ready"
+}
+
+# The library, and beside it every NAPIER_X_INIT of the headers as a variable napier_x_init.
+build_library() {
+    cmake -S "$root" -B "$build/library" -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF -DNAPIER_TESTS=OFF &&
+        cmake --build "$build/library" --parallel --target napier || return 1
+    {
+        echo '#include <napier/napier.h>'
+        sed -nE 's/^#define (NAPIER_[A-Z0-9_]+)_INIT .*/\1/p' "$root"/include/napier/*.h | while read -r name; do
+            lower=$(printf %s "$name" | tr '[:upper:]' '[:lower:]')
+            printf 'extern const %s %s_init;\nconst %s %s_init = %s_INIT;\n' "$lower" "$lower" "$lower" "$lower" "$name"
+        done
+    } >"$build/defaults.c"
+    ${CC:-cc} -std=c11 -shared -fPIC -I"$root/include" "$build/defaults.c" -o "$build/defaults.so"
+}
+
+if [ $# -eq 0 ]; then
+    for set in umap rl; do
+        ls "$here/test_${set}_"*.py >/dev/null 2>&1 && set -- "$@" "$set"
+    done
+fi
+if ! build_library >"$build/build.log" 2>&1; then
+    tail -n 20 "$build/build.log" >&2
+    say "the library does not build (details in $build/build.log)"
+    exit 1
+fi
+
+passed=0 failed=0 skipped=0
+for set in "$@"; do
+    if [ -z "$(packages "$set")" ]; then
+        say "no such set: $set (umap, rl)"
+        exit 2
+    fi
+    if ! environment "$set"; then
+        echo "skip  $set: its packages cannot be had (details in $build/$set.log)"
+        skipped=$((skipped + 1))
+        continue
+    fi
+    result=$build/$set.result
+    rm -f "$result"
+    OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 NAPIER_PEERS_BUILD=$build NAPIER_PEERS_RESULT=$result \
+        "$home/peers-$set/bin/python" "$here/run_set.py" "$set"
+    if read -r p f s <"$result" 2>/dev/null; then
+        passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    else
+        echo "FAIL  $set: ended before its tests did"
+        failed=$((failed + 1))
+    fi
+done
+printf '\n%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]
