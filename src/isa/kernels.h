@@ -7,6 +7,7 @@
 
 #include "linear/linear_kernels.h"
 #include "math/math_kernels.h"
+#include "rl/rl_kernels.h"
 #include "softmax/softmax_kernels.h"
 #include "umap/umap_kernels.h"
 
@@ -14,6 +15,7 @@ typedef struct napier_kernels {
     napier_math_kernels math;
     napier_softmax_kernels softmax;
     napier_linear_kernels linear;
+    napier_rl_kernels rl;
     napier_umap_kernels umap;
 } napier_kernels;
 

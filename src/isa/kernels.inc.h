@@ -6,9 +6,10 @@
 #include "softmax/lanes.inc.h"
 #include "softmax/gradient.inc.h"
 #include "linear/matmul.inc.h"
+#include "rl/rl.inc.h"
 #include "umap/layout.inc.h"
 
 #include "isa/kernels.h"
 
 #define NAPIER_KERNELS \
-    { NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_UMAP_KERNELS }
+    { NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_RL_KERNELS, NAPIER_UMAP_KERNELS }

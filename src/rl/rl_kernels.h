@@ -1,0 +1,29 @@
+/* rl/rl_kernels.h - the kernels of the rl room, as each instruction set compiles them (rl/token_*.inc.h). */
+#ifndef NAPIER_RL_RL_KERNELS_H
+#define NAPIER_RL_RL_KERNELS_H
+
+#include "rl/token_tile.h"
+
+/* Logits [rows, cols] in memory, f32, f16 or bf16, and what is wanted of them. */
+typedef struct napier_token_job {
+    napier_const_matrix x;
+    napier_token_rules rules;
+    napier_token_wants wants;
+} napier_token_job;
+
+/* Floats of scratch that a worker needs for the kernels below, on a 64-byte boundary. */
+enum { NAPIER_TOKEN_SCRATCH = 4 * (NAPIER_TILE + 16) };
+
+typedef struct napier_rl_kernels {
+    /* z of n logits, keep being NULL or their bytes. z may be x where that is f32 of stride 1. */
+    void (*token_z)(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,
+                    const uint8_t *keep, int64_t n, float *z);
+    /* One tile of a row, z[0 .. n - 1] from column 1024 * tile on, to its slot and what is seen. keep, its bytes or NULL,
+     * matters for the total only. */
+    void (*token_tile)(const napier_token_wants *wants, const float *z, const uint8_t *keep, int n, int64_t tile,
+                       const napier_token_slots *slots, napier_token_seen *seen);
+    /* The slots of a row, 0 .. tiles - 1, to its final. It may change the slots after the last. */
+    napier_token_final (*token_finish)(const napier_token_wants *wants, const napier_token_slots *slots, int64_t tiles);
+} napier_rl_kernels;
+
+#endif
