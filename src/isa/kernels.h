@@ -9,6 +9,7 @@
 #include "math/math_kernels.h"
 #include "rl/rl_kernels.h"
 #include "softmax/softmax_kernels.h"
+#include "umap/distance_kernels.h"
 #include "umap/umap_kernels.h"
 
 typedef struct napier_kernels {
@@ -17,6 +18,7 @@ typedef struct napier_kernels {
     napier_linear_kernels linear;
     napier_rl_kernels rl;
     napier_umap_kernels umap;
+    napier_distance_kernels distance;
 } napier_kernels;
 
 /* The table of an instruction set that is available here (napier_isa_available); never NULL for those. */

@@ -8,8 +8,12 @@
 #include "linear/matmul.inc.h"
 #include "rl/rl.inc.h"
 #include "umap/layout.inc.h"
+#include "umap/distance.inc.h"
 
 #include "isa/kernels.h"
 
-#define NAPIER_KERNELS \
-    { NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_RL_KERNELS, NAPIER_UMAP_KERNELS }
+#define NAPIER_KERNELS                                                                                              \
+    {                                                                                                               \
+        NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_RL_KERNELS, NAPIER_UMAP_KERNELS, \
+            NAPIER_DISTANCE_KERNELS                                                                                 \
+    }

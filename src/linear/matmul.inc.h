@@ -32,7 +32,8 @@ NAPIER_KERNEL vf napier_pair_step(const bool difference, const vf a, const vf b,
     return vf_fma(d, difference ? d : b, sum);
 }
 
-NAPIER_KERNEL float napier_pair_sum(const bool difference, const float *a, const float *b, int64_t n) {
+/* The sum of a pair of rows in 16 lanes, which are still to be folded. */
+NAPIER_KERNEL vf napier_pair_lanes(const bool difference, const float *a, const float *b, int64_t n) {
     vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
     int64_t i = 0;
     for (; i + 64 <= n; i += 64) {
@@ -51,14 +52,16 @@ NAPIER_KERNEL float napier_pair_sum(const bool difference, const float *a, const
             sum[v] = napier_pair_step(difference, x, vf_load_part(b + i + 16 * v, (int)left, vf_zero()), sum[v]);
         }
     }
-    return vf_hadd(vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3])));
+    return vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3]));
 }
 
 static float napier_squared_distance(const float *a, const float *b, int64_t n) {
-    return napier_pair_sum(true, a, b, n);
+    return vf_hadd(napier_pair_lanes(true, a, b, n));
 }
 
-static float napier_dot(const float *a, const float *b, int64_t n) { return napier_pair_sum(false, a, b, n); }
+static float napier_dot(const float *a, const float *b, int64_t n) {
+    return vf_hadd(napier_pair_lanes(false, a, b, n));
+}
 
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 

@@ -2,7 +2,8 @@
  *
  * Dense rows are one run of pairs (x, y). Sparse ones are merged into runs of up to RUN pairs, of the columns where either
  * has an entry; a column where neither has one adds nothing to any of these sums. Each metric is then a loop over
- * runs, in 16 partial sums that are folded in order. */
+ * runs, in 16 partial sums that are folded in order. One dense row against many goes by kernels (distance.inc.h) to the
+ * same bits. */
 #include "umap/metric.h"
 
 #include <math.h>
@@ -424,5 +425,59 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
     case NAPIER_METRIC_SEUCLIDEAN: return sparse_euclidean(a, i, b, j);
     case NAPIER_METRIC_MINKOWSKI: return a->p == 2.0 ? sparse_euclidean(a, i, b, j) : minkowski(a, i, b, j);
     default: return general_distance(a, i, b, j);
+    }
+}
+
+/* ---- One against many ------------------------------------------------------------------------------------------------- */
+
+/* The kernels' name of a metric of dense rows; NAPIER_GAPS: they have none. */
+static napier_gap gap_of(const napier_points *p) {
+    if (!p->rows || p->width > NAPIER_MOST_COUNTED) {
+        return NAPIER_GAPS;
+    }
+    switch (p->kind) {
+    case NAPIER_POINTS_EUCLIDEAN: return NAPIER_GAP_EUCLIDEAN;
+    case NAPIER_POINTS_HALF: return NAPIER_GAP_HALF;
+    case NAPIER_POINTS_HALF_ROOT: return NAPIER_GAP_HALF_ROOT;
+    default: break;
+    }
+    switch (p->metric) {
+    case NAPIER_METRIC_MANHATTAN: return NAPIER_GAP_PLAIN;
+    case NAPIER_METRIC_CHEBYSHEV: return NAPIER_GAP_LARGEST;
+    case NAPIER_METRIC_MINKOWSKI:
+        return p->p == 1.0 ? NAPIER_GAP_PLAIN : isinf(p->p) ? NAPIER_GAP_LARGEST : NAPIER_GAPS;
+    case NAPIER_METRIC_CANBERRA: return NAPIER_GAP_CANBERRA;
+    case NAPIER_METRIC_BRAYCURTIS: return NAPIER_GAP_RATIO;
+    case NAPIER_METRIC_HAMMING: return NAPIER_GAP_UNEQUAL;
+    case NAPIER_METRIC_HAVERSINE:
+    case NAPIER_METRIC_PRECOMPUTED: return NAPIER_GAPS;
+    default: return NAPIER_GAP_COUNTS;
+    }
+}
+
+/* Boolean distances from how many columns are true in both rows, in x and in y. */
+static void boolean_distances(const napier_points *p, float own, const float *others, int64_t count, float *distances) {
+    for (int64_t c = 0; c < count; c++) {
+        const double both = (double)distances[c];
+        distances[c] =
+            boolean_distance(p->metric, (counts){both, (double)own - both, (double)others[c] - both, (double)p->cols});
+    }
+}
+
+void napier_points_distances(const napier_points *a, int64_t i, const napier_points *b, const uint32_t *which,
+                             int64_t count, float distances[NAPIER_DISTANCES]) {
+    const napier_gap_rows rows = {gap_of(a), b->rows, a->width, a->cols};
+    if (rows.gap == NAPIER_GAPS) {
+        for (int64_t c = 0; c < count; c++) {
+            const float distance = napier_points_distance(a, i, b, which[c]);
+            distances[c] = distance > 0.0f ? distance : 0.0f;
+        }
+        return;
+    }
+    const float *x = a->rows + i * a->width;
+    float others[NAPIER_DISTANCES];
+    a->kernels->distance.measure(&rows, x, which, count, distances, others);
+    if (rows.gap == NAPIER_GAP_COUNTS) {
+        boolean_distances(a, a->kernels->linear.dot(x, x, a->width), others, count, distances);
     }
 }

@@ -41,6 +41,11 @@ void napier_points_destroy(napier_context *context, napier_points *points);
 /* The distance of row i of a from row j of b, which are alike. The same bits everywhere; symmetric. */
 float napier_points_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j);
 
+/* The distances of row i of a from rows `which` of b, count <= NAPIER_DISTANCES of them: each with the bits of
+ * napier_points_distance, or 0 where that is not above it. Up to 15 places beyond count are written too. */
+void napier_points_distances(const napier_points *a, int64_t i, const napier_points *b, const uint32_t *which,
+                             int64_t count, float distances[NAPIER_DISTANCES]);
+
 /* The metric's distance from the squared euclidean one (kind not GENERAL). */
 float napier_points_from_squared(napier_points_kind kind, float squared);
 

@@ -225,7 +225,6 @@ static void meet_self(const exact *e, napier_node node) {
 
 /* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
-/* Pair `index` of round r > 0: the nodes whose highest bit of r is 0, each with its partner. */
 static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
     const exact *e = argument;
     (void)worker;
@@ -234,14 +233,10 @@ static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
             meet_self(e, napier_tree_node(e->own.tree, e->level, index));
             continue;
         }
-        int bit = 0;
-        while (e->round >> (bit + 1) != 0) {
-            bit++;
-        }
-        const int64_t below = index & (((int64_t)1 << bit) - 1);
-        const int64_t i = (index - below) << 1 | below;
+        int64_t i, j;
+        napier_tournament_pair(e->round, index, &i, &j);
         const napier_node a = napier_tree_node(e->own.tree, e->level, i);
-        const napier_node b = napier_tree_node(e->own.tree, e->level, i ^ e->round);
+        const napier_node b = napier_tree_node(e->own.tree, e->level, j);
         meet(e, a, b, gap_of(e, a, b));
     }
 }

@@ -34,6 +34,24 @@ static inline float napier_search_distance(const napier_search *s, int64_t i, in
     return distance > 0.0f ? distance : 0.0f;
 }
 
+/* The same of many samples, `which`: see napier_points_distances. */
+static inline void napier_search_distances(const napier_search *s, int64_t i, const uint32_t *which, int64_t count,
+                                           float *distances) {
+    napier_points_distances(s->queries, i, s->samples, which, count, distances);
+}
+
+/* Pair `index` of round r > 0 of a tournament: *a, whose highest bit of r is 0, meets *a ^ r. In the rounds 1 to
+ * teams - 1 (teams: a power of two), of teams / 2 pairs each, everybody meets everybody once, and in none twice. */
+static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t *a, int64_t *b) {
+    int bit = 0;
+    while (round >> (bit + 1) != 0) {
+        bit++;
+    }
+    const int64_t below = index & (((int64_t)1 << bit) - 1);
+    *a = (index - below) << 1 | below;
+    *b = *a ^ round;
+}
+
 /* Tells the caller how far we are: OK, or CANCELLED. */
 napier_status napier_search_progress(const napier_search *s, double done);
 napier_status napier_search_no_memory(const napier_search *s, const char *what);
