@@ -14,6 +14,9 @@ typedef struct napier_token_job {
 /* Floats of scratch that a worker needs for the kernels below, on a 64-byte boundary. */
 enum { NAPIER_TOKEN_SCRATCH = 4 * (NAPIER_TILE + 16) };
 
+/* How many short rows go together: their columns fit the scratch. */
+static inline int napier_token_group_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
+
 typedef struct napier_rl_kernels {
     /* z of n logits, keep being NULL or their bytes. z may be x where that is f32 of stride 1. */
     void (*token_z)(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,
@@ -24,6 +27,12 @@ typedef struct napier_rl_kernels {
                        const napier_token_slots *slots, napier_token_seen *seen);
     /* The slots of a row, 0 .. tiles - 1, to its final. It may change the slots after the last. */
     napier_token_final (*token_finish)(const napier_token_wants *wants, const napier_token_slots *slots, int64_t tiles);
+    /* Columns [begin, end) of row `row`, begin a multiple of 1024: each tile to its slot, and what is seen. */
+    void (*token_range)(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
+                        const napier_token_slots *slots, napier_token_seen *seen, float *scratch);
+    /* Whole rows of 1 to 1024 columns, up to napier_token_group_rows of them: the same results. */
+    void (*token_rows)(const napier_token_job *job, int64_t row, int rows, napier_token_seen *seen,
+                       napier_token_final *finals, float *scratch);
 } napier_rl_kernels;
 
 #endif
