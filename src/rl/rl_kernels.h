@@ -2,6 +2,8 @@
 #ifndef NAPIER_RL_RL_KERNELS_H
 #define NAPIER_RL_RL_KERNELS_H
 
+#include "rl/kl_kernels.h"
+#include "rl/rubric_kernels.h"
 #include "rl/token_tile.h"
 
 /* Logits [rows, cols] in memory, f32, f16 or bf16, and what is wanted of them. */
@@ -18,6 +20,9 @@ enum { NAPIER_TOKEN_SCRATCH = 4 * (NAPIER_TILE + 16) };
 static inline int napier_token_group_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
 
 typedef struct napier_rl_kernels {
+    napier_kl_kernels kl;
+    napier_rubric_kernels rubric;
+
     /* z of n logits, keep being NULL or their bytes. z may be x where that is f32 of stride 1. */
     void (*token_z)(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,
                     const uint8_t *keep, int64_t n, float *z);
