@@ -148,21 +148,34 @@ NAPIER_INLINE void vf_store(float *p, const vf v) {
     _mm256_storeu_ps(p, v.lo);
     _mm256_storeu_ps(p + 8, v.hi);
 }
+NAPIER_INLINE vf vf_load_halves(const float *p, const float *q) {
+    return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(q)};
+}
+NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
+    _mm256_storeu_ps(p, v.lo);
+    _mm256_storeu_ps(q, v.hi);
+}
 NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
     return (vf){_mm256_i32gather_ps(p, index.lo, 4), _mm256_i32gather_ps(p, index.hi, 4)};
 }
-/* Eight pairs, each moved as one double. */
-NAPIER_INLINE void simd_gather2(const float *p, const __m256i index, __m256 *a, __m256 *b) {
-    const double *pairs = (const double *)(const void *)p;
-    const __m256 lo = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_castsi256_si128(index), 8));
-    const __m256 hi = _mm256_castpd_ps(_mm256_i32gather_pd(pairs, _mm256_extracti128_si256(index, 1), 8));
+/* Each pair is moved as one double. Plain loads take a third of a gather's time. */
+NAPIER_INLINE __m256 simd_pairs4(const float *p, const uint32_t *at) {
+    double d[4];
+    for (int i = 0; i < 4; i++) {
+        memcpy(&d[i], p + 2 * (size_t)at[i], sizeof d[i]);
+    }
+    return _mm256_castpd_ps(
+        _mm256_insertf128_pd(_mm256_castpd128_pd256(_mm_set_pd(d[1], d[0])), _mm_set_pd(d[3], d[2]), 1));
+}
+NAPIER_INLINE void simd_load_pairs(const float *p, const uint32_t *at, __m256 *a, __m256 *b) {
+    const __m256 lo = simd_pairs4(p, at), hi = simd_pairs4(p, at + 4);
     const __m256 x = _mm256_permute2f128_ps(lo, hi, 0x20), y = _mm256_permute2f128_ps(lo, hi, 0x31);
     *a = _mm256_shuffle_ps(x, y, 0x88);
     *b = _mm256_shuffle_ps(x, y, 0xdd);
 }
-NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
-    simd_gather2(p, index.lo, &a->lo, &b->lo);
-    simd_gather2(p, index.hi, &a->hi, &b->hi);
+NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *b) {
+    simd_load_pairs(p, at, &a->lo, &b->lo);
+    simd_load_pairs(p, at + 8, &a->hi, &b->hi);
 }
 NAPIER_INLINE void vf_stream(float *p, const vf v) {
     _mm256_stream_ps(p, v.lo);

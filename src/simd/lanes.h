@@ -14,8 +14,9 @@
  *        vf_load(p) vf_store(p, v)                        16 floats, any alignment
  *        vf_load_part(p, n, fill) vf_store_part(p, n, v)  the first n (0..16) lanes; no other byte is touched; the
  *                                                         other lanes of a load come from the vector `fill`
+ *        vf_load_halves(p, q) vf_store_halves(p, q, v)    8 floats at p and 8 at q
  *        vf_gather(p, i)                                  p[i] per lane, i >= 0
- *        vf_gather2(p, i, &a, &b)                         a = p[2 * i], b = p[2 * i + 1] per lane, i >= 0
+ *        vf_load_pairs(p, at, &a, &b)                     a = p[2 * at[i]], b = p[2 * at[i] + 1] per lane i
  *        vf_stream(p, v)                                  store past the caches; p on a 64-byte boundary
  *        vf_stream_fence()                                after the last vf_stream, before another thread may read
  *        vf_select(m, a, b) = m ? a : b                   vf_keep(m, a) = m ? a : +0

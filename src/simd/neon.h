@@ -164,6 +164,15 @@ NAPIER_INLINE void vf_store(float *p, const vf v) {
     vst1q_f32(p + 8, v.v[2]);
     vst1q_f32(p + 12, v.v[3]);
 }
+NAPIER_INLINE vf vf_load_halves(const float *p, const float *q) {
+    return (vf){{vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(q), vld1q_f32(q + 4)}};
+}
+NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
+    vst1q_f32(p, v.v[0]);
+    vst1q_f32(p + 4, v.v[1]);
+    vst1q_f32(q, v.v[2]);
+    vst1q_f32(q + 4, v.v[3]);
+}
 /* No gathers here either: lane by lane. */
 NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
     int32_t at[16];
@@ -174,13 +183,11 @@ NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
     }
     return vf_load(lanes);
 }
-NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
-    int32_t at[16];
+NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *b) {
     float first[16], second[16];
-    vi_store(at, index);
     for (int i = 0; i < 16; i++) {
-        first[i] = p[2 * (int64_t)at[i]];
-        second[i] = p[2 * (int64_t)at[i] + 1];
+        first[i] = p[2 * (size_t)at[i]];
+        second[i] = p[2 * (size_t)at[i] + 1];
     }
     *a = vf_load(first);
     *b = vf_load(second);

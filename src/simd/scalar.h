@@ -278,14 +278,24 @@ NAPIER_INLINE vf vf_load(const float *p) {
     return r;
 }
 NAPIER_INLINE void vf_store(float *p, const vf v) { memcpy(p, v.v, sizeof v.v); }
+NAPIER_INLINE vf vf_load_halves(const float *p, const float *q) {
+    vf v;
+    memcpy(v.v, p, 8 * sizeof *p);
+    memcpy(v.v + 8, q, 8 * sizeof *q);
+    return v;
+}
+NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
+    memcpy(p, v.v, 8 * sizeof *p);
+    memcpy(q, v.v + 8, 8 * sizeof *q);
+}
 NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
     vf r;
     SIMD_LANES(i) r.v[i] = p[index.v[i]];
     return r;
 }
-NAPIER_INLINE void vf_gather2(const float *p, const vi index, vf *a, vf *b) {
-    SIMD_LANES(i) a->v[i] = p[2 * (int64_t)index.v[i]];
-    SIMD_LANES(i) b->v[i] = p[2 * (int64_t)index.v[i] + 1];
+NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *b) {
+    SIMD_LANES(i) a->v[i] = p[2 * (size_t)at[i]];
+    SIMD_LANES(i) b->v[i] = p[2 * (size_t)at[i] + 1];
 }
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) {}

@@ -808,3 +808,110 @@ static void napier_write_strip(const napier_softmax_job *job, int64_t row, int r
         vf_stream_fence();
     }
 }
+
+/* ---- A few rows that are neighbours in memory ---------------------------------------------------------------------- */
+
+/* Fewer than 16 long rows would leave lanes empty in a strip: they are transposed, as f32 z with `ld` floats from row to
+ * row, and go along the vectors as other rows do. Columns [begin, end) of all of them; z has room for whole vectors. */
+NAPIER_KERNEL void napier_pack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
+                                      float *z, int64_t ld) {
+    const int rows = (int)job->x.rows;
+    const bool divide = job->temperature != 1.0f;
+    const vf t = vf_set(job->temperature);
+    for (int64_t i = begin; i < end; i += 16) {
+        const int n = end - i < 16 ? (int)(end - i) : 16;
+        vf v[16];
+        for (int j = 0; j < 16; j++) {
+            v[j] = j < n ? napier_load_column(job, dtype, 0, i + j, rows) : vf_zero();
+        }
+        vf_transpose(v);
+        for (int r = 0; r < rows; r++) {
+            vf_store(z + r * ld + i, divide ? vf_div(v[r], t) : v[r]);
+        }
+    }
+}
+
+/* Eight rows of f32: column i + j in the low half of v[j], column i + 16 + j in the high half. Returns how far it came. */
+static int64_t napier_pack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+    const int64_t step = job->x.col_stride;
+    int64_t i = begin;
+    for (; i + 32 <= end; i += 32) {
+        const float *x = (const float *)job->x.data + i * step;
+        vf v[16];
+        NAPIER_UNROLL
+        for (int j = 0; j < 16; j++) {
+            v[j] = vf_load_halves(x + j * step, x + (j + 16) * step);
+        }
+        vf_transpose(v);
+        NAPIER_UNROLL
+        for (int r = 0; r < 8; r++) {
+            vf_store(z + r * ld + i, v[r]);
+            vf_store(z + r * ld + i + 16, v[r + 8]);
+        }
+    }
+    return i;
+}
+
+static void napier_pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+    switch (job->x.dtype) {
+    case NAPIER_F32:
+        if (job->x.rows == 8 && job->temperature == 1.0f) {
+            begin = napier_pack_eight(job, begin, end, z, ld);
+        }
+        napier_pack_few_as(job, NAPIER_F32, begin, end, z, ld);
+        break;
+    case NAPIER_BF16: napier_pack_few_as(job, NAPIER_BF16, begin, end, z, ld); break;
+    default: napier_pack_few_as(job, NAPIER_F16, begin, end, z, ld); break;
+    }
+}
+
+/* The way back: columns [begin, end) of all rows of results, to y. */
+NAPIER_KERNEL void napier_unpack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
+                                        const float *z, int64_t ld) {
+    const int rows = (int)job->y.rows;
+    for (int64_t i = begin; i < end; i += 16) {
+        const int n = end - i < 16 ? (int)(end - i) : 16;
+        vf v[16];
+        for (int r = 0; r < 16; r++) {
+            v[r] = r < rows ? vf_load(z + r * ld + i) : vf_zero();
+        }
+        vf_transpose(v);
+        for (int j = 0; j < n; j++) {
+            napier_store_part(napier_at_out(job->y.data, dtype, (i + j) * job->y.col_stride), dtype, rows, v[j]);
+        }
+    }
+}
+
+static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z,
+                                   int64_t ld) {
+    const int64_t step = job->y.col_stride;
+    int64_t i = begin;
+    for (; i + 32 <= end; i += 32) {
+        float *y = (float *)job->y.data + i * step;
+        vf v[16];
+        NAPIER_UNROLL
+        for (int r = 0; r < 8; r++) {
+            v[r] = vf_load(z + r * ld + i);
+            v[r + 8] = vf_load(z + r * ld + i + 16);
+        }
+        vf_transpose(v);
+        NAPIER_UNROLL
+        for (int j = 0; j < 16; j++) {
+            vf_store_halves(y + j * step, y + (j + 16) * step, v[j]);
+        }
+    }
+    return i;
+}
+
+static void napier_unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
+    switch (job->y.dtype) {
+    case NAPIER_F32:
+        if (job->y.rows == 8) {
+            begin = napier_unpack_eight(job, begin, end, z, ld);
+        }
+        napier_unpack_few_as(job, NAPIER_F32, begin, end, z, ld);
+        break;
+    case NAPIER_BF16: napier_unpack_few_as(job, NAPIER_BF16, begin, end, z, ld); break;
+    default: napier_unpack_few_as(job, NAPIER_F16, begin, end, z, ld); break;
+    }
+}

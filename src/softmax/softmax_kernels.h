@@ -75,6 +75,11 @@ typedef struct napier_softmax_kernels {
     void (*write_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                         const napier_final *finals, float *scratch);
 
+    /* Fewer than 16 rows that are neighbours in memory: columns [begin, end) of all of them as z, row r at z + r * ld,
+     * whole vectors; and results back to y. */
+    void (*pack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld);
+    void (*unpack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld);
+
     /* Writes one result of logsumexp. */
     void (*store_lse)(const napier_softmax_job *job, int64_t row, float lse);
 

@@ -11,7 +11,9 @@ enum {
     NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds: the start and end of a piece cost a few batches, or a row */
     NAPIER_NEAR_COLS = 160 * 1024,  /* the terms of a row stay in the second-level cache, */
     NAPIER_KEEP_COLS = 2048 * 1024, /* or at least in the third: cheaper than to compute them again */
-    NAPIER_COLUMN_ROWS = 8          /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
+    NAPIER_COLUMN_ROWS = 8,         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
+    NAPIER_FEW_ROWS = 16,           /* fewer long ones are transposed, */
+    NAPIER_FEW_MOST = 1 << 24       /* up to so many elements: 64 MB */
 };
 
 static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -295,7 +297,7 @@ static napier_split napier_split_of(const napier_context *context, const napier_
     return s;
 }
 
-static napier_status napier_split_long(napier_context *context, napier_split *s) {
+static napier_status napier_split_as_they_lie(napier_context *context, napier_split *s) {
     const int64_t pieces =
         napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
     const bool enough_rows = pieces >= context->threads || context->threads == 1;
@@ -303,6 +305,66 @@ static napier_status napier_split_long(napier_context *context, napier_split *s)
     return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result
                ? napier_split_by_rows(context, s)
                : napier_split_by_tiles(context, s);
+}
+
+/* ---- A few long rows that are neighbours in memory: transposed ------------------------------------------------------- */
+
+typedef struct napier_few {
+    const napier_softmax_job *job;
+    const napier_softmax_kernels *kernels;
+    float *z; /* [rows][ld] */
+    int64_t ld;
+} napier_few;
+
+static void napier_pack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+    (void)worker;
+    const napier_few *f = argument;
+    f->kernels->pack_few(f->job, begin, end, f->z, f->ld);
+}
+
+static void napier_unpack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+    (void)worker;
+    const napier_few *f = argument;
+    f->kernels->unpack_few(f->job, begin, end, f->z, f->ld);
+}
+
+static bool napier_are_few(const napier_split *s) {
+    const napier_const_matrix *x = &s->job->x;
+    const bool few = x->row_stride == 1 && x->col_stride != 1 && x->rows > 1 && x->rows < NAPIER_FEW_ROWS;
+    return few && x->cols <= NAPIER_FEW_MOST / x->rows && !s->factor.data;
+}
+
+static napier_status napier_split_few(napier_context *context, const napier_split *s) {
+    const napier_softmax_job *job = s->job;
+    const int64_t rows = job->x.rows, cols = job->x.cols;
+    const int64_t chunk = napier_row_chunk(context, cols, rows, NAPIER_TILE);
+    const bool back = job->op != NAPIER_OP_LOGSUMEXP && job->y.row_stride == 1;
+    napier_few few = {job, s->kernels, NULL, (cols + 31) / 16 * 16}; /* rows a power of two apart share cache sets */
+    few.z = napier_alloc(&context->allocator, (size_t)(rows * few.ld), sizeof(float));
+    if (!few.z) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %lld transposed rows",
+                           (long long)rows);
+    }
+    napier_parallel(context, cols, chunk, napier_pack_few_task, &few);
+    napier_softmax_job along = *job;
+    along.x = (napier_const_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
+    along.temperature = 1.0f;
+    if (back) {
+        along.y = (napier_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
+        along.stream = false;
+    }
+    napier_split t = *s;
+    t.job = &along;
+    const napier_status status = napier_split_as_they_lie(context, &t);
+    if (!status && back) {
+        napier_parallel(context, cols, chunk, napier_unpack_few_task, &few);
+    }
+    napier_free(&context->allocator, few.z);
+    return status;
+}
+
+static napier_status napier_split_long(napier_context *context, napier_split *s) {
+    return napier_are_few(s) ? napier_split_few(context, s) : napier_split_as_they_lie(context, s);
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {

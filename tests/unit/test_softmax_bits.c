@@ -217,6 +217,22 @@ static void test_place_in_the_batch(void **state) {
     no_problems();
 }
 
+/* Fewer rows than a vector has lanes, along the first axis too. */
+static void test_few_long_rows(void **state) {
+    (void)state;
+    machine machines[MACHINE_LIMIT];
+    const int count = make_machines(machines);
+    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
+    check_matrix(machines, count, scalar, 8, 2081, NAPIER_F32, NAPIER_F32, 1.0, 1);
+    check_matrix(machines, count, scalar, 8, 1500, NAPIER_F32, NAPIER_BF16, 0.7, 2);
+    check_matrix(machines, count, scalar, 2, 1300, NAPIER_BF16, NAPIER_BF16, 1.0, 3);
+    check_matrix(machines, count, scalar, 5, 3100, NAPIER_F16, NAPIER_F32, 1.7, 4);
+    check_matrix(machines, count, scalar, 15, 1040, NAPIER_F32, NAPIER_F32, 1.0, 5);
+    napier_context_destroy(scalar);
+    free_machines(machines, count);
+    no_problems();
+}
+
 /* The length of a vocabulary and a row that threads share. */
 static void test_long_rows(void **state) {
     (void)state;
@@ -340,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_mixed_dtypes),
         cmocka_unit_test(test_many_rows_of_each_kind),
         cmocka_unit_test(test_place_in_the_batch),
+        cmocka_unit_test(test_few_long_rows),
         cmocka_unit_test(test_long_rows),
         cmocka_unit_test(test_narrow_results_are_rounded),
         cmocka_unit_test(test_narrow_logits_are_widened),
