@@ -45,6 +45,11 @@ static napier_status check_counts(napier_context *context, const napier_umap_opt
     if ((o->knn_indices == NULL) != (o->knn_distances == NULL)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: of knn_indices and knn_distances one is NULL");
     }
+    if (o->knn_indices && o->neighbors.n_neighbors > n) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "options: n_neighbors %lld is more than the %lld points that knn_indices can name",
+                           (long long)o->neighbors.n_neighbors, (long long)n);
+    }
     if (o->target_categories && o->target_numbers) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "options: target_categories and target_numbers are both given");
