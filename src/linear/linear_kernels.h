@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "linear/product_kernels.h"
+
 enum { NAPIER_PANEL = 32 }; /* columns of a packed panel of B */
 
 /* NAPIER_PANEL points, ready for near_pairs: coordinate i of point j is points[i * NAPIER_PANEL + j]. */
@@ -29,6 +31,8 @@ typedef struct napier_linear_kernels {
     uint32_t (*near_pairs)(napier_near_side a, napier_near_side b, int64_t k, uint32_t hits[NAPIER_PANEL]);
     /* The squared distance of two boxes (0 where they meet): n a multiple of 16, low <= high. */
     float (*box_gap)(const float *low_a, const float *high_a, const float *low_b, const float *high_b, int64_t n);
+
+    napier_product_kernels matmul;
 } napier_linear_kernels;
 
 #endif

@@ -4,6 +4,7 @@
  * stays in registers while k runs: each output is one chain of fma in ascending k, whatever the tile, so that the tile
  * is chosen for speed alone. */
 #include "linear/linear_kernels.h"
+#include "linear/product.inc.h"
 
 /* 12 x 32 outputs are 24 of AVX-512's 32 registers; 6 x 16 are 12 of AVX2's 16 and 24 of NEON's 32. */
 #if defined(NAPIER_LANES_AVX512)
@@ -206,4 +207,4 @@ static float napier_box_gap(const float *low_a, const float *high_a, const float
 #undef NAPIER_PRODUCT_REST
 
 #define NAPIER_LINEAR_KERNELS \
-    { napier_squared_distance, napier_dot, napier_product, napier_near_pairs, napier_box_gap }
+    { napier_squared_distance, napier_dot, napier_product, napier_near_pairs, napier_box_gap, NAPIER_PRODUCT_KERNELS }

@@ -1,0 +1,52 @@
+/* linear/product.h - a matrix product in blocks: what napier_matmul and the head of a language model share.
+ *
+ * The side of the lanes is packed once, as panels, all threads together; the other side is packed by whoever needs it, 48
+ * rows and 256 k at a time: that costs a copy, while turning it round would cost a transpose. A worker takes a range of
+ * panels that its second cache holds and passes rows by them. */
+#ifndef NAPIER_LINEAR_PRODUCT_H
+#define NAPIER_LINEAR_PRODUCT_H
+
+#include "base/parallel.h"
+#include "isa/kernels.h"
+
+enum {
+    NAPIER_LANE_BLOCK = 128,            /* lanes that a worker takes at a time: 512 KB of panels where k is 1024 */
+    NAPIER_PANEL_BYTES_MOST = 32 << 20, /* panels of at most so many bytes at a time, or one block of lanes */
+    /* floats of a worker's scratch */
+    NAPIER_PRODUCT_SCRATCH = NAPIER_ROW_GROUP * (NAPIER_ROW_STEP + NAPIER_LANE_BLOCK)
+};
+
+typedef struct napier_product_sides {
+    const napier_product_kernels *kernels;
+    napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
+    bool pairs;                      /* in the order of bf16 by bf16 */
+    int64_t k;                       /* filled up: in pairs to a multiple of 32 */
+    int64_t panel_step;              /* floats of a panel */
+    float *panels;                   /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
+    int64_t first_lane, lane_count;
+} napier_product_sides;
+
+napier_product_sides napier_product_sides_of(napier_isa isa, napier_const_matrix lanes, napier_const_matrix rows);
+
+/* How many lanes are packed at a time: a multiple of NAPIER_LANE_BLOCK. */
+int64_t napier_lanes_at_a_time(const napier_product_sides *sides);
+/* Floats of panels for so many lanes; 0 if that does not fit. */
+size_t napier_panel_floats(const napier_product_sides *sides, int64_t lanes);
+/* Packs `count` lanes from `first` on into sides->panels, with the context's threads. */
+void napier_pack_lanes(const napier_context *context, napier_product_sides *sides, int64_t first, int64_t count);
+
+static inline int64_t napier_lane_blocks(const napier_product_sides *sides) {
+    return (sides->lane_count + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;
+}
+/* Lanes in block `block` of those that are packed. */
+static inline int64_t napier_block_lanes(const napier_product_sides *sides, int64_t block) {
+    const int64_t left = sides->lane_count - block * NAPIER_LANE_BLOCK;
+    return left < NAPIER_LANE_BLOCK ? left : NAPIER_LANE_BLOCK;
+}
+
+/* The products of at most NAPIER_ROW_GROUP rows, from `row` on, with a block of lanes: lane l of row r at
+ * result[r * NAPIER_LANE_BLOCK + l]. Returns that result, which lies in scratch. */
+const float *napier_product_group(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
+                                  float *scratch);
+
+#endif
