@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test test-peers bench bench-umap install clean help
+.PHONY: all demo test test-peers bench bench-umap bench-rl install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -29,6 +29,10 @@ bench-umap:
 	@tools/setup.sh bench
 	@bench/umap/run.sh
 
+bench-rl:
+	@tools/setup.sh bench
+	@bench/rl/run.sh
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -42,5 +46,6 @@ help:
 	@echo "make test-peers the same against umap-learn and others, each in an environment of its own"
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
 	@echo "make bench-umap the same for maps: umap-learn and uwot"
+	@echo "make bench-rl   the same for the functions for RL: PyTorch and TRL"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"
 	@echo "make clean      remove build/"
