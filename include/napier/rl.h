@@ -239,7 +239,8 @@ typedef struct napier_grpo_options {
     int64_t max_completion_length;                  /* of dr_grpo; 0: the longest response */
     double num_items;                               /* of dapo, cispo, vespo: tokens in the global batch; 0: sum(m) */
     napier_grpo_correction correction;              /* default UNCORRECTED; otherwise sampler_logprobs are needed */
-    double correction_cap;                          /* default 3 */
+    double correction_cap;                          /* default 3; infinity: none */
+    double correction_floor;     /* the same from below: max(r, floor), or 0 where r < floor; default 0: none */
     double top_entropy_quantile; /* only tokens of entropy at or above the quantile 1 - this count in the policy's
                                           loss; in (0, 1], default 1: all */
     double entropy_coefficient;  /* loss -= this * mean entropy of the tokens; default 0 */
@@ -250,7 +251,7 @@ typedef struct napier_grpo_options {
 #define NAPIER_GRPO_OPTIONS_INIT                                                                                      \
     {                                                                                                                 \
         sizeof(napier_grpo_options), NAPIER_GRPO, NAPIER_GRPO_TOKEN, 0.2, -1.0, 0.0, 0.0, NAPIER_KL_K3, 0, 1.0, 1.05, \
-            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 1.0, 0.0, INFINITY                              \
+            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, INFINITY                         \
     }
 typedef struct napier_grpo_batch {
     size_t struct_size;                   /* sizeof(napier_grpo_batch) */

@@ -135,20 +135,12 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
 
 /* ---- Gradient ------------------------------------------------------------------------------------------------------ */
 
-static int64_t napier_kl_counted(const uint8_t *mask, int64_t begin, int64_t end) {
-    int64_t counted = end - begin;
-    for (int64_t i = begin; mask && i < end; i++) {
-        counted -= mask[i] == 0;
-    }
-    return counted;
-}
-
 /* The gradient of each counted token's estimate. */
 static float napier_kl_token_gradient(const napier_kl_task *t, int64_t b) {
     double g = napier_f64_load(t->grad_kl.data, t->grad_kl.dtype, b * t->grad_kl.stride);
     if (t->options.reduction == NAPIER_REDUCE_MEAN) {
         const int64_t begin = napier_response_begin(&t->responses, b);
-        const int64_t counted = napier_kl_counted(t->job.mask, begin, begin + napier_response_size(&t->responses, b));
+        const int64_t counted = napier_count_mask(t->job.mask, begin, begin + napier_response_size(&t->responses, b));
         g = counted > 0 ? g / (double)counted : 0.0;
     }
     return (float)g;
@@ -175,9 +167,9 @@ static napier_status napier_kl_check_out(napier_context *context, const char *na
                                          napier_const_vector grad_kl, napier_indices offsets) {
     napier_status status = napier_check_tokens_out(context, name, out, policy.size, true);
     if (!status)
-        status = napier_check_tokens_alias(context, name, out, "policy_logprobs", policy);
+        status = napier_check_apart(context, name, out, "policy_logprobs", policy);
     if (!status)
-        status = napier_check_tokens_alias(context, name, out, "ref_logprobs", ref);
+        status = napier_check_apart(context, name, out, "ref_logprobs", ref);
     if (!status)
         status = napier_check_apart(context, name, out, "grad_kl", grad_kl);
     if (!status)

@@ -125,14 +125,6 @@ napier_status napier_check_tokens_out(napier_context *context, const char *name,
     return status ? status : napier_check_vector_out(context, name, v);
 }
 
-napier_status napier_check_tokens_alias(napier_context *context, const char *out_name, napier_vector out,
-                                        const char *in_name, napier_const_vector in) {
-    if (!out.data || !in.data) {
-        return NAPIER_OK;
-    }
-    return napier_check_alias(context, out_name, napier_vector_row_out(out), in_name, napier_vector_row(in));
-}
-
 napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
                                  napier_const_vector b) {
     if (!a.data || !b.data || a.size == 0 || b.size == 0) {
@@ -141,13 +133,32 @@ napier_status napier_check_apart(napier_context *context, const char *a_name, na
     if (a.data == b.data) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: starts where %s does, at %p", a_name, b_name, a.data);
     }
-    return napier_check_tokens_alias(context, a_name, a, b_name, b);
+    return napier_check_alias(context, a_name, napier_vector_row_out(a), b_name, napier_vector_row(b));
 }
 
 napier_const_vector napier_indices_bytes(napier_indices indices) {
     const napier_dtype dtype = indices.type == NAPIER_I32 ? NAPIER_F32 : NAPIER_F64; /* as wide */
     const napier_const_vector v = {indices.data, indices.size, 1, dtype};
     return v;
+}
+
+int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end) {
+    enum { BLOCK = 64 };
+    int64_t counted = end - begin, i = begin;
+    if (!mask) {
+        return counted;
+    }
+    for (; i + BLOCK <= end; i += BLOCK) {
+        int out = 0;
+        for (int j = 0; j < BLOCK; j++) {
+            out += mask[i + j] == 0;
+        }
+        counted -= out;
+    }
+    for (; i < end; i++) {
+        counted -= mask[i] == 0;
+    }
+    return counted;
 }
 
 /* ---- The walk ------------------------------------------------------------------------------------------------------ */

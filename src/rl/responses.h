@@ -31,10 +31,7 @@ napier_status napier_check_tokens_out(napier_context *context, const char *name,
                                       bool optional);
 /* f64 is no dtype of this room. */
 napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype);
-/* `out` is absent, or in place of `in`, or apart from it. */
-napier_status napier_check_tokens_alias(napier_context *context, const char *out_name, napier_vector out,
-                                        const char *in_name, napier_const_vector in);
-/* Two outputs, or an output and integers that are read: not even in place. */
+/* An output and something else, where both are there: not even in place. */
 napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
                                  napier_const_vector b);
 /* Integers as a vector, for the check above. */
@@ -44,6 +41,9 @@ static inline napier_const_vector napier_read_only_vector(napier_vector v) {
     const napier_const_vector c = {v.data, v.size, v.stride, v.dtype};
     return c;
 }
+
+/* How many tokens in [begin, end) count; mask NULL: all. */
+int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end);
 
 typedef struct napier_responses {
     napier_indices offsets;

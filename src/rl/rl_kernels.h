@@ -2,6 +2,7 @@
 #ifndef NAPIER_RL_RL_KERNELS_H
 #define NAPIER_RL_RL_KERNELS_H
 
+#include "rl/grpo_kernels.h"
 #include "rl/kl_kernels.h"
 #include "rl/rubric_kernels.h"
 #include "rl/token_tile.h"
@@ -22,6 +23,7 @@ static inline int napier_token_group_rows(int64_t cols) { return cols <= 128 ? 1
 typedef struct napier_rl_kernels {
     napier_kl_kernels kl;
     napier_rubric_kernels rubric;
+    napier_grpo_kernels grpo;
 
     /* z of n logits, keep being NULL or their bytes. z may be x where that is f32 of stride 1. */
     void (*token_z)(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,

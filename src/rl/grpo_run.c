@@ -1,0 +1,323 @@
+/* rl/grpo_run.c - the passes that GRPO losses are made of. */
+#include "rl/grpo_run.h"
+
+#include <math.h>
+
+#include "base/parallel.h"
+#include "math/f64.h"
+
+bool napier_grpo_looks_ahead(const napier_grpo_run *run) {
+    const unsigned of_policy = NAPIER_SCAN_RATIO | NAPIER_SCAN_CLAMPED | NAPIER_SCAN_DRIFT;
+    const bool on_policy = !run->job.old.data; /* the policy stands in for the old one */
+    return run->job.quantile || (run->scans & of_policy) || (run->scans && on_policy);
+}
+
+napier_status napier_grpo_alloc(napier_context *context, napier_grpo_run *run) {
+    const size_t responses = (size_t)run->responses.count, slots = (size_t)napier_tile_slots(&run->responses);
+    const napier_allocator *allocator = &context->allocator;
+    if (responses == 0) {
+        return NAPIER_OK;
+    }
+    const bool scan = run->scans || run->job.mask;
+    run->response = napier_alloc(allocator, responses, sizeof *run->response);
+    run->sums = run->response && run->totals ? napier_alloc(allocator, slots, sizeof *run->sums) : NULL;
+    run->scan = run->response && scan ? napier_alloc(allocator, slots, sizeof *run->scan) : NULL;
+    if (!run->response || (run->totals && !run->sums) || (scan && !run->scan)) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "batch: no memory for %zu responses in %zu tiles", responses,
+                           slots);
+    }
+    return NAPIER_OK;
+}
+
+void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
+    if (run->scan) {
+        napier_free(&context->allocator, run->scan);
+    }
+    if (run->sums) {
+        napier_free(&context->allocator, run->sums);
+    }
+    if (run->response) {
+        napier_free(&context->allocator, run->response);
+    }
+}
+
+/* ---- Prepare ------------------------------------------------------------------------------------------------------- */
+
+static void napier_grpo_scan_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    napier_tiles tile = napier_tiles_in(&run->responses, begin, end);
+    (void)worker;
+    while (napier_next_tile(&tile)) {
+        run->kernels->scan(&run->job, tile.first, tile.n, run->scans, &run->scan[tile.slot]);
+    }
+}
+
+static napier_grpo_scan napier_grpo_scan_of(const napier_grpo_run *run, int64_t b, int64_t *counted) {
+    napier_grpo_scan total = {{0}, 0};
+    *counted = napier_response_size(&run->responses, b);
+    if (!run->scan) {
+        return total;
+    }
+    const napier_grpo_scan *scan =
+        run->scan + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
+    *counted = 0;
+    for (int64_t i = 0; i < napier_response_tiles(&run->responses, b); i++) {
+        *counted += scan[i].counted;
+        for (int s = 0; s < NAPIER_SCAN_SUMS; s++) {
+            total.sum[s] += scan[i].sum[s];
+        }
+    }
+    return total;
+}
+
+/* How much a token's loss counts in the loss. */
+static double napier_grpo_weight(const napier_grpo_run *run, int64_t counted) {
+    const napier_grpo_options *o = &run->options;
+    const double responses = (double)run->present, tokens = run->counted > 0 ? (double)run->counted : 1.0;
+    if (!run->mean) {
+        return 1.0;
+    }
+    switch (o->type) {
+    case NAPIER_GRPO_BNPO:
+    case NAPIER_GRPO_TOKEN_MEAN: return 1.0 / tokens;
+    case NAPIER_GRPO_DR_GRPO: {
+        const int64_t longest = o->max_completion_length > 0 ? o->max_completion_length : run->longest;
+        return 1.0 / (responses * (double)longest);
+    }
+    case NAPIER_GRPO_DAPO:
+    case NAPIER_GRPO_CISPO:
+    case NAPIER_GRPO_VESPO: {
+        const double items = o->num_items > 0 ? o->num_items : tokens;
+        return 1.0 / (items < 1.0 ? 1.0 : items);
+    }
+    case NAPIER_GRPO_LUSPO: return 1.0 / responses;
+    default: return 1.0 / (responses * (counted > 0 ? (double)counted : 1.0));
+    }
+}
+
+static double napier_clamped(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
+
+static double napier_sequence_correction(const napier_grpo_options *o, double mismatch) {
+    const double r = napier_f64_exp(mismatch);
+    if (o->correction == NAPIER_GRPO_SEQUENCE_TRUNCATE) {
+        return napier_clamped(r, o->correction_floor, o->correction_cap);
+    }
+    return r >= o->correction_floor && r <= o->correction_cap ? r : 0.0;
+}
+
+/* exp(lambda + k log w - lambda w), w being the ratio of the whole sequence; 0 where that is no number. */
+static float napier_vespo_phi(double log_w, double k, double lambda) {
+    const double l = lambda < 1e-4 ? 1e-4 : lambda;
+    const double phi = napier_f64_exp(l + k * log_w - l * napier_f64_exp(log_w));
+    return phi <= 0x1.fffffep127 ? (float)phi : 0.0f;
+}
+
+static void napier_vespo_prepare(const napier_grpo_options *o, const napier_grpo_scan *scan, double correction,
+                                 napier_grpo_response *r) {
+    const double lowest = -0x1.26bb1bbb55516p+4; /* log 1e-8 */
+    double log_w = scan->sum[1] + scan->sum[3];
+    if (o->correction >= NAPIER_GRPO_SEQUENCE_TRUNCATE) {
+        log_w += napier_clamped(napier_f64_log(correction), lowest, 20.0);
+    }
+    log_w = napier_clamped(log_w, lowest, 20.0);
+    r->phi[0] = napier_vespo_phi(log_w, o->vespo_k_positive, o->vespo_lambda_positive);
+    r->phi[1] = napier_vespo_phi(log_w, o->vespo_k_negative, o->vespo_lambda_negative);
+}
+
+static void napier_grpo_prepare_responses(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    const napier_grpo_options *o = &run->options;
+    (void)worker;
+    for (int64_t b = begin; b < end; b++) {
+        napier_grpo_response *r = &run->response[b];
+        const napier_grpo_scan scan = napier_grpo_scan_of(run, b, &r->counted);
+        const double n = r->counted > 0 ? (double)r->counted : 1.0;
+        double correction = 1.0;
+        if (o->correction >= NAPIER_GRPO_SEQUENCE_TRUNCATE) {
+            correction = napier_sequence_correction(o, scan.sum[2]);
+        }
+        r->weight = (float)napier_grpo_weight(run, r->counted);
+        r->ratio = run->job.sequence ? (float)napier_f64_exp(scan.sum[0] / n) : 1.0f;
+        r->correction = (float)correction;
+        r->keep = !run->job.off_policy || scan.sum[4] / n <= o->off_policy_threshold;
+        r->flow = r->phi[0] = r->phi[1] = 0.0f;
+        if (run->job.type == NAPIER_GRPO_VESPO) {
+            napier_vespo_prepare(o, &scan, correction, r);
+        }
+    }
+}
+
+static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_grpo_run *run = argument;
+    (void)worker, (void)begin, (void)end;
+    run->job.entropy_threshold =
+        napier_grpo_quantile(run->job.entropies, run->job.mask, 1.0 - run->options.top_entropy_quantile);
+}
+
+void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
+    const int64_t tokens = run->responses.tokens;
+    if (run->scan) {
+        napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_scan_tokens, run);
+    }
+    if (run->job.quantile && tokens > 0) {
+        napier_parallel(context, 1, 1, napier_grpo_threshold, run);
+    }
+    napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_prepare_responses, run);
+}
+
+/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+
+static void napier_grpo_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    napier_tiles tile = napier_tiles_in(&run->responses, begin, end);
+    (void)worker;
+    while (napier_next_tile(&tile)) {
+        run->kernels->tile(&run->job, &run->response[tile.response], tile.response, tile.first, tile.n,
+                           run->sums ? &run->sums[tile.slot] : NULL);
+    }
+}
+
+void napier_grpo_tiles(napier_context *context, napier_grpo_run *run) {
+    const int64_t tokens = run->responses.tokens;
+    napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_tokens, run);
+}
+
+/* ---- Sums over responses ------------------------------------------------------------------------------------------- */
+
+static const napier_grpo_sums *napier_grpo_sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
+    *tiles = napier_response_tiles(&run->responses, b);
+    return run->sums + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
+}
+
+static void napier_grpo_flow_responses(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    (void)worker;
+    for (int64_t b = begin; b < end; b++) {
+        napier_grpo_response *r = &run->response[b];
+        int64_t tiles;
+        const napier_grpo_sums *sums = napier_grpo_sums_of(run, b, &tiles);
+        double flow = 0;
+        for (int64_t i = 0; i < tiles; i++) {
+            flow += (double)sums[i].sum[NAPIER_TERM_FLOW];
+        }
+        r->flow = r->counted > 0 ? (float)(flow * napier_grpo_weight(run, r->counted) / (double)r->counted) : 0.0f;
+    }
+}
+
+void napier_grpo_flow(napier_context *context, napier_grpo_run *run) {
+    napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_flow_responses, run);
+}
+
+typedef struct napier_grpo_totals {
+    double sum[NAPIER_TERMS], low, high, kept, bonus;
+    int64_t some; /* responses with a counted token */
+    float min_ratio, max_ratio;
+} napier_grpo_totals;
+
+static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napier_grpo_totals *t) {
+    int64_t tiles;
+    const napier_grpo_sums *sums = napier_grpo_sums_of(run, b, &tiles);
+    const double n = (double)run->response[b].counted;
+    double sum[NAPIER_TERMS] = {0}, kept = 0;
+    for (int64_t i = 0; i < tiles; i++) {
+        for (int s = 0; s < NAPIER_TERMS; s++) {
+            sum[s] += (double)sums[i].sum[s];
+        }
+        kept += sums[i].kept;
+        t->low += sums[i].low;
+        t->high += sums[i].high;
+        t->bonus += sums[i].bonus;
+        t->min_ratio = sums[i].min_ratio < t->min_ratio ? sums[i].min_ratio : t->min_ratio;
+        t->max_ratio = sums[i].max_ratio > t->max_ratio ? sums[i].max_ratio : t->max_ratio;
+    }
+    if (n == 0) {
+        return;
+    }
+    sum[NAPIER_TERM_LOSS] *= napier_grpo_weight(run, run->response[b].counted);
+    for (int s = 0; s < NAPIER_TERMS; s++) {
+        t->sum[s] += sum[s];
+    }
+    t->kept += kept / n;
+    t->some++;
+}
+
+static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_grpo_run *run = argument;
+    napier_grpo_metrics *m = &run->metrics;
+    napier_grpo_totals t = {.min_ratio = INFINITY, .max_ratio = -INFINITY};
+    (void)worker, (void)begin, (void)end;
+    for (int64_t b = 0; b < run->responses.count; b++) {
+        napier_grpo_add_response(run, b, &t);
+    }
+    if (t.some == 0) {
+        return;
+    }
+    const double n = (double)run->counted;
+    const double bonus = run->job.quantile ? t.sum[NAPIER_TERM_BONUS] : t.sum[NAPIER_TERM_ENTROPY];
+    const double coefficient = run->options.entropy_coefficient / (t.bonus > 0 ? t.bonus : 1.0);
+    m->loss = t.sum[NAPIER_TERM_LOSS];
+    if (coefficient != 0) {
+        m->loss -= coefficient * bonus;
+    }
+    m->tokens = n;
+    m->clip_low = t.low / n;
+    m->clip_high = t.high / n;
+    m->mean_ratio = t.sum[NAPIER_TERM_RATIO] / n;
+    m->min_ratio = (double)t.min_ratio;
+    m->max_ratio = (double)t.max_ratio;
+    m->kl = t.sum[NAPIER_TERM_KL] / n;
+    m->approx_kl = t.sum[NAPIER_TERM_APPROX_KL] / n;
+    m->entropy = t.sum[NAPIER_TERM_ENTROPY] / n;
+    m->correction = run->job.correction == NAPIER_GRPO_UNCORRECTED ? 1.0 : t.sum[NAPIER_TERM_CORRECTION] / n;
+    m->kept_responses = t.kept / (double)t.some;
+    run->job.entropy_gradient = (float)-coefficient;
+}
+
+void napier_grpo_finish(napier_context *context, napier_grpo_run *run) {
+    run->metrics = (napier_grpo_metrics){.struct_size = sizeof run->metrics};
+    napier_parallel(context, 1, 1, napier_grpo_metrics_of, run);
+}
+
+static void napier_grpo_entropy_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        run->kernels->entropy_gradient(&run->job, i, end - i < NAPIER_TILE ? (int)(end - i) : NAPIER_TILE);
+    }
+}
+
+void napier_grpo_entropies(napier_context *context, napier_grpo_run *run) {
+    const int64_t tokens = run->responses.tokens;
+    napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_entropy_tokens, run);
+}
+
+napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
+    const napier_vector grad = run->job.grad_logprobs, none = {NULL, 0, 0, NAPIER_F32};
+    const bool twice = run->job.sequence && grad.data;
+    run->totals = run->totals || twice;
+    const napier_status status = napier_grpo_alloc(context, run);
+    if (status) {
+        return status;
+    }
+    napier_grpo_prepare(context, run);
+    run->job.grad_logprobs = twice ? none : grad;
+    napier_grpo_tiles(context, run);
+    napier_grpo_sums *sums = run->sums;
+    if (twice) {
+        const napier_vector losses = run->job.losses;
+        napier_grpo_flow(context, run);
+        run->job.grad_logprobs = grad;
+        run->job.losses = none;
+        run->sums = NULL;
+        napier_grpo_tiles(context, run);
+        run->job.losses = losses;
+        run->sums = sums;
+    }
+    if (run->totals) {
+        napier_grpo_finish(context, run);
+    }
+    if (run->job.grad_entropies.data) {
+        napier_grpo_entropies(context, run);
+    }
+    return NAPIER_OK;
+}
