@@ -6,6 +6,9 @@ int softmax_command(int count, char **words);
 int log_softmax_command(int count, char **words);
 int logsumexp_command(int count, char **words);
 int umap_command(int count, char **words);
+int grpo_command(int count, char **words);
+int kl_command(int count, char **words);
+int rubric_command(int count, char **words);
 int info_command(int count, char **words);
 int bench_command(int count, char **words);
 
@@ -14,6 +17,9 @@ void softmax_help(void);
 void log_softmax_help(void);
 void logsumexp_help(void);
 void umap_help(void);
+void grpo_help(void);
+void kl_help(void);
+void rubric_help(void);
 void info_help(void);
 void bench_help(void);
 

@@ -24,6 +24,9 @@ static const command commands[] = {
     {"log-softmax", log_softmax_command, log_softmax_help, "log-probabilities from logits"},
     {"logsumexp", logsumexp_command, logsumexp_help, "the logarithm of a sum of exponentials"},
     {"umap", umap_command, umap_help, "a map of the rows of a table, and its plot"},
+    {"grpo", grpo_command, grpo_help, "the GRPO loss of responses, its gradients and metrics"},
+    {"kl", kl_command, kl_help, "how far a policy is from a reference"},
+    {"rubric", rubric_command, rubric_help, "scores of responses by criteria, and rewards"},
     {"info", info_command, info_help, "version, numerics version, instruction sets, threads"},
     {"bench", bench_command, bench_help, "how fast this machine runs them, against the floors of the hardware"},
 };
@@ -39,7 +42,8 @@ static const command *find_command(const char *name) {
 }
 
 static void print_help(void) {
-    puts("napier - softmax, log-softmax, logsumexp and UMAP of arrays in .npy, CSV and TSV files.\n"
+    puts("napier - softmax, log-softmax, logsumexp and UMAP of arrays in .npy, CSV and TSV files; GRPO losses,\n"
+         "KL and rubric scores of responses in JSON Lines and arrays.\n"
          "The same input gives the same bits on every machine.\n"
          "\n"
          "usage: napier COMMAND [OPTIONS] [FILE]\n");
