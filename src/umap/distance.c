@@ -455,6 +455,8 @@ static napier_gap gap_of(const napier_points *p) {
     }
 }
 
+bool napier_points_have_kernel(const napier_points *points) { return gap_of(points) != NAPIER_GAPS; }
+
 /* Boolean distances from how many columns are true in both rows, in x and in y. */
 static void boolean_distances(const napier_points *p, float own, const float *others, int64_t count, float *distances) {
     for (int64_t c = 0; c < count; c++) {

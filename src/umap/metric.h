@@ -6,6 +6,7 @@
 #define NAPIER_UMAP_METRIC_H
 
 #include <napier/umap.h>
+#include <stdbool.h>
 
 #include "base/context.h"
 #include "isa/kernels.h"
@@ -45,6 +46,9 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
  * napier_points_distance, or 0 where that is not above it. Up to 15 places beyond count are written too. */
 void napier_points_distances(const napier_points *a, int64_t i, const napier_points *b, const uint32_t *which,
                              int64_t count, float distances[NAPIER_DISTANCES]);
+
+/* Do these go by a kernel, or one by one? */
+bool napier_points_have_kernel(const napier_points *points);
 
 /* The metric's distance from the squared euclidean one (kind not GENERAL). */
 float napier_points_from_squared(napier_points_kind kind, float squared);

@@ -8,8 +8,9 @@
 
 napier_status napier_search_progress(const napier_search *s, double done) {
     const napier_neighbors_options *o = s->options;
-    if (o->progress && o->progress("neighbours", done < 1.0 ? done : 1.0, o->user) != 0) {
-        return napier_fail(s->context, NAPIER_CANCELLED, "neighbours: cancelled at %.0f %%", 100 * done);
+    const double all = done < 1.0 ? s->told + (1.0 - s->told) * done : 1.0;
+    if (o->progress && o->progress("neighbours", all, o->user) != 0) {
+        return napier_fail(s->context, NAPIER_CANCELLED, "neighbours: cancelled at %.0f %%", 100 * all);
     }
     return NAPIER_OK;
 }
@@ -66,21 +67,29 @@ static napier_status check_outputs(napier_context *context, const int32_t *indic
 
 /* ---- Which way? -------------------------------------------------------------------------------------------------- */
 
-/* Where NN-descent is taken unasked (docs/umap.md). It measures about 2000 pairs a point, each as dear as any other.
- * The exact search bounds a pair for less than a hundredth of that, and in few columns its boxes leave hardly a pair:
- * it is as fast up to some 400,000 points. Other metrics must measure all pairs. */
-enum { EXACT_POINTS = 400000, EXACT_COLUMNS = 12, EXACT_POINTS_GENERAL = 8192 };
+/* Where NN-descent is taken unasked (docs/umap.md). It measures some 4000 pairs a point, each dearer than one of two
+ * rows that lie side by side. The exact search bounds a pair for less than a hundredth of that, and in few columns its
+ * boxes leave hardly a pair: it is as fast up to some 400,000 points. Other metrics must measure all pairs. */
+enum { EXACT_POINTS = 400000, EXACT_COLUMNS = 12, EXACT_POINTS_GENERAL = 32768, EXACT_POINTS_SLOW = 16384 };
 
 static bool is_large(const napier_points *points) {
-    return points->kind == NAPIER_POINTS_GENERAL ? points->n > EXACT_POINTS_GENERAL
-                                                 : points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS;
+    if (points->kind == NAPIER_POINTS_GENERAL) {
+        return points->n > (napier_points_have_kernel(points) ? EXACT_POINTS_GENERAL : EXACT_POINTS_SLOW);
+    }
+    return points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS;
 }
 
-enum {
-    FEW_QUERIES = 64,        /* are answered by going through all samples */
-    LEAST_FOR_DESCENT = 512, /* points; fewer are searched in full, whatever was asked for, */
-    MOST_FOR_DESCENT = 1000  /* and so are more neighbours, or more than a quarter of all */
-};
+/* So few queries are answered by going through all samples; so few points, or so large a share of them as neighbours, are
+ * searched in full, whatever was asked for. */
+enum { FEW_QUERIES = 64, LEAST_FOR_DESCENT = 512, LEAST_POINTS_PER_NEIGHBOR = 4 };
+
+napier_status napier_search_full(const napier_search *s) {
+    const napier_points *points = s->samples;
+    if (points->kind == NAPIER_POINTS_GENERAL || !points->rows || s->queries->n < FEW_QUERIES) {
+        return napier_search_plain(s);
+    }
+    return napier_search_exact(s);
+}
 
 static napier_status search(const napier_search *s) {
     const napier_points *points = s->samples;
@@ -89,14 +98,11 @@ static napier_status search(const napier_search *s) {
     }
     const bool descent = s->options->method == NAPIER_NEIGHBORS_NN_DESCENT ||
                          (s->options->method == NAPIER_NEIGHBORS_AUTO && is_large(points));
-    if (descent && napier_search_is_self(s) && points->n >= LEAST_FOR_DESCENT && s->wanted <= MOST_FOR_DESCENT &&
-        s->wanted < points->n / 4) {
+    if (descent && napier_search_is_self(s) && points->n >= LEAST_FOR_DESCENT && s->wanted <= NAPIER_MOST_FOR_DESCENT &&
+        s->wanted < points->n / LEAST_POINTS_PER_NEIGHBOR) {
         return napier_search_descent(s);
     }
-    if (points->kind == NAPIER_POINTS_GENERAL || !points->rows || s->queries->n < FEW_QUERIES) {
-        return napier_search_plain(s);
-    }
-    return napier_search_exact(s);
+    return napier_search_full(s);
 }
 
 /* ---- The result -------------------------------------------------------------------------------------------------- */
@@ -139,7 +145,7 @@ static napier_status run(napier_context *context, const napier_neighbors_options
     if (status || queries->n == 0) {
         return status;
     }
-    napier_search s = {context, options, samples, queries, options->n_neighbors - (queries == samples), NULL};
+    napier_search s = {context, options, samples, queries, options->n_neighbors - (queries == samples), NULL, 0.0};
     s.nearest = napier_alloc(&context->allocator, (size_t)queries->n, (size_t)s.wanted * sizeof *s.nearest);
     if (!s.nearest) {
         return napier_search_no_memory(&s, "neighbours");

@@ -7,7 +7,12 @@
  * threads. A pair of old acquaintances has been looked at before and is passed over; rounds end when few lists change.
  *
  * The start is a few trees (neighbors_tree.h) over random projections, in whose leaves everybody meets everybody;
- * without dense rows it is random. Lists are longer than what is asked for: the last find the way to the first. */
+ * without dense rows it is random. Lists are longer than what is asked for: the last find the way to the first.
+ *
+ * How long they must be depends on the data: in 50 directions that matter alike hardly any way leads to the nearest. So
+ * the true neighbours of some rows are found first, by going through all, and held against the lists after every
+ * round. What does not reach RECALL_LEAST is begun anew with longer lists, or, where those would cost more than going
+ * through all pairs, searched in full. */
 #include <string.h>
 
 #include "base/parallel.h"
@@ -18,14 +23,20 @@ enum {
     TREES = 8,
     MOST_BACK = 32,
     MOST_ROUNDS = 20,
+    CHECKED = 256,                /* rows, spread evenly over all, whose neighbours are found in full */
     STREAM_PROJECTION = 0x4e0000, /* of random numbers; the tree or the round is added */
     STREAM_START = 0x4e1000,
     STREAM_REVERSE = 0x4e2000,
     ROWS_CHUNK = 256,
-    AHEAD = 3 /* rows fetched before they are measured */
+    FULL_PAIRS = 8, /* of all pairs cost about as much as one of a descent; */
+    FULL_BOUNDS = 32,
+    TOGETHER = 32 /* rows that are measured together, while the next are fetched */
 };
-/* Done when less than this share of all places has changed in a round. */
-#define ENOUGH 0.003
+/* Rounds end with that recall among the checked rows, or when less than that share of all places has changed in one. */
+#define RECALL_AIMED_AT 0.995
+#define ENOUGH 0.002
+/* A descent that ends with less, or is heading for less, has failed. */
+#define RECALL_LEAST 0.992
 
 /* How old an acquaintance is. */
 enum { OLD, NEW, JUST_MET };
@@ -46,10 +57,13 @@ typedef struct descent {
     uint32_t *seen;       /* per worker: seen_size slots, */
     uint32_t *candidates; /* and most * most candidates */
     int64_t seen_size;
+    float *reaches;   /* [CHECKED] how far the last neighbour of a checked row is, in truth */
     uint64_t *order;  /* [n] of a tree */
     float *projected; /* [n][NAPIER_PANEL] */
     float *directions;
 } descent;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
@@ -116,13 +130,16 @@ static void leaf_task(void *argument, int worker, int64_t begin, int64_t end) {
     for (int64_t leaf = begin; leaf < end; leaf++) {
         const int64_t first = leaf * NAPIER_PANEL;
         const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
+        uint32_t rows[NAPIER_PANEL];
+        float distances[NAPIER_DISTANCES];
         for (int64_t i = first; i < last; i++) {
-            const int64_t a = (int64_t)(uint32_t)d->order[i];
-            for (int64_t j = first; j < i; j++) {
-                const int64_t b = (int64_t)(uint32_t)d->order[j];
-                const float distance = napier_search_distance(d->search, a, b);
-                insert(d, a, napier_near_of(distance, (uint32_t)b), NEW);
-                insert(d, b, napier_near_of(distance, (uint32_t)a), NEW);
+            rows[i - first] = (uint32_t)d->order[i];
+        }
+        for (int64_t i = 1; i < last - first; i++) {
+            napier_search_distances(d->search, rows[i], rows, i, distances);
+            for (int64_t j = 0; j < i; j++) {
+                insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
+                insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
             }
         }
     }
@@ -137,7 +154,7 @@ static napier_status plant_trees(const descent *d) {
         status = napier_tree_sort(s, d->projected, d->n, NAPIER_PANEL, NAPIER_PANEL, d->order);
         if (!status) {
             napier_parallel(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, (void *)(uintptr_t)d);
-            status = napier_search_progress(s, 0.2 * (tree + 1) / TREES);
+            status = napier_search_progress(s, 0.1 * (tree + 1) / TREES);
         }
     }
     return status;
@@ -270,6 +287,26 @@ static int64_t gather(const descent *d, int64_t v, uint32_t *seen, uint32_t *can
     return count;
 }
 
+/* Row v meets its candidates; the rows of the next ones are on their way meanwhile. */
+static int64_t meet_all(const descent *d, int64_t v, const uint32_t *candidates, int64_t count) {
+    float distances[NAPIER_DISTANCES];
+    int64_t changes = 0;
+    for (int64_t c = 0; c < least(count, TOGETHER); c++) {
+        fetch(d, candidates[c]);
+    }
+    for (int64_t first = 0; first < count; first += TOGETHER) {
+        const int64_t some = least(count - first, TOGETHER), end = least(count, first + 2 * TOGETHER);
+        for (int64_t c = first + TOGETHER; c < end; c++) {
+            fetch(d, candidates[c]);
+        }
+        napier_search_distances(d->search, v, candidates + first, some, distances);
+        for (int64_t c = 0; c < some; c++) {
+            changes += insert(d, v, napier_near_of(distances[c], candidates[first + c]), JUST_MET);
+        }
+    }
+    return changes;
+}
+
 static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
     const descent *d = argument;
     uint32_t *seen = d->seen + (int64_t)worker * d->seen_size;
@@ -279,12 +316,7 @@ static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
         const int64_t v =
             d->order ? (int64_t)(uint32_t)d->order[i] : i; /* near ones together: they look at the same rows */
         const int64_t count = gather(d, v, seen, candidates);
-        for (int64_t c = 0; c < count; c++) {
-            if (c + AHEAD < count) {
-                fetch(d, candidates[c + AHEAD]);
-            }
-            changes += meet(d, v, candidates[c], JUST_MET);
-        }
+        changes += meet_all(d, v, candidates, count);
     }
     d->changes[worker] += changes;
 }
@@ -297,30 +329,95 @@ static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-static napier_status run_rounds(descent *d, int workers) {
+/* ---- How good is it? --------------------------------------------------------------------------------------------- */
+
+static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
+
+/* A checked row and all others. */
+static void reach_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    const int64_t wanted = d->search->wanted;
+    uint32_t which[NAPIER_DISTANCES];
+    float distances[NAPIER_DISTANCES];
+    uint64_t heap[NAPIER_MOST_FOR_DESCENT];
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        const int64_t row = checked_row(d, c);
+        napier_heap_clear(heap, wanted);
+        for (int64_t j = 0; j < d->n; j += NAPIER_DISTANCES) {
+            const int64_t count = least(d->n - j, NAPIER_DISTANCES);
+            for (int64_t i = 0; i < count; i++) {
+                which[i] = (uint32_t)(j + i);
+            }
+            napier_search_distances(d->search, row, which, count, distances);
+            for (int64_t i = 0; i < count; i++) {
+                if (j + i != row) {
+                    napier_heap_offer(heap, wanted, napier_near_of(distances[i], which[i]));
+                }
+            }
+        }
+        d->reaches[c] = napier_near_distance(heap[0]);
+    }
+}
+
+/* The share of the checked rows' neighbours that are no farther than the true last one. */
+static double recall_of(const descent *d) {
+    const int64_t wanted = d->search->wanted;
+    int64_t found = 0;
+    for (int64_t c = 0; c < CHECKED; c++) {
+        const uint64_t *list = d->lists + checked_row(d, c) * d->size;
+        for (int64_t k = 0; k < wanted; k++) {
+            found += napier_near_distance(list[k]) <= d->reaches[c];
+        }
+    }
+    return (double)found / (double)(CHECKED * wanted);
+}
+
+/* What recall is heading for, if its gains keep shrinking as they did last. */
+static double forecast(double before, double last, double now) {
+    const double gain = now - last, shrinks = gain / (last - before);
+    return shrinks < 0.9 && last > before ? now + gain * shrinks / (1 - shrinks) : 1.0;
+}
+
+/* ---- Rounds ------------------------------------------------------------------------------------------------------ */
+
+static int64_t play_round(descent *d, int workers) {
+    const napier_search *s = d->search;
+    memset(d->changes, 0, (size_t)workers * sizeof *d->changes);
+    d->lots_key = napier_random_key(s->options->seed, STREAM_REVERSE + (uint32_t)d->round);
+    turn_lists(d);
+    napier_parallel(s->context, d->n, ROWS_CHUNK, know_task, d);
+    napier_parallel(s->context, d->n, ROWS_CHUNK, round_task, d);
+    napier_parallel(s->context, d->n, ROWS_CHUNK, age_task, d);
+    int64_t changes = 0;
+    for (int w = 0; w < workers; w++) {
+        changes += d->changes[w];
+    }
+    return changes;
+}
+
+/* *recall: of the lists at the end. */
+static napier_status run_rounds(descent *d, int workers, double *recall) {
     const napier_search *s = d->search;
     napier_status status = NAPIER_OK;
+    napier_parallel(s->context, CHECKED, 1, reach_task, d);
+    double before = 0.0, last = 0.0;
     bool done = false;
+    *recall = recall_of(d);
     for (d->round = 0; d->round < MOST_ROUNDS && !done && !status; d->round++) {
-        memset(d->changes, 0, (size_t)workers * sizeof *d->changes);
-        d->lots_key = napier_random_key(s->options->seed, STREAM_REVERSE + (uint32_t)d->round);
-        turn_lists(d);
-        napier_parallel(s->context, d->n, ROWS_CHUNK, know_task, d);
-        napier_parallel(s->context, d->n, ROWS_CHUNK, round_task, d);
-        napier_parallel(s->context, d->n, ROWS_CHUNK, age_task, d);
-        int64_t changes = 0;
-        for (int w = 0; w < workers; w++) {
-            changes += d->changes[w];
-        }
-        done = (double)changes <= ENOUGH * (double)d->n * (double)d->size;
-        status = napier_search_progress(s, done ? 1.0 : 0.2 + 0.8 * (d->round + 1) / MOST_ROUNDS);
+        const int64_t changes = play_round(d, workers);
+        before = last;
+        last = *recall;
+        *recall = recall_of(d);
+        done = *recall >= RECALL_AIMED_AT || (double)changes <= ENOUGH * (double)d->n * (double)d->size ||
+               (d->round >= 2 && forecast(before, last, *recall) < RECALL_LEAST);
+        status =
+            napier_search_progress(s, *recall >= RECALL_LEAST && done ? 1.0 : 0.1 + 0.4 * (d->round + 1) / MOST_ROUNDS);
     }
     return status;
 }
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static bool make_room(descent *d, int workers) {
     const napier_allocator *a = &d->search->context->allocator;
@@ -333,10 +430,11 @@ static bool make_room(descent *d, int workers) {
     d->back_starts = napier_alloc(a, n + 1, sizeof *d->back_starts);
     d->back = napier_alloc(a, places, sizeof *d->back);
     d->changes = napier_alloc(a, w, sizeof *d->changes);
+    d->reaches = napier_alloc(a, CHECKED, sizeof *d->reaches);
     d->seen = napier_alloc(a, w, (size_t)d->seen_size * sizeof *d->seen);
     d->candidates = napier_alloc(a, w, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
     const bool all = d->lists && d->ages && d->known && d->counts && d->back_starts && d->back && d->changes &&
-                     d->seen && d->candidates;
+                     d->reaches && d->seen && d->candidates;
     if (all && plants) {
         d->order = napier_alloc(a, n, sizeof *d->order);
         d->projected = napier_alloc(a, n, NAPIER_PANEL * sizeof *d->projected);
@@ -354,6 +452,7 @@ static void free_room(descent *d) {
     napier_free(a, d->back_starts);
     napier_free(a, d->back);
     napier_free(a, d->changes);
+    napier_free(a, d->reaches);
     napier_free(a, d->seen);
     napier_free(a, d->candidates);
     napier_free(a, d->order);
@@ -361,9 +460,10 @@ static void free_room(descent *d) {
     napier_free(a, d->directions);
 }
 
-static void set_sizes(descent *d) {
+/* Lists are `wanted` long and `longer` times something. */
+static void set_sizes(descent *d, int64_t longer) {
     const int64_t n = d->n, wanted = d->search->wanted;
-    d->size = least(wanted + wanted / 4 + 7, n - 1);
+    d->size = least(wanted + longer * (wanted / 4 + 18), n - 1);
     d->most = d->size + least(d->size / 3, MOST_BACK);
     d->seen_size = 1024;
     while (d->seen_size < 2 * d->most * (d->most + 1)) {
@@ -382,16 +482,18 @@ static napier_status start(descent *d) {
     return status;
 }
 
-napier_status napier_search_descent(const napier_search *s) {
+/* One descent with lists of one length. */
+static napier_status descend(const napier_search *s, int64_t longer, double *recall, int64_t *pairs) {
     descent d = {.search = s, .n = s->samples->n};
-    set_sizes(&d);
+    set_sizes(&d, longer);
+    *pairs = d.most * d.most;
     const int workers = napier_workers(s->context, d.n, ROWS_CHUNK);
     napier_status status = make_room(&d, workers) ? NAPIER_OK : napier_search_no_memory(s, "lists");
     if (!status) {
         status = start(&d);
     }
     if (!status) {
-        status = run_rounds(&d, workers);
+        status = run_rounds(&d, workers, recall);
     }
     for (int64_t i = 0; i < d.n && !status; i++) {
         for (int64_t k = 0; k < s->wanted; k++) { /* descending: a heap */
@@ -400,4 +502,27 @@ napier_status napier_search_descent(const napier_search *s) {
     }
     free_room(&d);
     return status;
+}
+
+/* Would lists twice as long, of four times as many pairs, cost more than all pairs? Those come in the order of memory,
+ * and most of them only by their bounds where there are any. */
+static bool is_dearer(const napier_search *s, int64_t pairs) {
+    const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
+    return 4 * pairs >= s->samples->n / each;
+}
+
+napier_status napier_search_descent(const napier_search *s) {
+    napier_search rest = *s;
+    for (int64_t longer = 1;; longer *= 2) {
+        double recall = 0.0;
+        int64_t pairs = 0;
+        const napier_status status = descend(&rest, longer, &recall, &pairs);
+        if (status || recall >= RECALL_LEAST) {
+            return status;
+        }
+        rest.told += 0.5 * (1.0 - rest.told);
+        if (is_dearer(s, pairs)) {
+            return napier_search_full(&rest);
+        }
+    }
 }

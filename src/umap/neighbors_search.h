@@ -17,6 +17,8 @@
 #include "umap/metric.h"
 #include "umap/neighbors_heap.h"
 
+enum { NAPIER_MOST_FOR_DESCENT = 1000 }; /* neighbours */
+
 typedef struct napier_search {
     napier_context *context;
     const napier_neighbors_options *options;
@@ -24,6 +26,7 @@ typedef struct napier_search {
     const napier_points *queries; /* whose neighbours; samples itself: every row's among the others */
     int64_t wanted;               /* how many for each, a point not counting as its own; >= 1, fewer than samples */
     uint64_t *nearest;            /* [queries->n, wanted] heaps; the result */
+    double told;                  /* progress before this search began: it is the rest of the way */
 } napier_search;
 
 static inline bool napier_search_is_self(const napier_search *s) { return s->queries == s->samples; }
@@ -56,6 +59,7 @@ static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t 
 napier_status napier_search_progress(const napier_search *s, double done);
 napier_status napier_search_no_memory(const napier_search *s, const char *what);
 
+napier_status napier_search_full(const napier_search *s);    /* the exact way that fits the points */
 napier_status napier_search_exact(const napier_search *s);   /* dense, kind not GENERAL */
 napier_status napier_search_descent(const napier_search *s); /* self only */
 napier_status napier_search_plain(const napier_search *s);

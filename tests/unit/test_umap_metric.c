@@ -416,6 +416,55 @@ static void test_bits(void **state) {
     no_problems();
 }
 
+/* One against many gives the bits of one against one, whatever the number of rows. */
+static void check_many(const napier_points *points, const char *metric, const char *isa) {
+    static const int64_t numbers[] = {1, 3, 15, 16, 17, 31, NAPIER_DISTANCES};
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        uint32_t which[NAPIER_DISTANCES];
+        float many[NAPIER_DISTANCES];
+        for (int64_t c = 0; c < numbers[k]; c++) {
+            which[c] = (uint32_t)((c * 7 + (int64_t)k) % ROWS);
+        }
+        for (int64_t i = 0; i < ROWS; i++) {
+            napier_points_distances(points, i, points, which, numbers[k], many);
+            for (int64_t c = 0; c < numbers[k]; c++) {
+                const float one = napier_points_distance(points, i, points, which[c]);
+                expect(memcmp(&one, &many[c], sizeof one) == 0, "%s, %s: rows %lld and %u of %lld: %.9g, alone %.9g",
+                       metric, isa, (long long)i, which[c], (long long)numbers[k], (double)many[c], (double)one);
+            }
+        }
+    }
+}
+
+static void test_many(void **state) {
+    (void)state;
+    static const double powers[] = {1.0, 2.0, 2.5, HUGE_VAL};
+    static const int64_t widths[] = {1, 16, 50, 129};
+    static float x[ROWS * 129];
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int turn = 0; turn < count * NAPIER_METRIC_PRECOMPUTED * 4; turn++) {
+        const napier_metric metric = (napier_metric)(turn / 4 % NAPIER_METRIC_PRECOMPUTED);
+        const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
+                             : metric == NAPIER_METRIC_MAHALANOBIS ? 4
+                                                                   : widths[turn % 4];
+        napier_context *context = context_of(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED], 1);
+        make_rows(x, cols, 0.6, is_positive(metric), 19);
+        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        options.metric = metric;
+        options.p = powers[turn % 4];
+        napier_points *points = NULL;
+        if (succeeded(context,
+                      napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+                      napier_metric_name(metric))) {
+            check_many(points, napier_metric_name(metric), napier_isa_name(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED]));
+        }
+        napier_points_destroy(context, points);
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
 /* Every dtype and layout gives the rows of its f32 values. */
 static void test_layouts(void **state) {
     (void)state;
@@ -616,6 +665,7 @@ int main(void) {
         cmocka_unit_test(test_wide_csr),
         cmocka_unit_test(test_parameters_from_data),
         cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_precomputed),
         cmocka_unit_test(test_refused),

@@ -586,6 +586,9 @@ static void test_descent(void **state) {
     check_recall(context, DATA_CLUSTERS, 4000, 20, 15, NAPIER_METRIC_EUCLIDEAN, 0.99);
     check_recall(context, DATA_LOW_RANK, 4000, 60, 15, NAPIER_METRIC_COSINE, 0.99);
     check_recall(context, DATA_CLUSTERS, 2000, 10, 10, NAPIER_METRIC_MANHATTAN, 0.99);
+    /* no way leads to the nearest where many directions matter alike: longer lists, or all pairs */
+    check_recall(context, DATA_NORMAL, 3000, 20, 15, NAPIER_METRIC_EUCLIDEAN, 0.99);
+    check_recall(context, DATA_NORMAL, 2000, 50, 15, NAPIER_METRIC_CANBERRA, 0.99);
     check_recall(context, DATA_EQUAL, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.0);
     check_recall(context, DATA_PAIRS, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
     check_recall(context, DATA_NORMAL, 600, 5, 130, NAPIER_METRIC_EUCLIDEAN, 0.99);
