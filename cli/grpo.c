@@ -5,7 +5,6 @@
 #include "rl_options.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +33,7 @@ static const struct grpo_number {
     {{"vespo-lambda-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_lambda_negative)},
     {{"num-items-in-batch", 0, 1e15, true, "a number above 0"}, offsetof(napier_grpo_options, num_items)},
     {{"importance-sampling-cap", 0, 1e6, true, "a number above 0"}, offsetof(napier_grpo_options, correction_cap)},
+    {{"importance-sampling-floor", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, correction_floor)},
     {{"top-entropy-quantile", 0, 1, true, "a number above 0, at most 1"},
      offsetof(napier_grpo_options, top_entropy_quantile)},
     {{"entropy-coefficient", -1e6, 1e6, false, "a number"}, offsetof(napier_grpo_options, entropy_coefficient)},
@@ -167,6 +167,10 @@ static int check_request(grpo_request *q) {
     if (q->shared.format != RL_FORMAT_AUTO) {
         return misuse("grpo", "--format: the report is JSON; other results go by their files' names");
     }
+    if (q->options.correction_floor > q->options.correction_cap) {
+        return misuse("grpo", "--importance-sampling-floor: %g is more than --importance-sampling-cap, %g",
+                      q->options.correction_floor, q->options.correction_cap);
+    }
     return rl_check_request(&q->shared, required);
 }
 
@@ -195,7 +199,6 @@ static int check_needs(const grpo_request *q, const rl_batch *batch) {
     } needs[] = {
         {o->beta != 0, RL_REF_LOGPROBS, "beta"},
         {o->correction != NAPIER_GRPO_UNCORRECTED, RL_SAMPLER_LOGPROBS, "importance-sampling-mode"},
-        {isfinite(o->off_policy_threshold), RL_SAMPLER_LOGPROBS, "off-policy-mask-threshold"},
         {o->top_entropy_quantile < 1, RL_ENTROPIES, "top-entropy-quantile"},
         {o->entropy_coefficient != 0, RL_ENTROPIES, "entropy-coefficient"},
         {q->entropy_gradients_path != NULL, RL_ENTROPIES, "entropy-gradients"},
@@ -347,6 +350,7 @@ void grpo_help(void) {
          "  old_logprobs       default: logprobs (on-policy)\n"
          "  ref_logprobs       for --beta\n"
          "  sampler_logprobs   for --importance-sampling-mode and --off-policy-mask-threshold\n"
+         "                     (there old_logprobs stand in for them)\n"
          "  entropies          for --top-entropy-quantile and --entropy-coefficient\n"
          "  mask               1 or true: the token counts (default); 0 or false: it does not");
     puts("\n"
@@ -374,7 +378,7 @@ void grpo_help(void) {
          "      --num-items-in-batch N      of dapo, cispo and vespo (default: the tokens that count)\n"
          "      --importance-sampling-mode MODE   none (default), token_truncate, token_mask,\n"
          "                             sequence_truncate or sequence_mask, with\n"
-         "      --importance-sampling-cap C       default 3\n"
+         "      --importance-sampling-cap C, --importance-sampling-floor F   default 3 and 0\n"
          "      --top-entropy-quantile Q    only this share of tokens, of the highest entropy (default 1)\n"
          "      --entropy-coefficient C     loss - C * mean entropy (default 0)\n"
          "      --off-policy-mask-threshold T   drops responses far from the sampler (default: none)\n"
