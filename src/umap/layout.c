@@ -7,7 +7,10 @@
 #include "base/parallel.h"
 #include "math/random.h"
 
-enum { NAPIER_LAYOUT_CHUNK = 512 /* vertices: about 50 microseconds of work */ };
+enum {
+    NAPIER_LAYOUT_CHUNK = 512, /* vertices: about 50 microseconds of work */
+    NAPIER_SAMPLE_FOR = 4      /* samples asked for that one drawn may stand for */
+};
 
 /* ---- Preparation --------------------------------------------------------------------------------------------------- */
 
@@ -29,13 +32,13 @@ static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bo
     }
 }
 
-/* The sum of a vertex's weights as a share of the largest: how many edges act in an epoch, on average. */
-static double share_of(const napier_layout *l, int64_t v) {
+/* The rate times the sum of a vertex's weights as a share of the largest: how many edges act in an epoch, on average. */
+static float wanted_of(const napier_layout *l, int64_t v) {
     double sum = 0.0;
     for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
         sum += (double)l->edges->weights[e];
     }
-    return l->highest > 0.0f ? sum / (double)l->highest : 0.0;
+    return l->highest > 0.0f ? (float)(l->rate * (sum / (double)l->highest)) : 0.0f;
 }
 
 napier_status napier_layout_prepare(napier_layout *l) {
@@ -47,19 +50,19 @@ napier_status napier_layout_prepare(napier_layout *l) {
             pieces += pieces_of(degree_of(l->edges, v)) + pieces_of(degree_of(l->pulls, v));
         }
     }
-    const bool shares = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
-    l->shares = shares ? napier_alloc(allocator, (size_t)l->n, sizeof *l->shares) : NULL;
+    const bool weighted = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
+    l->wanted = weighted ? napier_alloc(allocator, (size_t)l->n, sizeof *l->wanted) : NULL;
     l->heavy = heavy > 0 ? napier_alloc(allocator, (size_t)heavy, sizeof *l->heavy) : NULL;
     l->pieces = pieces > 0 ? napier_alloc(allocator, (size_t)pieces, sizeof *l->pieces) : NULL;
     l->sums = pieces > 0 ? napier_alloc(allocator, (size_t)pieces * (size_t)l->components, sizeof *l->sums) : NULL;
-    if ((shares && !l->shares) || (heavy > 0 && !l->heavy) || (pieces > 0 && (!l->pieces || !l->sums))) {
+    if ((weighted && !l->wanted) || (heavy > 0 && !l->heavy) || (pieces > 0 && (!l->pieces || !l->sums))) {
         napier_layout_release(l);
         return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "layout: no memory for %lld vertices", (long long)l->n);
     }
     l->heavy_count = l->piece_count = 0;
     for (int64_t v = 0; v < l->n; v++) {
-        if (shares) {
-            l->shares[v] = share_of(l, v);
+        if (weighted) {
+            l->wanted[v] = wanted_of(l, v);
         }
         if (is_heavy(l, v)) {
             l->heavy[l->heavy_count++] = (uint32_t)v;
@@ -72,11 +75,11 @@ napier_status napier_layout_prepare(napier_layout *l) {
 
 void napier_layout_release(napier_layout *l) {
     const napier_allocator *allocator = &l->context->allocator;
-    napier_free(allocator, l->shares);
+    napier_free(allocator, l->wanted);
     napier_free(allocator, l->heavy);
     napier_free(allocator, l->pieces);
     napier_free(allocator, l->sums);
-    l->shares = NULL;
+    l->wanted = NULL;
     l->heavy = NULL;
     l->pieces = NULL;
     l->sums = NULL;
@@ -129,27 +132,40 @@ static int64_t attract_all(const napier_layout *l, const napier_umap_graph *grap
 
 /* ---- Repulsion ----------------------------------------------------------------------------------------------------- */
 
-/* How many samples vertex v takes, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
-static int64_t samples_of(const napier_layout *l, uint32_t v, int64_t acting) {
-    if (l->rate_per_edge && l->sampled) {
-        return (int64_t)((double)acting * l->rate);
-    }
-    const double rate = l->shares ? l->shares[v] * l->rate : l->rate;
-    const double before = rate * (double)l->epoch, after = rate * (double)(l->epoch + 1);
-    return (int64_t)after - (int64_t)before;
+typedef struct sampling {
+    int64_t count;
+    float weight; /* of each */
+} sampling;
+
+/* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on average. */
+static sampling weighted_sampling(float wanted) {
+    const float vectors = ceilf(wanted / (16.0f * NAPIER_SAMPLE_FOR));
+    return (sampling){(int64_t)vectors * 16, vectors > 0.0f ? wanted / (16.0f * vectors) : 0.0f};
 }
 
-static void repel(const napier_layout *l, uint32_t v, int64_t count, float *force) {
+/* The samples of vertex v, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
+static sampling sampling_of(const napier_layout *l, uint32_t v, int64_t acting) {
+    if (l->wanted) {
+        return weighted_sampling(l->wanted[v]);
+    }
+    if (l->rate_per_edge && l->sampled) {
+        return (sampling){(int64_t)((double)acting * l->rate), 1.0f};
+    }
+    const double before = l->rate * (double)l->epoch, after = l->rate * (double)(l->epoch + 1);
+    return (sampling){(int64_t)after - (int64_t)before, 1.0f};
+}
+
+static void repel(const napier_layout *l, uint32_t v, sampling samples, float *force) {
     uint32_t drawn[NAPIER_PIECE_EDGES];
-    for (int64_t s = 0; s < count; s += NAPIER_PIECE_EDGES) {
-        const int64_t part = count - s < NAPIER_PIECE_EDGES ? count - s : NAPIER_PIECE_EDGES;
+    for (int64_t s = 0; s < samples.count; s += NAPIER_PIECE_EDGES) {
+        const int64_t left = samples.count - s, part = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
         const uint32_t *targets = drawn;
         if (l->given) {
-            targets = l->given + (int64_t)v * count + s;
+            targets = l->given + (int64_t)v * samples.count + s;
         } else {
             l->kernels->umap.draw(l->draw_key, v, (uint32_t)l->n, s, part, drawn);
         }
-        l->kernels->umap.repel(&l->forces, l->y, l->components, v, targets, part, force);
+        l->kernels->umap.repel(&l->forces, l->y, l->components, v, targets, part, samples.weight, force);
     }
 }
 
@@ -172,7 +188,7 @@ static void light_task(void *argument, int worker, int64_t begin, int64_t end) {
         memset(force, 0, (size_t)l->components * sizeof *force);
         const int64_t acting = attract_all(l, l->edges, false, (uint32_t)v, force);
         attract_all(l, l->pulls, true, (uint32_t)v, force);
-        repel(l, (uint32_t)v, samples_of(l, (uint32_t)v, acting), force);
+        repel(l, (uint32_t)v, sampling_of(l, (uint32_t)v, acting), force);
     }
 }
 
@@ -218,7 +234,7 @@ static void heavy_task(void *argument, int worker, int64_t begin, int64_t end) {
                 force[d] += l->sums[i * l->components + d];
             }
         }
-        repel(l, v, samples_of(l, v, acting_of(l, v)), force);
+        repel(l, v, sampling_of(l, v, acting_of(l, v)), force);
     }
 }
 

@@ -46,8 +46,8 @@ typedef struct napier_layout {
     int64_t piece_count;
     uint32_t *heavy; /* those vertices */
     int64_t heavy_count;
-    float *sums;    /* [piece_count, components] */
-    double *shares; /* [n] sum of weights / highest; only where it is needed */
+    float *sums;   /* [piece_count, components] */
+    float *wanted; /* [n] samples that the rate asks for, where all edges act and it counts per edge; else NULL */
 } napier_layout;
 
 /* Fills the last part of a layout whose first is set, or fails for want of memory. */

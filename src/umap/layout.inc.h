@@ -18,32 +18,39 @@ NAPIER_KERNEL napier_force_lanes napier_force_lanes_of(const napier_forces *f) {
         f->max_norm > 0.0f};
 }
 
-/* Up to 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
-NAPIER_KERNEL vi napier_lanes_of_targets(const uint32_t *targets, int64_t count, uint32_t v) {
+/* 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
+NAPIER_KERNEL const uint32_t *napier_lanes_of_targets(const uint32_t *targets, int64_t count, uint32_t v,
+                                                      uint32_t *part) {
     if (count >= 16) {
-        return vi_load((const int32_t *)targets);
+        return targets;
     }
-    int32_t lanes[16];
     for (int i = 0; i < 16; i++) {
-        lanes[i] = (int32_t)(i < count ? targets[i] : v);
+        part[i] = i < count ? targets[i] : v;
     }
-    return vi_load(lanes);
+    return part;
 }
 
-/* Gaps y_v - y_j and their squared length. */
-NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at, vi j, vf *gap) {
+/* Gaps y_v - y_j and their squared length. Rows of more than two components are loaded whole, and turned. */
+NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at, const uint32_t *j, vf *gap) {
     vf d2 = vf_zero();
     if (components == 2) {
         vf x0, x1;
-        vf_gather2(y, j, &x0, &x1);
+        vf_load_pairs(y, j, &x0, &x1);
         gap[0] = vf_sub(vf_set(at[0]), x0);
         gap[1] = vf_sub(vf_set(at[1]), x1);
         d2 = vf_fma(gap[1], gap[1], vf_fma(gap[0], gap[0], d2));
     } else {
-        const vi first = vi_mul(j, vi_set((int32_t)components));
-        for (int64_t d = 0; d < components; d++) {
-            gap[d] = vf_sub(vf_set(at[d]), vf_gather(y + d, first));
-            d2 = vf_fma(gap[d], gap[d], d2);
+        for (int64_t first = 0; first < components; first += 16) {
+            const int count = components - first < 16 ? (int)(components - first) : 16;
+            vf rows[16];
+            for (int i = 0; i < 16; i++) {
+                rows[i] = vf_load_part(y + (int64_t)j[i] * components + first, count, vf_zero());
+            }
+            vf_transpose(rows);
+            for (int d = 0; d < count; d++) {
+                gap[first + d] = vf_sub(vf_set(at[first + d]), rows[d]);
+                d2 = vf_fma(gap[first + d], gap[first + d], d2);
+            }
         }
     }
     return vf_min(d2, vf_set(NAPIER_UMAP_FARTHEST));
@@ -89,6 +96,7 @@ NAPIER_KERNEL void napier_attract_as(const napier_forces *forces, const float *y
                                      const napier_neighborhood *near, float *force) {
     const napier_force_lanes f = napier_force_lanes_of(forces);
     const float *at = y + (int64_t)v * components;
+    uint32_t part[16];
     vf sum[NAPIER_MOST_COMPONENTS], gap[NAPIER_MOST_COMPONENTS];
     for (int64_t d = 0; d < components; d++) {
         sum[d] = vf_zero();
@@ -100,7 +108,8 @@ NAPIER_KERNEL void napier_attract_as(const napier_forces *forces, const float *y
             const vf w = left < 16 ? vf_load_part(near->weights + e, (int)left, vf_zero()) : vf_load(near->weights + e);
             weight = vf_mul(weight, w);
         }
-        const vf d2 = napier_gaps(y, components, at, napier_lanes_of_targets(near->targets + e, left, v), gap);
+        const uint32_t *j = napier_lanes_of_targets(near->targets + e, left, v, part);
+        const vf d2 = napier_gaps(y, components, at, j, gap);
         napier_add_forces(&f, napier_attraction16(&f, d2), weight, components, gap, sum);
     }
     napier_fold_force(sum, components, force);
@@ -116,27 +125,28 @@ static void napier_attract(const napier_forces *f, const float *y, int64_t compo
 }
 
 NAPIER_KERNEL void napier_repel_as(const napier_forces *forces, const float *y, int64_t components, uint32_t v,
-                                   const uint32_t *targets, int64_t count, float *force) {
+                                   const uint32_t *targets, int64_t count, float weight, float *force) {
     const napier_force_lanes f = napier_force_lanes_of(forces);
     const float *at = y + (int64_t)v * components;
+    uint32_t part[16];
     vf sum[NAPIER_MOST_COMPONENTS], gap[NAPIER_MOST_COMPONENTS];
     for (int64_t d = 0; d < components; d++) {
         sum[d] = vf_zero();
     }
     for (int64_t e = 0; e < count; e += 16) {
-        const vi j = napier_lanes_of_targets(targets + e, count - e, v);
+        const uint32_t *j = napier_lanes_of_targets(targets + e, count - e, v, part);
         const vf d2 = napier_gaps(y, components, at, j, gap);
-        napier_add_forces(&f, napier_repulsion16(&f, d2), vf_set(1.0f), components, gap, sum);
+        napier_add_forces(&f, napier_repulsion16(&f, d2), vf_set(weight), components, gap, sum);
     }
     napier_fold_force(sum, components, force);
 }
 
 static void napier_repel(const napier_forces *f, const float *y, int64_t components, uint32_t v,
-                         const uint32_t *targets, int64_t count, float *force) {
+                         const uint32_t *targets, int64_t count, float weight, float *force) {
     if (components == 2) {
-        napier_repel_as(f, y, 2, v, targets, count, force);
+        napier_repel_as(f, y, 2, v, targets, count, weight, force);
     } else {
-        napier_repel_as(f, y, components, v, targets, count, force);
+        napier_repel_as(f, y, components, v, targets, count, weight, force);
     }
 }
 

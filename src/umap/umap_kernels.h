@@ -22,9 +22,9 @@ typedef struct napier_umap_kernels {
     /* force += the sum of the attractions of vertex v by its neighbours: [components]. */
     void (*attract)(const napier_forces *f, const float *y, int64_t components, uint32_t v, napier_neighborhood near,
                     float *force);
-    /* force += the sum of the repulsions of vertex v by `count` targets <= NAPIER_PIECE_EDGES. */
+    /* force += weight * the repulsion of vertex v by each of `count` targets <= NAPIER_PIECE_EDGES, summed. */
     void (*repel)(const napier_forces *f, const float *y, int64_t components, uint32_t v, const uint32_t *targets,
-                  int64_t count, float *force);
+                  int64_t count, float weight, float *force);
     /* Draws [begin, begin + count) of vertex v, below n: draw s is word (s / 16) % 2 of counter (s / 32) * 16 + s % 16. begin
      * is a multiple of 32; room for count rounded up to 32. */
     void (*draw)(uint32_t key, uint32_t v, uint32_t n, int64_t begin, int64_t count, uint32_t *targets);

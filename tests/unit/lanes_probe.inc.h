@@ -18,13 +18,17 @@ NAPIER_INLINE vf probe_gather(const uint32_t *p) {
     return vf_gather(table, vi_and(probe_int(p), vi_set(63)));
 }
 /* 1000 times the first of a pair plus the second. */
-NAPIER_INLINE vf probe_gather2(const uint32_t *p) {
+NAPIER_INLINE vf probe_load_pairs(const uint32_t *p) {
     float table[64];
     for (int n = 0; n < 64; n++) {
         table[n] = 3.0f * (float)n + 1.0f;
     }
+    uint32_t at[16];
+    for (int n = 0; n < 16; n++) {
+        at[n] = p[n] & 31;
+    }
     vf first, second;
-    vf_gather2(table, vi_and(probe_int(p), vi_set(31)), &first, &second);
+    vf_load_pairs(table, at, &first, &second);
     return vf_add(vf_mul(first, vf_set(1000.0f)), second);
 }
 
@@ -94,7 +98,7 @@ OP(vi_eq, M, vi_eq(I, J))
 OP(vi_gt, M, vi_gt(I, J))
 OP(vi_select, N, vi_select(probe_mask(c), I, J))
 OP(vf_gather, F, probe_gather(a))
-OP(vf_gather2, F, probe_gather2(a))
+OP(vf_load_pairs, F, probe_load_pairs(a))
 
 #undef OP
 #undef A
@@ -116,7 +120,7 @@ static const lanes_op probe_ops[] = {
     OP(vm_andnot),   OP(vi_set),    OP(vi_add),      OP(vi_sub),     OP(vi_and),       OP(vi_or),     OP(vi_shl_0),
     OP(vi_shl_13),   OP(vi_shl_23), OP(vi_shl_31),   OP(vi_shr_1),   OP(vi_shr_16),    OP(vi_shr_31), OP(vi_sar_1),
     OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),      OP(vi_select),    OP(vf_sqrt),   OP(vi_mul),
-    OP(vi_mulhi),    OP(vi_xor),    OP(vf_gather),   OP(vf_gather2), {NULL, NULL},
+    OP(vi_mulhi),    OP(vi_xor),    OP(vf_gather),   OP(vf_load_pairs), {NULL, NULL},
 };
 #undef OP
 

@@ -231,7 +231,7 @@ REFERENCE(vi_mul, (i * j))
 REFERENCE(vi_mulhi, (uint32_t)((uint64_t)i *j >> 32))
 REFERENCE(vi_xor, (i ^ j))
 REFERENCE(vf_gather, bits_of(3.0f * (float)(i & 63) + 1.0f))
-REFERENCE(vf_gather2, bits_of((6.0f * (float)(i & 31) + 1.0f) * 1000.0f + 6.0f * (float)(i & 31) + 4.0f))
+REFERENCE(vf_load_pairs, bits_of((6.0f * (float)(i & 31) + 1.0f) * 1000.0f + 6.0f * (float)(i & 31) + 4.0f))
 REFERENCE(vi_and, (i & j))
 REFERENCE(vi_or, i | j)
 REFERENCE(vi_shl_0, i)
@@ -296,7 +296,7 @@ static const reference references[] = {
     B(vi_mulhi),
     B(vi_xor),
     F(vf_gather),
-    F(vf_gather2),
+    F(vf_load_pairs),
     B(vi_and),
     B(vi_or),
     B(vi_shl_0),
