@@ -14,6 +14,18 @@ typedef struct napier_token_job {
     napier_token_wants wants;
 } napier_token_job;
 
+/* The gradient of a row: p (base - entropy log p) + constant, already divided by the temperature. */
+typedef struct napier_token_slope {
+    bool zero; /* nothing but 0: the logits are not read */
+    bool nan;  /* a gradient is NaN */
+    float base, entropy, constant;
+    int64_t count;       /* chosen ids */
+    const int64_t *ids;  /* [count]; -1: none */
+    const double *start; /* [count] what an id would have as any other token, in double */
+    const double *own;   /* [count] what it has of its own, added to that */
+    double *sum;         /* [count] room */
+} napier_token_slope;
+
 /* Floats of scratch that a worker needs for the kernels below, on a 64-byte boundary. */
 enum { NAPIER_TOKEN_SCRATCH = 4 * (NAPIER_TILE + 16) };
 
@@ -40,6 +52,11 @@ typedef struct napier_rl_kernels {
     /* Whole rows of 1 to 1024 columns, up to napier_token_group_rows of them: the same results. */
     void (*token_rows)(const napier_token_job *job, int64_t row, int rows, napier_token_seen *seen,
                        napier_token_final *finals, float *scratch);
+    /* Columns [begin, end) of the gradient of a row, begin a multiple of 1024, to y, which may be in place of the logits.
+     * stream: y is too large to stay in a cache. */
+    void (*token_gradient)(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
+                           const napier_final *final, const napier_token_slope *slope, napier_matrix y, bool stream,
+                           float *scratch);
 } napier_rl_kernels;
 
 #endif

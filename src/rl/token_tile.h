@@ -70,8 +70,8 @@ typedef struct napier_token_top {
 typedef struct napier_token_seen {
     float max;
     int64_t argmax;        /* -1: nothing above -inf yet */
-    const int64_t *ids;    /* [wants.ranks] */
-    const float *chosen;   /* [wants.ranks] their z */
+    int64_t *ids;          /* [wants.ranks] */
+    float *chosen;         /* [wants.ranks] their z */
     int64_t *before;       /* [wants.ranks] */
     napier_token_top *top; /* [wants.top_k] */
     int64_t top_count;

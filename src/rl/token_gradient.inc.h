@@ -1,0 +1,132 @@
+/* rl/token_gradient.inc.h - the gradient of a row of logits, once its final is known. Included after token_rows.inc.h, once
+ * per instruction set. An element that is no chosen id is
+ *     p (base - entropy log p) + constant,   p the bits of softmax, log p those of log_softmax,
+ * times the softcap's derivative; a chosen one has its own value, in double until here. */
+
+static vf napier_token_slope16(const napier_writer *w, const napier_token_slope *slope, vf z, vf magic, vf cutoff,
+                               bool care) {
+    vf term = vf_exp_scaled(z, magic);
+    if (care) {
+        term = vf_keep(vf_ge(z, cutoff), term);
+    }
+    const vf p = napier_probs16(w, term, care), log_p = vf_sub(vf_sub(z, w->max), w->log_sum);
+    const vf constant = vf_set(slope->constant);
+    const vf v = vf_fma(p, vf_fnma(vf_set(slope->entropy), log_p, vf_set(slope->base)), constant);
+    return care ? vf_select(vf_eq(p, vf_zero()), constant, v) : v;
+}
+
+NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napier_token_slope *slope, const float *z,
+                                          int n, bool care, float *out) {
+    const napier_writer w = napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob);
+    const vf magic = vf_set(napier_term_magic(final->exponent)), cutoff = vf_set(final->max - NAPIER_CUTOFF);
+    for (int i = 0; i < n; i += 16) {
+        const vf v = i + 16 <= n ? vf_load(z + i) : vf_load_part(z + i, n - i, w.max);
+        vf_store(out + i, napier_token_slope16(&w, slope, v, magic, cutoff, care));
+    }
+}
+
+static void napier_token_slopes_by_definition(const napier_final *final, const napier_token_slope *slope,
+                                              const float *z, int n, float *out) {
+    for (int i = 0; i < n; i++) {
+        const float p = napier_softmax_of(final, z[i]);
+        const float factor = fmaf(-slope->entropy, napier_log_softmax_of(final, z[i]), slope->base);
+        out[i] = p == 0.0f ? slope->constant : fmaf(p, factor, slope->constant);
+    }
+}
+
+/* Chosen ids in columns [column, column + n): each gets its start and the gradients of all that name it. While they are
+ * added, an element holds the number of the first that named it. */
+static void napier_token_slopes_chosen(const napier_token_slope *slope, int64_t column, int n, float *out) {
+    const uint32_t nobody = UINT32_MAX;
+    for (int64_t k = 0; k < slope->count; k++) {
+        const int64_t i = slope->ids[k] - column;
+        if (i >= 0 && i < n) {
+            memcpy(out + i, &nobody, sizeof nobody);
+            slope->sum[k] = 0.0;
+        }
+    }
+    for (int64_t k = 0; k < slope->count; k++) {
+        const int64_t i = slope->ids[k] - column;
+        if (i >= 0 && i < n) {
+            uint32_t first;
+            memcpy(&first, out + i, sizeof first);
+            if (first == nobody) {
+                first = (uint32_t)k;
+                memcpy(out + i, &first, sizeof first);
+                slope->sum[k] = slope->start[k];
+            }
+            slope->sum[first] += slope->own[k];
+        }
+    }
+    for (int64_t k = slope->count - 1; k >= 0; k--) { /* the first that named an element comes last */
+        const int64_t i = slope->ids[k] - column;
+        if (i >= 0 && i < n) {
+            out[i] = (float)slope->sum[k];
+        }
+    }
+}
+
+/* Times the softcap's derivative, 0 where keep is 0, one kind of NaN. */
+static void napier_token_slopes_end(const float *derivative, const uint8_t *keep, int n, float *out) {
+    for (int i = 0; i < n; i += 16) {
+        const int part = n - i < 16 ? n - i : 16;
+        vf v = vf_load_part(out + i, part, vf_zero());
+        v = derivative ? vf_mul(v, vf_load_part(derivative + i, part, vf_zero())) : v;
+        v = keep ? vf_keep(napier_kept16(keep + i, part), v) : v;
+        vf_store_part(out + i, part, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
+    }
+}
+
+static void napier_token_slopes(const napier_final *final, const napier_token_slope *slope, napier_looked looked, int n,
+                                float *out) {
+    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+    if (final->kind != NAPIER_ROW_FINITE) {
+        for (int i = 0; i < n; i++) {
+            out[i] = napier_float_of_bits(0x7fc00000u);
+        }
+    } else if (napier_is_big(final->max)) {
+        napier_token_slopes_by_definition(final, slope, looked.z, n, out);
+    } else if ((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB) {
+        napier_token_slopes_as(final, slope, looked.z, n, false, out);
+    } else {
+        napier_token_slopes_as(final, slope, looked.z, n, true, out);
+    }
+}
+
+static void napier_token_gradient(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
+                                  const napier_final *final, const napier_token_slope *slope, napier_matrix y,
+                                  bool stream, float *scratch) {
+    float *room = scratch, *derivative = scratch + NAPIER_TILE + 16, *out = derivative + NAPIER_TILE + 16;
+    const napier_const_matrix *x = &job->x;
+    const bool capped = job->rules.softcap != 0.0f;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        const int n = napier_tile_at(i, end);
+        const uint8_t *keep = napier_token_keep(&job->rules, row, i);
+        void *to = napier_at_out(y.data, y.dtype, row * y.row_stride + i * y.col_stride);
+        if (slope->zero) {
+            memset(out, 0, (size_t)n * sizeof *out);
+            napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
+            continue;
+        }
+        napier_looked looked;
+        if (capped) {
+            napier_token_widen(napier_at(x->data, x->dtype, row * x->row_stride + i * x->col_stride), x->dtype,
+                               x->col_stride, n, room);
+            napier_token_apply(&job->rules, keep, n, room, derivative);
+            looked = napier_look(room, NAPIER_F32, 1, 1.0f, n, room);
+        } else {
+            looked = napier_token_look(job, row, i, n, room);
+        }
+        napier_token_slopes(final, slope, looked, n, out);
+        if (final->kind == NAPIER_ROW_FINITE) {
+            napier_token_slopes_chosen(slope, i, n, out);
+        }
+        if (capped || keep || slope->nan || final->kind != NAPIER_ROW_FINITE) {
+            napier_token_slopes_end(capped ? derivative : NULL, keep, n, out);
+        }
+        napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
+    }
+    if (stream) {
+        vf_stream_fence();
+    }
+}
