@@ -85,6 +85,61 @@ void napier_layout_release(napier_layout *l) {
     l->sums = NULL;
 }
 
+/* ---- Strips -------------------------------------------------------------------------------------------------------- */
+
+enum { BUNDLE_TARGETS = 2 * NAPIER_PIECE_EDGES };
+
+/* Strips that wait to be worked through together, and the targets that were drawn for them. */
+typedef struct bundle {
+    const napier_layout *layout;
+    int64_t count, room, used;
+    float sum[16 * NAPIER_MOST_COMPONENTS];
+    napier_strip strips[NAPIER_MOST_STRIPS];
+    uint32_t targets[BUNDLE_TARGETS];
+} bundle;
+
+static void bundle_open(bundle *b, const napier_layout *l) {
+    const int64_t room = NAPIER_STRIP_VECTORS / l->components;
+    b->layout = l;
+    b->count = b->used = 0;
+    b->room = room < NAPIER_MOST_STRIPS ? room : NAPIER_MOST_STRIPS;
+    memset(b->sum, 0, sizeof b->sum);
+}
+
+static void bundle_flush(bundle *b) {
+    const napier_layout *l = b->layout;
+    l->kernels->umap.strips(&l->forces, l->y, l->components, b->strips, b->count, b->sum);
+    b->count = 0;
+}
+
+/* Room for `count` <= NAPIER_PIECE_EDGES targets, which stay until their strips are done. */
+static uint32_t *room_for_targets(bundle *b, int64_t count) {
+    if (b->used + count > BUNDLE_TARGETS) {
+        bundle_flush(b);
+        b->used = 0;
+    }
+    b->used += count;
+    return b->targets + b->used - count;
+}
+
+/* The pairs of v with `count` targets, as strips; their sum will be added to force. */
+static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, const float *weights, int64_t count,
+                 float scale, float *force) {
+    for (int64_t e = 0; e < count; e += 16) {
+        if (b->count == b->room) {
+            bundle_flush(b);
+        }
+        const int64_t left = count - e;
+        b->strips[b->count++] = (napier_strip){v,
+                                               repels,
+                                               (int16_t)(left < 16 ? left : 16),
+                                               scale,
+                                               targets + e,
+                                               weights ? weights + e : NULL,
+                                               left <= 16 ? force : NULL};
+    }
+}
+
 /* ---- Attraction ---------------------------------------------------------------------------------------------------- */
 
 static float round_to_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
@@ -97,34 +152,33 @@ bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t t
            round_to_whole(fmaf(share, (float)l->epoch, phase));
 }
 
-/* Adds the attraction of one piece of edges to *force; returns how many of them act. */
-static int64_t attract(const napier_layout *l, const napier_umap_graph *graph, bool pull, uint32_t v, int64_t begin,
-                       int64_t count, float *force) {
-    napier_neighborhood near = {graph->targets + begin, graph->weights + begin, count, l->scale};
-    uint32_t acting[NAPIER_PIECE_EDGES];
-    if (l->sampled) {
-        near.count = 0;
-        for (int64_t e = begin; e < begin + count; e++) {
-            const uint32_t other = graph->targets[e];
-            acting[near.count] = other;
-            near.count += napier_layout_edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[e]);
-        }
-        near.targets = acting;
-        near.weights = NULL;
+/* Takes in one piece of edges, whose sum goes to `force`; returns how many of them act. */
+static int64_t attract(bundle *b, const napier_umap_graph *graph, bool pull, uint32_t v, int64_t begin, int64_t count,
+                       float *force) {
+    const napier_layout *l = b->layout;
+    const uint32_t *targets = graph->targets + begin;
+    if (!l->sampled) {
+        take(b, false, v, targets, graph->weights + begin, count, l->scale, force);
+        return count;
     }
-    l->kernels->umap.attract(&l->forces, l->y, l->components, v, near, force);
-    return near.count;
+    uint32_t *acting = room_for_targets(b, count);
+    int64_t found = 0;
+    for (int64_t e = 0; e < count; e++) {
+        const uint32_t other = targets[e];
+        acting[found] = other;
+        found += napier_layout_edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[begin + e]);
+    }
+    take(b, false, v, acting, NULL, found, l->scale, force);
+    return found;
 }
 
 /* All pieces of a vertex in a graph. */
-static int64_t attract_all(const napier_layout *l, const napier_umap_graph *graph, bool pull, uint32_t v,
-                           float *force) {
+static int64_t attract_all(bundle *b, const napier_umap_graph *graph, bool pull, uint32_t v, float *force) {
     int64_t acting = 0;
     if (graph) {
         for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e += NAPIER_PIECE_EDGES) {
             const int64_t left = graph->starts[v + 1] - e;
-            const int64_t count = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
-            acting += attract(l, graph, pull, v, e, count, force);
+            acting += attract(b, graph, pull, v, e, left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, force);
         }
     }
     return acting;
@@ -155,17 +209,17 @@ static sampling sampling_of(const napier_layout *l, uint32_t v, int64_t acting) 
     return (sampling){(int64_t)after - (int64_t)before, 1.0f};
 }
 
-static void repel(const napier_layout *l, uint32_t v, sampling samples, float *force) {
-    uint32_t drawn[NAPIER_PIECE_EDGES];
+static void repel(bundle *b, uint32_t v, sampling samples, float *force) {
+    const napier_layout *l = b->layout;
     for (int64_t s = 0; s < samples.count; s += NAPIER_PIECE_EDGES) {
         const int64_t left = samples.count - s, part = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
-        const uint32_t *targets = drawn;
-        if (l->given) {
-            targets = l->given + (int64_t)v * samples.count + s;
-        } else {
+        const uint32_t *targets = l->given ? l->given + (int64_t)v * samples.count + s : NULL;
+        if (!targets) {
+            uint32_t *drawn = room_for_targets(b, (part + 31) / 32 * 32);
             l->kernels->umap.draw(l->draw_key, v, (uint32_t)l->n, s, part, drawn);
+            targets = drawn;
         }
-        l->kernels->umap.repel(&l->forces, l->y, l->components, v, targets, part, samples.weight, force);
+        take(b, true, v, targets, NULL, part, samples.weight, force);
     }
 }
 
@@ -179,29 +233,35 @@ typedef struct napier_layout_task {
 static void light_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_layout_task *t = argument;
     const napier_layout *l = t->layout;
+    bundle b;
     (void)worker;
+    bundle_open(&b, l);
     for (int64_t v = begin; v < end; v++) {
         if (l->heavy_count > 0 && is_heavy(l, v)) {
             continue;
         }
         float *force = t->forces + v * l->components;
         memset(force, 0, (size_t)l->components * sizeof *force);
-        const int64_t acting = attract_all(l, l->edges, false, (uint32_t)v, force);
-        attract_all(l, l->pulls, true, (uint32_t)v, force);
-        repel(l, (uint32_t)v, sampling_of(l, (uint32_t)v, acting), force);
+        const int64_t acting = attract_all(&b, l->edges, false, (uint32_t)v, force);
+        attract_all(&b, l->pulls, true, (uint32_t)v, force);
+        repel(&b, (uint32_t)v, sampling_of(l, (uint32_t)v, acting), force);
     }
+    bundle_flush(&b);
 }
 
 static void pieces_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_layout_task *t = argument;
     const napier_layout *l = t->layout;
+    bundle b;
     (void)worker;
+    bundle_open(&b, l);
     for (int64_t i = begin; i < end; i++) {
         const napier_piece *p = &l->pieces[i];
         float *sum = l->sums + i * l->components;
         memset(sum, 0, (size_t)l->components * sizeof *sum);
-        attract(l, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, sum);
+        attract(&b, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, sum);
     }
+    bundle_flush(&b);
 }
 
 /* How many edges of a vertex act, where attract has not counted them. */
@@ -218,7 +278,9 @@ static int64_t acting_of(const napier_layout *l, uint32_t v) {
 static void heavy_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_layout_task *t = argument;
     const napier_layout *l = t->layout;
+    bundle b;
     (void)worker;
+    bundle_open(&b, l);
     for (int64_t h = begin; h < end; h++) {
         const uint32_t v = l->heavy[h];
         float *force = t->forces + (int64_t)v * l->components;
@@ -234,8 +296,9 @@ static void heavy_task(void *argument, int worker, int64_t begin, int64_t end) {
                 force[d] += l->sums[i * l->components + d];
             }
         }
-        repel(l, v, sampling_of(l, v, acting_of(l, v)), force);
+        repel(&b, v, sampling_of(l, v, acting_of(l, v)), force);
     }
+    bundle_flush(&b);
 }
 
 void napier_layout_forces(const napier_layout *l, float *forces) {

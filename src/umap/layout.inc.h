@@ -3,21 +3,6 @@
 #include "math/lanes_math.h"
 #include "umap/umap_kernels.h"
 
-/* Components are a constant where they are 2, by far the most common. */
-enum { NAPIER_MOST_COMPONENTS = 50 };
-
-typedef struct napier_force_lanes {
-    vf a, b, attraction, repulsion, epsilon, clip, max_norm, max_norm2;
-    bool shorten;
-} napier_force_lanes;
-
-NAPIER_KERNEL napier_force_lanes napier_force_lanes_of(const napier_forces *f) {
-    return (napier_force_lanes){
-        vf_set(f->a),       vf_set(f->b),    vf_set(f->attraction), vf_set(f->repulsion),
-        vf_set(f->epsilon), vf_set(f->clip), vf_set(f->max_norm),   vf_set(f->max_norm * f->max_norm),
-        f->max_norm > 0.0f};
-}
-
 /* 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
 NAPIER_KERNEL const uint32_t *napier_lanes_of_targets(const uint32_t *targets, int64_t count, uint32_t v,
                                                       uint32_t *part) {
@@ -56,97 +41,92 @@ NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at
     return vf_min(d2, vf_set(NAPIER_UMAP_FARTHEST));
 }
 
-NAPIER_KERNEL vf napier_attraction16(const napier_force_lanes *f, vf d2) {
-    const vf power = vf_pow(d2, f->b);
-    const vf factor = vf_div(vf_mul(f->attraction, power), vf_mul(d2, vf_fma(f->a, power, vf_set(1.0f))));
-    return vf_keep(vf_ge(d2, vf_set(NAPIER_UMAP_NEAREST)), factor);
+/* What differs between the two forces: factor = (power * by_power + constant) / ((d2 + epsilon) * (1 + a * power)). */
+typedef struct napier_kind {
+    vf by_power, constant, epsilon;
+} napier_kind;
+
+/* d2 becomes the factor of the gap. */
+NAPIER_KERNEL void napier_factors(const napier_forces *f, const napier_strip *strips, int64_t count, vf *d2) {
+    const vf a = vf_set(f->a), b = vf_set(f->b), one = vf_set(1.0f), nearest = vf_set(NAPIER_UMAP_NEAREST);
+    const napier_kind kinds[2] = {{vf_set(f->attraction), vf_zero(), vf_zero()},
+                                  {vf_zero(), vf_set(f->repulsion), vf_set(f->epsilon)}};
+    for (int64_t s = 0; s < count; s++) {
+        const napier_kind *k = &kinds[strips[s].repels];
+        const vf power = vf_pow(d2[s], b);
+        const vf below = vf_mul(vf_add(d2[s], k->epsilon), vf_fma(a, power, one));
+        const vf factor = vf_div(vf_fma(power, k->by_power, k->constant), below);
+        d2[s] = vf_keep(vf_ge(d2[s], nearest), factor);
+    }
 }
 
-NAPIER_KERNEL vf napier_repulsion16(const napier_force_lanes *f, vf d2) {
-    const vf power = vf_pow(d2, f->b);
-    const vf factor = vf_div(f->repulsion, vf_mul(vf_add(f->epsilon, d2), vf_fma(f->a, power, vf_set(1.0f))));
-    return vf_keep(vf_ge(d2, vf_set(NAPIER_UMAP_NEAREST)), factor);
+NAPIER_KERNEL vf napier_strip_weights(const napier_strip *strip) {
+    const vf scale = vf_set(strip->scale);
+    if (!strip->weights) {
+        return scale;
+    }
+    return vf_mul(scale,
+                  strip->count < 16 ? vf_load_part(strip->weights, strip->count, vf_zero()) : vf_load(strip->weights));
 }
 
 /* sum += weight * shortened(clipped(factor * gap)) */
-NAPIER_KERNEL void napier_add_forces(const napier_force_lanes *f, vf factor, vf weight, int64_t components, vf *gap,
+NAPIER_KERNEL void napier_add_forces(const napier_forces *f, vf factor, vf weight, int64_t components, vf *gap,
                                      vf *sum) {
-    const vf low = vf_sub(vf_zero(), f->clip);
+    const vf high = vf_set(f->clip), low = vf_sub(vf_zero(), high);
     vf norm2 = vf_zero();
     for (int64_t d = 0; d < components; d++) {
-        gap[d] = vf_max(vf_min(vf_mul(factor, gap[d]), f->clip), low);
-        norm2 = f->shorten ? vf_fma(gap[d], gap[d], norm2) : norm2;
+        gap[d] = vf_max(vf_min(vf_mul(factor, gap[d]), high), low);
     }
-    if (f->shorten) {
-        const vf shorter = vf_mul(weight, vf_div(f->max_norm, vf_sqrt(norm2)));
-        weight = vf_select(vf_gt(norm2, f->max_norm2), shorter, weight);
+    if (f->max_norm > 0.0f) {
+        for (int64_t d = 0; d < components; d++) {
+            norm2 = vf_fma(gap[d], gap[d], norm2);
+        }
+        const vf shorter = vf_mul(weight, vf_div(vf_set(f->max_norm), vf_sqrt(norm2)));
+        weight = vf_select(vf_gt(norm2, vf_set(f->max_norm * f->max_norm)), shorter, weight);
     }
     for (int64_t d = 0; d < components; d++) {
         sum[d] = vf_add(sum[d], vf_mul(gap[d], weight));
     }
 }
 
-NAPIER_KERNEL void napier_fold_force(const vf *sum, int64_t components, float *force) {
+NAPIER_KERNEL void napier_fold_force(vf *sum, int64_t components, float *force) {
     for (int64_t d = 0; d < components; d++) {
         force[d] += vf_hadd(sum[d]);
+        sum[d] = vf_zero();
     }
 }
 
-NAPIER_KERNEL void napier_attract_as(const napier_forces *forces, const float *y, int64_t components, uint32_t v,
-                                     const napier_neighborhood *near, float *force) {
-    const napier_force_lanes f = napier_force_lanes_of(forces);
-    const float *at = y + (int64_t)v * components;
-    uint32_t part[16];
-    vf sum[NAPIER_MOST_COMPONENTS], gap[NAPIER_MOST_COMPONENTS];
-    for (int64_t d = 0; d < components; d++) {
-        sum[d] = vf_zero();
+NAPIER_KERNEL void napier_strips_as(const napier_forces *f, const float *y, int64_t components,
+                                    const napier_strip *strips, int64_t count, float *open) {
+    vf gaps[NAPIER_STRIP_VECTORS], d2[NAPIER_MOST_STRIPS], sum[NAPIER_MOST_COMPONENTS];
+    for (int64_t s = 0; s < count; s++) {
+        uint32_t part[16];
+        const napier_strip *strip = &strips[s];
+        const uint32_t *j = napier_lanes_of_targets(strip->targets, strip->count, strip->v, part);
+        d2[s] = napier_gaps(y, components, y + (int64_t)strip->v * components, j, gaps + s * components);
     }
-    for (int64_t e = 0; e < near->count; e += 16) {
-        const int64_t left = near->count - e;
-        vf weight = vf_set(near->scale);
-        if (near->weights) {
-            const vf w = left < 16 ? vf_load_part(near->weights + e, (int)left, vf_zero()) : vf_load(near->weights + e);
-            weight = vf_mul(weight, w);
+    napier_factors(f, strips, count, d2);
+    for (int64_t d = 0; d < components; d++) {
+        sum[d] = vf_load(open + 16 * d);
+    }
+    for (int64_t s = 0; s < count; s++) {
+        napier_add_forces(f, d2[s], napier_strip_weights(&strips[s]), components, gaps + s * components, sum);
+        if (strips[s].force) {
+            napier_fold_force(sum, components, strips[s].force);
         }
-        const uint32_t *j = napier_lanes_of_targets(near->targets + e, left, v, part);
-        const vf d2 = napier_gaps(y, components, at, j, gap);
-        napier_add_forces(&f, napier_attraction16(&f, d2), weight, components, gap, sum);
     }
-    napier_fold_force(sum, components, force);
-}
-
-static void napier_attract(const napier_forces *f, const float *y, int64_t components, uint32_t v,
-                           napier_neighborhood near, float *force) {
-    if (components == 2) {
-        napier_attract_as(f, y, 2, v, &near, force);
-    } else {
-        napier_attract_as(f, y, components, v, &near, force);
-    }
-}
-
-NAPIER_KERNEL void napier_repel_as(const napier_forces *forces, const float *y, int64_t components, uint32_t v,
-                                   const uint32_t *targets, int64_t count, float weight, float *force) {
-    const napier_force_lanes f = napier_force_lanes_of(forces);
-    const float *at = y + (int64_t)v * components;
-    uint32_t part[16];
-    vf sum[NAPIER_MOST_COMPONENTS], gap[NAPIER_MOST_COMPONENTS];
     for (int64_t d = 0; d < components; d++) {
-        sum[d] = vf_zero();
+        vf_store(open + 16 * d, sum[d]);
     }
-    for (int64_t e = 0; e < count; e += 16) {
-        const uint32_t *j = napier_lanes_of_targets(targets + e, count - e, v, part);
-        const vf d2 = napier_gaps(y, components, at, j, gap);
-        napier_add_forces(&f, napier_repulsion16(&f, d2), vf_set(weight), components, gap, sum);
-    }
-    napier_fold_force(sum, components, force);
 }
 
-static void napier_repel(const napier_forces *f, const float *y, int64_t components, uint32_t v,
-                         const uint32_t *targets, int64_t count, float weight, float *force) {
+/* Components are a constant where they are 2, by far the most common. */
+static void napier_strips(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,
+                          int64_t count, float *sum) {
     if (components == 2) {
-        napier_repel_as(f, y, 2, v, targets, count, weight, force);
+        napier_strips_as(f, y, 2, strips, count, sum);
     } else {
-        napier_repel_as(f, y, components, v, targets, count, weight, force);
+        napier_strips_as(f, y, components, strips, count, sum);
     }
 }
 
@@ -225,4 +205,4 @@ static void napier_adam(float *y, const float *g, float *m, float *v, float beta
 }
 
 #define NAPIER_UMAP_KERNELS \
-    { napier_attract, napier_repel, napier_draw, napier_add_rows, napier_sgd, napier_momentum, napier_adam }
+    { napier_strips, napier_draw, napier_add_rows, napier_sgd, napier_momentum, napier_adam }

@@ -6,25 +6,35 @@
 #ifndef NAPIER_UMAP_UMAP_KERNELS_H
 #define NAPIER_UMAP_UMAP_KERNELS_H
 
+#include <stdbool.h>
+
 #include "umap/force.h"
 
 enum { NAPIER_PIECE_EDGES = 1024 };
 
-/* The neighbours of one vertex, or a piece of them. */
-typedef struct napier_neighborhood {
+/* Up to 16 pairs of one vertex with others, all of one kind. */
+typedef struct napier_strip {
+    uint32_t v;
+    bool repels; /* by samples; else attracts along edges */
+    int16_t count;
+    float scale; /* of the weights */
     const uint32_t *targets;
     const float *weights; /* NULL: all 1 */
-    int64_t count;        /* <= NAPIER_PIECE_EDGES */
-    float scale;          /* of the weights */
-} napier_neighborhood;
+    float *force;         /* ends a sum, which is added here: [components]; NULL: the sum goes on in the next strip */
+} napier_strip;
+
+/* Strips of many vertices are worked through together, step by step: one strip alone would wait for its own results. */
+enum {
+    NAPIER_MOST_STRIPS = 32,
+    NAPIER_MOST_COMPONENTS = 50,
+    NAPIER_STRIP_VECTORS = 128 /* strips times components at a time */
+};
 
 typedef struct napier_umap_kernels {
-    /* force += the sum of the attractions of vertex v by its neighbours: [components]. */
-    void (*attract)(const napier_forces *f, const float *y, int64_t components, uint32_t v, napier_neighborhood near,
-                    float *force);
-    /* force += weight * the repulsion of vertex v by each of `count` targets <= NAPIER_PIECE_EDGES, summed. */
-    void (*repel)(const napier_forces *f, const float *y, int64_t components, uint32_t v, const uint32_t *targets,
-                  int64_t count, float weight, float *force);
+    /* Forces of `count` strips <= NAPIER_MOST_STRIPS, count * components <= NAPIER_STRIP_VECTORS. sum: [components, 16] of
+     * the sum that the last strip of the call before has left open; left so again. */
+    void (*strips)(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,
+                   int64_t count, float *sum);
     /* Draws [begin, begin + count) of vertex v, below n: draw s is word (s / 16) % 2 of counter (s / 32) * 16 + s % 16. begin
      * is a multiple of 32; room for count rounded up to 32. */
     void (*draw)(uint32_t key, uint32_t v, uint32_t n, int64_t begin, int64_t count, uint32_t *targets);
