@@ -193,8 +193,10 @@ typedef struct sampling {
 
 /* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on average. */
 static sampling weighted_sampling(float wanted) {
-    const float vectors = ceilf(wanted / (16.0f * NAPIER_SAMPLE_FOR));
-    return (sampling){(int64_t)vectors * 16, vectors > 0.0f ? wanted / (16.0f * vectors) : 0.0f};
+    const float most = 16.0f * NAPIER_SAMPLE_FOR; /* of one vector; a power of two */
+    int64_t vectors = (int64_t)(wanted / most);
+    vectors += (float)vectors * most < wanted;
+    return (sampling){16 * vectors, vectors > 0 ? wanted / (16.0f * (float)vectors) : 0.0f};
 }
 
 /* The samples of vertex v, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
