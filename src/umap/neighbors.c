@@ -91,11 +91,8 @@ napier_status napier_search_full(const napier_search *s) {
     return napier_search_exact(s);
 }
 
-static napier_status search(const napier_search *s) {
+static napier_status search_rows(const napier_search *s) {
     const napier_points *points = s->samples;
-    if (points->metric == NAPIER_METRIC_PRECOMPUTED) {
-        return napier_search_stored(s);
-    }
     const bool descent = s->options->method == NAPIER_NEIGHBORS_NN_DESCENT ||
                          (s->options->method == NAPIER_NEIGHBORS_AUTO && is_large(points));
     if (descent && napier_search_is_self(s) && points->n >= LEAST_FOR_DESCENT && s->wanted <= NAPIER_MOST_FOR_DESCENT &&
@@ -103,6 +100,14 @@ static napier_status search(const napier_search *s) {
         return napier_search_descent(s);
     }
     return napier_search_full(s);
+}
+
+static napier_status search(const napier_search *s) {
+    if (s->samples->metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_search_stored(s);
+    }
+    const bool may_be_equal = s->samples->rows && s->queries->n >= FEW_QUERIES;
+    return may_be_equal ? napier_search_distinct(s, search_rows) : search_rows(s);
 }
 
 /* ---- The result -------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  *   neighbors_exact.c     euclidean, exact: products bound the distances, boxes of a tree rule whole groups out
  *   neighbors_tree.c      the rows in order of that tree, in panels for the product
  *   neighbors_subspace.c  the few directions in which most of a distance shows
+ *   neighbors_equal.c     equal rows beyond the first few are left out, for any metric
  *   neighbors_descent.c   any metric, approximate: neighbours of neighbours
  *   neighbors_plain.c     any metric, exact: all pairs; precomputed distances
  *
@@ -59,6 +60,10 @@ static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t 
 napier_status napier_search_progress(const napier_search *s, double done);
 napier_status napier_search_no_memory(const napier_search *s, const char *what);
 
+typedef napier_status napier_search_way(const napier_search *s);
+
+/* Dense rows: the way goes through those that can be anybody's neighbours; the others follow from them. */
+napier_status napier_search_distinct(const napier_search *s, napier_search_way *way);
 napier_status napier_search_full(const napier_search *s);    /* the exact way that fits the points */
 napier_status napier_search_exact(const napier_search *s);   /* dense, kind not GENERAL */
 napier_status napier_search_descent(const napier_search *s); /* self only */

@@ -170,6 +170,7 @@ typedef enum data_kind {
     DATA_LATTICE,  /* small integers: many ties and duplicates */
     DATA_EQUAL,    /* one point */
     DATA_PAIRS,    /* every point twice */
+    DATA_CROWDS,   /* every other point is one of three */
     DATA_SHIFTED,  /* small differences far from 0 */
     DATA_HUGE,     /* squares overflow */
     DATA_TINY,     /* squares underflow */
@@ -180,8 +181,8 @@ typedef enum data_kind {
 } data_kind;
 
 static const char *data_name(data_kind kind) {
-    static const char *const names[DATA_KINDS] = {"normal", "clusters", "lattice",  "equal",   "pairs",   "shifted",
-                                                  "huge",   "tiny",     "outliers", "one far", "low rank"};
+    static const char *const names[DATA_KINDS] = {"normal",  "clusters", "lattice", "equal",    "pairs",   "crowds",
+                                                  "shifted", "huge",     "tiny",    "outliers", "one far", "low rank"};
     return names[kind];
 }
 
@@ -191,7 +192,9 @@ static float *make_data(data_kind kind, int64_t n, int64_t cols, uint64_t seed) 
     fill_random(centres[0], 160, seed + 1);
     fill_random(mix[0], 96, seed + 2);
     for (int64_t i = 0; i < n; i++) {
-        rng r = rng_make(seed * 1000003 + (uint64_t)(kind == DATA_PAIRS ? i / 2 : i));
+        rng r = rng_make(seed * 1000003 + (uint64_t)(kind == DATA_PAIRS             ? i / 2
+                                                     : kind == DATA_CROWDS && i % 2 ? i % 6
+                                                                                    : i));
         double hidden[6];
         for (int h = 0; h < 6; h++) {
             hidden[h] = rng_normal(&r);
@@ -364,7 +367,7 @@ static void test_metrics(void **state) {
     static const napier_metric metrics[] = {NAPIER_METRIC_COSINE,    NAPIER_METRIC_CORRELATION, NAPIER_METRIC_MANHATTAN,
                                             NAPIER_METRIC_CHEBYSHEV, NAPIER_METRIC_SEUCLIDEAN,  NAPIER_METRIC_HAMMING,
                                             NAPIER_METRIC_JACCARD};
-    static const data_kind kinds[] = {DATA_NORMAL, DATA_LATTICE, DATA_CLUSTERS, DATA_PAIRS};
+    static const data_kind kinds[] = {DATA_NORMAL, DATA_LATTICE, DATA_CLUSTERS, DATA_PAIRS, DATA_CROWDS};
     napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
         for (size_t d = 0; d < sizeof kinds / sizeof *kinds; d++) {
@@ -447,6 +450,7 @@ static void test_bits(void **state) {
     (void)state;
     check_bits(DATA_NORMAL, 900, 20, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_LATTICE, 600, 3, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_bits(DATA_CROWDS, 600, 20, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_CLUSTERS, 500, 33, 10, NAPIER_METRIC_COSINE, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_LOW_RANK, 4100, 64, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_NORMAL, 300, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
@@ -591,6 +595,7 @@ static void test_descent(void **state) {
     check_recall(context, DATA_NORMAL, 2000, 50, 15, NAPIER_METRIC_CANBERRA, 0.99);
     check_recall(context, DATA_EQUAL, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.0);
     check_recall(context, DATA_PAIRS, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
+    check_recall(context, DATA_CROWDS, 3000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
     check_recall(context, DATA_NORMAL, 600, 5, 130, NAPIER_METRIC_EUCLIDEAN, 0.99);
     napier_context_destroy(context);
     no_problems();
@@ -621,9 +626,9 @@ static void ledger_deallocate(void *memory, void *user) {
     free(memory);
 }
 
-static void check_memory(int64_t n, int64_t cols, int64_t queries, napier_metric metric,
+static void check_memory(data_kind kind, int64_t n, int64_t cols, int64_t queries, napier_metric metric,
                          napier_neighbors_method method) {
-    float *const x = make_data(DATA_LOW_RANK, n, cols, 53);
+    float *const x = make_data(kind, n, cols, 53);
     const napier_neighbors_options o = options_for(5, metric, method);
     const int64_t rows = queries > 0 ? queries : n;
     result expected = result_make(rows, 5);
@@ -666,11 +671,12 @@ static void check_memory(int64_t n, int64_t cols, int64_t queries, napier_metric
 
 static void test_memory(void **state) {
     (void)state;
-    check_memory(100, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
-    check_memory(100, 5, 0, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
-    check_memory(100, 5, 70, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
-    check_memory(4100, 64, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
-    check_memory(600, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_NN_DESCENT);
+    check_memory(DATA_LOW_RANK, 100, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 100, 5, 0, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 100, 5, 70, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 4100, 64, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_CROWDS, 200, 5, 0, NAPIER_METRIC_CANBERRA, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 600, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_NN_DESCENT);
     no_problems();
 }
 
