@@ -69,15 +69,12 @@ typedef struct product_task {
     float *scratch;
 } product_task;
 
-static void multiply_block(const product_task *t, int64_t block, int64_t first, float *scratch) {
+static void multiply_block(const product_task *t, int64_t block, int64_t row, float *scratch) {
     const napier_product_sides *s = &t->sides;
-    const int64_t end = s->rows.rows - first < t->row_block ? s->rows.rows : first + t->row_block;
-    const int64_t lanes = napier_block_lanes(s, block), lane = s->first_lane + block * NAPIER_LANE_BLOCK;
-    for (int64_t row = first; row < end; row += NAPIER_ROW_GROUP) {
-        const int64_t rows = end - row < NAPIER_ROW_GROUP ? end - row : NAPIER_ROW_GROUP;
-        const float *c = napier_product_group(s, block, row, rows, scratch);
-        s->kernels->unpack(c, NAPIER_LANE_BLOCK, rows, lanes, t->out, row, lane, t->stream);
-    }
+    const int64_t rows = s->rows.rows - row < t->row_block ? s->rows.rows - row : t->row_block;
+    const float *c = napier_product_strip(s, block, row, rows, scratch);
+    s->kernels->unpack(c, NAPIER_LANE_BLOCK, rows, napier_block_lanes(s, block), t->out, row,
+                       s->first_lane + block * NAPIER_LANE_BLOCK, t->stream);
 }
 
 /* Units follow one another over the lanes, so that rows are still in a cache when the next block wants them. */
@@ -86,7 +83,7 @@ static void multiply_units(void *argument, int worker, int64_t begin, int64_t en
     const int64_t blocks = napier_lane_blocks(&t->sides);
     for (int64_t unit = begin; unit < end; unit++) {
         multiply_block(t, unit % blocks, unit / blocks * t->row_block,
-                       t->scratch + (int64_t)worker * NAPIER_PRODUCT_SCRATCH);
+                       t->scratch + (size_t)worker * napier_product_scratch(t->row_block));
     }
 }
 
@@ -94,7 +91,7 @@ static napier_status multiply(napier_context *context, product_task *t) {
     napier_product_sides *s = &t->sides;
     const int64_t lanes = napier_lanes_at_a_time(s);
     const size_t panels = s->k > 0 ? napier_panel_floats(s, lanes) : 0;
-    const size_t scratch = (size_t)context->threads * NAPIER_PRODUCT_SCRATCH;
+    const size_t scratch = (size_t)context->threads * napier_product_scratch(t->row_block);
     float *memory = NULL;
     if (panels > 0 || s->k == 0) {
         memory = napier_alloc(&context->allocator, scratch + panels, sizeof(float));
@@ -115,6 +112,15 @@ static napier_status multiply(napier_context *context, product_task *t) {
     return NAPIER_OK;
 }
 
+/* Enough units for every thread to have a fair share, of many rows each: the next ones are fetched while these go by. */
+static int64_t row_block_of(const napier_context *context, const napier_product_sides *s) {
+    enum { UNITS = 8, GROUPS = 10 };
+    const int64_t blocks = (napier_lanes_at_a_time(s) + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;
+    const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
+    const int64_t fair = groups * blocks / (UNITS * context->threads) + 1;
+    return (fair < GROUPS ? fair : GROUPS) * NAPIER_ROW_GROUP;
+}
+
 /* Rows that lie along k are cheap to pack, lanes that lie across it: weights stored as [n, k] are rows. */
 napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                             napier_matrix product) {
@@ -125,10 +131,10 @@ napier_status napier_matmul(napier_context *context, napier_const_matrix a, napi
     const napier_const_matrix columns = napier_const_transposed(b);
     const bool across = b.row_stride != 1 && b.col_stride == 1 && b.rows > 1;
     const int64_t bytes = (int64_t)napier_dtype_size(product.dtype);
-    product_task task = {.row_block = 2 * NAPIER_ROW_GROUP,
-                         .stream = product.rows * product.cols > NAPIER_PRODUCT_STREAM_BYTES / bytes};
+    product_task task = {.stream = product.rows * product.cols > NAPIER_PRODUCT_STREAM_BYTES / bytes};
     task.sides =
         across ? napier_product_sides_of(context->isa, columns, a) : napier_product_sides_of(context->isa, a, columns);
+    task.row_block = row_block_of(context, &task.sides);
     task.out = across ? product : napier_transposed(product);
     return multiply(context, &task);
 }

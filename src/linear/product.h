@@ -10,16 +10,15 @@
 #include "isa/kernels.h"
 
 enum {
-    NAPIER_LANE_BLOCK = 128,            /* lanes that a worker takes at a time: 512 KB of panels where k is 1024 */
-    NAPIER_PANEL_BYTES_MOST = 32 << 20, /* panels of at most so many bytes at a time, or one block of lanes */
-    /* floats of a worker's scratch */
-    NAPIER_PRODUCT_SCRATCH = NAPIER_ROW_GROUP * (NAPIER_ROW_STEP + NAPIER_LANE_BLOCK)
+    NAPIER_LANE_BLOCK = 256,           /* lanes that a worker takes at a time: 256 KB of panels, a block of k */
+    NAPIER_PANEL_BYTES_MOST = 32 << 20 /* panels of at most so many bytes at a time, or one block of lanes */
 };
 
 typedef struct napier_product_sides {
     const napier_product_kernels *kernels;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
+    bool few;                        /* so few lanes that rows are not packed; "panels" are then rows along k */
     int64_t k;                       /* filled up: in pairs to a multiple of 32 */
     int64_t panel_step;              /* floats of a panel */
     float *panels;                   /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
@@ -35,6 +34,11 @@ size_t napier_panel_floats(const napier_product_sides *sides, int64_t lanes);
 /* Packs `count` lanes from `first` on into sides->panels, with the context's threads. */
 void napier_pack_lanes(const napier_context *context, napier_product_sides *sides, int64_t first, int64_t count);
 
+/* Floats of scratch for a strip of so many rows. */
+static inline size_t napier_product_scratch(int64_t rows) {
+    return NAPIER_ROW_GROUP * NAPIER_ROW_STEP + (size_t)rows * NAPIER_LANE_BLOCK;
+}
+
 static inline int64_t napier_lane_blocks(const napier_product_sides *sides) {
     return (sides->lane_count + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;
 }
@@ -44,9 +48,9 @@ static inline int64_t napier_block_lanes(const napier_product_sides *sides, int6
     return left < NAPIER_LANE_BLOCK ? left : NAPIER_LANE_BLOCK;
 }
 
-/* The products of at most NAPIER_ROW_GROUP rows, from `row` on, with a block of lanes: lane l of row r at
+/* The products of `rows` rows, from `row` on, with a block of lanes: lane l of row r at
  * result[r * NAPIER_LANE_BLOCK + l]. Returns that result, which lies in scratch. */
-const float *napier_product_group(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
+const float *napier_product_strip(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
                                   float *scratch);
 
 #endif

@@ -256,15 +256,62 @@ static bool napier_pairs_need_care(const napier_product_block *p) {
 }
 #endif
 
+/* ---- Patches of a block -------------------------------------------------------------------------------------------- */
+
+enum { NAPIER_CHUNK = 16 }; /* k between two looks ahead */
+
+/* Cache lines still to be fetched, a few at every look. */
+typedef struct napier_ahead {
+    const char *at;
+    int64_t rows, step, line, lines; /* line: of this row; lines: of each */
+    int64_t at_once;
+} napier_ahead;
+
+static napier_ahead napier_ahead_of(const napier_product_block *p) {
+    const int64_t lines = (p->ahead_bytes + 63) / 64;
+    const int64_t patches = (p->row_count + NAPIER_PATCH_ROWS - 1) / NAPIER_PATCH_ROWS *
+                            ((p->lanes + 16 * NAPIER_PATCH_VECTORS - 1) / (16 * NAPIER_PATCH_VECTORS));
+    const int64_t looks = patches * ((p->k + NAPIER_CHUNK - 1) / NAPIER_CHUNK);
+    const int64_t rows = lines > 0 ? p->ahead_rows : 0;
+    return (napier_ahead){p->ahead, rows, p->ahead_step, 0, lines, (rows * lines + looks - 1) / looks};
+}
+
+NAPIER_KERNEL void napier_fetch_ahead(napier_ahead *a) {
+    for (int64_t i = 0; i < a->at_once && a->rows > 0; i++) {
+        __builtin_prefetch(a->at + a->line * 64, 0, 2);
+        if (++a->line == a->lines) {
+            a->line = 0;
+            a->rows--;
+            a->at += a->step;
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_patch_chain(const int rows, const int vectors, const float *a, const float *panel, int64_t k,
+                                      float *c, int64_t c_step, bool first, napier_ahead *ahead) {
+    napier_patch sum;
+    napier_patch_load(rows, vectors, first ? NULL : c, c_step, sum);
+    int64_t i = 0;
+    for (; i + NAPIER_CHUNK <= k; i += NAPIER_CHUNK) {
+        napier_fetch_ahead(ahead);
+        napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_CHUNK, 1, sum);
+    }
+    napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, k - i, 1, sum);
+    napier_patch_store(rows, vectors, c, c_step, sum);
+}
+
 /* The even k of a block, then the odd ones, each with all registers; what comes first waits in memory. */
 NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const float *a, const float *panel,
-                                      const int64_t k, float *c, const int64_t c_step, bool first) {
+                                      const int64_t k, float *c, const int64_t c_step, bool first,
+                                      napier_ahead *ahead) {
     float even[NAPIER_PATCH_ROWS * NAPIER_PATCH_VECTORS * 16];
     for (int64_t i = 0; i < k; i += NAPIER_PAIRS_BLOCK) {
         napier_patch sum;
+        napier_fetch_ahead(ahead);
         napier_patch_load(rows, vectors, NULL, 0, sum);
         napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
         napier_patch_store(rows, vectors, even, 16 * vectors, sum);
+        napier_fetch_ahead(ahead);
         napier_patch_load(rows, vectors, NULL, 0, sum);
         napier_patch_add(rows, vectors, a + i + 1, panel + (i + 1) * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
         const bool start = first && i == 0;
@@ -280,50 +327,38 @@ NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const f
     }
 }
 
-/* ---- Patches of a block -------------------------------------------------------------------------------------------- */
-
-NAPIER_KERNEL void napier_patch_one(const bool pairs, const int rows, const int vectors, const float *a,
-                                    const float *panel, int64_t k, float *c, int64_t c_step, bool first) {
-    if (pairs) {
-        napier_patch_pairs(rows, vectors, a, panel, k, c, c_step, first);
-        return;
-    }
-    napier_patch sum;
-    if (first) {
-        napier_patch_load(rows, vectors, NULL, 0, sum);
-    } else {
-        napier_patch_load(rows, vectors, c, c_step, sum);
-    }
-    napier_patch_add(rows, vectors, a, panel, k, 1, sum);
-    napier_patch_store(rows, vectors, c, c_step, sum);
-}
-
 /* The rows stay in the first cache while the panels pass by. */
-NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napier_product_block *p, int64_t r) {
+NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napier_product_block *p, int64_t r,
+                                    napier_ahead *ahead) {
     const float *a = p->rows + r * NAPIER_ROW_STEP;
     for (int64_t l = 0; l < p->lanes;) {
         const float *panel = p->panels + l / NAPIER_LANES * p->panel_step + l % NAPIER_LANES;
         float *c = p->c + r * p->c_step + l;
-        if (NAPIER_PATCH_VECTORS == 2 && p->lanes - l >= 32) {
-            napier_patch_one(pairs, rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first);
-            l += 32;
+        const bool whole = NAPIER_PATCH_VECTORS == 2 && p->lanes - l >= 32;
+        if (pairs && whole) {
+            napier_patch_pairs(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first, ahead);
+        } else if (pairs) {
+            napier_patch_pairs(rows, 1, a, panel, p->k, c, p->c_step, p->first, ahead);
+        } else if (whole) {
+            napier_patch_chain(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first, ahead);
         } else {
-            napier_patch_one(pairs, rows, 1, a, panel, p->k, c, p->c_step, p->first);
-            l += 16;
+            napier_patch_chain(rows, 1, a, panel, p->k, c, p->c_step, p->first, ahead);
         }
+        l += whole ? 32 : 16;
     }
 }
 
 NAPIER_KERNEL void napier_patches(const bool pairs, const napier_product_block *p) {
+    napier_ahead ahead = napier_ahead_of(p);
     int64_t r = 0;
     for (; r + NAPIER_PATCH_ROWS <= p->row_count; r += NAPIER_PATCH_ROWS) {
-        napier_patch_row(pairs, NAPIER_PATCH_ROWS, p, r);
+        napier_patch_row(pairs, NAPIER_PATCH_ROWS, p, r, &ahead);
     }
     for (; r + NAPIER_PATCH_REST <= p->row_count; r += NAPIER_PATCH_REST) {
-        napier_patch_row(pairs, NAPIER_PATCH_REST, p, r);
+        napier_patch_row(pairs, NAPIER_PATCH_REST, p, r, &ahead);
     }
     for (; r < p->row_count; r++) {
-        napier_patch_row(pairs, 1, p, r);
+        napier_patch_row(pairs, 1, p, r, &ahead);
     }
 }
 
@@ -345,6 +380,99 @@ static void napier_pairs(const napier_product_block *p) {
     }
 #endif
 }
+
+/* ---- Few lanes ----------------------------------------------------------------------------------------------------- *
+ * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes here. */
+
+NAPIER_KERNEL void napier_few_load(const napier_dtype dtype, const char *const x[16], int64_t k, int n, vf v[16]) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        __builtin_prefetch(x[i] + k * size + 512);
+        v[i] = n >= 16 ? napier_load16(x[i] + k * size, dtype) : napier_load_part(x[i] + k * size, dtype, n, vf_zero());
+    }
+    vf_transpose(v);
+}
+
+/* lanes: 1, 2 or 4; p->lanes may be 3. */
+NAPIER_KERNEL void napier_few_rows(const bool pairs, const napier_dtype dtype, const int lanes,
+                                   const napier_few_block *p, int64_t row) {
+    const char *x[16];
+    const float *y[NAPIER_FEW];
+    const int height = p->row_count - row < 16 ? (int)(p->row_count - row) : 16;
+    for (int i = 0; i < 16; i++) {
+        x[i] = (const char *)p->rows + (row + (i < height ? i : 0)) * p->row_step;
+    }
+    vf total[NAPIER_FEW], sum[2][NAPIER_FEW];
+    NAPIER_PATCH_UNROLL
+    for (int l = 0; l < lanes; l++) {
+        y[l] = p->lane_data + (l < p->lanes ? l : 0) * p->lane_step;
+        total[l] = sum[0][l] = sum[1][l] = vf_zero();
+    }
+    for (int64_t k = 0; k < p->k; k += 16) {
+        const int n = p->k - k < 16 ? (int)(p->k - k) : 16;
+        vf v[16];
+        napier_few_load(dtype, x, k, n, v);
+        NAPIER_PATCH_UNROLL
+        for (int i = 0; i < 16; i++) {
+            NAPIER_PATCH_UNROLL
+            for (int l = 0; l < lanes && i < n; l++) {
+                sum[pairs ? i % 2 : 0][l] = vf_fma(vf_set(y[l][k + i]), v[i], sum[pairs ? i % 2 : 0][l]);
+            }
+        }
+        if (pairs && (k % NAPIER_PAIRS_BLOCK != 0 || p->k - k <= 16)) {
+            const bool filled_up = k - k % NAPIER_PAIRS_BLOCK + NAPIER_PAIRS_BLOCK > p->k;
+            for (int l = 0; l < lanes; l++) {
+                for (int odd = 0; odd < 2 && filled_up; odd++) {
+                    sum[odd][l] = vf_add(sum[odd][l], vf_zero()); /* as + 0 * 0: -0 becomes +0 */
+                }
+                total[l] = vf_add(total[l], vf_add(sum[0][l], sum[1][l]));
+                sum[0][l] = sum[1][l] = vf_zero();
+            }
+        }
+    }
+    for (int l = 0; l < lanes && l < p->lanes; l++) {
+        float out[16];
+        vf_store(out, pairs ? total[l] : sum[0][l]);
+        for (int i = 0; i < height; i++) {
+            p->c[(row + i) * p->c_step + l] = out[i];
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_few_as(const bool pairs, const napier_dtype dtype, const napier_few_block *p) {
+    for (int64_t row = 0; row < p->row_count; row += 16) {
+        if (p->lanes == 1) {
+            napier_few_rows(pairs, dtype, 1, p, row);
+        } else if (p->lanes == 2) {
+            napier_few_rows(pairs, dtype, 2, p, row);
+        } else {
+            napier_few_rows(pairs, dtype, NAPIER_FEW, p, row);
+        }
+    }
+}
+
+static void napier_few_chain(const napier_few_block *p) {
+    switch (p->dtype) {
+    case NAPIER_F32: napier_few_as(false, NAPIER_F32, p); break;
+    case NAPIER_F16: napier_few_as(false, NAPIER_F16, p); break;
+    default: napier_few_as(false, NAPIER_BF16, p); break;
+    }
+}
+
+#if NAPIER_HAS_FLUSH_MODE
+static __attribute__((noinline)) void napier_few_pairs_quick(const napier_few_block *p) {
+    napier_few_as(true, NAPIER_BF16, p);
+}
+static void napier_few_pairs(const napier_few_block *p) {
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ */
+    napier_few_pairs_quick(p);
+    _mm_setcsr(saved);
+}
+#else
+#define napier_few_pairs NULL
+#endif
 
 /* ---- Lane by lane -------------------------------------------------------------------------------------------------- */
 
@@ -469,5 +597,8 @@ static void napier_unpack_product(const float *c, int64_t step, int64_t rows, in
 #undef NAPIER_PATCH_UNROLL
 #undef NAPIER_HAS_FLUSH_MODE
 
-#define NAPIER_PRODUCT_KERNELS \
-    { napier_pack_product, napier_chain, napier_pairs, napier_chain_lanes, napier_pairs_lanes, napier_unpack_product }
+#define NAPIER_PRODUCT_KERNELS                                                                                   \
+    {                                                                                                            \
+        napier_pack_product, napier_chain, napier_pairs, napier_few_chain, napier_few_pairs, napier_chain_lanes, \
+            napier_pairs_lanes, napier_unpack_product                                                            \
+    }

@@ -14,7 +14,8 @@
 #include <stdbool.h>
 
 enum {
-    NAPIER_LANES = 32,    /* of a packed panel */
+    NAPIER_LANES = 32, /* of a packed panel */
+    NAPIER_FEW = 4,
     NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first cache while panels pass by */
     NAPIER_ROW_STEP = NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, lest all rows fall into one cache set */
     NAPIER_ROW_GROUP = 48,                 /* rows packed together: whole patches of any instruction set */
@@ -32,7 +33,22 @@ typedef struct napier_product_block {
     float *c;      /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
     bool first; /* c starts from 0 here */
+    /* What the caller will pack next, fetched from memory on the way: ahead_rows pieces of ahead_bytes bytes. */
+    const char *ahead;
+    int64_t ahead_rows, ahead_step, ahead_bytes;
 } napier_product_block;
+
+/* The product of many rows with at most NAPIER_FEW lanes, straight from memory: rows lie along k. */
+typedef struct napier_few_block {
+    const void *rows; /* [row_count, k] of `dtype`, row_step bytes apart */
+    napier_dtype dtype;
+    int64_t row_count, row_step;
+    const float *lane_data; /* [lanes][lane_step], f32 */
+    int64_t lanes, lane_step;
+    int64_t k;
+    float *c; /* [row_count][c_step]: lane l of row r */
+    int64_t c_step;
+} napier_few_block;
 
 typedef struct napier_product_kernels {
     /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a multiple
@@ -43,6 +59,9 @@ typedef struct napier_product_kernels {
     /* c += rows * lanes, by one chain of fma over k ascending; and in the order of bf16 by bf16. */
     void (*chain)(const napier_product_block *block);
     void (*pairs)(const napier_product_block *block);
+    /* The same for few lanes. few_pairs is NULL where subnormals are flushed by hand. */
+    void (*few_chain)(const napier_few_block *block);
+    void (*few_pairs)(const napier_few_block *block);
     /* c[l] += sum_k a[k][l] * b[k][l] for the lanes of two panels, in the same orders. */
     void (*chain_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
     void (*pairs_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
