@@ -67,8 +67,8 @@ NAPIER_KERNEL napier_estimate napier_estimate_of(napier_kl_estimator estimator, 
         return (napier_estimate){vf_sub(vf_zero(), g.d), vf_set(-1.0f)};
     }
     if (estimator == NAPIER_KL_K2) {
-        const vf half = vf_mul(g.d, vf_set(0.5f));
-        return (napier_estimate){vf_fma(g.d, g.low, vf_mul(half, g.d)), g.d};
+        const vf square = vf_mul(vf_mul(g.d, vf_set(0.5f)), g.d);
+        return (napier_estimate){vf_select(vf_eq(g.low, vf_zero()), square, vf_fma(g.d, g.low, square)), g.d};
     }
     const napier_exps e = napier_exps_of(g);
     return (napier_estimate){e.e2, e.e1};
@@ -151,7 +151,8 @@ static void napier_kl_tile_gradient(const napier_kl_job *job, int64_t first, int
 /* ---- Over the vocabulary -------------------------------------------------------------------------------------------
  * With d_j = log q_j - log p_j, and because both sum to 1,
  *     sum_j p_j (log p_j - log q_j) = sum_j (q_j - p_j - p_j d_j) = sum_j p_j (exp(d_j) - d_j - 1):
- * no term is negative, and none but 0 where p_j = q_j. */
+ * no term is negative, and none but 0 where p_j = q_j. The logs of both sums of exponentials are off by some 2^-22, which
+ * for neighbouring p and q is more than d: what the sum of q_j - p_j leaves says by how much. */
 
 /* log_softmax of 16 elements. */
 NAPIER_KERNEL napier_difference napier_kl_logprob(const napier_kl_row *row, vf z) {
@@ -180,6 +181,12 @@ NAPIER_KERNEL napier_kl_pair napier_kl_pair_of(const napier_kl_row *p, const nap
     return r;
 }
 
+/* q - p = p (exp(d) - 1) */
+NAPIER_KERNEL vf napier_kl_excess(const napier_kl_pair *r) {
+    const vf near = vf_mul(r->p, vf_add(vf_add(r->d.d, r->k3), r->d.low));
+    return vf_select(r->near, near, vf_sub(r->q, r->p));
+}
+
 NAPIER_KERNEL vf napier_kl_term(const napier_kl_pair *r) {
     const vf far = vf_fnma(r->p, r->d.d, vf_sub(r->q, r->p));
     const vf term = vf_select(r->near, vf_mul(r->p, r->k3), far);
@@ -201,20 +208,24 @@ NAPIER_KERNEL void napier_kl_look(const napier_kl_full_job *job, int64_t row, in
 }
 
 static double napier_kl_full_row(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
-                                 const napier_kl_row *q) {
+                                 const napier_kl_row *q, double *excess) {
     double total = 0;
+    *excess = 0;
     for (int64_t begin = 0; begin < job->policy.cols; begin += NAPIER_TILE) {
         const int n = napier_tile_at(begin, job->policy.cols);
         napier_kl_tiles t;
         napier_kl_look(job, row, begin, n, &t);
-        napier_lane_sum sum;
+        napier_lane_sum sum, over;
         napier_lane_start(&sum, n);
+        napier_lane_start(&over, n);
         for (int i = 0; i < n; i += 16) {
             const vf x = napier_sixteen_tokens(t.x, i, n, -INFINITY), y = napier_sixteen_tokens(t.y, i, n, -INFINITY);
             const napier_kl_pair r = napier_kl_pair_of(p, q, x, y);
             napier_lane_add(&sum, i, napier_kl_term(&r));
+            napier_lane_add(&over, i, napier_kl_excess(&r));
         }
         total += (double)napier_lane_fold(&sum, n);
+        *excess += (double)napier_lane_fold(&over, n);
     }
     return total;
 }
@@ -242,13 +253,13 @@ static void napier_kl_full_row_gradient(const napier_kl_full_job *job, int64_t r
             const vf x = napier_sixteen_tokens(t.x, i, n, -INFINITY), y = napier_sixteen_tokens(t.y, i, n, -INFINITY);
             const napier_kl_pair r = napier_kl_pair_of(p, q, x, y);
             if (grad_p) { /* p (log p - log q - KL) */
-                const vf slope = vf_mul(r.p, vf_sub(vf_sub(vf_zero(), r.d.d), divergence));
+                const vf below = vf_sub(vf_zero(), vf_add(r.d.d, r.d.low));
+                const vf slope = vf_mul(r.p, vf_sub(below, divergence));
                 const vf v = vf_select(vf_eq(r.p, vf_zero()), vf_zero(), vf_mul(g, slope));
                 napier_sixteen_results(grad_p, i, n, vf_div(v, temperature));
             }
-            if (grad_q) { /* q - p = p (exp(d) - 1) */
-                const vf near = vf_mul(r.p, vf_add(vf_add(r.d.d, r.k3), r.d.low));
-                const vf slope = vf_select(r.near, near, vf_sub(r.q, r.p));
+            if (grad_q) {
+                const vf slope = napier_kl_excess(&r);
                 napier_sixteen_results(grad_q, i, n, vf_div(vf_mul(g, slope), temperature));
             }
         }

@@ -40,13 +40,16 @@ static bool napier_kl_row_of(const napier_kl_full_task *t, int which, int64_t ro
     return true;
 }
 
-/* The divergence of a row; NaN where one of the two is no distribution. */
+/* The divergence of a row, and p and q for its gradient; NaN where one of the two is no distribution. */
 static double napier_kl_of_row(const napier_kl_full_task *t, int64_t row, float *scratch, napier_kl_row *p,
                                napier_kl_row *q) {
     if (!napier_kl_row_of(t, 0, row, scratch, p) || !napier_kl_row_of(t, 1, row, scratch, q)) {
         return napier_f64_nan();
     }
-    return t->kernels->rl.kl.full_row(&t->job, row, p, q);
+    double s;
+    const double kl = t->kernels->rl.kl.full_row(&t->job, row, p, q, &s);
+    q->log_sum_low = (float)((double)q->log_sum_low + s); /* now the q sum to what the p do */
+    return kl > s * s / 2 ? kl - s * s / 2 : 0.0;         /* (1 + s) exp(-s) - 1 more */
 }
 
 static void napier_kl_full_rows(void *argument, int worker, int64_t begin, int64_t end) {

@@ -30,8 +30,9 @@ typedef struct napier_kl_kernels {
     /* Their gradients; `gradient` is that of each one's estimate. */
     void (*tile_gradient)(const napier_kl_job *job, int64_t first, int n, float gradient);
 
-    /* sum_j p_j (log p_j - log q_j) over a row. */
-    double (*full_row)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p, const napier_kl_row *q);
+    /* sum_j p_j (log p_j - log q_j) over a row; *excess: the sum of q_j - p_j, which is 0 but for errors. */
+    double (*full_row)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p, const napier_kl_row *q,
+                       double *excess);
     /* `gradient` is that of the row's divergence, `kl`. */
     void (*full_row_gradient)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
                               const napier_kl_row *q, float kl, float gradient);
