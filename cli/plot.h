@@ -22,6 +22,7 @@ typedef struct plot {
     const float *map; /* [count][components], finite */
     int64_t count, components;
     const labels *labels; /* of as many points; type AUTO: none */
+    const labels *hover;  /* texts of the points, as categories, for .html; type AUTO: none */
     const char *title;    /* clean (labels_clean_text); NULL: none */
 } plot;
 

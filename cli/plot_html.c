@@ -53,17 +53,27 @@ static void add_colours(const plot_scene *s, plot_buffer *b, int count) {
     buffer_text(b, "]");
 }
 
-static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
-    const labels *const l = s->plot->labels;
-    const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
-    memcpy(room, l->codes, (size_t)l->count * sizeof *room);
-    add_numbers(b, "codes", room, l->count);
-    buffer_text(b, ",\n\"names\":[");
+/* "NAME":[...], the names of all categories. */
+static void add_names(plot_buffer *b, const char *name, const labels *l) {
+    buffer_print(b, ",\n\"%s\":[", name);
     for (int32_t c = 0; c < l->categories; c++) {
         buffer_text(b, c > 0 ? "," : "");
         buffer_json(b, l->names[c]);
     }
-    buffer_text(b, "],\n\"sizes\":[");
+    buffer_text(b, "]");
+}
+
+static void add_codes(plot_buffer *b, const char *name, const labels *l, int32_t *room) {
+    memcpy(room, l->codes, (size_t)l->count * sizeof *room);
+    add_numbers(b, name, room, l->count);
+}
+
+static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
+    const labels *const l = s->plot->labels;
+    const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
+    add_codes(b, "codes", l, room);
+    add_names(b, "names", l);
+    buffer_text(b, ",\n\"sizes\":[");
     for (int32_t c = 0; c < l->categories; c++) {
         buffer_print(b, "%s%" PRId64, c > 0 ? "," : "", l->sizes[c]);
     }
@@ -119,6 +129,10 @@ static void add_data(const plot_scene *s, plot_buffer *b, void *room) {
         add_values(s, b, room);
     } else {
         add_colours(s, b, 2);
+    }
+    if (p->hover->type == LABELS_CATEGORIES) {
+        add_codes(b, "hover", p->hover, room);
+        add_names(b, "texts", p->hover);
     }
     add_marks(s, b);
     buffer_text(b, "}");

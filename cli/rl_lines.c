@@ -35,24 +35,6 @@ static int fault(const lines *l, const char *format, ...) {
     return complain("%s:%" PRId64 ": %s", l->reader->name, l->reader->line, text);
 }
 
-/* What a value is, for a message. */
-static const char *shown_value(char *out, size_t size, const cJSON *value) {
-    char text[40];
-    if (cJSON_IsString(value)) {
-        snprintf(out, size, "the string '%s'",
-                 printable(text, sizeof text, value->valuestring, strlen(value->valuestring)));
-    } else if (cJSON_IsNumber(value)) {
-        snprintf(out, size, "%g", value->valuedouble);
-    } else {
-        snprintf(out, size, "%s",
-                 cJSON_IsNull(value)    ? "null"
-                 : cJSON_IsBool(value)  ? (cJSON_IsTrue(value) ? "true" : "false")
-                 : cJSON_IsArray(value) ? "a list"
-                                        : "an object");
-    }
-    return out;
-}
-
 /* Numbers, and the three words that some write as strings. */
 static bool number_of(const cJSON *value, double *number) {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
@@ -68,6 +50,27 @@ static bool number_of(const cJSON *value, double *number) {
         }
     }
     return false;
+}
+
+/* What a value is, for a message. */
+static const char *shown_value(char *out, size_t size, const cJSON *value) {
+    char text[40];
+    double number;
+    if (cJSON_IsString(value) && number_of(value, &number)) {
+        snprintf(out, size, "%s", value->valuestring);
+    } else if (cJSON_IsString(value)) {
+        snprintf(out, size, "the string '%s'",
+                 printable(text, sizeof text, value->valuestring, strlen(value->valuestring)));
+    } else if (cJSON_IsNumber(value)) {
+        snprintf(out, size, "%g", value->valuedouble);
+    } else {
+        snprintf(out, size, "%s",
+                 cJSON_IsNull(value)    ? "null"
+                 : cJSON_IsBool(value)  ? (cJSON_IsTrue(value) ? "true" : "false")
+                 : cJSON_IsArray(value) ? "a list"
+                                        : "an object");
+    }
+    return out;
 }
 
 /* ---- One field --------------------------------------------------------------------------------------------------- */

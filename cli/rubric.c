@@ -207,6 +207,23 @@ static int write_results(const rubric_request *q, const results *r, const int64_
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
+/* The library would count over all responses. */
+static int check_ids(const rubric_request *q, const rl_batch *batch, const table *rubric) {
+    const int64_t *const offsets = batch->offsets.data;
+    const int64_t *const ids = batch->columns[RL_TOKEN_IDS].data;
+    for (int64_t i = 0; i < batch->responses; i++) {
+        for (int64_t t = offsets[i]; t < offsets[i + 1]; t++) {
+            if (ids[t] >= rubric->cols) {
+                return complain("%s: response %" PRId64 ": token_ids[%" PRId64 "] is %" PRId64
+                                ", but the rubric has %" PRId64 " columns",
+                                q->shared.lines_path != NULL ? q->shared.lines_path : q->shared.paths[RL_TOKEN_IDS], i,
+                                t - offsets[i], ids[t], rubric->cols);
+            }
+        }
+    }
+    return STATUS_OK;
+}
+
 static int compute(const rubric_request *q, napier_context *context, const rl_batch *batch, const table *rubric,
                    const table *weights) {
     results r = {.responses = batch->responses, .criteria = rubric->rows};
@@ -240,6 +257,9 @@ static int run(const rubric_request *q, napier_context *context) {
     }
     if (status == STATUS_OK) {
         status = rl_read(&q->shared, &batch);
+    }
+    if (status == STATUS_OK) {
+        status = check_ids(q, &batch, &rubric);
     }
     if (status == STATUS_OK) {
         status = compute(q, context, &batch, &rubric, &weights);

@@ -25,6 +25,7 @@ enum {
     DENSMAP,
     LABELS,
     LABEL_TYPE,
+    HOVER,
     PLOT,
     TITLE,
     MODEL,
@@ -93,6 +94,7 @@ static const option_spec other_specs[] = {
     {DENSMAP, "densmap", '\0', false},
     {LABELS, "labels", '\0', true},
     {LABEL_TYPE, "label-type", '\0', true},
+    {HOVER, "hover", '\0', true},
     {PLOT, "plot", '\0', true},
     {TITLE, "title", '\0', true},
     {MODEL, "model", '\0', true},
@@ -248,6 +250,7 @@ static int set_option(umap_request *q, int id, const char *value) {
     case DENSMAP: q->options.densmap = 1; return STATUS_OK;
     case LABELS: q->labels_path = value; return STATUS_OK;
     case LABEL_TYPE: return set_label_type(q, value);
+    case HOVER: q->hover_path = value; return STATUS_OK;
     case PLOT: return add_plot(q, value);
     case TITLE: q->title = value; return STATUS_OK;
     case MODEL: q->model_path = value; return STATUS_OK;
@@ -285,6 +288,14 @@ static int check_kind(const umap_request *q) {
     return STATUS_OK;
 }
 
+static bool plots_a_page(const umap_request *q) {
+    bool found = false;
+    for (int i = 0; i < q->plot_count; i++) {
+        found = found || plot_format_of(q->plots[i]) == PLOT_HTML;
+    }
+    return found;
+}
+
 static int check_request(const umap_request *q) {
     const int status = check_kind(q);
     if (status != STATUS_OK) {
@@ -294,9 +305,12 @@ static int check_request(const umap_request *q) {
         return misuse("umap", "an input file is missing (- is standard input)");
     }
     if (is_standard(q->in_path) + is_standard(q->labels_path) + is_standard(q->target_path) +
-            is_standard(q->embedding_path) + is_standard(q->init_path) >
+            is_standard(q->embedding_path) + is_standard(q->init_path) + is_standard(q->hover_path) >
         1) {
         return misuse("umap", "only one of the files can be standard input");
+    }
+    if (q->hover_path != NULL && !plots_a_page(q)) {
+        return misuse("umap", "--hover: only an .html plot shows such texts, and there is none");
     }
     if (!(q->options.a > 0) != !(q->options.b > 0)) {
         return misuse("umap", "--a and --b belong together");
@@ -389,6 +403,8 @@ void umap_help(void) {
          "      --labels FILE          colours of the plot: an .npy file, or a line of text for each\n"
          "                             point; whole numbers of few values and names are categories\n"
          "      --label-type TYPE      auto (default), categories or numbers\n"
+         "      --hover FILE           what an .html plot says of a point under the pointer: a line of\n"
+         "                             text for each\n"
          "      --title TEXT           of the plot\n"
          "      --quality              trustworthiness, preserved neighbours and, with categories,\n"
          "                             the accuracy of a vote of the neighbours\n"

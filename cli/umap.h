@@ -13,7 +13,7 @@ enum { UMAP_MOST_PLOTS = 16 };
 typedef struct umap_request {
     const char *in_path, *out_path; /* NULL: not given */
     file_format in_format, out_format;
-    const char *labels_path, *target_path;
+    const char *labels_path, *target_path, *hover_path;
     label_type label_type, target_type;
     const char *init_path;                                      /* options.init is GIVEN */
     const char *transform_path, *inverse_path, *embedding_path; /* at most one; all NULL: a map is fitted */

@@ -28,7 +28,7 @@ typedef struct job {
     int64_t rows, columns;
     float *start;  /* --init FILE */
     float *target; /* --target FILE as numbers */
-    labels labels, targets;
+    labels labels, targets, hover;
 } job;
 
 /* `name` is the file that is at fault. */
@@ -237,6 +237,10 @@ static int read_labels(job *j, int64_t rows) {
         status = labels_read(&j->targets, q->target_path, q->target_type, true);
         status = status == STATUS_OK ? check_count(q->target_path, j->targets.count, rows) : status;
     }
+    if (status == STATUS_OK && q->hover_path != NULL) {
+        status = labels_read(&j->hover, q->hover_path, LABELS_CATEGORIES, false);
+        status = status == STATUS_OK ? check_count(q->hover_path, j->hover.count, rows) : status;
+    }
     return status;
 }
 
@@ -444,6 +448,7 @@ static int write_plots(const job *j) {
                     .count = j->rows,
                     .components = j->columns,
                     .labels = shown_labels(j),
+                    .hover = &j->hover,
                     .title = title != NULL && *title != '\0' ? title : NULL};
     int status = STATUS_OK;
     for (int i = 0; i < q->plot_count && status == STATUS_OK; i++) {
@@ -537,6 +542,7 @@ int umap_run(umap_request *q) {
     table_close(&t);
     labels_free(&j.labels);
     labels_free(&j.targets);
+    labels_free(&j.hover);
     free(j.map);
     free(j.start);
     free(j.target);
