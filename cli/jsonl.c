@@ -237,8 +237,8 @@ static void forget_object(jsonl_reader *r) { (void)r; }
 #endif
 
 int jsonl_next(jsonl_reader *r, const struct cJSON **object) {
-    const char *line;
-    size_t size;
+    const char *line = NULL;
+    size_t size = 0;
     int status;
     forget_object(r);
     *object = NULL;

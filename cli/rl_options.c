@@ -112,11 +112,14 @@ int rl_read(const rl_request *q, rl_batch *batch) {
                                  : rl_batch_read_arrays(batch, q->paths, q->offsets_path);
 }
 
+const char *rl_input_name(const rl_request *q, rl_field field) {
+    const char *const path = q->lines_path != NULL ? q->lines_path : q->paths[field];
+    return path == NULL ? q->command : is_standard(path) ? "standard input" : path;
+}
+
 int rl_library_error(const rl_request *q, const napier_context *context, napier_status status) {
-    const char *const path = q->lines_path != NULL ? q->lines_path : q->paths[RL_LOGPROBS];
-    const char *const name = path == NULL ? q->command : is_standard(path) ? "standard input" : path;
     const char *const text = napier_last_error(context);
-    return complain("%s: %s", name, *text != '\0' ? text : napier_status_string(status));
+    return complain("%s: %s", rl_input_name(q, RL_LOGPROBS), *text != '\0' ? text : napier_status_string(status));
 }
 
 bool rl_has(const rl_batch *batch, rl_field field) { return (batch->have & RL_BIT(field)) != 0; }
@@ -125,6 +128,7 @@ int rl_need(const rl_request *q, const rl_batch *batch, rl_field field, const ch
     if (rl_has(batch, field)) {
         return STATUS_OK;
     }
-    return q->lines_path != NULL ? complain("%s: no %s, which --%s needs", q->lines_path, rl_fields[field].json, option)
-                                 : misuse(q->command, "--%s needs --%s", option, rl_fields[field].option);
+    return q->lines_path != NULL
+               ? complain("%s: no %s, which --%s needs", rl_input_name(q, field), rl_fields[field].json, option)
+               : misuse(q->command, "--%s needs --%s", option, rl_fields[field].option);
 }

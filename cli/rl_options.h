@@ -45,6 +45,9 @@ int rl_check_request(rl_request *q, unsigned required);
 /* Reads the input. Free the batch even after a failure. */
 int rl_read(const rl_request *q, rl_batch *batch);
 
+/* The file that `field` was read from, for messages. */
+const char *rl_input_name(const rl_request *q, rl_field field);
+
 /* The message of a call that failed, after the name of the input. */
 int rl_library_error(const rl_request *q, const napier_context *context, napier_status status);
 

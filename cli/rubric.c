@@ -216,8 +216,7 @@ static int check_ids(const rubric_request *q, const rl_batch *batch, const table
             if (ids[t] >= rubric->cols) {
                 return complain("%s: response %" PRId64 ": token_ids[%" PRId64 "] is %" PRId64
                                 ", but the rubric has %" PRId64 " columns",
-                                q->shared.lines_path != NULL ? q->shared.lines_path : q->shared.paths[RL_TOKEN_IDS], i,
-                                t - offsets[i], ids[t], rubric->cols);
+                                rl_input_name(&q->shared, RL_TOKEN_IDS), i, t - offsets[i], ids[t], rubric->cols);
             }
         }
     }
