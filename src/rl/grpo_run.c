@@ -30,15 +30,9 @@ napier_status napier_grpo_alloc(napier_context *context, napier_grpo_run *run) {
 }
 
 void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
-    if (run->scan) {
-        napier_free(&context->allocator, run->scan);
-    }
-    if (run->sums) {
-        napier_free(&context->allocator, run->sums);
-    }
-    if (run->response) {
-        napier_free(&context->allocator, run->response);
-    }
+    napier_free(&context->allocator, run->scan);
+    napier_free(&context->allocator, run->sums);
+    napier_free(&context->allocator, run->response);
 }
 
 /* ---- Prepare ------------------------------------------------------------------------------------------------------- */
@@ -154,6 +148,15 @@ static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int
         napier_grpo_quantile(run->job.entropies, run->job.mask, 1.0 - run->options.top_entropy_quantile);
 }
 
+/* Where no quantile chooses tokens, all that count share the bonus; else it is known when they have been counted. */
+static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_grpo_run *run = argument;
+    (void)worker, (void)begin, (void)end;
+    if (run->counted > 0) {
+        run->job.entropy_gradient = (float)-(run->options.entropy_coefficient / (double)run->counted);
+    }
+}
+
 void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
     const int64_t tokens = run->responses.tokens;
     if (run->scan) {
@@ -163,6 +166,7 @@ void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
         napier_parallel(context, 1, 1, napier_grpo_threshold, run);
     }
     napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_prepare_responses, run);
+    napier_parallel(context, 1, 1, napier_grpo_bonus, run);
 }
 
 /* ---- Tiles --------------------------------------------------------------------------------------------------------- */

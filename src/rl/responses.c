@@ -163,8 +163,7 @@ int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end) {
 
 /* ---- The walk ------------------------------------------------------------------------------------------------------ */
 
-/* The last response that starts at or before `token`. */
-static int64_t napier_response_at(const napier_responses *r, int64_t token) {
+int64_t napier_response_at(const napier_responses *r, int64_t token) {
     int64_t low = 0, high = r->count; /* begin(low) <= token < begin(high), but for high = count */
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;

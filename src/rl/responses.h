@@ -75,6 +75,9 @@ static inline int64_t napier_response_tiles(const napier_responses *r, int64_t b
     return (napier_response_size(r, b) + NAPIER_TILE - 1) / NAPIER_TILE;
 }
 
+/* The last response that starts at or before `token`; there is one. */
+int64_t napier_response_at(const napier_responses *r, int64_t token);
+
 /* A walk over the tiles that start in tokens [begin, end). */
 typedef struct napier_tiles {
     const napier_responses *responses;

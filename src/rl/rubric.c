@@ -168,9 +168,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
                         napier_rubric_tokens, &t);
     }
     napier_parallel(context, t.responses.count, 1 << 12, napier_rubric_responses, &t);
-    if (t.sums) {
-        napier_free(&context->allocator, t.sums);
-    }
+    napier_free(&context->allocator, t.sums);
     return NAPIER_OK;
 }
 

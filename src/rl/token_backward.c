@@ -8,6 +8,7 @@
 #include "isa/kernels.h"
 #include "math/f64.h"
 #include "rl/responses.h"
+#include "rl/token_backward.h"
 #include "rl/token_call.h"
 #include "softmax/softmax_split.h"
 
@@ -27,6 +28,7 @@ typedef struct napier_token_back {
     napier_token_job job;
     napier_matrix y;
     bool stream;
+    const napier_token_hook *hook; /* NULL: the gradients are the call's */
     napier_token_desk *desks;
     napier_token_slope_desk *slopes;
     float *scratch, *slots;
@@ -115,6 +117,22 @@ static napier_token_pull napier_token_pull_of(const napier_token_call *call, int
     return pull;
 }
 
+/* The same from the hook, for a row of one id, once its final is known. */
+static napier_token_pull napier_token_pull_hooked(const napier_token_back *b, int64_t row,
+                                                  const napier_token_final *final, const napier_token_seen *seen,
+                                                  napier_token_slope_desk *d) {
+    const int64_t id = napier_token_id(b->call, row, 0);
+    const bool ignored = napier_token_ignored(b->call, id);
+    const float logprob = ignored ? 0.0f : napier_token_logprob(final, seen->chosen[0]);
+    napier_token_pull pull = {0.0, 0.0, 0.0, false};
+    double *own = d->doubles + 1;
+    b->hook->row(b->hook->argument, row, logprob, final->entropy, own, &pull.entropy);
+    own[0] = ignored ? 0.0 : own[0];
+    d->ids[0] = ignored ? -1 : id;
+    pull.zero = own[0] == 0.0 && pull.entropy == 0.0;
+    return pull;
+}
+
 /* From the gradients and the final of a row to its slope, in double:
  *     d z_j = p_j (g_lse + g_loss (1 + 2 z_loss lse) - sum_k g_k - g_entropy (log p_j + H)) - g_loss s / kept
  *     and at id_k beside that g_k, or -(1 - s) g_loss. */
@@ -162,13 +180,19 @@ static void napier_token_back_rows_task(void *argument, int worker, int64_t begi
     const napier_token_slots slots = napier_token_slots_of(b->slots + worker * b->slot_floats, b->tiles);
     for (int64_t row = begin; row < end; row++) {
         napier_token_final final = {.entropy = 0.0f};
-        const napier_token_pull pull = napier_token_pull_of(b->call, row, d);
-        d->slope.zero = pull.zero;
+        napier_token_pull pull = {.zero = false};
+        if (!b->hook) {
+            pull = napier_token_pull_of(b->call, row, d);
+        }
         if (!pull.zero) {
             napier_token_start(b->call, b->kernels, b->job.x, row, seen);
             b->kernels->token_range(&b->job, row, 0, b->call->cols, &slots, seen,
                                     b->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH);
             final = b->kernels->token_finish(&b->call->wants, &slots, b->tiles);
+            pull = b->hook ? napier_token_pull_hooked(b, row, &final, seen, d) : pull;
+        }
+        d->slope.zero = pull.zero;
+        if (!pull.zero) {
             napier_token_slope_of(b->call, row, &pull, &final, seen, d);
         }
         napier_token_back_write(b, row, 0, b->call->cols, &final, &d->slope, worker);
@@ -211,12 +235,18 @@ static napier_status napier_token_back_by_tiles(napier_context *context, napier_
     const napier_token_slots slots = napier_token_slots_of(b->slots, b->tiles);
     for (b->row = 0; b->row < b->call->rows; b->row++) {
         napier_token_slope_desk *d = &b->slopes[0];
-        const napier_token_pull pull = napier_token_pull_of(b->call, b->row, d);
-        d->slope.zero = pull.zero;
+        napier_token_pull pull = {.zero = false};
+        if (!b->hook) {
+            pull = napier_token_pull_of(b->call, b->row, d);
+        }
         if (!pull.zero) {
             napier_token_start(b->call, b->kernels, b->job.x, b->row, b->desks[0].seen);
             napier_parallel(context, b->tiles, chunk, napier_token_back_sum_task, b);
             b->final = b->kernels->token_finish(&b->call->wants, &slots, b->tiles);
+            pull = b->hook ? napier_token_pull_hooked(b, b->row, &b->final, b->desks[0].seen, d) : pull;
+        }
+        d->slope.zero = pull.zero;
+        if (!pull.zero) {
             napier_token_slope_of(b->call, b->row, &pull, &b->final, b->desks[0].seen, d);
         }
         napier_parallel(context, b->tiles, chunk, napier_token_back_write_task, b);
@@ -254,23 +284,44 @@ static napier_status napier_token_back_check(napier_context *context, napier_con
     return status;
 }
 
+static napier_status napier_token_back_run(napier_context *context, const napier_token_call *call,
+                                           napier_const_matrix logits, napier_matrix grad_logits,
+                                           const napier_token_hook *hook) {
+    const napier_fenv caller = napier_fenv_enter();
+    napier_token_back b = {
+        .call = call, .kernels = &napier_kernels_of(context->isa)->rl, .y = grad_logits, .hook = hook};
+    b.job = (napier_token_job){logits, call->rules, call->wants};
+    b.tiles = napier_token_tiles(call->cols);
+    b.slot_floats = napier_token_slot_floats(b.tiles > 0 ? b.tiles : 1);
+    b.stream = grad_logits.data != logits.data &&
+               call->rows * call->cols > NAPIER_TOKEN_STREAM_BYTES / (int64_t)napier_dtype_size(grad_logits.dtype);
+    const bool by_rows = b.tiles <= 1 || call->rows >= context->threads;
+    const napier_status status =
+        by_rows ? napier_token_back_by_rows(context, &b) : napier_token_back_by_tiles(context, &b);
+    napier_fenv_leave(caller);
+    return status;
+}
+
 napier_status napier_token_logprobs_backward(napier_context *context, napier_const_matrix logits, napier_indices ids,
                                              const napier_token_options *options,
                                              const napier_token_gradients *gradients, napier_matrix grad_logits) {
     napier_token_call call;
-    napier_status status = napier_token_back_check(context, logits, ids, options, gradients, grad_logits, &call);
+    const napier_status status = napier_token_back_check(context, logits, ids, options, gradients, grad_logits, &call);
     if (status || logits.rows == 0 || logits.cols == 0) {
         return status;
     }
-    const napier_fenv caller = napier_fenv_enter();
-    napier_token_back b = {.call = &call, .kernels = &napier_kernels_of(context->isa)->rl, .y = grad_logits};
-    b.job = (napier_token_job){logits, call.rules, call.wants};
-    b.tiles = napier_token_tiles(call.cols);
-    b.slot_floats = napier_token_slot_floats(b.tiles);
-    b.stream = grad_logits.data != logits.data &&
-               call.rows * call.cols > NAPIER_TOKEN_STREAM_BYTES / (int64_t)napier_dtype_size(grad_logits.dtype);
-    const bool by_rows = b.tiles <= 1 || call.rows >= context->threads;
-    status = by_rows ? napier_token_back_by_rows(context, &b) : napier_token_back_by_tiles(context, &b);
-    napier_fenv_leave(caller);
-    return status;
+    return napier_token_back_run(context, &call, logits, grad_logits, NULL);
+}
+
+napier_status napier_token_backward_hooked(napier_context *context, napier_const_matrix logits, napier_indices ids,
+                                           const napier_token_options *options, const napier_token_hook *hook,
+                                           napier_matrix grad_logits) {
+    const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_token_call call;
+    const napier_status status = napier_token_back_check(context, logits, ids, options, &none, grad_logits, &call);
+    if (status || logits.rows == 0) {
+        return status;
+    }
+    call.chosen = call.wants.entropy = true;
+    return napier_token_back_run(context, &call, logits, grad_logits, hook);
 }
