@@ -141,36 +141,48 @@ static size_t string_end(const char *line, size_t at, size_t size) {
     return at < size ? at + 1 : size;
 }
 
+static int text_room(jsonl_reader *r, size_t size) {
+    if (r->text_capacity < size) {
+        free(r->text);
+        r->text = malloc(size);
+        r->text_capacity = r->text != NULL ? size : 0;
+    }
+    return r->text != NULL ? STATUS_OK : no_memory(r);
+}
+
+/* Where what is JSON already ends: strings as a whole, and all that cannot start one of the words. */
+static size_t plain_end(const char *line, size_t at, size_t size) {
+    const size_t start = at;
+    while (at < size) {
+        if (line[at] == '"') {
+            at = string_end(line, at, size);
+        } else if ((line[at] == 'N' || line[at] == 'I') && at > start) {
+            break;
+        } else {
+            at++;
+        }
+    }
+    return at;
+}
+
 /* Copies the line to r->text: NaN in quotes, Infinity as a number that no double holds. */
 static int make_strict(jsonl_reader *r, const char *line, size_t size) {
-    const size_t most = size / 3 * 5 + 3; /* NaN to "NaN" */
-    if (r->text_capacity < most) {
-        free(r->text);
-        r->text = malloc(most);
-        r->text_capacity = r->text != NULL ? most : 0;
-        if (r->text == NULL) {
-            return no_memory(r);
-        }
+    const int status = text_room(r, size / 3 * 5 + 3); /* NaN to "NaN" */
+    if (status != STATUS_OK) {
+        return status;
     }
     char *to = r->text;
     for (size_t at = 0; at < size;) {
-        size_t taken = 1;
-        if (line[at] == '"') {
-            taken = string_end(line, at, size) - at;
-        } else if (line[at] == 'N' && starts_word(line, at, size, "NaN")) {
-            memcpy(to, "\"NaN\"", 5);
-            to += 5;
-            at += 3;
-            continue;
-        } else if (line[at] == 'I' && starts_word(line, at, size, "Infinity")) {
-            memcpy(to, "1e999   ", 8);
-            to += 8;
-            at += 8;
+        const bool is_nan = starts_word(line, at, size, "NaN");
+        if (is_nan || starts_word(line, at, size, "Infinity")) {
+            to = (char *)memcpy(to, is_nan ? "\"NaN\"" : "1e999   ", is_nan ? 5 : 8) + (is_nan ? 5 : 8);
+            at += is_nan ? 3 : 8;
             continue;
         }
-        memcpy(to, line + at, taken);
-        to += taken;
-        at += taken;
+        const size_t end = plain_end(line, at, size);
+        memcpy(to, line + at, end - at);
+        to += end - at;
+        at = end;
     }
     *to = '\0';
     return STATUS_OK;
