@@ -435,9 +435,627 @@ static void test_every_type(void **state) {
     no_problems();
 }
 
+/* ---- Metrics, quantiles, corners ----------------------------------------------------------------------------------- */
+
+static void test_metrics(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    batch *const b = room_for(1, sizeof *b);
+    make_batch(b, 77, 9, 400, 0.3);
+    napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+    o.beta = 0.1;
+    o.correction = NAPIER_GRPO_TOKEN_TRUNCATE;
+    o.correction_cap = 1.1;
+    o.off_policy_threshold = 0.01;
+    const napier_grpo_batch view = view_of(b, 0);
+    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+    napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+    succeeded(context, napier_grpo_loss(context, &view, &o, &m, none, none), "metrics");
+    real now[LIMIT], n = 0, low = 0, high = 0, ratio = 0, kl = 0, approx = 0, entropy = 0, corrected = 0, kept = 0;
+    real least = 1e9L, most = 0, some = 0;
+    for (int64_t t = 0; t < b->tokens; t++) {
+        now[t] = (real)b->logprobs[t];
+    }
+    const formula f = {b, &o, 0, now, now, -HUGE_VAL, NULL, NULL};
+    for (int64_t i = 0; i < b->responses; i++) {
+        bool any = false;
+        for (int64_t t = b->offsets[i]; t < b->offsets[i + 1]; t++) {
+            if (b->mask[t]) {
+                const real rho = ratio_of(&f, i, t, now);
+                n++;
+                low += rho < 0.8L && b->advantages[i] < 0;
+                high += rho > 1.2L && b->advantages[i] > 0;
+                ratio += rho;
+                least = fminl(least, rho);
+                most = fmaxl(most, rho);
+                kl += estimate(NAPIER_KL_K3, (real)b->ref[t] - now[t]);
+                approx += (real)b->old[t] - now[t];
+                entropy += (real)b->entropies[t];
+                corrected += correction_of(&f, i, t);
+                any = true;
+            }
+        }
+        some += any;
+        kept += any && off_policy_keeps(&f, i, b->offsets[i]);
+    }
+    const struct {
+        const char *name;
+        double got;
+        real truth;
+    } all[] = {{"tokens", m.tokens, n},
+               {"clip_low", m.clip_low, low / n},
+               {"clip_high", m.clip_high, high / n},
+               {"mean_ratio", m.mean_ratio, ratio / n},
+               {"min_ratio", m.min_ratio, least},
+               {"max_ratio", m.max_ratio, most},
+               {"kl", m.kl, kl / n},
+               {"approx_kl", m.approx_kl, approx / n},
+               {"entropy", m.entropy, entropy / n},
+               {"correction", m.correction, corrected / n},
+               {"kept_responses", m.kept_responses, kept / some}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        expect(near(all[i].got, all[i].truth, fabsl(all[i].truth) + 0.01L, 2e-6), "%s is %.9g, not %.9Lg", all[i].name,
+               all[i].got, all[i].truth);
+    }
+    expect(m.clip_low > 0 && m.clip_high > 0 && m.kept_responses < 1 && m.kept_responses > 0, "a poor sample");
+    free(b);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* The quantile through the losses: a token is left out if its entropy is below it. */
+static void test_quantiles(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    rng r = rng_make(9);
+    float entropies[200], losses[200], ones[200], zeros[200] = {0};
+    double sorted[200];
+    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+    for (int i = 0; i < 300; i++) {
+        const int64_t n = 1 + rng_below(&r, 200), ends[] = {0, n};
+        const int kind = i % 4; /* ordinary, many ties, tiny, of both signs */
+        for (int64_t t = 0; t < n; t++) {
+            const double u = rng_uniform(&r);
+            entropies[t] = (float)(kind == 0 ? 5 * u : kind == 1 ? floor(4 * u) : kind == 2 ? 1e-42 * u : u - 0.5);
+            sorted[t] = (double)entropies[t];
+            ones[t] = 1;
+        }
+        qsort(sorted, (size_t)n, sizeof *sorted, by_value);
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        o.top_entropy_quantile = i % 5 == 0 ? 0.2 : 1e-9 + 0.999 * rng_uniform(&r);
+        const float threshold = (float)quantile_of(sorted, n, 1 - o.top_entropy_quantile);
+        napier_grpo_batch view = NAPIER_GRPO_BATCH_INIT;
+        view.logprobs = napier_const_array_f32(zeros, n);
+        view.entropies = napier_const_array_f32(entropies, n);
+        view.advantages = napier_const_array_f32(ones, n);
+        view.offsets = napier_indices_i64(ends, 2);
+        succeeded(context, napier_grpo_token_loss(context, &view, &o, napier_array_f32(losses, n), none), "quantile");
+        for (int64_t t = 0; t < n; t++) {
+            expect((losses[t] == -1.0f) == (entropies[t] >= threshold),
+                   "case %d: token %lld of entropy %g, quantile %g", i, (long long)t, (double)entropies[t],
+                   (double)threshold);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* Log-probabilities that overflow the ratio or are not finite, advantages of 0, a sampler that does not know. */
+static void test_special_values(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    const float inf = HUGE_VALF, nan = NAN;
+    /*                       ratio inf; inf, A 0; inf, A < 0; both -inf; NaN; sampler NaN; ratio 0; NaN, masked */
+    const float logprobs[] = {0, 0, 0, -inf, nan, -1, -inf, nan}, old[] = {-200, -200, -200, -inf, -1, -1, -1, -1};
+    const float sampler[] = {-200, -200, -200, -1, -1, nan, -1, nan}, advantages[] = {1, 0, -1, 1, 1, 1, 1, 1};
+    const float losses[] = {-1.2f, 0, inf, 0, nan, -1, 0, 0}, gradients[] = {0, 0, inf, 0, nan, -1, 0, 0};
+    const uint8_t mask[] = {1, 1, 1, 1, 1, 1, 1, 0};
+    const int32_t ends[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    float got[8], grad[8];
+    napier_grpo_batch view = NAPIER_GRPO_BATCH_INIT;
+    napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+    o.correction = NAPIER_GRPO_TOKEN_TRUNCATE;
+    view.logprobs = napier_const_array_f32(logprobs, 8);
+    view.old_logprobs = napier_const_array_f32(old, 8);
+    view.sampler_logprobs = napier_const_array_f32(sampler, 8);
+    view.advantages = napier_const_array_f32(advantages, 8);
+    view.offsets = napier_indices_i32(ends, 9);
+    view.mask = mask;
+    succeeded(context, napier_grpo_token_loss(context, &view, &o, napier_array_f32(got, 8), napier_array_f32(grad, 8)),
+              "special values");
+    for (int t = 0; t < 8; t++) {
+        expect(losses[t] != losses[t] ? f32_bits(got[t]) == 0x7fc00000u : got[t] == losses[t], "loss %d is %g, not %g",
+               t, (double)got[t], (double)losses[t]);
+        expect(gradients[t] != gradients[t] ? f32_bits(grad[t]) == 0x7fc00000u : grad[t] == gradients[t],
+               "gradient %d is %g, not %g", t, (double)grad[t], (double)gradients[t]);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static void test_nothing(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    const int64_t none[] = {0, 0, 0}, some[] = {0, 2, 3};
+    const uint8_t mask[] = {0, 0, 0};
+    const float x[] = {-1, -2, -3}, a[] = {1, 2};
+    float grad[] = {7, 7, 7};
+    napier_grpo_batch view = NAPIER_GRPO_BATCH_INIT;
+    for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        o.type = (napier_grpo_type)type;
+        for (int64_t responses = 0; responses <= 2; responses++) { /* none, one empty, two masked */
+            const int64_t tokens = responses == 2 ? 3 : 0;
+            const napier_vector out = napier_array_f32(grad, tokens);
+            napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+            m.loss = 5;
+            view.logprobs = view.old_logprobs = view.entropies = napier_const_array_f32(x, tokens);
+            view.advantages = napier_const_array_f32(a, responses);
+            view.offsets = napier_indices_i64(responses == 2 ? some : none, responses + 1);
+            view.mask = mask;
+            o.entropy_coefficient = 1;
+            o.top_entropy_quantile = 0.5;
+            const napier_vector absent = {NULL, 0, 0, NAPIER_F32};
+            succeeded(context, napier_grpo_loss(context, &view, &o, &m, out, absent), "nothing");
+            expect(m.loss == 0 && m.tokens == 0, "type %d, %lld responses: loss %g", type, (long long)responses,
+                   m.loss);
+            for (int64_t t = 0; t < tokens; t++) {
+                expect(grad[t] == 0, "type %d: gradient %lld is %g", type, (long long)t, (double)grad[t]);
+            }
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Same bits ----------------------------------------------------------------------------------------------------- */
+
+typedef struct outcome {
+    napier_grpo_metrics metrics;
+    float losses[LIMIT], token_grad[LIMIT], grad[LIMIT], grad_entropies[LIMIT];
+} outcome;
+
+static void run_all(napier_context *c, const napier_grpo_batch *view, const napier_grpo_options *o, int64_t n,
+                    outcome *out) {
+    memset(out, 0, sizeof *out);
+    out->metrics.struct_size = sizeof out->metrics;
+    succeeded(
+        c, napier_grpo_token_loss(c, view, o, napier_array_f32(out->losses, n), napier_array_f32(out->token_grad, n)),
+        "losses");
+    succeeded(c,
+              napier_grpo_loss(c, view, o, &out->metrics, napier_array_f32(out->grad, n),
+                               napier_array_f32(out->grad_entropies, n)),
+              "loss");
+}
+
+static void test_same_bits(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    batch *const b = room_for(1, sizeof *b);
+    outcome *const first = room_for(1, sizeof *first), *const other = room_for(1, sizeof *other);
+    make_batch(b, 31, 5, 1500, 0.3);
+    napier_context *const context = context_of(NAPIER_ISA_SCALAR, 1);
+    for (int i = 0; i < 2 * VARIANTS; i++) {
+        napier_grpo_options o = variant(i / 2);
+        o.type = (napier_grpo_type)(i % (NAPIER_GRPO_TOKEN_MEAN + 1));
+        o.level = (napier_grpo_level)(i / 2 % 2);
+        const napier_grpo_batch view = view_of(b, i % 3 ? 0 : NO_MASK);
+        run_all(context, &view, &o, b->tokens, first);
+        for (int k = 0; k < count; k++) {
+            napier_context *const c = context_of(isas[k], 1 + (k + i) % 3);
+            run_all(c, &view, &o, b->tokens, other);
+            expect(!memcmp(first, other, sizeof *first), "%s: %s gives other bits", describe(&o, 0),
+                   napier_isa_name(isas[k]));
+            napier_context_destroy(c);
+        }
+    }
+    napier_context_destroy(context);
+    free(b);
+    free(first);
+    free(other);
+    no_problems();
+}
+
+/* The token losses of a response do not depend on what else is in the batch. */
+static void test_batch_invariance(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    batch *const b = room_for(1, sizeof *b);
+    make_batch(b, 32, 7, 900, 0.3);
+    static float whole[LIMIT], grad[LIMIT], alone[LIMIT], alone_grad[LIMIT];
+    for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_LUSPO; type++) {
+        napier_grpo_options o = variant(type % 10); /* not those with a quantile */
+        o.type = (napier_grpo_type)type;
+        napier_grpo_batch view = view_of(b, 0);
+        succeeded(context,
+                  napier_grpo_token_loss(context, &view, &o, napier_array_f32(whole, b->tokens),
+                                         napier_array_f32(grad, b->tokens)),
+                  "batch");
+        for (int64_t i = 0; i < b->responses; i++) {
+            const int64_t at = b->offsets[i], n = b->offsets[i + 1] - at, ends[] = {0, n};
+            view.logprobs = napier_const_array_f32(b->logprobs + at, n);
+            view.old_logprobs = napier_const_array_f32(b->old + at, n);
+            view.ref_logprobs = napier_const_array_f32(b->ref + at, n);
+            view.sampler_logprobs = napier_const_array_f32(b->sampler + at, n);
+            view.entropies = napier_const_array_f32(b->entropies + at, n);
+            view.advantages = napier_const_array_f32(b->advantages + i, 1);
+            view.mask = b->mask + at;
+            view.offsets = napier_indices_i64(ends, 2);
+            succeeded(
+                context,
+                napier_grpo_token_loss(context, &view, &o, napier_array_f32(alone, n), napier_array_f32(alone_grad, n)),
+                "alone");
+            expect(!memcmp(alone, whole + at, (size_t)n * 4) && !memcmp(alone_grad, grad + at, (size_t)n * 4),
+                   "type %d: response %lld alone differs", type, (long long)i);
+        }
+    }
+    free(b);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* f16 and bf16 of any stride: the bits of the widened numbers, rounded. */
+static void test_dtypes_and_strides(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    batch *const b = room_for(1, sizeof *b);
+    outcome *const wide = room_for(1, sizeof *wide);
+    static uint16_t in[5][3 * LIMIT], out[2][2 * LIMIT];
+    static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
+    for (int d = 0; d < 2; d++) {
+        make_batch(b, 41, 6, 500, 0.3);
+        float *const x[] = {b->logprobs, b->old, b->ref, b->sampler, b->entropies};
+        for (int k = 0; k < 5; k++) {
+            for (int64_t t = 0; t < b->tokens; t++) {
+                element_set(in[k], dtypes[d], (k % 3 + 1) * t, (double)x[k][t]);
+                x[k][t] = (float)element_get(in[k], dtypes[d], (k % 3 + 1) * t);
+            }
+        }
+        napier_grpo_options o = variant(12);
+        napier_grpo_batch view = view_of(b, 0);
+        run_all(context, &view, &o, b->tokens, wide);
+        napier_const_vector *const v[] = {&view.logprobs, &view.old_logprobs, &view.ref_logprobs,
+                                          &view.sampler_logprobs, &view.entropies};
+        for (int k = 0; k < 5; k++) {
+            *v[k] = (napier_const_vector){in[k], b->tokens, k % 3 + 1, dtypes[d]};
+        }
+        const napier_vector losses = {out[0], b->tokens, 2, dtypes[d]}, grad = {out[1], b->tokens, 1, dtypes[d]};
+        succeeded(context, napier_grpo_token_loss(context, &view, &o, losses, grad), "narrow");
+        for (int64_t t = 0; t < b->tokens; t++) {
+            expect(element_bits(out[0], dtypes[d], 2 * t) == dtype_bits(dtypes[d], (double)wide->losses[t]) &&
+                       element_bits(out[1], dtypes[d], t) == dtype_bits(dtypes[d], (double)wide->token_grad[t]),
+                   "%s: token %lld is not the rounded one", napier_dtype_name(dtypes[d]), (long long)t);
+        }
+    }
+    free(b);
+    free(wide);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- From logits --------------------------------------------------------------------------------------------------- */
+
+enum { VOCABULARY = 1500, MOST_ROWS = 64 };
+static float logits[MOST_ROWS * VOCABULARY], grad_logits[MOST_ROWS * VOCABULARY], expected[MOST_ROWS * VOCABULARY];
+static int64_t ids[MOST_ROWS];
+
+static void make_logits(const batch *b, int64_t vocabulary, uint64_t seed) {
+    rng r = rng_make(seed);
+    for (int64_t i = 0; i < b->tokens * vocabulary; i++) {
+        logits[i] = (float)(2 * rng_normal(&r));
+    }
+    for (int64_t t = 0; t < b->tokens; t++) {
+        ids[t] = rng_below(&r, vocabulary);
+    }
+}
+
+/* The bits of the three calls one after the other. */
+static void check_composition(napier_context *c, const batch *b, const napier_grpo_options *o, int without,
+                              int64_t vocabulary, const napier_token_options *to, const char *what) {
+    const int64_t n = b->tokens;
+    float l[MOST_ROWS], e[MOST_ROWS], gl[MOST_ROWS], ge[MOST_ROWS], l2[MOST_ROWS], e2[MOST_ROWS];
+    const napier_const_matrix x = napier_const_rows_f32(logits, n, vocabulary);
+    const napier_indices id = napier_indices_i64(ids, n);
+    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
+    napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT, m2 = NAPIER_GRPO_METRICS_INIT;
+    results.logprobs = napier_rows_f32(l, n, 1);
+    results.entropy = napier_array_f32(e, n);
+    succeeded(c, napier_token_logprobs(c, x, id, to, &results), what);
+    napier_grpo_batch view = view_of(b, without);
+    view.logprobs = napier_const_array_f32(l, n);
+    view.entropies = napier_const_array_f32(e, n);
+    succeeded(c, napier_grpo_loss(c, &view, o, &m, napier_array_f32(gl, n), napier_array_f32(ge, n)), what);
+    gradients.logprobs = napier_const_rows_f32(gl, n, 1);
+    if (o->entropy_coefficient != 0) {
+        gradients.entropy = napier_const_array_f32(ge, n);
+    }
+    succeeded(c, napier_token_logprobs_backward(c, x, id, to, &gradients, napier_rows_f32(expected, n, vocabulary)),
+              what);
+    view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
+    for (int in_place = 0; in_place < 2; in_place++) {
+        memcpy(grad_logits, logits, (size_t)(n * vocabulary) * sizeof *logits);
+        const napier_const_matrix from = in_place ? napier_const_rows_f32(grad_logits, n, vocabulary) : x;
+        succeeded(c,
+                  napier_grpo_from_logits(c, from, id, &view, o, to, &m2, napier_rows_f32(grad_logits, n, vocabulary),
+                                          napier_array_f32(l2, n), napier_array_f32(e2, n)),
+                  what);
+        expect(!memcmp(&m, &m2, sizeof m) && !memcmp(l, l2, (size_t)n * 4) && !memcmp(e, e2, (size_t)n * 4),
+               "%s: other log-probabilities, entropies or metrics", what);
+        expect(!memcmp(grad_logits, expected, (size_t)(n * vocabulary) * 4), "%s: other gradients", what);
+    }
+}
+
+static void test_from_logits_bits(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    batch *const b = room_for(1, sizeof *b);
+    for (int i = 0; i < 20; i++) {
+        napier_grpo_options o = variant(i % VARIANTS);
+        napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
+        to.temperature = i % 3 ? 0.7 : 1;
+        to.softcap = i % 4 == 3 ? 30 : 0;
+        o.type = (napier_grpo_type)(i % (NAPIER_GRPO_TOKEN_MEAN + 1));
+        const int64_t vocabulary = i % 2 ? 1500 : 37;
+        make_batch(b, (uint64_t)i, 4, 8, 0.3);
+        make_logits(b, vocabulary, (uint64_t)i);
+        ids[b->tokens / 2] = i % 5 ? ids[b->tokens / 2] : to.ignore_index;
+        napier_context *const c = context_of(isas[i % count], 1 + i % 3);
+        check_composition(c, b, &o, i % 5 == 4 ? NO_OLD : 0, vocabulary, &to, describe(&o, 0));
+        napier_context_destroy(c);
+    }
+    free(b);
+    no_problems();
+}
+
+/* The whole chain as one formula of the logits, differentiated by differences. */
+static real chain(formula *f, const real *z, int64_t vocabulary, real *now, real temperature) {
+    const batch *b = f->b;
+    real bonus = 0, n = 0;
+    for (int64_t t = 0; t < b->tokens; t++) {
+        real sum = 0, entropy = 0;
+        for (int64_t j = 0; j < vocabulary; j++) {
+            sum += expl(z[t * vocabulary + j] / temperature);
+        }
+        for (int64_t j = 0; j < vocabulary; j++) {
+            const real l = z[t * vocabulary + j] / temperature - logl(sum);
+            entropy -= expl(l) * l;
+            now[t] = j == ids[t] ? l : now[t];
+        }
+        bonus += counts(f, t) ? entropy : 0;
+        n += counts(f, t);
+    }
+    return whole_loss(f, true) - (real)f->o->entropy_coefficient * bonus / n;
+}
+
+static void test_from_logits_gradient(void **state) {
+    (void)state;
+    enum { FEW = 7 };
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    batch *const b = room_for(1, sizeof *b);
+    real z[MOST_ROWS * FEW], now[MOST_ROWS], held[MOST_ROWS];
+    const real h = 1e-4L;
+    for (int i = 0; i < 10; i++) {
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
+        to.temperature = 0.75;
+        o.type = (napier_grpo_type)i;
+        o.beta = 0.2;
+        o.entropy_coefficient = 0.1;
+        o.epsilon = 5; /* no corners */
+        make_batch(b, (uint64_t)(60 + i), 3, 6, 0.3);
+        make_logits(b, FEW, (uint64_t)i);
+        for (int64_t k = 0; k < b->tokens * FEW; k++) {
+            z[k] = (real)logits[k];
+        }
+        formula f = {b, &o, 0, now, held, -HUGE_VAL, NULL, NULL};
+        chain(&f, z, FEW, held, 0.75L);
+        napier_grpo_batch view = view_of(b, 0);
+        view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
+        const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+        napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+        succeeded(context,
+                  napier_grpo_from_logits(context, napier_const_rows_f32(logits, b->tokens, FEW),
+                                          napier_indices_i64(ids, b->tokens), &view, &o, &to, &m,
+                                          napier_rows_f32(grad_logits, b->tokens, FEW), none, none),
+                  "from logits");
+        const real loss = chain(&f, z, FEW, now, 0.75L);
+        expect(near(m.loss, loss, fabsl(loss) + 0.1L, 2e-6), "type %d: loss %.9g, not %.9Lg", i, m.loss, loss);
+        real slope[MOST_ROWS * FEW], most = 0;
+        for (int64_t k = 0; k < b->tokens * FEW; k++) {
+            static const real step[] = {-2, -1, 1, 2}, factor[] = {1, -8, 8, -1};
+            const real at = z[k];
+            slope[k] = 0;
+            for (int s = 0; s < 4; s++) {
+                z[k] = at + step[s] * h;
+                slope[k] += factor[s] * chain(&f, z, FEW, now, 0.75L) / (12 * h);
+            }
+            z[k] = at;
+            most = fmaxl(most, fabsl(slope[k]));
+        }
+        for (int64_t k = 0; k < b->tokens * FEW; k++) {
+            expect(near((double)grad_logits[k], slope[k], most, 1e-6), "type %d: gradient %lld is %.9g, not %.9Lg", i,
+                   (long long)k, (double)grad_logits[k], slope[k]);
+        }
+    }
+    free(b);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Hostile ------------------------------------------------------------------------------------------------------- */
+
+static void refuse_option(napier_context *c, const napier_grpo_batch *view, const napier_grpo_options *o,
+                          const char *word) {
+    float out[LIMIT];
+    const napier_vector losses = napier_array_f32(out, view->logprobs.size), none = {NULL, 0, 0, NAPIER_F32};
+    refused(c, napier_grpo_token_loss(c, view, o, losses, none), NAPIER_INVALID_ARGUMENT, word, NULL);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
+    batch *const b = room_for(1, sizeof *b);
+    make_batch(b, 3, 6, 20, 0.2);
+    const napier_grpo_options d = NAPIER_GRPO_OPTIONS_INIT;
+    napier_grpo_batch view = view_of(b, 0);
+#define REFUSE_OPTION(field, value)          \
+    do {                                     \
+        napier_grpo_options o = d;           \
+        o.field = value;                     \
+        refuse_option(c, &view, &o, #field); \
+    } while (0)
+    REFUSE_OPTION(struct_size, 8);
+    REFUSE_OPTION(type, (napier_grpo_type)10);
+    REFUSE_OPTION(type, (napier_grpo_type)-1);
+    REFUSE_OPTION(level, (napier_grpo_level)2);
+    REFUSE_OPTION(epsilon, -0.1);
+    REFUSE_OPTION(epsilon_high, NAN);
+    REFUSE_OPTION(delta, -1);
+    REFUSE_OPTION(beta, HUGE_VAL);
+    REFUSE_OPTION(kl_estimator, (napier_kl_estimator)0);
+    REFUSE_OPTION(sapo_tau_positive, 0);
+    REFUSE_OPTION(vespo_k_negative, NAN);
+    REFUSE_OPTION(max_completion_length, -1);
+    REFUSE_OPTION(num_items, -1);
+    REFUSE_OPTION(correction, (napier_grpo_correction)5);
+    REFUSE_OPTION(correction_cap, 0);
+    REFUSE_OPTION(correction_floor, 4);
+    REFUSE_OPTION(top_entropy_quantile, 0);
+    REFUSE_OPTION(top_entropy_quantile, 1.5);
+    REFUSE_OPTION(entropy_coefficient, NAN);
+    REFUSE_OPTION(off_policy_threshold, NAN);
+    napier_grpo_options o = d;
+    const napier_const_vector absent = {NULL, 0, 0, NAPIER_F32};
+    napier_grpo_batch without = view;
+    without.ref_logprobs = without.sampler_logprobs = without.entropies = absent;
+    o.beta = 1;
+    refuse_option(c, &without, &o, "ref_logprobs");
+    o = d;
+    o.correction = NAPIER_GRPO_TOKEN_MASK;
+    refuse_option(c, &without, &o, "sampler_logprobs");
+    o = d;
+    o.top_entropy_quantile = 0.5;
+    refuse_option(c, &without, &o, "entropies");
+    without = view;
+    without.struct_size = 1;
+    refuse_option(c, &without, &d, "struct_size");
+    without = view;
+    without.advantages.size = 3;
+    refuse_option(c, &without, &d, "advantages");
+    without = view;
+    without.old_logprobs.size--;
+    refuse_option(c, &without, &d, "old_logprobs");
+    b->offsets[2] = b->offsets[1] - 1;
+    refuse_option(c, &view, &d, "offsets[2]");
+    const napier_vector over = napier_array_f32(b->old, b->tokens), none = {NULL, 0, 0, NAPIER_F32};
+    b->offsets[2] = b->offsets[1];
+    refused(c, napier_grpo_token_loss(c, &view, &d, over, none), NAPIER_INVALID_ARGUMENT, "losses", NULL);
+    refused(c, napier_grpo_loss(c, &view, &d, NULL, none, none), NAPIER_INVALID_ARGUMENT, "metrics", NULL);
+    refused(c, napier_grpo_token_loss(c, NULL, &d, none, none), NAPIER_INVALID_ARGUMENT, "batch", NULL);
+    free(b);
+    napier_context_destroy(c);
+    no_problems();
+}
+
+static void test_refusals_of_logits(void **state) {
+    (void)state;
+    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
+    batch *const b = room_for(1, sizeof *b);
+    make_batch(b, 3, 3, 9, 0.2);
+    make_logits(b, 20, 1);
+    napier_grpo_batch view = view_of(b, 0);
+    napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+    m.loss = 7;
+    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+    const napier_const_matrix x = napier_const_rows_f32(logits, b->tokens, 20);
+    const napier_matrix g = napier_rows_f32(grad_logits, b->tokens, 20);
+    const napier_indices id = napier_indices_i64(ids, b->tokens);
+    const napier_status bad = NAPIER_INVALID_ARGUMENT;
+    memset(grad_logits, 0x11, sizeof grad_logits);
+    refused(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, none, none), bad, "logprobs", NULL);
+    view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
+    for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_GSPO; type += NAPIER_GRPO_GSPO) { /* one read, and two */
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
+        o.type = (napier_grpo_type)type;
+        ids[2] = 20;
+        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, none, none), bad, "ids[2]", "20", NULL);
+        ids[2] = 1;
+        to.temperature = 0;
+        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, none, none), bad, "temperature", NULL);
+        const napier_vector over = napier_array_f32(grad_logits, b->tokens);
+        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, none), bad, "grad_logits", NULL);
+        const napier_indices fewer = napier_indices_i64(ids, b->tokens - 1);
+        refused(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), bad, "ids", NULL);
+    }
+    expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
+    free(b);
+    napier_context_destroy(c);
+    no_problems();
+}
+
+typedef struct purse {
+    int left; /* allocations until there is no more */
+} purse;
+static void *spend(size_t size, size_t alignment, void *user) {
+    purse *const p = user;
+    return p->left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
+}
+static void give_back(void *memory, void *user) {
+    (void)user;
+    free(memory);
+}
+
+/* Every allocation fails once; then it works. */
+static void test_no_memory(void **state) {
+    (void)state;
+    purse p = {1000};
+    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+    options.allocator = (napier_allocator){spend, give_back, &p};
+    options.threads = 2;
+    napier_context *c = NULL;
+    assert_int_equal(napier_context_create(&c, &options), NAPIER_OK);
+    batch *const b = room_for(1, sizeof *b);
+    make_batch(b, 3, 3, 9, 0.2);
+    make_logits(b, 20, 1);
+    napier_grpo_batch view = view_of(b, 0);
+    view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
+    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+    for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_GSPO; type += NAPIER_GRPO_GSPO) {
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        o.type = (napier_grpo_type)type;
+        napier_status status = NAPIER_OUT_OF_MEMORY;
+        int tries = 0;
+        for (; status != NAPIER_OK && tries < 100; tries++) {
+            napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+            p.left = tries;
+            status = napier_grpo_from_logits(c, napier_const_rows_f32(logits, b->tokens, 20),
+                                             napier_indices_i64(ids, b->tokens), &view, &o, NULL, &m,
+                                             napier_rows_f32(grad_logits, b->tokens, 20), none, none);
+            if (status != NAPIER_OK) {
+                refused(c, status, NAPIER_OUT_OF_MEMORY, "memory", NULL);
+            }
+        }
+        expect(status == NAPIER_OK && tries > 4, "type %d: %d allocations", type, tries);
+    }
+    p.left = 1000;
+    napier_context_destroy(c);
+    free(b);
+    no_problems();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type),
+        cmocka_unit_test(test_every_type),       cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_quantiles),        cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_nothing),          cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_dtypes_and_strides),
+        cmocka_unit_test(test_from_logits_bits), cmocka_unit_test(test_from_logits_gradient),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refusals_of_logits),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests_name("grpo", tests, NULL, NULL);
 }
