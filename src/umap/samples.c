@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/parallel.h"
 #include "base/view.h"
 #include "math/f64.h"
+
+enum { COPY_CHUNK = 1 << 18 /* elements */ };
 
 int64_t napier_samples_rows(napier_umap_samples samples) {
     return samples.sparse ? samples.sparse->rows : samples.dense.rows;
@@ -60,6 +63,29 @@ static napier_status copy_sparse(napier_context *context, const napier_csr_matri
     return NAPIER_OK;
 }
 
+typedef struct copy_task {
+    napier_const_matrix from;
+    float *to;
+} copy_task;
+
+/* By all threads: what a copy costs is its fresh pages. */
+static void copy_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const copy_task *t = argument;
+    const napier_const_matrix m = t->from;
+    const int plain = m.dtype == NAPIER_F32 && m.col_stride == 1;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        float *row = t->to + i * m.cols;
+        if (plain && m.cols > 0) {
+            memcpy(row, (const float *)m.data + i * m.row_stride, (size_t)m.cols * sizeof *row);
+            continue;
+        }
+        for (int64_t j = 0; j < m.cols; j++) {
+            row[j] = element(m, i, j);
+        }
+    }
+}
+
 napier_status napier_samples_copy_of(napier_context *context, napier_umap_samples samples, napier_samples_copy *out) {
     *out = (napier_samples_copy){.rows = napier_samples_rows(samples), .cols = napier_samples_cols(samples)};
     if (samples.sparse) {
@@ -72,17 +98,9 @@ napier_status napier_samples_copy_of(napier_context *context, napier_umap_sample
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for a copy of %lld x %lld",
                            (long long)m.rows, (long long)m.cols);
     }
-    const int plain = m.dtype == NAPIER_F32 && m.col_stride == 1;
-    for (int64_t i = 0; i < m.rows; i++) {
-        float *row = out->dense + i * m.cols;
-        if (plain && m.cols > 0) {
-            memcpy(row, (const float *)m.data + i * m.row_stride, (size_t)m.cols * sizeof *row);
-            continue;
-        }
-        for (int64_t j = 0; j < m.cols; j++) {
-            row[j] = element(m, i, j);
-        }
-    }
+    copy_task task = {m, out->dense};
+    const int64_t chunk = m.cols > 0 ? 1 + COPY_CHUNK / m.cols : m.rows + 1;
+    napier_parallel(context, m.rows, chunk, copy_rows, &task);
     return NAPIER_OK;
 }
 
