@@ -24,6 +24,7 @@ SCALARS = {
     "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64,
 }
 DTYPES = {"float32": 1, "float16": 2, "uint16": 3, "float64": 4}  # uint16 holds bfloat16
+INDEX_TYPES = {"int32": 1, "int64": 2}
 
 
 class NapierError(Exception):
@@ -115,16 +116,17 @@ class Napier:
         result = kind.from_buffer_copy(kind.in_dll(self.defaults, name + "_init")) if self._has_default(name) else kind()
         if hasattr(result, "struct_size") and self._has_default(name) and result.struct_size != ctypes.sizeof(kind):
             raise AssertionError(f"{name}: {ctypes.sizeof(kind)} bytes here, {result.struct_size} in the library")
-        result.keep = []
+        result.alive = []
         for field, value in fields.items():
             if field not in dict(kind._fields_):
                 raise AttributeError(f"{name} has no field {field}")
+            wanted = dict(kind._fields_)[field]
             if isinstance(value, np.ndarray):
-                result.keep.append(value)
-                value = value.ctypes.data
+                result.alive.append(value)
+                value = value.ctypes.data if wanted is ctypes.c_void_p else self.view(wanted, value)
             elif isinstance(value, ctypes.Structure):
-                result.keep.append(value)
-                value = ctypes.addressof(value) if dict(kind._fields_)[field] is ctypes.c_void_p else value
+                result.alive.append(value)
+                value = ctypes.addressof(value) if wanted is ctypes.c_void_p else value
             setattr(result, field, value)
         return result
 
@@ -132,7 +134,9 @@ class Napier:
         return hasattr(self.defaults, name + "_init")
 
     def view(self, kind, array):
-        """An array as a napier_matrix or napier_vector; a vector where a matrix is wanted is one column."""
+        """An array as napier_indices, a napier_matrix or a napier_vector; a vector where a matrix is wanted is one column."""
+        if kind is self.headers.struct("napier_indices"):
+            return kind(array.ctypes.data, array.size, INDEX_TYPES[array.dtype.name])
         if kind is self.headers.struct("napier_vector") or kind is self.headers.struct("napier_const_vector"):
             return kind(array.ctypes.data, array.size, array.strides[0] // array.itemsize, DTYPES[array.dtype.name])
         array = array.reshape(-1, 1) if array.ndim == 1 else array
@@ -153,6 +157,8 @@ class Napier:
             return ctypes.byref(value)
         if isinstance(value, str):
             return ctypes.c_char_p(value.encode())
+        if value is None and issubclass(kind, ctypes.Structure):
+            return kind()  # an absent view
         if value is None or isinstance(value, (ctypes._SimpleCData, ctypes.Structure)) or hasattr(value, "_obj"):
             return value
         return kind(value)

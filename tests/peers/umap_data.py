@@ -33,7 +33,7 @@ def samples(x):
     if not scipy.sparse.issparse(x):
         view = napier.view(napier.headers.struct("napier_const_matrix"), x)
         made = napier.make("napier_umap_samples", dense=view)
-        made.keep.append(x)
+        made.alive.append(x)
         return made
     parts = [x.indptr.astype(np.int64), x.indices.astype(np.int32), x.data.astype(np.float32)]
     csr = napier.make("napier_csr_matrix", rows=x.shape[0], cols=x.shape[1], row_starts=parts[0], columns=parts[1],
