@@ -1,7 +1,11 @@
-/* linear/product.c - a matrix product in blocks. */
+/* linear/product.c - a matrix product in blocks. How work is split never changes a bit: an element of the product has a
+ * chain of its own. */
 #include "linear/product.h"
 
 #include <string.h>
+
+/* Results larger than this are stored past the caches: they do not stay in those of a core. */
+enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -9,7 +13,6 @@ napier_product_sides napier_product_sides_of(napier_isa isa, napier_const_matrix
     napier_product_sides s = {.kernels = &napier_kernels_of(isa)->linear.matmul, .lanes = lanes, .rows = rows};
     s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
     s.k = s.pairs ? round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
-    s.panel_step = s.k * NAPIER_LANES;
     s.few = lanes.rows <= NAPIER_FEW && rows.col_stride == 1 && (!s.pairs || s.kernels->few_pairs);
     return s;
 }
@@ -26,22 +29,36 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
     if (s->k == 0 || panels > SIZE_MAX / sizeof(float) / (uint64_t)NAPIER_LANES / (uint64_t)s->k) {
         return 0;
     }
-    return s->few ? NAPIER_FEW * (size_t)round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->panel_step);
+    return s->few ? NAPIER_FEW * (size_t)round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
 }
 
 /* ---- Panels -------------------------------------------------------------------------------------------------------- */
 
-static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_product_sides *s = argument;
+/* Panels of a block of lanes that share a block of k lie one after the other: together they fill the second cache evenly.
+ * Where panel `panel` of the block begins at k: */
+static float *panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
+    const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
+    const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+    return s->panels + (block * NAPIER_LANE_BLOCK * s->k + (k * panels + cols * panel) * NAPIER_LANES);
+}
+
+static void pack_panel(const napier_product_sides *s, int64_t panel) {
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
+    const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = NAPIER_LANE_BLOCK / NAPIER_LANES;
+    const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES;
+    for (int64_t k = 0; k < s->k; k += NAPIER_K_BLOCK) {
+        const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+        const int64_t there = s->lanes.cols - k < cols ? s->lanes.cols - k : cols;
+        float *out = panel_at(s, panel / each, panel % each, k);
+        s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
+        memset(out + there * NAPIER_LANES, 0, (size_t)((cols - there) * NAPIER_LANES) * sizeof(float));
+    }
+}
+
+static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
     for (int64_t panel = begin; panel < end; panel++) {
-        const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane;
-        const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES;
-        float *out = s->panels + panel * s->panel_step;
-        s->kernels->pack(&turned, 0, s->lanes.cols, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES,
-                         NAPIER_LANES);
-        memset(out + s->lanes.cols * NAPIER_LANES, 0, (size_t)((s->k - s->lanes.cols) * NAPIER_LANES) * sizeof(float));
+        pack_panel(argument, panel);
     }
 }
 
@@ -87,16 +104,15 @@ static void look_ahead(const napier_product_sides *s, int64_t row, int64_t rows,
 
 /* All groups of the strip go by a block of k, whose panels stay in the second cache. */
 static void multiply_k_block(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
-                             float *c, float *packed) {
+                             bool first, float *c, float *packed) {
     const int64_t there = s->rows.cols - k < NAPIER_K_BLOCK ? s->rows.cols - k : NAPIER_K_BLOCK;
     napier_product_block b = {.rows = packed,
-                              .panels = s->panels + block * (NAPIER_LANE_BLOCK / NAPIER_LANES) * s->panel_step +
-                                        k * NAPIER_LANES,
-                              .panel_step = s->panel_step,
+                              .panels = panel_at(s, block, 0, k),
+                              .panel_step = panel_at(s, block, 1, k) - panel_at(s, block, 0, k),
                               .lanes = round_up(napier_block_lanes(s, block), 16),
                               .k = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK,
                               .c_step = NAPIER_LANE_BLOCK,
-                              .first = k == 0};
+                              .first = first};
     for (int64_t r = 0; r < rows; r += NAPIER_ROW_GROUP) {
         const int64_t next = r + NAPIER_ROW_GROUP;
         b.row_count = rows < next ? rows - r : NAPIER_ROW_GROUP;
@@ -112,16 +128,110 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
     }
 }
 
-const float *napier_product_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows,
-                                  float *scratch) {
+static const float *multiply_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, bool add,
+                                   float *scratch) {
     float *c = scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP;
-    if (s->k == 0) {
+    if (s->k == 0 && !add) {
         memset(c, 0, (size_t)(rows * NAPIER_LANE_BLOCK) * sizeof *c);
     } else if (s->few) {
         multiply_few(s, row, rows, c);
     }
     for (int64_t k = 0; k < s->k && !s->few; k += NAPIER_K_BLOCK) {
-        multiply_k_block(s, block, row, rows, k, c, scratch);
+        multiply_k_block(s, block, row, rows, k, k == 0 && !add, c, scratch);
     }
     return c;
+}
+
+const float *napier_product_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows,
+                                  float *scratch) {
+    return multiply_strip(s, block, row, rows, false, scratch);
+}
+
+/* ---- Single products ------------------------------------------------------------------------------------------------- */
+
+/* Row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: room for 32 packed rows. */
+static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
+                         int64_t k, int64_t cols, float *rows, float *panel) {
+    const int64_t there = m->cols - k < cols ? m->cols - k : cols;
+    for (int i = 0; i < count; i++) {
+        s->kernels->pack(m, index[i], 1, k, there, s->pairs, rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
+                         round_up(cols, 16));
+    }
+    const napier_const_matrix turned = {rows, cols, count, 1, NAPIER_ROW_STEP, NAPIER_F32};
+    s->kernels->pack(&turned, 0, cols, 0, count, false, panel, NAPIER_LANES, NAPIER_LANES);
+}
+
+void napier_product_ones(const napier_product_sides *s, const int64_t *lane, const int64_t *row, int count,
+                         float *scratch, float products[NAPIER_LANES]) {
+    float *a = scratch + NAPIER_LANES * NAPIER_ROW_STEP, *b = a + NAPIER_LANES * NAPIER_K_BLOCK;
+    memset(products, 0, NAPIER_LANES * sizeof *products);
+    for (int64_t k = 0; k < s->k; k += NAPIER_K_BLOCK) {
+        const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+        gather_panel(s, &s->lanes, lane, count, k, cols, scratch, a);
+        gather_panel(s, &s->rows, row, count, k, cols, scratch, b);
+        (s->pairs ? s->kernels->pairs_lanes : s->kernels->chain_lanes)(a, b, cols, products);
+    }
+    s->kernels->unpack(products, NAPIER_LANES, 1, NAPIER_LANES, napier_rows_f32(products, 1, NAPIER_LANES), 0, 0,
+                       false);
+}
+
+/* ---- A whole product ------------------------------------------------------------------------------------------------- */
+
+/* Enough units for every thread to have a fair share, of many rows each: the next ones are fetched while these go by. */
+static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
+    enum { UNITS = 8, GROUPS = 8 };
+    const int64_t blocks = (lanes + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;
+    const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
+    const int64_t fair = groups / (UNITS * context->threads / blocks + 1) + 1;
+    return (fair < GROUPS ? fair : GROUPS) * NAPIER_ROW_GROUP;
+}
+
+napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
+                                           napier_const_matrix rows, napier_matrix out, bool add) {
+    napier_product_plan p = {.sides = napier_product_sides_of(context->isa, lanes, rows), .out = out, .add = add};
+    p.sides.few = p.sides.few && !add;
+    p.lanes = napier_lanes_at_a_time(&p.sides);
+    p.row_block = row_block_of(context, &p.sides, p.lanes);
+    p.stream = !add && out.rows * out.cols > NAPIER_PRODUCT_STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
+    return p;
+}
+
+size_t napier_product_floats(const napier_context *context, const napier_product_plan *p) {
+    const size_t panels = napier_panel_floats(&p->sides, p->lanes);
+    return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * napier_product_scratch(p->row_block) : 0;
+}
+
+static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t row, float *scratch) {
+    const napier_product_sides *s = &p->sides;
+    const int64_t rows = s->rows.rows - row < p->row_block ? s->rows.rows - row : p->row_block;
+    const int64_t lane = s->first_lane + block * NAPIER_LANE_BLOCK, lanes = napier_block_lanes(s, block);
+    if (p->add) {
+        const napier_const_matrix so_far = napier_read_only(p->out);
+        s->kernels->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP,
+                         NAPIER_LANE_BLOCK, round_up(lanes, 16));
+    }
+    const float *c = multiply_strip(s, block, row, rows, p->add, scratch);
+    s->kernels->unpack(c, NAPIER_LANE_BLOCK, rows, lanes, p->out, row, lane, p->stream);
+}
+
+/* Units follow one another over the lanes, so that rows are still in a cache when the next block wants them. */
+static void multiply_units(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_plan *p = argument;
+    const int64_t blocks = napier_lane_blocks(&p->sides);
+    for (int64_t unit = begin; unit < end; unit++) {
+        multiply_unit(p, unit % blocks, unit / blocks * p->row_block,
+                      p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
+    }
+}
+
+void napier_product_run(const napier_context *context, napier_product_plan *p, float *memory) {
+    napier_product_sides *s = &p->sides;
+    p->scratch = memory;
+    s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
+    const int64_t strips = (s->rows.rows + p->row_block - 1) / p->row_block;
+    for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
+        const int64_t left = s->lanes.rows - lane;
+        napier_pack_lanes(context, s, lane, left < p->lanes ? left : p->lanes);
+        napier_parallel(context, strips * napier_lane_blocks(s), 1, multiply_units, p);
+    }
 }

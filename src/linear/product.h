@@ -20,7 +20,6 @@ typedef struct napier_product_sides {
     bool pairs;                      /* in the order of bf16 by bf16 */
     bool few;                        /* so few lanes that rows are not packed; "panels" are then rows along k */
     int64_t k;                       /* filled up: in pairs to a multiple of 32 */
-    int64_t panel_step;              /* floats of a panel */
     float *panels;                   /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
     int64_t first_lane, lane_count;
 } napier_product_sides;
@@ -52,5 +51,27 @@ static inline int64_t napier_block_lanes(const napier_product_sides *sides, int6
  * result[r * NAPIER_LANE_BLOCK + l]. Returns that result, which lies in scratch. */
 const float *napier_product_strip(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
                                   float *scratch);
+
+/* products[i] = sum_k lanes[lane[i]][k] * rows[row[i]][k] for i < count <= NAPIER_LANES: the same bits, one by one. NaN is
+ * the canonical one. scratch: napier_product_scratch(NAPIER_LANE_BLOCK) floats. */
+void napier_product_ones(const napier_product_sides *sides, const int64_t *lane, const int64_t *row, int count,
+                         float *scratch, float products[NAPIER_LANES]);
+
+/* A whole product to `out` [rows, lanes]. add: out is f32 and holds the sums of the k before these. */
+typedef struct napier_product_plan {
+    napier_product_sides sides;
+    napier_matrix out;
+    bool add;
+    int64_t row_block; /* rows of a unit of work */
+    int64_t lanes;     /* packed at a time */
+    bool stream;
+    float *scratch;
+} napier_product_plan;
+
+napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
+                                           napier_const_matrix rows, napier_matrix out, bool add);
+/* Floats of memory that it needs; 0 if that does not fit. */
+size_t napier_product_floats(const napier_context *context, const napier_product_plan *plan);
+void napier_product_run(const napier_context *context, napier_product_plan *plan, float *memory);
 
 #endif
