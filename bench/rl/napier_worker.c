@@ -497,7 +497,7 @@ int main(int argc, char **argv) {
             answer_prepare(line);
         else if (strncmp(line, "check ", 6) == 0)
             answer_check(line);
-        else if (strncmp(line, "peak ", 5) == 0)
+        else if (strncmp(line, "peak", 4) == 0)
             answer_peak();
         else if (strncmp(line, "go ", 3) == 0)
             answer_go(line);
