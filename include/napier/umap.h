@@ -157,6 +157,7 @@ typedef enum napier_umap_edge_use {
     NAPIER_UMAP_EDGES_SAMPLED = 1   /* each in weight / largest weight of the epochs, evenly spread, at full force */
 } napier_umap_edge_use;
 
+/* Where all edges act by weight and the rate counts per edge, one sample is drawn for up to four, and counts for them. */
 typedef enum napier_umap_rate_per {
     NAPIER_UMAP_RATE_PER_EDGE = 0, /* negative_sample_rate counts for each edge that acts (its share, where weighted) */
     NAPIER_UMAP_RATE_PER_VERTEX = 1 /* for each vertex, in each epoch */
