@@ -2,7 +2,7 @@
  *
  * Shapes: N rows of logits over a vocabulary of V tokens; T tokens in B responses, response b being tokens
  * offsets[b] .. offsets[b + 1] - 1 (offsets: B + 1 integers, not falling, the first 0, the last T). An empty response gives
- * 0 and takes no part in means.
+ * 0 and takes no part in means; one whose tokens are all masked is there, and counts with 0.
  *
  * Dtypes. Inputs and results f32, f16 or bf16; inputs are widened exactly, all arithmetic is f32 or wider, a result is
  * rounded once, to nearest even. f64 is INVALID_ARGUMENT.
@@ -153,7 +153,9 @@ typedef struct napier_kl_options {
     { sizeof(napier_kl_options), NAPIER_KL_K1, NAPIER_REDUCE_SUM, 0.0, 0.0 }
 
 /* kl[b] over the tokens of response b: policy_logprobs and ref_logprobs [T], mask [T] (0: the token does not count; NULL:
- * all do), kl [B]. kl of a policy with itself is exactly 0. Two -inf at one place differ by 0. */
+ * all do), kl [B]. kl of a policy with itself is exactly 0. Two -inf at one place differ by 0. The mean over no counted
+ * token is 0. Error: each token's estimate and derivative 2^-21 relative, k3 near d = 0 too.
+ * Errors, here and below: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_kl_per_response(napier_context *context, napier_const_vector policy_logprobs,
                                                 napier_const_vector ref_logprobs, napier_indices offsets,
                                                 const uint8_t *mask, const napier_kl_options *options,
@@ -166,11 +168,15 @@ NAPIER_API napier_status napier_kl_per_response_backward(napier_context *context
                                                          napier_vector grad_ref);
 
 /* kl[i] = sum_j p_j (log p_j - log q_j), p and q being the softmax of row i of both logits [N, V] at the temperature
- * (of the options only that is used). Exactly 0 for equal rows, never negative; +inf where q_j = 0 < p_j by -inf. */
+ * (of the options only that is used). Exactly 0 for equal rows, never negative: computed as the sum of
+ * p_j k3(log q_j - log p_j), in which nothing cancels. +inf where q_j = 0 < p_j by -inf; NaN where a row has a NaN or
+ * +inf, or only -inf; 0 for rows without columns. A row is one thread's. Error: 2^-20 relative (and 2^-43). */
 NAPIER_API napier_status napier_kl_full(napier_context *context, napier_const_matrix policy_logits,
                                         napier_const_matrix ref_logits, const napier_softmax_options *options,
                                         napier_vector kl);
-/* grad_kl [N] to the gradients of both logits [N, V]; either may be absent, or in place of its logits. */
+/* grad_kl [N] to the gradients of both logits [N, V]; either may be absent, or in place of either logits:
+ * d policy_j = g p_j (log p_j - log q_j - kl) / T, d ref_j = g (q_j - p_j) / T. Where grad_kl is 0 both are 0, whatever
+ * the rows hold. Error: 2^-20 of g p_j (|log p_j - log q_j| + sum_i p_i |log p_i - log q_i|) / T. */
 NAPIER_API napier_status napier_kl_full_backward(napier_context *context, napier_const_matrix policy_logits,
                                                  napier_const_matrix ref_logits, const napier_softmax_options *options,
                                                  napier_const_vector grad_kl, napier_matrix grad_policy_logits,
@@ -180,7 +186,7 @@ NAPIER_API napier_status napier_kl_full_backward(napier_context *context, napier
 
 /* scores[b][c] = weights[c] * sum_t logprobs[t] * rubric[c][token_ids[t]] over the tokens of response b, and
  * rewards[b] = sum_c scores[b][c], c ascending. logprobs and token_ids [T], rubric [C, V], weights [C], scores [B, C],
- * rewards [B]; scores or rewards may be absent. -inf * 0 counts 0. */
+ * rewards [B]; scores or rewards may be absent. What the rubric marks 0 counts 0, whatever its log-probability. */
 NAPIER_API napier_status napier_rubric_score(napier_context *context, napier_const_vector logprobs,
                                              napier_indices token_ids, napier_indices offsets,
                                              napier_const_matrix rubric, napier_const_vector weights,
@@ -195,25 +201,29 @@ NAPIER_API napier_status napier_rubric_score_backward(napier_context *context, n
  * l = logprobs - old_logprobs; the ratio is rho = exp(l) per token, or exp(mean of l over the response) for all its tokens
  * (sequence level). A: the response's advantage. eps: epsilon, eps': epsilon_high.
  *     clipped losses: -min(min(rho, delta) A, clamp(rho, 1 - eps, 1 + eps') A), delta only if set
+ * 0 times anything is 0: with an advantage of 0 a ratio may overflow. Sums that become an exponent (of the ratio of a
+ * sequence) are in double from the tiles' lanes on.
  * The letters below say how tokens become one number, m being the mask: */
 typedef enum napier_grpo_type {
-    NAPIER_GRPO = 0,           /* clipped; mean over responses of the mean over their tokens */
-    NAPIER_GRPO_BNPO = 1,      /* clipped; sum / sum(m) */
-    NAPIER_GRPO_DR_GRPO = 2,   /* clipped; sum / (B max_completion_length) */
-    NAPIER_GRPO_DAPO = 3,      /* clipped; sum / num_items */
-    NAPIER_GRPO_GSPO = 4,      /* as GRPO, always at the level of the sequence */
-    NAPIER_GRPO_CISPO = 5,     /* -stopgrad(min(rho, eps')) A logprob, eps' an absolute bound; sum / num_items */
-    NAPIER_GRPO_SAPO = 6,      /* -(4 / tau) sigmoid(tau (rho - 1)) A, tau by the sign of A; as GRPO */
-    NAPIER_GRPO_VESPO = 7,     /* -stopgrad(phi(w)) A logprob; sum / num_items */
-    NAPIER_GRPO_LUSPO = 8,     /* clipped, times the number of the response's tokens; mean over responses of the sums */
-    NAPIER_GRPO_TOKEN_MEAN = 9 /* clipped; mean over all tokens; KL: beta * mean over responses of summed k1 (the
-                                   reduction of the source document) */
+    NAPIER_GRPO = 0,         /* clipped; mean over responses of the mean over their tokens */
+    NAPIER_GRPO_BNPO = 1,    /* clipped; sum / sum(m) */
+    NAPIER_GRPO_DR_GRPO = 2, /* clipped; sum / (B max_completion_length) */
+    NAPIER_GRPO_DAPO = 3,    /* clipped; sum / num_items */
+    NAPIER_GRPO_GSPO = 4,    /* as GRPO, always at the level of the sequence */
+    NAPIER_GRPO_CISPO = 5,   /* -stopgrad(min(rho, eps')) A logprob, eps' an absolute bound; sum / num_items */
+    NAPIER_GRPO_SAPO = 6,    /* -(4 / tau) sigmoid(tau (rho - 1)) A, tau by the sign of A; as GRPO */
+    NAPIER_GRPO_VESPO = 7, /* -stopgrad(phi(w)) A logprob, log phi = lambda + k log w - lambda w, log w the sum of l and
+                                   of the logs of the corrections, which are not applied again; sum / num_items */
+    NAPIER_GRPO_LUSPO = 8, /* clipped; mean over responses of the sums over their tokens; meant for the level of the
+                                   sequence, where that is the loss times the response's length */
+    NAPIER_GRPO_TOKEN_MEAN = 9 /* clipped; mean over all tokens; KL: beta * mean over responses of summed k1 */
 } napier_grpo_type;
 
 typedef enum napier_grpo_level { NAPIER_GRPO_TOKEN = 0, NAPIER_GRPO_SEQUENCE = 1 } napier_grpo_level;
 
-/* Importance-sampling correction r = exp(old - sampler): of each token, or of the response's sum for all its tokens;
- * TRUNCATE: min(r, cap); MASK: r where r <= cap, else 0. */
+/* Importance-sampling correction r = exp(old - sampler), a constant: of each token, or of the response's sum for all
+ * its tokens; TRUNCATE: min(r, cap); MASK: r where r <= cap, else 0. A NaN of the sampler (it does not know) corrects
+ * nothing. It multiplies the policy's loss, not the KL penalty. */
 typedef enum napier_grpo_correction {
     NAPIER_GRPO_UNCORRECTED = 0,
     NAPIER_GRPO_TOKEN_TRUNCATE = 1,
@@ -231,7 +241,7 @@ typedef struct napier_grpo_options {
     double delta;                     /* the second clip; 0: none (default) */
     double beta;                      /* of the KL penalty; default 0; otherwise ref_logprobs are needed */
     napier_kl_estimator kl_estimator; /* default K3 */
-    int kl_bias_correction;           /* the estimate is multiplied by the token's ratio; default 0 */
+    int kl_bias_correction;           /* the estimate times the ratio, as a function of both; default 0 (TRL: 1) */
     double sapo_tau_positive;         /* tau where A > 0; default 1 */
     double sapo_tau_negative;         /* elsewhere; default 1.05 */
     double vespo_k_positive, vespo_lambda_positive; /* where A >= 0; default 2, 3 */
@@ -241,11 +251,11 @@ typedef struct napier_grpo_options {
     napier_grpo_correction correction;              /* default UNCORRECTED; otherwise sampler_logprobs are needed */
     double correction_cap;                          /* default 3; infinity: none */
     double correction_floor;     /* the same from below: max(r, floor), or 0 where r < floor; default 0: none */
-    double top_entropy_quantile; /* only tokens of entropy at or above the quantile 1 - this count in the policy's
-                                          loss; in (0, 1], default 1: all */
-    double entropy_coefficient;  /* loss -= this * mean entropy of the tokens; default 0 */
-    double off_policy_threshold; /* keeps a response where A >= 0 or the mean of sampler - policy log-probs is at
-                                          most this (a NaN mean counts 0); default infinity: all */
+    double top_entropy_quantile; /* only tokens of entropy at or above the quantile 1 - this of all that count (linear
+                                    between neighbours) are in the policy's loss; in (0, 1], default 1: all */
+    double entropy_coefficient;  /* loss -= this * mean entropy of the tokens that the quantile leaves; default 0 */
+    double off_policy_threshold; /* keeps a response in the policy's loss where A >= 0 or the mean of sampler - policy
+                                    log-probs (a NaN counts 0) is at most this; default infinity: all */
 } napier_grpo_options;
 
 #define NAPIER_GRPO_OPTIONS_INIT                                                                                      \
@@ -258,9 +268,9 @@ typedef struct napier_grpo_batch {
     napier_const_vector logprobs;         /* [T] of the policy */
     napier_const_vector old_logprobs;     /* [T]; absent: logprobs, as constants (on-policy) */
     napier_const_vector ref_logprobs;     /* [T]; for beta */
-    napier_const_vector sampler_logprobs; /* [T]; for the correction and the off-policy mask */
+    napier_const_vector sampler_logprobs; /* [T]; for the correction and the off-policy mask (there absent: old) */
     napier_const_vector entropies;        /* [T]; for top_entropy_quantile and entropy_coefficient */
-    napier_const_vector advantages;       /* [B], or [T]: one a token */
+    napier_const_vector advantages;       /* [B], or, of another size than B, [T]: one a token */
     const uint8_t *mask;                  /* [T], 0: the token does not count; NULL: all do */
     napier_indices offsets;               /* [B + 1] */
 } napier_grpo_batch;
@@ -268,26 +278,29 @@ typedef struct napier_grpo_batch {
 #define NAPIER_GRPO_BATCH_INIT \
     { .struct_size = sizeof(napier_grpo_batch) }
 
-/* What a training log wants to know; means over counted tokens unless said otherwise. */
+/* What a training log wants to know; means over counted tokens unless said otherwise, all 0 where there are none. */
 typedef struct napier_grpo_metrics {
     size_t struct_size; /* sizeof(napier_grpo_metrics) */
     double loss;
     double tokens;              /* counted */
-    double clip_low, clip_high; /* share of tokens held by the lower (A < 0) and upper (A > 0) clip */
+    double clip_low, clip_high; /* share of tokens beyond the lower clip with A < 0, beyond the upper one (cispo: eps')
+                                   with A > 0 */
     double mean_ratio, min_ratio, max_ratio;
-    double kl;             /* mean estimate; 0 without ref_logprobs */
+    double kl;             /* mean estimate, bias-corrected if asked; 0 without beta */
     double approx_kl;      /* mean of old - logprobs: k1 of old against new */
     double entropy;        /* mean; 0 without entropies */
     double correction;     /* mean of the correction applied; 1 without */
-    double kept_responses; /* share that the off-policy mask keeps */
+    double kept_responses; /* share of the responses with a counted token that the off-policy mask keeps; of one with
+                              an advantage a token, its share */
 } napier_grpo_metrics;
 
 #define NAPIER_GRPO_METRICS_INIT \
     { .struct_size = sizeof(napier_grpo_metrics) }
 
-/* The loss of each token before reduction, KL and correction included, masked tokens 0: losses [T]; and the derivative of
+/* The loss of each token before reduction, KL and correction included (TOKEN_MEAN: beta T / B times its k1, so that the
+ * mean is the loss), masked tokens 0: losses [T]; and the derivative of
  * sum_t losses[t] with respect to logprobs [T]. Either may be absent. Of a sequence-level ratio the derivative flows to all
- * tokens of the response. */
+ * tokens of the response. Error of gradients: 1e-6 of what adds up in them. */
 NAPIER_API napier_status napier_grpo_token_loss(napier_context *context, const napier_grpo_batch *batch,
                                                 const napier_grpo_options *options, napier_vector losses,
                                                 napier_vector grad_logprobs);
