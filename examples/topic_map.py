@@ -4,20 +4,23 @@
     python3 examples/topic_map.py [--napier build/release/napier] [--out topic-map] [--most 6000]
 
 Reads the descriptions of all packages that apt knows (`apt-cache dumpavail`), or of those installed
-(/var/lib/dpkg/status): any Debian machine has them. Each description becomes a row of TF-IDF weights, then a point in 60 dimensions by a truncated
-SVD; the map puts packages near those that speak of the same things. A package's topic is the section whose mean it is
-nearest to, in cosine: softmax turns the similarities into probabilities. Writes topics.html (open it in a browser), topics.png
-and the .npy files between. Needs numpy.
+(/var/lib/dpkg/status): any Debian machine has them. Each description becomes a row of TF-IDF weights, then a point in 60
+dimensions by a truncated SVD; the map puts packages near those that speak of the same things. A package's topic is the
+section whose mean it is nearest to, in cosine: softmax turns the similarities into probabilities. Writes topics.html (open
+it in a browser: a point tells its package), topics.png and the .npy files between. Needs numpy (pip install numpy) and
+napier (make).
 """
 import argparse
 import collections
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 
+BUILT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "release", "napier")
 WORD = re.compile(r"[a-z][a-z+]{2,}")
 COMMON = set("""the and for with this that from are can you not has have its which will also other into any all use used using
 uses when one more than but was provides package packages contains files based support supports such allows includes library
@@ -26,7 +29,7 @@ then there through very was were what while who""".split())
 
 
 def paragraphs():
-    """(package, section, description and tags) of every package, once."""
+    """(package, section, description and tags, first line of the description) of every package, once."""
     try:
         text = subprocess.run(["apt-cache", "dumpavail"], check=True, capture_output=True, text=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -34,17 +37,18 @@ def paragraphs():
             text = file.read()
     seen = set()
     for paragraph in text.split("\n\n"):
-        fields, key = {}, None
+        fields, first, key = {}, {}, None
         for line in paragraph.split("\n"):
             if line[:1] in (" ", "\t") and key:
                 fields[key] += " " + line.strip()
             elif ":" in line:
                 key, value = line.split(":", 1)
-                fields[key] = value.strip()
+                fields[key] = first[key] = value.strip()
         name = fields.get("Package")
         if name and name not in seen and fields.get("Section") and fields.get("Description"):
             seen.add(name)
-            yield name, fields["Section"].split("/")[-1], fields["Description"] + " " + fields.get("Tag", "")
+            text = fields["Description"] + " " + fields.get("Tag", "")
+            yield name, fields["Section"].split("/")[-1], text, first["Description"]
 
 
 def choose(most):
@@ -81,10 +85,12 @@ def truncated_svd(x, k, rounds=4):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--napier", default="napier")
+    parser.add_argument("--napier", default=BUILT if os.path.exists(BUILT) else "napier")
     parser.add_argument("--out", default="topic-map")
     parser.add_argument("--most", type=int, default=6000)
     options = parser.parse_args()
+    if not shutil.which(options.napier):
+        sys.exit(f"topic_map: no program {options.napier}: build it with make, or say where it is with --napier")
     os.makedirs(options.out, exist_ok=True)
     at = lambda name: os.path.join(options.out, name)
     run = lambda *words: subprocess.run([options.napier, *words], check=True)
@@ -92,15 +98,17 @@ def main():
     chosen, sections = choose(options.most)
     if len(chosen) < 50:
         sys.exit("topic_map: fewer than 50 descriptions; run apt-get update first")
-    names, section, texts = zip(*chosen)
+    names, section, texts, summaries = zip(*chosen)
     print(f"{len(names)} packages in {len(sections)} sections: {', '.join(sections)}")
     points = truncated_svd(tf_idf([n.replace("-", " ") + " " + t for n, t in zip(names, texts)]), 60)
     np.save(at("points.npy"), points)
     with open(at("sections.txt"), "w") as file:
         file.writelines(s + "\n" for s in section)
-    run("umap", at("points.npy"), "-o", at("map.npy"), "--metric", "cosine", "--min-dist", "0.05", "--labels",
-        at("sections.txt"), "--title", "What Debian packages are about", "--plot", at("topics.html"), "--plot",
-        at("topics.png"))
+    with open(at("packages.txt"), "w") as file:
+        file.writelines(f"{n}: {t}\n" for n, t in zip(names, summaries))
+    run("umap", at("points.npy"), "-o", at("map.npy"), "--metric", "cosine", "--min-dist", "0.05",
+        "--title", "What Debian packages are about", "--labels", at("sections.txt"), "--hover", at("packages.txt"),
+        "--plot", at("topics.html"), "--plot", at("topics.png"))
 
     unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-9)
     index = np.array([sections.index(s) for s in section])

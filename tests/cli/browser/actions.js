@@ -74,6 +74,9 @@
     const shown = tip.firstElementChild.textContent;
     check(`point ${i} tells its label`, !tip.hidden && hovered === i && shown === data.names[codes[i]], `${hovered} ${shown}`);
   }
+  pointer('pointermove', ...place(3));
+  const said = [tip.firstElementChild.textContent, tip.lastElementChild.textContent];
+  check('a text of its own comes before the label', said[0] === 'the <i>fourth</i> & last' && said[1].startsWith(data.names[codes[3]]), said);
   pointer('pointermove', ...place(5));
   check('a point without a label says so', tip.firstElementChild.textContent === '(no label)', tip.firstElementChild.textContent);
   map.dispatchEvent(new PointerEvent('pointerleave'));

@@ -1,5 +1,5 @@
-# An .html plot in a real browser, with WebGL where that works (the page falls back by itself) and by hand: zoom, drag, pinch, hover, legend; labels that
-# would like to be markup.
+# An .html plot in a real browser, with WebGL where that works (the page falls back by itself) and by hand: zoom, drag,
+# pinch, hover, legend; labels that would like to be markup.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "no Chromium"
 cat >map.csv <<'END'
 0,0
@@ -10,7 +10,8 @@ cat >map.csv <<'END'
 1,2
 END
 printf '%s\n' '</script><script>intruder=1</script>' '"quoted" & <b>bold</b>' "it's" 'Grüße, 世界' '<img src=x onerror=intruder=1>' '' >labels.txt
-run napier umap --embedding map.csv --labels labels.txt --plot map.html --title '</title><script>intruder=1</script>'
+printf '%s\n' '' '' '' 'the <i>fourth</i> & last' '' '' >texts.txt
+run napier umap --embedding map.csv --labels labels.txt --hover texts.txt --plot map.html --title '</title><script>intruder=1</script>'
 {
     cat map.html
     echo '<script>'

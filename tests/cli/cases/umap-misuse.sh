@@ -27,6 +27,7 @@ told napier umap map.csv --transform a --model b
 told napier umap map.csv --inverse-transform a --plot map.svg
 told napier umap --embedding map.csv
 told napier umap --embedding map.csv --quality
+told napier umap --embedding map.csv --plot map.svg --hover three.npy
 told napier umap - --labels -
 # Before any work is done.
 told napier umap map.csv -o nowhere/map.npy
@@ -40,6 +41,7 @@ told napier umap --embedding missing.csv --plot map.svg
 told napier umap --embedding map.csv --plot map.svg --labels missing.txt
 told napier umap --embedding map.csv --plot map.svg --labels three.npy
 told napier umap map.csv --labels three.npy
+told napier umap --embedding map.csv --plot map.html --hover three.npy
 told napier umap map.csv --target three.npy
 told napier umap map.csv --embedding three.npy --plot map.svg
 told napier umap map.csv --init three.npy
