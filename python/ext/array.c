@@ -1,0 +1,581 @@
+/* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch), and
+ * DLPack capsules (everybody else). What is none of these, or has an awkward dtype, goes through NumPy in
+ * napier/_convert.py. */
+#include "ext.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+PyObject *numpy_module, *numpy_empty;
+static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
+static PyObject *numpy_int64, *convert_function, *block_type;
+
+static PyObject *dtype_object(napier_dtype dtype) {
+    if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
+        PyObject *module = PyImport_ImportModule("ml_dtypes");
+        PyObject *type = module ? PyObject_GetAttrString(module, "bfloat16") : NULL;
+        numpy_dtypes[dtype] = type ? PyObject_CallMethod(numpy_module, "dtype", "O", type) : NULL;
+        Py_XDECREF(module);
+        Py_XDECREF(type);
+    }
+    return numpy_dtypes[dtype];
+}
+
+/* ---- In: shapes and dtypes ---------------------------------------------------------------------------------------- */
+
+static void array_count(array *a) {
+    a->size = 1;
+    for (int i = 0; i < a->ndim; i++) {
+        a->size *= a->shape[i];
+    }
+}
+
+static void row_major(array *a) {
+    int64_t step = 1;
+    for (int i = a->ndim - 1; i >= 0; i--) {
+        a->strides[i] = step;
+        step *= a->shape[i];
+    }
+}
+
+bool array_is_contiguous(const array *a) {
+    int64_t step = 1;
+    for (int i = a->ndim - 1; i >= 0; i--) {
+        if (a->shape[i] != 1 && a->strides[i] != step) {
+            return false;
+        }
+        step *= a->shape[i];
+    }
+    return true;
+}
+
+/* What elements are; `bits` of a kind: 'f' float, 'b' bfloat, 'i' signed, 'u' unsigned, '?' bool. */
+static bool array_element(array *a, char kind, int bits) {
+    a->dtype = (napier_dtype)0;
+    a->integer = (napier_index_type)0;
+    a->bytes = bits == 8 && kind != 'f' && kind != 'b';
+    if (kind == 'f') {
+        a->dtype = bits == 32 ? NAPIER_F32 : bits == 16 ? NAPIER_F16 : bits == 64 ? NAPIER_F64 : (napier_dtype)0;
+    } else if (kind == 'b' && bits == 16) {
+        a->dtype = NAPIER_BF16;
+    } else if (kind == 'i') {
+        a->integer = bits == 64 ? NAPIER_I64 : bits == 32 ? NAPIER_I32 : (napier_index_type)0;
+    }
+    return a->dtype || a->integer || a->bytes;
+}
+
+static bool array_is_wanted(const array *a, int what) {
+    const int floats = a->dtype == NAPIER_F64 ? TAKE_FLOATS : TAKE_FLOATS | TAKE_SINGLE;
+    return (a->dtype && what & floats) || (a->integer && what & TAKE_INTEGERS) || (a->bytes && what & TAKE_BYTES);
+}
+
+/* ---- In: the buffer protocol -------------------------------------------------------------------------------------- */
+
+/* Does the buffer hold elements that can be used as they lie? */
+static bool buffer_serves(array *a) {
+    const Py_buffer *b = &a->buffer;
+    const char *format = b->format ? b->format : "B";
+    const uint16_t one = 1;
+    const bool little = *(const unsigned char *)&one == 1;
+    if (format[0] == '@' || format[0] == '=' || format[0] == (little ? '<' : '>')) {
+        format++;
+    }
+    if (format[0] == '\0' || format[1] != '\0' || b->ndim > MOST_DIMS) {
+        return false;
+    }
+    const char kind = strchr("fed", format[0]) ? 'f' : strchr("bhilqn", format[0]) ? 'i' : format[0] == '?' ? '?' : 'u';
+    if (!array_element(a, kind, (int)b->itemsize * 8)) {
+        return false;
+    }
+    a->data = b->buf;
+    a->ndim = b->ndim;
+    a->read_only = b->readonly;
+    bool whole = (uintptr_t)b->buf % (size_t)b->itemsize == 0;
+    for (int i = 0; i < b->ndim; i++) {
+        a->shape[i] = b->shape[i];
+        a->strides[i] = b->strides[i] / b->itemsize;
+        whole = whole && b->strides[i] % b->itemsize == 0;
+    }
+    array_count(a);
+    return whole || a->size == 0;
+}
+
+static bool array_take_buffer(array *a, PyObject *object, int what) {
+    if (!PyObject_CheckBuffer(object) || PyObject_GetBuffer(object, &a->buffer, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    a->kind = KIND_NUMPY;
+    if (buffer_serves(a) && array_is_wanted(a, what)) {
+        return true;
+    }
+    PyBuffer_Release(&a->buffer);
+    return false;
+}
+
+/* ---- In: DLPack --------------------------------------------------------------------------------------------------- */
+
+static bool tensor_serves(array *a, const dlpack_tensor *t) {
+    const bool cpu = t->device_type == DLPACK_CPU || t->device_type == DLPACK_CUDA_HOST;
+    const char kind = t->code == DLPACK_FLOAT    ? 'f'
+                      : t->code == DLPACK_BFLOAT ? 'b'
+                      : t->code == DLPACK_INT    ? 'i'
+                      : t->code == DLPACK_UINT   ? 'u'
+                      : t->code == DLPACK_BOOL   ? '?'
+                                                 : 'x';
+    if (!cpu || t->lanes != 1 || t->ndim > MOST_DIMS || !array_element(a, kind, t->bits)) {
+        return false;
+    }
+    a->data = (char *)t->data + t->byte_offset;
+    a->ndim = t->ndim;
+    for (int i = 0; i < t->ndim; i++) {
+        a->shape[i] = t->shape[i];
+        a->strides[i] = t->strides ? t->strides[i] : 0;
+    }
+    if (!t->strides) {
+        row_major(a);
+    }
+    array_count(a);
+    return true;
+}
+
+/* The C functions of a tensor's type, or NULL. */
+static const dlpack_exchange *exchange_of(PyObject *object) {
+    static PyTypeObject *known_type;
+    static const dlpack_exchange *known;
+    if (Py_TYPE(object) == known_type) {
+        return known;
+    }
+    PyObject *capsule = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
+    const dlpack_exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
+    PyErr_Clear();
+    Py_XDECREF(capsule);
+    while (exchange && exchange->version.major != 1) {
+        exchange = exchange->previous;
+    }
+    if (exchange) {
+        Py_INCREF((PyObject *)Py_TYPE(object)); /* for good: the type must not go and another take its address */
+        known_type = Py_TYPE(object);
+        known = exchange;
+    }
+    return exchange;
+}
+
+static void array_release_tensor(array *a) {
+    if (a->tensor && a->tensor->deleter) {
+        a->tensor->deleter(a->tensor);
+    }
+    if (a->old_tensor && a->old_tensor->deleter) {
+        a->old_tensor->deleter(a->old_tensor);
+    }
+    a->tensor = NULL;
+    a->old_tensor = NULL;
+}
+
+/* 1: taken; 0: not this way; -1: an error is set. */
+static int array_take_exchange(array *a, PyObject *object, const char *name, int what) {
+    a->exchange = exchange_of(object);
+    if (!a->exchange) {
+        return 0;
+    }
+    dlpack_tensor view;
+    const dlpack_tensor *t = &view;
+    if (a->exchange->view_of_object) {
+        if (a->exchange->view_of_object(object, &view)) {
+            return -1;
+        }
+    } else {
+        if (a->exchange->from_object(object, &a->tensor)) {
+            return -1;
+        }
+        t = &a->tensor->tensor;
+    }
+    a->kind = KIND_TENSOR;
+    if (tensor_serves(a, t) && array_is_wanted(a, what)) {
+        return 1;
+    }
+    if (t->device_type != DLPACK_CPU && t->device_type != DLPACK_CUDA_HOST) {
+        PyErr_Format(PyExc_NotImplementedError,
+                     "%s: the tensor is on a device of DLPack type %d; this build computes on the CPU (use .cpu())",
+                     name, (int)t->device_type);
+        return -1;
+    }
+    return 0;
+}
+
+/* A capsule of __dlpack__, from a library without the exchange. */
+static int array_take_capsule(array *a, PyObject *object, int what) {
+    if (!PyObject_HasAttrString(object, "__dlpack__") || PyObject_CheckBuffer(object)) {
+        return 0;
+    }
+    PyObject *capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
+    if (!capsule) {
+        PyErr_Clear();
+        return 0;
+    }
+    const dlpack_tensor *t = NULL;
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        a->old_tensor = PyCapsule_GetPointer(capsule, "dltensor");
+        PyCapsule_SetName(capsule, "used_dltensor");
+        t = &a->old_tensor->tensor;
+    }
+    Py_DECREF(capsule);
+    if (t && tensor_serves(a, t) && array_is_wanted(a, what)) {
+        a->kind = KIND_NUMPY; /* results of libraries without the exchange are NumPy's */
+        a->read_only = true;
+        return 1;
+    }
+    array_release_tensor(a);
+    return 0;
+}
+
+/* ---- In ----------------------------------------------------------------------------------------------------------- */
+
+static void array_start_empty(array *a) {
+    a->object = NULL;
+    a->buffer.obj = NULL;
+    a->old_tensor = NULL;
+    a->tensor = NULL;
+    a->exchange = NULL;
+    a->data = NULL;
+    a->read_only = false;
+}
+
+int array_take(array *a, PyObject *object, const char *name, int what) {
+    array_start_empty(a);
+    int taken = array_take_buffer(a, object, what) ? 1 : array_take_exchange(a, object, name, what);
+    if (taken == 0) {
+        taken = array_take_capsule(a, object, what);
+    }
+    if (taken < 0) {
+        array_release(a);
+        return -1;
+    }
+    if (taken > 0 && what & TAKE_WRITABLE && a->read_only) {
+        PyErr_Format(PyExc_ValueError, "%s: the array is read-only", name);
+        array_release(a);
+        return -1;
+    }
+    if (taken > 0) {
+        a->object = Py_NewRef(object);
+        return 0;
+    }
+    /* the slow way: as NumPy sees it, with a dtype that serves */
+    const array_kind kind = a->exchange ? KIND_TENSOR : KIND_NUMPY;
+    const dlpack_exchange *exchange = a->exchange;
+    array_release(a);
+    PyObject *pair = PyObject_CallFunction(convert_function, "Osi", object, name, what);
+    if (!pair) {
+        return -1;
+    }
+    PyObject *converted = PyTuple_GetItem(pair, 0), *bfloat = PyTuple_GetItem(pair, 1);
+    const int is_bfloat = bfloat ? PyObject_IsTrue(bfloat) : 0;
+    /* bfloat16 comes as its bits in uint16, which no buffer of ours would take */
+    if (!converted || PyObject_GetBuffer(converted, &a->buffer, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+        Py_DECREF(pair);
+        return -1;
+    }
+    a->kind = kind;
+    a->exchange = exchange;
+    a->object = Py_NewRef(converted);
+    Py_DECREF(pair);
+    buffer_serves(a);
+    if (is_bfloat) {
+        a->data = a->buffer.buf;
+        a->ndim = a->buffer.ndim;
+        a->read_only = a->buffer.readonly;
+        for (int i = 0; i < a->ndim; i++) {
+            a->shape[i] = a->buffer.shape[i];
+            a->strides[i] = a->buffer.strides[i] / 2;
+        }
+        array_count(a);
+        array_element(a, 'b', 16);
+    }
+    if (what & TAKE_WRITABLE && a->read_only) {
+        PyErr_Format(PyExc_ValueError, "%s: the array is read-only", name);
+        array_release(a);
+        return -1;
+    }
+    return 0;
+}
+
+void array_release(array *a) {
+    if (a->buffer.obj) {
+        PyBuffer_Release(&a->buffer);
+    }
+    array_release_tensor(a);
+    Py_CLEAR(a->object);
+}
+
+/* ---- Views -------------------------------------------------------------------------------------------------------- */
+
+int array_matrix(const array *a, const char *name, napier_const_matrix *out) {
+    if (a->ndim < 1 || a->ndim > 2) {
+        PyErr_Format(PyExc_ValueError, "%s: expected 1 or 2 dimensions, got %d", name, a->ndim);
+        return -1;
+    }
+    const int last = a->ndim - 1;
+    out->data = a->data;
+    out->dtype = a->dtype;
+    out->rows = last ? a->shape[0] : 1;
+    out->row_stride = last ? a->strides[0] : a->shape[0];
+    out->cols = a->shape[last];
+    out->col_stride = a->strides[last];
+    return 0;
+}
+
+int array_vector(const array *a, const char *name, napier_const_vector *out) {
+    if (a->ndim != 1) {
+        PyErr_Format(PyExc_ValueError, "%s: expected 1 dimension, got %d", name, a->ndim);
+        return -1;
+    }
+    *out = (napier_const_vector){a->data, a->shape[0], a->strides[0], a->dtype};
+    return 0;
+}
+
+napier_matrix writable_matrix(napier_const_matrix m) {
+    napier_matrix w;
+    memcpy(&w, &m, sizeof w); /* the same members; the array said that it may be written */
+    return w;
+}
+
+napier_vector writable_vector(napier_const_vector v) {
+    napier_vector w;
+    memcpy(&w, &v, sizeof w);
+    return w;
+}
+
+int array_indices(const array *a, const char *name, napier_indices *out) {
+    if (!array_is_contiguous(a)) {
+        PyErr_Format(PyExc_ValueError, "%s: integers must be contiguous", name);
+        return -1;
+    }
+    *out = (napier_indices){a->data, a->size, a->integer};
+    return 0;
+}
+
+/* ---- Out: memory as a Python object ------------------------------------------------------------------------------- */
+
+typedef struct block_object {
+    PyObject ob_base;
+    void *memory;
+    Py_ssize_t bytes;
+} block_object;
+
+static int block_buffer(PyObject *self, Py_buffer *view, int flags) {
+    block_object *b = (block_object *)self;
+    return PyBuffer_FillInfo(view, self, b->memory, b->bytes, 0, flags);
+}
+
+static void block_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    block_give(((block_object *)self)->memory);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot block_slots[] = {{Py_bf_getbuffer, block_buffer},
+                                    {Py_tp_dealloc, block_dealloc},
+                                    {Py_tp_doc, "Memory of a result; it goes back to a pool."},
+                                    {0, NULL}};
+static PyType_Spec block_spec = {"napier._napier.Block", sizeof(block_object), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, block_slots};
+
+static PyObject *block_new(size_t bytes) {
+    block_object *b = PyObject_New(block_object, (PyTypeObject *)block_type);
+    if (!b) {
+        return NULL;
+    }
+    b->bytes = (Py_ssize_t)bytes;
+    b->memory = block_take(bytes);
+    if (!b->memory) {
+        Py_DECREF(b);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)b;
+}
+
+/* ---- Out: NumPy --------------------------------------------------------------------------------------------------- */
+
+enum { FROM_POOL = 256 * 1024 }; /* bytes: below, NumPy's own allocation is quicker */
+
+static PyObject *shape_tuple(int ndim, const int64_t *shape) {
+    PyObject *tuple = PyTuple_New(ndim);
+    for (int i = 0; tuple && i < ndim; i++) {
+        PyObject *n = PyLong_FromLongLong(shape[i]);
+        if (!n || PyTuple_SetItem(tuple, i, n)) {
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
+static PyObject *numpy_make(int ndim, const int64_t *shape, PyObject *dtype, size_t bytes) {
+    PyObject *tuple = shape_tuple(ndim, shape), *result = NULL;
+    if (tuple && bytes < FROM_POOL) {
+        PyObject *args[2] = {tuple, dtype};
+        PyObject *pair = PyTuple_Pack(2, args[0], args[1]);
+        result = pair ? PyObject_CallObject(numpy_empty, pair) : NULL;
+        Py_XDECREF(pair);
+    } else if (tuple) {
+        PyObject *block = block_new(bytes);
+        result = block ? PyObject_CallFunctionObjArgs(numpy_ndarray, tuple, dtype, block, NULL) : NULL;
+        Py_XDECREF(block);
+    }
+    Py_XDECREF(tuple);
+    return result;
+}
+
+/* ---- Out: tensors ------------------------------------------------------------------------------------------------- */
+
+/* A tensor in our memory, with its shape behind it. */
+typedef struct made_tensor {
+    dlpack_managed_versioned managed;
+    int64_t shape_and_strides[2 * MOST_DIMS];
+} made_tensor;
+
+static void made_tensor_delete(dlpack_managed_versioned *self) {
+    block_give(self->tensor.data);
+    free(self);
+}
+
+static PyObject *tensor_make(array *result, uint8_t code, uint8_t bits) {
+    made_tensor *t = calloc(1, sizeof *t);
+    void *data = t ? block_take((size_t)result->size * (bits / 8)) : NULL;
+    if (!data) {
+        free(t);
+        return PyErr_NoMemory();
+    }
+    int64_t *shape = t->shape_and_strides, *strides = shape + MOST_DIMS;
+    memcpy(shape, result->shape, (size_t)result->ndim * sizeof *shape);
+    memcpy(strides, result->strides, (size_t)result->ndim * sizeof *strides);
+    t->managed = (dlpack_managed_versioned){
+        {1, 1}, NULL, made_tensor_delete, 0, {data, DLPACK_CPU, 0, result->ndim, code, bits, 1, shape, strides, 0}};
+    result->data = data;
+    void *object = NULL;
+    if (result->exchange->to_object(&t->managed, &object)) {
+        made_tensor_delete(&t->managed);
+        return NULL;
+    }
+    return object;
+}
+
+/* ---- Out ---------------------------------------------------------------------------------------------------------- */
+
+static int make_layout(array *result, const array *like, int ndim, const int64_t *shape) {
+    array_start_empty(result);
+    result->kind = like->kind;
+    result->exchange = like->exchange;
+    result->ndim = ndim;
+    memcpy(result->shape, shape, (size_t)ndim * sizeof *shape);
+    array_count(result);
+    row_major(result);
+    return 0;
+}
+
+/* numpy_make, and where its elements are. */
+static PyObject *numpy_make_for(array *result, PyObject *dtype, size_t item) {
+    PyObject *object = numpy_make(result->ndim, result->shape, dtype, (size_t)result->size * item);
+    if (!object) {
+        return NULL;
+    }
+    PyObject *bits = item == 2 && result->dtype == NAPIER_BF16 ? PyObject_CallMethod(object, "view", "s", "uint16")
+                                                               : Py_NewRef(object);
+    if (!bits || PyObject_GetBuffer(bits, &result->buffer, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
+        Py_XDECREF(bits);
+        Py_DECREF(object);
+        return NULL;
+    }
+    Py_DECREF(bits);
+    result->data = result->buffer.buf;
+    return object;
+}
+
+int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype) {
+    make_layout(result, like, ndim, shape);
+    result->dtype = dtype;
+    const uint8_t bits = (uint8_t)(8 * napier_dtype_size(dtype));
+    if (result->kind == KIND_TENSOR) {
+        result->object = tensor_make(result, dtype == NAPIER_BF16 ? DLPACK_BFLOAT : DLPACK_FLOAT, bits);
+    } else {
+        PyObject *object = dtype_object(dtype);
+        result->object = object ? numpy_make_for(result, object, bits / 8) : NULL;
+    }
+    return result->object ? 0 : -1;
+}
+
+int array_make_integers(array *result, const array *like, int ndim, const int64_t *shape) {
+    make_layout(result, like, ndim, shape);
+    result->dtype = (napier_dtype)0;
+    result->integer = NAPIER_I64;
+    result->object =
+        result->kind == KIND_TENSOR ? tensor_make(result, DLPACK_INT, 64) : numpy_make_for(result, numpy_int64, 8);
+    return result->object ? 0 : -1;
+}
+
+PyObject *array_give(array *result) {
+    PyObject *object = Py_NewRef(result->object);
+    array_release(result);
+    return object;
+}
+
+/* ---- Dtypes by name ----------------------------------------------------------------------------------------------- */
+
+int take_dtype(PyObject *value, const char *name, napier_dtype *out) {
+    if (!value) {
+        return 0;
+    }
+    static const struct {
+        const char *word;
+        napier_dtype dtype;
+    } words[] = {{"bfloat16", NAPIER_BF16}, {"float32", NAPIER_F32}, {"float16", NAPIER_F16}, {"float64", NAPIER_F64},
+                 {"bf16", NAPIER_BF16},     {"f32", NAPIER_F32},     {"f16", NAPIER_F16},     {"f64", NAPIER_F64},
+                 {"half", NAPIER_F16},      {"float", NAPIER_F64},   {"double", NAPIER_F64}};
+    PyObject *text = NULL;
+    if (PyUnicode_Check(value)) {
+        text = Py_NewRef(value);
+    } else {
+        text = PyObject_GetAttrString(value, "__name__"); /* numpy.float32, float */
+        if (!text) {
+            PyErr_Clear();
+            text = PyObject_Str(value); /* torch.float32, numpy.dtype("float32") */
+        }
+    }
+    Py_ssize_t length = 0;
+    const char *s = text ? PyUnicode_AsUTF8AndSize(text, &length) : NULL;
+    const char *dot = s ? strrchr(s, '.') : NULL;
+    for (size_t i = 0; s && i < sizeof words / sizeof *words; i++) {
+        if (strcmp(dot ? dot + 1 : s, words[i].word) == 0) {
+            *out = words[i].dtype;
+            Py_DECREF(text);
+            return 0;
+        }
+    }
+    Py_XDECREF(text);
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s: %R is not float32, float16, bfloat16 or float64", name, value);
+    return -1;
+}
+
+/* ---- Start -------------------------------------------------------------------------------------------------------- */
+
+int array_start(void) {
+    numpy_module = PyImport_ImportModule("numpy");
+    PyObject *convert = numpy_module ? PyImport_ImportModule("napier._convert") : NULL;
+    if (!convert) {
+        return -1;
+    }
+    convert_function = PyObject_GetAttrString(convert, "convert");
+    Py_DECREF(convert);
+    numpy_empty = PyObject_GetAttrString(numpy_module, "empty");
+    numpy_ndarray = PyObject_GetAttrString(numpy_module, "ndarray");
+    numpy_dtypes[NAPIER_F32] = PyObject_CallMethod(numpy_module, "dtype", "s", "float32");
+    numpy_dtypes[NAPIER_F16] = PyObject_CallMethod(numpy_module, "dtype", "s", "float16");
+    numpy_dtypes[NAPIER_F64] = PyObject_CallMethod(numpy_module, "dtype", "s", "float64");
+    numpy_int64 = PyObject_CallMethod(numpy_module, "dtype", "s", "int64");
+    block_type = PyType_FromSpec(&block_spec);
+    return convert_function && numpy_empty && numpy_ndarray && numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] &&
+                   numpy_dtypes[NAPIER_F64] && numpy_int64 && block_type
+               ? 0
+               : -1;
+}

@@ -1,0 +1,274 @@
+/* context.c - Napier's contexts behind the package: a free list, as a context serves one thread at a time; the settings;
+ * the memory of large results; and what a status is as a Python exception. */
+#include "ext.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* ---- Contexts: all of this with the GIL held ------------------------------------------------------------------------ */
+
+enum { FREE_CONTEXTS = 64 };
+
+static struct {
+    napier_context *free[FREE_CONTEXTS];
+    int count;
+    int threads; /* 0: as many as OpenMP would take */
+    napier_isa isa;
+    bool forked; /* a child of fork: libgomp's threads stayed behind, and asking for them would hang */
+} pool = {.count = 0};
+
+static void pool_empty(void) {
+    while (pool.count > 0) {
+        napier_context_destroy(pool.free[--pool.count]);
+    }
+}
+
+napier_context *context_take(void) {
+    if (pool.count > 0) {
+        return pool.free[--pool.count];
+    }
+    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+    options.threads = pool.forked ? 1 : pool.threads;
+    options.highest_isa = pool.isa;
+    napier_context *context = NULL;
+    const napier_status status = napier_context_create(&context, &options);
+    if (status) {
+        raise_status(NULL, status, "context");
+    }
+    return context;
+}
+
+void context_give(napier_context *context) {
+    /* one from before a change of the settings is not kept */
+    const int threads = pool.forked ? 1 : pool.threads;
+    const bool current = (threads == 0 || threads == napier_context_threads(context)) &&
+                         (pool.isa == NAPIER_ISA_AUTO || pool.isa == napier_context_isa(context));
+    if (current && pool.count < FREE_CONTEXTS) {
+        pool.free[pool.count++] = context;
+    } else {
+        napier_context_destroy(context);
+    }
+}
+
+static void pool_after_fork(void) { pool.forked = true; }
+
+int raise_status(napier_context *context, napier_status status, const char *function) {
+    if (status == NAPIER_OK) {
+        return 0;
+    }
+    if (PyErr_Occurred()) { /* a callback's own */
+        return -1;
+    }
+    const char *text = context ? napier_last_error(context) : "";
+    PyObject *kind = PyExc_RuntimeError;
+    switch (status) {
+    case NAPIER_INVALID_ARGUMENT:
+    case NAPIER_STATE_MISMATCH:
+    case NAPIER_CORRUPT_DATA: kind = PyExc_ValueError; break;
+    case NAPIER_OUT_OF_MEMORY: kind = PyExc_MemoryError; break;
+    case NAPIER_UNSUPPORTED: kind = PyExc_NotImplementedError; break;
+    case NAPIER_IO_ERROR: kind = PyExc_OSError; break;
+    default: break;
+    }
+    PyErr_Format(kind, "%s: %s", function, text[0] ? text : napier_status_string(status));
+    return -1;
+}
+
+/* ---- Settings ------------------------------------------------------------------------------------------------------- */
+
+static PyObject *set_num_threads(PyObject *self, PyObject *value) {
+    (void)self;
+    int threads = 0;
+    if (take_int(value, "threads", &threads)) {
+        return NULL;
+    }
+    if (threads < 0 || threads > 1024) {
+        return PyErr_Format(PyExc_ValueError, "threads: %d is not in 0 .. 1024", threads);
+    }
+    pool.threads = threads;
+    pool_empty();
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_num_threads(PyObject *self, PyObject *none) {
+    (void)self;
+    (void)none;
+    napier_context *context = context_take();
+    if (!context) {
+        return NULL;
+    }
+    const int threads = napier_context_threads(context);
+    context_give(context);
+    return PyLong_FromLong(threads);
+}
+
+static const char *const isa_words[] = {"auto", "scalar", "neon", "avx2", "avx512"};
+
+static PyObject *set_isa(PyObject *self, PyObject *value) {
+    (void)self;
+    int isa = NAPIER_ISA_AUTO;
+    if (take_word(value, "isa", isa_words, 5, NAPIER_ISA_AUTO, &isa)) {
+        return NULL;
+    }
+    if (!napier_isa_available((napier_isa)isa)) {
+        return PyErr_Format(PyExc_NotImplementedError, "isa: this machine or build has no %s", isa_words[isa]);
+    }
+    pool.isa = (napier_isa)isa;
+    pool_empty();
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_isa(PyObject *self, PyObject *none) {
+    (void)self;
+    (void)none;
+    napier_context *context = context_take();
+    if (!context) {
+        return NULL;
+    }
+    const napier_isa isa = napier_context_isa(context);
+    context_give(context);
+    return PyUnicode_FromString(napier_isa_name(isa));
+}
+
+static PyObject *isa_available(PyObject *self, PyObject *value) {
+    (void)self;
+    int isa = 0;
+    if (take_word(value, "isa", isa_words, 5, NAPIER_ISA_AUTO, &isa)) {
+        return NULL;
+    }
+    return PyBool_FromLong(napier_isa_available((napier_isa)isa));
+}
+
+static PyMethodDef settings[] = {
+    {"set_num_threads", set_num_threads, METH_O,
+     "set_num_threads(threads)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."},
+    {"get_num_threads", get_num_threads, METH_NOARGS,
+     "get_num_threads()\n--\n\nThreads that a call uses. In a child of fork it is 1."},
+    {"set_isa", set_isa, METH_O,
+     "set_isa(isa)\n--\n\nThe highest instruction set: 'auto', 'scalar', 'neon', 'avx2', 'avx512'. Changes no bit."},
+    {"get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set in use."},
+    {"isa_available", isa_available, METH_O,
+     "isa_available(isa)\n--\n\nWhether this machine and this build can run it."},
+    {NULL, NULL, 0, NULL}};
+
+int context_start(PyObject *module) {
+    if (pthread_atfork(NULL, NULL, pool_after_fork) != 0) {
+        PyErr_SetString(PyExc_ImportError, "napier: pthread_atfork failed");
+        return -1;
+    }
+    return PyModule_AddFunctions(module, settings) ||
+                   PyModule_AddStringConstant(module, "__version__", napier_version()) ||
+                   PyModule_AddIntConstant(module, "numerics_version", napier_numerics_version())
+               ? -1
+               : 0;
+}
+
+/* ---- Memory of results ----------------------------------------------------------------------------------------------
+ * A fresh large result costs more time in page faults than the result itself. So large blocks are kept, up to a limit, and
+ * given out again; they are mapped by themselves, on huge pages where the system has them. Blocks may be given back from
+ * any thread. */
+
+enum { BLOCK_HEADER = 64, KEPT_BLOCKS = 16 };
+#define BLOCK_LARGE ((size_t)256 * 1024)
+#define BLOCK_HUGE ((size_t)2 * 1024 * 1024)
+#define KEPT_BYTES ((size_t)1024 * 1024 * 1024)
+
+typedef struct block {
+    size_t bytes; /* of the whole mapping; 0: from malloc */
+} block;
+
+static struct {
+    pthread_mutex_t lock;
+    block *kept[KEPT_BLOCKS];
+    int count;
+    size_t bytes;
+} blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The smallest kept block that is large enough and at most a quarter too large. */
+static block *block_find(size_t bytes) {
+    int best = -1;
+    for (int i = 0; i < blocks.count; i++) {
+        const size_t have = blocks.kept[i]->bytes;
+        if (have >= bytes && have - bytes <= bytes / 4 && (best < 0 || have < blocks.kept[best]->bytes)) {
+            best = i;
+        }
+    }
+    if (best < 0) {
+        return NULL;
+    }
+    block *b = blocks.kept[best];
+    blocks.kept[best] = blocks.kept[--blocks.count];
+    blocks.bytes -= b->bytes;
+    return b;
+}
+
+static block *block_map(size_t bytes) {
+    const size_t room = bytes >= BLOCK_HUGE ? bytes + BLOCK_HUGE : bytes;
+    char *start = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) {
+        return NULL;
+    }
+    if (room > bytes) { /* on a boundary of huge pages; what is left over at both ends goes back */
+        const size_t ahead = (BLOCK_HUGE - (uintptr_t)start % BLOCK_HUGE) % BLOCK_HUGE;
+        if (ahead > 0) {
+            munmap(start, ahead);
+        }
+        munmap(start + ahead + bytes, room - ahead - bytes);
+        start += ahead;
+#ifdef MADV_HUGEPAGE
+        (void)madvise(start, bytes, MADV_HUGEPAGE);
+#endif
+    }
+    block *b = (block *)(void *)start;
+    b->bytes = bytes;
+    return b;
+}
+
+void *block_take(size_t bytes) {
+    if (bytes > SIZE_MAX - BLOCK_HUGE - BLOCK_HEADER) {
+        return NULL;
+    }
+    bytes += BLOCK_HEADER;
+    block *b;
+    if (bytes < BLOCK_LARGE) {
+        b = aligned_alloc(BLOCK_HEADER, (bytes + BLOCK_HEADER - 1) / BLOCK_HEADER * BLOCK_HEADER);
+        if (!b) {
+            return NULL;
+        }
+        b->bytes = 0;
+        return (char *)b + BLOCK_HEADER;
+    }
+    const size_t page = bytes >= BLOCK_HUGE ? BLOCK_HUGE : 4096;
+    bytes = (bytes + page - 1) / page * page;
+    pthread_mutex_lock(&blocks.lock);
+    b = block_find(bytes);
+    pthread_mutex_unlock(&blocks.lock);
+    if (!b) {
+        b = block_map(bytes);
+    }
+    return b ? (char *)b + BLOCK_HEADER : NULL;
+}
+
+void block_give(void *memory) {
+    if (!memory) {
+        return;
+    }
+    block *b = (block *)(void *)((char *)memory - BLOCK_HEADER);
+    if (b->bytes == 0) {
+        free(b);
+        return;
+    }
+    pthread_mutex_lock(&blocks.lock);
+    const bool keep = blocks.count < KEPT_BLOCKS && blocks.bytes + b->bytes <= KEPT_BYTES;
+    if (keep) {
+        blocks.kept[blocks.count++] = b;
+        blocks.bytes += b->bytes;
+    }
+    pthread_mutex_unlock(&blocks.lock);
+    if (!keep) {
+        munmap(b, b->bytes);
+    }
+}

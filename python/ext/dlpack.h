@@ -1,0 +1,54 @@
+/* dlpack.h - the DLPack ABI, version 1: how array libraries hand tensors to one another (github.com/dmlc/dlpack).
+ * Only what this package reads and fills; the layout is the ABI's and must not change. */
+#ifndef NAPIER_PYTHON_DLPACK_H
+#define NAPIER_PYTHON_DLPACK_H
+
+#include <stdint.h>
+
+enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3 }; /* device types whose memory a CPU reads */
+enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 }; /* type codes */
+enum { DLPACK_READ_ONLY = 1 };                                                                  /* flags */
+
+typedef struct dlpack_version {
+    uint32_t major, minor;
+} dlpack_version;
+
+typedef struct dlpack_tensor {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides; /* strides in elements; NULL before version 1.2: contiguous */
+    uint64_t byte_offset;
+} dlpack_tensor;
+
+/* The form of a capsule "dltensor", and that of "dltensor_versioned". */
+typedef struct dlpack_managed {
+    dlpack_tensor tensor;
+    void *manager;
+    void (*deleter)(struct dlpack_managed *self);
+} dlpack_managed;
+
+typedef struct dlpack_managed_versioned {
+    dlpack_version version;
+    void *manager;
+    void (*deleter)(struct dlpack_managed_versioned *self);
+    uint64_t flags;
+    dlpack_tensor tensor;
+} dlpack_managed_versioned;
+
+/* What a tensor type may offer as __dlpack_c_exchange_api__, a capsule "dlpack_exchange_api": the same exchange without
+ * Python objects in between. Functions return 0, or -1 with a Python error set. */
+typedef struct dlpack_exchange {
+    dlpack_version version;
+    struct dlpack_exchange *previous;
+    int (*allocate)(dlpack_tensor *prototype, dlpack_managed_versioned **out, void *error,
+                    void (*set_error)(void *error, const char *kind, const char *message));
+    int (*from_object)(void *object, dlpack_managed_versioned **out);
+    int (*to_object)(dlpack_managed_versioned *tensor, void **out);
+    int (*view_of_object)(void *object, dlpack_tensor *out); /* borrowed while the object lives; may be NULL */
+    int (*current_stream)(int32_t device_type, int32_t device_id, void **out);
+} dlpack_exchange;
+
+#endif

@@ -1,0 +1,18 @@
+/* module.c - napier._napier: what all of the package stands on. */
+#include "ext.h"
+
+static int module_start(PyObject *module) {
+    PyMethodDef *const tables[] = {softmax_functions, state_functions, token_functions, loss_functions};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (PyModule_AddFunctions(module, tables[i])) {
+            return -1;
+        }
+    }
+    return array_start() || state_start() || context_start(module) ? -1 : 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_start}, {0, NULL}};
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_napier", "Napier's C functions.", 0, NULL, slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__napier(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,417 @@
+/* softmax.c - softmax, log_softmax, logsumexp and their gradients. Every function is written once over an n-D array and an
+ * axis; napier/__init__.py holds the docstrings and what is not worth C. */
+#include "slices.h"
+
+#include <string.h>
+
+static const char *const algorithm_words[] = {"auto", "safe", "online", "parallel"};
+static const char *const masked_words[] = {"nan", "zero"};
+
+typedef napier_status map_call(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
+typedef napier_status gradient_call(napier_context *, napier_const_matrix, napier_const_matrix, napier_matrix,
+                                    const napier_softmax_options *);
+
+static int take_options(PyObject *const *values, napier_softmax_options *options) {
+    int algorithm = NAPIER_ALGORITHM_AUTO, masked = NAPIER_MASKED_NAN;
+    if (take_double(values[0], "temperature", &options->temperature) ||
+        take_word(values[1], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
+        take_word(values[2], "masked_rows", masked_words, 2, NAPIER_MASKED_NAN, &masked)) {
+        return -1;
+    }
+    options->algorithm = (napier_algorithm)algorithm;
+    options->masked_rows = (napier_masked_rows)masked;
+    return 0;
+}
+
+static bool same_shape(const array *a, const array *b) {
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++) {
+        same = a->shape[i] == b->shape[i];
+    }
+    return same;
+}
+
+/* The caller's out, checked, or a new array like x. */
+static int result_like(array *y, const array *x, PyObject *out, napier_dtype dtype) {
+    if (!out) {
+        return array_make(y, x, x->ndim, x->shape, dtype);
+    }
+    if (array_take(y, out, "out", TAKE_FLOATS | TAKE_WRITABLE)) {
+        return -1;
+    }
+    if (!same_shape(x, y)) {
+        PyErr_SetString(PyExc_ValueError, "out: its shape is not that of x");
+        array_release(y);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- softmax and log_softmax ---------------------------------------------------------------------------------------- */
+
+static napier_status map_slices(napier_context *context, map_call *call, slices *s,
+                                const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        status = call(context, slices_matrix(s, 0), writable_matrix(slices_matrix(s, 1)), options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
+/* x and y to the call, slice by slice. */
+static int map_arrays(const char *function, map_call *call, const array *x, const array *y, int axis,
+                      const napier_softmax_options *options) {
+    napier_context *context = context_take();
+    if (!context) {
+        return -1;
+    }
+    slices s;
+    const array *const both[] = {x, y};
+    slices_start(&s, both, 2, axis, false);
+    napier_status status = NAPIER_OK;
+    if (x->size > 0) {
+        CALL(status, context, map_slices(context, call, &s, options));
+    } else { /* the options are still to be right */
+        napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
+        napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
+        status = call(context, none, writable_matrix(no_result), options);
+    }
+    const int failed = raise_status(context, status, function);
+    context_give(context);
+    return failed;
+}
+
+static PyObject *map_function(const signature *names, map_call *call, PyObject *const *args, Py_ssize_t count,
+                              PyObject *keywords) {
+    PyObject *v[7];
+    if (arguments(names, args, count, keywords, v)) {
+        return NULL;
+    }
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    array x, y;
+    if (take_options(v + 2, &options) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+        return NULL;
+    }
+    int axis = -1;
+    napier_dtype dtype = x.dtype;
+    if (take_axis(v[1], "axis", x.ndim, &axis) || take_dtype(v[5], "dtype", &dtype) ||
+        result_like(&y, &x, v[6], dtype)) {
+        array_release(&x);
+        return NULL;
+    }
+    const int failed = map_arrays(names->function, call, &x, &y, axis, &options);
+    array_release(&x);
+    if (failed) {
+        array_release(&y);
+        return NULL;
+    }
+    if (v[6]) {
+        array_release(&y);
+        return Py_NewRef(v[6]);
+    }
+    return array_give(&y);
+}
+
+#define MAP_SIGNATURE(name_)                                                                       \
+    {                                                                                              \
+        name_, 7, 2, 1, { "x", "axis", "temperature", "algorithm", "masked_rows", "dtype", "out" } \
+    }
+
+static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = MAP_SIGNATURE("softmax");
+    (void)self;
+    return map_function(&names, napier_softmax, args, count, keywords);
+}
+
+static PyObject *py_log_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = MAP_SIGNATURE("log_softmax");
+    (void)self;
+    return map_function(&names, napier_log_softmax, args, count, keywords);
+}
+
+/* ---- Their gradients ------------------------------------------------------------------------------------------------ */
+
+static napier_status gradient_slices(napier_context *context, gradient_call *call, slices *s,
+                                     const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        status = call(context, slices_matrix(s, 0), slices_matrix(s, 1), writable_matrix(slices_matrix(s, 2)), options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
+static int gradient_arrays(const char *function, gradient_call *call, const array *const *three, int axis,
+                           const napier_softmax_options *options) {
+    napier_context *context = context_take();
+    if (!context) {
+        return -1;
+    }
+    slices s;
+    slices_start(&s, three, 3, axis, false);
+    napier_status status = NAPIER_OK;
+    if (three[0]->size > 0) {
+        CALL(status, context, gradient_slices(context, call, &s, options));
+    }
+    const int failed = raise_status(context, status, function);
+    context_give(context);
+    return failed;
+}
+
+static PyObject *gradient_function(const signature *names, gradient_call *call, PyObject *const *args, Py_ssize_t count,
+                                   PyObject *keywords) {
+    PyObject *v[5];
+    if (arguments(names, args, count, keywords, v)) {
+        return NULL;
+    }
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    array result, grad, y;
+    if (take_double(v[3], "temperature", &options.temperature) ||
+        array_take(&result, v[0], names->names[0], TAKE_FLOATS)) {
+        return NULL;
+    }
+    if (array_take(&grad, v[1], names->names[1], TAKE_FLOATS)) {
+        array_release(&result);
+        return NULL;
+    }
+    PyObject *given = NULL;
+    int axis = -1;
+    if (!same_shape(&result, &grad)) {
+        PyErr_Format(PyExc_ValueError, "%s: its shape is not that of %s", names->names[1], names->names[0]);
+    } else if (!take_axis(v[2], "axis", result.ndim, &axis) && !result_like(&y, &result, v[4], result.dtype)) {
+        const array *const three[] = {&result, &grad, &y};
+        if (gradient_arrays(names->function, call, three, axis, &options)) {
+            array_release(&y);
+        } else {
+            given = array_give(&y);
+        }
+    }
+    array_release(&result);
+    array_release(&grad);
+    return given;
+}
+
+static PyObject *py_softmax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"softmax_backward", 5, 3, 2, {"probs", "grad_probs", "axis", "temperature", "out"}};
+    (void)self;
+    return gradient_function(&names, napier_softmax_backward, args, count, keywords);
+}
+
+static PyObject *py_log_softmax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "log_softmax_backward", 5, 3, 2, {"logprobs", "grad_logprobs", "axis", "temperature", "out"}};
+    (void)self;
+    return gradient_function(&names, napier_log_softmax_backward, args, count, keywords);
+}
+
+/* ---- logsumexp along an axis ---------------------------------------------------------------------------------------- */
+
+static napier_status reduce_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        const napier_const_matrix y = slices_matrix(s, 1);
+        const napier_vector lse = {s->data[1], y.rows, y.rows > 1 ? y.row_stride : 1, y.dtype};
+        status = napier_logsumexp(context, slices_matrix(s, 0), lse, options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
+/* x to its logsumexp along the axis; the result has that axis with size 1, or lacks it. */
+static int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
+    napier_context *context = context_take();
+    if (!context) {
+        return -1;
+    }
+    slices s;
+    const array *const both[] = {x, y};
+    slices_start(&s, both, 2, axis, true);
+    napier_status status = NAPIER_OK;
+    if (y->size > 0) {
+        CALL(status, context, reduce_slices(context, &s, options));
+    }
+    const int failed = raise_status(context, status, "logsumexp");
+    context_give(context);
+    return failed;
+}
+
+static int64_t reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
+    int n = 0;
+    for (int d = 0; d < x->ndim; d++) {
+        if (d != axis || keepdims) {
+            shape[n++] = d == axis ? 1 : x->shape[d];
+        }
+    }
+    return n;
+}
+
+/* _logsumexp(x, axis, keepdims, temperature, dtype): one axis. Tuples, None and weights are napier.logsumexp's. */
+static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "logsumexp", 6, 3, 1, {"x", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
+    (void)self;
+    PyObject *v[6];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    int axis = -1, keepdims = 0, algorithm = NAPIER_ALGORITHM_AUTO;
+    array x, y;
+    if (take_bool(v[2], "keepdims", &keepdims) || take_double(v[3], "temperature", &options.temperature) ||
+        take_word(v[4], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
+        array_take(&x, v[0], "x", TAKE_FLOATS)) {
+        return NULL;
+    }
+    options.algorithm = (napier_algorithm)algorithm;
+    napier_dtype dtype = x.dtype;
+    int64_t shape[MOST_DIMS];
+    PyObject *given = NULL;
+    if (!take_axis(v[1], "axis", x.ndim, &axis) && !take_dtype(v[5], "dtype", &dtype) &&
+        !array_make(&y, &x, (int)reduced_shape(&x, axis, keepdims, shape), shape, dtype)) {
+        if (reduce_arrays(&x, &y, axis, &options)) {
+            array_release(&y);
+        } else {
+            given = array_give(&y);
+        }
+    }
+    array_release(&x);
+    return given;
+}
+
+/* ---- logsumexp of everything, and the gradients of both --------------------------------------------------------------- */
+
+static PyObject *py_logsumexp_all(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"logsumexp_all", 3, 1, 1, {"x", "temperature", "dtype"}};
+    (void)self;
+    PyObject *v[3];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    napier_const_matrix m;
+    array x, y;
+    if (take_double(v[1], "temperature", &options.temperature) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+        return NULL;
+    }
+    napier_dtype dtype = x.dtype;
+    PyObject *given = NULL;
+    if (!take_dtype(v[2], "dtype", &dtype) && !array_matrix(&x, "x", &m) && !array_make(&y, &x, 0, NULL, dtype)) {
+        napier_context *context = context_take();
+        napier_status status = NAPIER_OK;
+        if (context) {
+            CALL(status, context, napier_logsumexp_all(context, m, napier_array(y.data, 1, dtype), &options));
+        }
+        if (!context || raise_status(context, status, "logsumexp_all")) {
+            array_release(&y);
+        } else {
+            given = array_give(&y);
+        }
+        if (context) {
+            context_give(context);
+        }
+    }
+    array_release(&x);
+    return given;
+}
+
+static napier_status spread_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        const napier_const_matrix g = slices_matrix(s, 2);
+        const napier_const_vector grad = {s->data[2], g.rows, g.rows > 1 ? g.row_stride : 1, g.dtype};
+        status = napier_logsumexp_backward(context, slices_matrix(s, 0), grad, writable_matrix(slices_matrix(s, 1)),
+                                           options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
+/* grad_lse has x's shape without the axis. */
+static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"logsumexp_backward", 4, 3, 2, {"x", "grad_lse", "axis", "temperature"}};
+    (void)self;
+    PyObject *v[4];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    array x, grad, y;
+    if (take_double(v[3], "temperature", &options.temperature) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+        return NULL;
+    }
+    if (array_take(&grad, v[1], "grad_lse", TAKE_FLOATS)) {
+        array_release(&x);
+        return NULL;
+    }
+    int axis = -1;
+    PyObject *given = NULL;
+    int64_t shape[MOST_DIMS];
+    if (!take_axis(v[2], "axis", x.ndim, &axis)) {
+        array want = {.ndim = (int)reduced_shape(&x, axis, false, shape)};
+        memcpy(want.shape, shape, (size_t)want.ndim * sizeof *shape);
+        if (!same_shape(&want, &grad)) {
+            PyErr_SetString(PyExc_ValueError, "grad_lse: its shape is not that of x without the axis");
+        } else if (!array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
+            const array *const three[] = {&x, &y, &grad};
+            napier_context *context = context_take();
+            napier_status status = NAPIER_OK;
+            slices s;
+            slices_start(&s, three, 3, axis, true);
+            if (context && x.size > 0) {
+                CALL(status, context, spread_slices(context, &s, &options));
+            }
+            if (!context || raise_status(context, status, names.function)) {
+                array_release(&y);
+            } else {
+                given = array_give(&y);
+            }
+            if (context) {
+                context_give(context);
+            }
+        }
+    }
+    array_release(&x);
+    array_release(&grad);
+    return given;
+}
+
+PyMethodDef softmax_functions[] = {
+    {"softmax", FAST(py_softmax),
+     "softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
+     "exp(x / temperature - logsumexp) along an axis.\n\n"
+     "Parameters\n----------\n"
+     "x : array of any shape\n"
+     "    NumPy array (float16, float32, float64, ml_dtypes' bfloat16), PyTorch tensor on the CPU, anything with "
+     "DLPack or\n"
+     "    the buffer protocol, or nested lists. Integers become float64. Views of any strides are read as they lie.\n"
+     "axis : int\n"
+     "temperature : float, > 0\n"
+     "algorithm : 'auto', 'safe', 'online', 'parallel'\n    How a row is read; all give the same bits.\n"
+     "masked_rows : 'nan' or 'zero'\n    What a row of only -inf gives.\n"
+     "dtype : of the result; default: x's\n"
+     "out : array to write to, of x's shape; may be x itself\n\n"
+     "Returns\n-------\nAn array of x's kind and shape, or `out`.\n\n"
+     "Examples\n--------\n"
+     ">>> import napier\n>>> napier.softmax([1000.0, 1001.0, 1002.0]).round(4)\narray([0.09  , 0.2447, 0.6652])\n"},
+    {"log_softmax", FAST(py_log_softmax),
+     "log_softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
+     "x / temperature - logsumexp along an axis; never positive. Parameters as in softmax; a row of only -inf gives "
+     "-inf\n"
+     "with masked_rows='zero'.\n\n"
+     "Examples\n--------\n"
+     ">>> import napier\n>>> napier.log_softmax([[0.0, -1e30], [5.0, 5.0]]).round(4)\n"
+     "array([[ 0.0000e+00, -1.0000e+30],\n       [-6.9310e-01, -6.9310e-01]])\n"},
+    {"_logsumexp", FAST(py_logsumexp),
+     "_logsumexp(x, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\nAlong one axis."},
+    {"logsumexp_all", FAST(py_logsumexp_all),
+     "logsumexp_all(x, *, temperature=1.0, dtype=None)\n--\n\n"
+     "logsumexp of all elements of an array of 1 or 2 dimensions, with the bits of one row that holds them in "
+     "row-major\n"
+     "order.\n"},
+    {"softmax_backward", FAST(py_softmax_backward),
+     "softmax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
+     "The gradient with respect to the logits, from the result of softmax and the gradient with respect to it.\n"},
+    {"log_softmax_backward", FAST(py_log_softmax_backward),
+     "log_softmax_backward(logprobs, grad_logprobs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
+     "The gradient with respect to the logits, from the result of log_softmax and the gradient with respect to it.\n"},
+    {"logsumexp_backward", FAST(py_logsumexp_backward),
+     "logsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
+     "grad_lse * softmax(x / temperature) / temperature; grad_lse has x's shape without the axis.\n"},
+    {NULL, NULL, 0, NULL}};

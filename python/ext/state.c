@@ -1,0 +1,230 @@
+/* state.c - napier.SoftmaxState: a reduction that is streamed, distributed, or kept on disk. */
+#include "ext.h"
+
+#include <string.h>
+
+typedef struct state_object {
+    PyObject ob_base;
+    napier_softmax_state *state;
+} state_object;
+
+static PyObject *state_type;
+
+static napier_softmax_state *state_of(PyObject *self) { return ((state_object *)self)->state; }
+
+static PyObject *state_wrap(napier_softmax_state *state) {
+    state_object *o = PyObject_New(state_object, (PyTypeObject *)state_type);
+    if (!o) {
+        napier_softmax_state_destroy(state);
+        return NULL;
+    }
+    o->state = state;
+    return (PyObject *)o;
+}
+
+static void state_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    napier_softmax_state_destroy(state_of(self));
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* _state(dtype, first_index, temperature, masked_rows) */
+static PyObject *py_state(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"SoftmaxState", 4, 1, 0, {"dtype", "first_index", "temperature", "masked_rows"}};
+    static const char *const words[] = {"nan", "zero"};
+    (void)self;
+    PyObject *v[4];
+    napier_dtype dtype = NAPIER_F32;
+    int64_t first = 0;
+    int masked = NAPIER_MASKED_NAN;
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    if (arguments(&names, args, count, keywords, v) || take_dtype(v[0], "dtype", &dtype) ||
+        take_int64(v[1], "first_index", &first) || take_double(v[2], "temperature", &options.temperature) ||
+        take_word(v[3], "masked_rows", words, 2, NAPIER_MASKED_NAN, &masked)) {
+        return NULL;
+    }
+    options.masked_rows = (napier_masked_rows)masked;
+    napier_context *context = context_take();
+    if (!context) {
+        return NULL;
+    }
+    napier_softmax_state *state = NULL;
+    const napier_status status = napier_softmax_state_create(context, dtype, first, &options, &state);
+    const int failed = raise_status(context, status, names.function);
+    context_give(context);
+    return failed ? NULL : state_wrap(state);
+}
+
+/* Bits do not depend on the order of update and merge, but a state is one: calls on it hold the GIL. */
+static PyObject *state_update(PyObject *self, PyObject *block) {
+    array a;
+    napier_const_vector x;
+    if (array_take(&a, block, "block", TAKE_FLOATS)) {
+        return NULL;
+    }
+    PyObject *given = NULL;
+    napier_context *context = array_vector(&a, "block", &x) ? NULL : context_take();
+    if (context) {
+        if (!raise_status(context, napier_softmax_state_update(context, state_of(self), x), "update")) {
+            given = Py_NewRef(self);
+        }
+        context_give(context);
+    }
+    array_release(&a);
+    return given;
+}
+
+static PyObject *state_merge(PyObject *self, PyObject *other) {
+    if (Py_TYPE(other) != (PyTypeObject *)state_type) {
+        PyErr_Format(PyExc_TypeError, "other: expected a SoftmaxState, got %R", other);
+        return NULL;
+    }
+    napier_context *context = context_take();
+    if (!context) {
+        return NULL;
+    }
+    const int failed =
+        raise_status(context, napier_softmax_state_merge(context, state_of(self), state_of(other)), "merge");
+    context_give(context);
+    return failed ? NULL : Py_NewRef(self);
+}
+
+static PyObject *state_finish(PyObject *self, PyObject *none) {
+    (void)none;
+    napier_context *context = context_take();
+    if (!context) {
+        return NULL;
+    }
+    double lse = 0;
+    const int failed = raise_status(context, napier_softmax_state_finish(context, state_of(self), &lse), "finish");
+    context_give(context);
+    return failed ? NULL : PyFloat_FromDouble(lse);
+}
+
+static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"apply", 4, 2, 1, {"logits", "kind", "dtype", "out"}};
+    static const char *const kinds[] = {"softmax", "log_softmax"};
+    PyObject *v[4], *given = NULL;
+    int kind = NAPIER_KIND_SOFTMAX;
+    array x, y;
+    if (arguments(&names, args, count, keywords, v) || take_word(v[1], "kind", kinds, 2, NAPIER_KIND_SOFTMAX, &kind) ||
+        array_take(&x, v[0], "logits", TAKE_FLOATS)) {
+        return NULL;
+    }
+    napier_dtype dtype = x.dtype;
+    napier_const_vector in, out;
+    if (array_vector(&x, "logits", &in) || take_dtype(v[2], "dtype", &dtype) ||
+        (v[3] ? array_take(&y, v[3], "out", TAKE_FLOATS | TAKE_WRITABLE) : array_make(&y, &x, 1, x.shape, dtype))) {
+        array_release(&x);
+        return NULL;
+    }
+    napier_context *context = array_vector(&y, "out", &out) ? NULL : context_take();
+    if (context) {
+        const napier_status status =
+            napier_softmax_state_apply(context, state_of(self), (napier_softmax_kind)kind, in, writable_vector(out));
+        if (!raise_status(context, status, names.function)) {
+            given = Py_NewRef(v[3] ? v[3] : y.object);
+        }
+        context_give(context);
+    }
+    array_release(&y);
+    array_release(&x);
+    return given;
+}
+
+static PyObject *state_bytes(PyObject *self, PyObject *none) {
+    (void)none;
+    char room[32 * 1024];
+    const size_t size = napier_softmax_state_size(state_of(self));
+    napier_context *context = size <= sizeof room ? context_take() : NULL;
+    if (!context) {
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    const int failed =
+        raise_status(context, napier_softmax_state_save(context, state_of(self), room, sizeof room), "to_bytes");
+    context_give(context);
+    return failed ? NULL : PyBytes_FromStringAndSize(room, (Py_ssize_t)size);
+}
+
+/* _state_from_bytes(data) */
+static PyObject *py_state_from_bytes(PyObject *self, PyObject *data) {
+    (void)self;
+    Py_buffer b;
+    if (PyObject_GetBuffer(data, &b, PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    napier_softmax_state *state = NULL;
+    napier_context *context = context_take();
+    int failed = -1;
+    if (context) {
+        failed = raise_status(context, napier_softmax_state_load(context, b.buf, (size_t)b.len, &state), "from_bytes");
+        context_give(context);
+    }
+    PyBuffer_Release(&b);
+    return failed ? NULL : state_wrap(state);
+}
+
+static PyObject *state_reduce(PyObject *self, PyObject *none) {
+    PyObject *bytes = state_bytes(self, none);
+    PyObject *module = bytes ? PyImport_ImportModule("napier._napier") : NULL;
+    PyObject *load = module ? PyObject_GetAttrString(module, "_state_from_bytes") : NULL;
+    PyObject *given = load ? Py_BuildValue("O(O)", load, bytes) : NULL;
+    Py_XDECREF(load);
+    Py_XDECREF(module);
+    Py_XDECREF(bytes);
+    return given;
+}
+
+static PyObject *state_first(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(napier_softmax_state_first_index(state_of(self)));
+}
+
+static PyObject *state_count(PyObject *self, void *closure) {
+    (void)closure;
+    return PyLong_FromLongLong(napier_softmax_state_count(state_of(self)));
+}
+
+static PyMethodDef state_methods[] = {
+    {"update", state_update, METH_O,
+     "update(block)\n--\n\nAppends a block of logits, of any length, to the part. Returns the state."},
+    {"merge", state_merge, METH_O,
+     "merge(other)\n--\n\nTakes in the reduction of a part that lies beside this one in the row. Returns the state."},
+    {"finish", state_finish, METH_NOARGS,
+     "finish()\n--\n\nThe logsumexp of all that was seen, as a float; apply may be called then."},
+    {"apply", FAST(state_apply),
+     "apply(logits, kind='softmax', *, dtype=None, out=None)\n--\n\n"
+     "softmax or log_softmax of a block of the row, given the finished state of the whole row."},
+    {"to_bytes", state_bytes, METH_NOARGS, "to_bytes()\n--\n\nThe portable form: the same on every machine."},
+    {"__reduce__", state_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef state_values[] = {{"first_index", state_first, NULL, "Where the part begins in its row.", NULL},
+                                     {"count", state_count, NULL, "How many elements it holds.", NULL},
+                                     {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot state_slots[] = {{Py_tp_methods, state_methods},
+                                    {Py_tp_getset, state_values},
+                                    {Py_tp_dealloc, state_dealloc},
+                                    {Py_tp_doc, "The mergeable state of a softmax; made by napier.SoftmaxState."},
+                                    {0, NULL}};
+static PyType_Spec state_spec = {"napier._napier.State", sizeof(state_object), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, state_slots};
+
+int state_start(void) {
+    state_type = PyType_FromSpec(&state_spec);
+    return state_type ? 0 : -1;
+}
+
+PyMethodDef state_functions[] = {
+    {"SoftmaxState", FAST(py_state),
+     "SoftmaxState(dtype='float32', *, first_index=0, temperature=1.0, masked_rows='nan')\n"
+     "--\n\n"
+     "The reduction of a part of a row, which grows by update(), joins others by merge(), and\n"
+     "has, once finished, the bits of the one call on the whole row.\n\n"
+     "Examples\n--------\n"
+     ">>> import napier\n>>> s = napier.SoftmaxState()\n"
+     ">>> s.update([1000.0, 1001.0]).update([1002.0]).finish()\n1002.407...\n"},
+    {"_state_from_bytes", py_state_from_bytes, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};

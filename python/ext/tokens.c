@@ -1,0 +1,343 @@
+/* tokens.c - log-probabilities of tokens, from logits and from hidden states; the matrix product; gather. The functions
+ * here take matrices and return plain tuples; napier/rl.py gives them names, defaults and any number of leading
+ * dimensions. */
+#include "rl.h"
+
+#include <string.h>
+
+/* ---- Options and results that several functions share ---------------------------------------------------------------- */
+
+#define TOKEN_OPTIONS "temperature", "softcap", "ignore_index", "label_smoothing", "z_loss", "keep"
+enum { TOKEN_OPTION_COUNT = 6 };
+
+/* keep: [V] for all rows or [N, V]. */
+static int take_token_options(call_arrays *c, PyObject *const *v, int64_t rows, int64_t cols,
+                              napier_token_options *options) {
+    if (take_double(v[0], "temperature", &options->temperature) || take_double(v[1], "softcap", &options->softcap) ||
+        take_int64(v[2], "ignore_index", &options->ignore_index) ||
+        take_double(v[3], "label_smoothing", &options->label_smoothing) ||
+        take_double(v[4], "z_loss", &options->z_loss)) {
+        return -1;
+    }
+    const array *keep = call_take(c, v[5], "keep", TAKE_BYTES);
+    if (!keep) {
+        return v[5] ? -1 : 0;
+    }
+    const bool one = keep->ndim == 1 && keep->shape[0] == cols;
+    const bool each = keep->ndim == 2 && keep->shape[0] == rows && keep->shape[1] == cols;
+    if (!(one || each) || (cols > 1 && keep->strides[keep->ndim - 1] != 1) || (each && keep->strides[0] < 0)) {
+        PyErr_SetString(PyExc_ValueError, "keep: expected a bool array of the logits' shape, or one row of it");
+        return -1;
+    }
+    options->keep = (const uint8_t *)keep->data;
+    options->keep_stride = each ? keep->strides[0] : 0;
+    return 0;
+}
+
+/* What the caller wants, as bits of `want`. */
+enum { WANT_LSE = 1, WANT_ENTROPY = 2, WANT_LOSS = 4, WANT_ARGMAX = 8, WANT_RANK = 16 };
+enum { LOGPROBS, LSE, ENTROPY, LOSS, ARGMAX, RANK, TOP_IDS, TOP_LOGPROBS, TOKEN_RESULTS };
+
+typedef struct token_outputs {
+    array *made[TOKEN_RESULTS];
+    napier_token_results results;
+} token_outputs;
+
+static int make_integers(call_arrays *c, int64_t rows, int64_t cols, array **made, int64_t **out) {
+    const int64_t shape[2] = {rows, cols};
+    *made = call_make_integers(c, cols >= 0 ? 2 : 1, shape);
+    *out = *made ? (int64_t *)(void *)(*made)->data : NULL;
+    return *made ? 0 : -1;
+}
+
+static int make_token_outputs(call_arrays *c, int64_t rows, int64_t ids, int want, int64_t top_k, token_outputs *o) {
+    napier_token_results *r = &o->results;
+    const bool each = ids > 0;
+    memset(o->made, 0, sizeof o->made);
+    r->top_k = top_k;
+    return (each && call_made_matrix(c, rows, ids, NAPIER_F32, &o->made[LOGPROBS], &r->logprobs)) ||
+                   (want & WANT_LSE && call_made_vector(c, rows, NAPIER_F32, &o->made[LSE], &r->lse)) ||
+                   (want & WANT_ENTROPY && call_made_vector(c, rows, NAPIER_F32, &o->made[ENTROPY], &r->entropy)) ||
+                   (want & WANT_LOSS && call_made_vector(c, rows, NAPIER_F32, &o->made[LOSS], &r->loss)) ||
+                   (want & WANT_ARGMAX && make_integers(c, rows, -1, &o->made[ARGMAX], &r->argmax)) ||
+                   (each && want & WANT_RANK && make_integers(c, rows, ids, &o->made[RANK], &r->rank)) ||
+                   (top_k > 0 &&
+                    (make_integers(c, rows, top_k, &o->made[TOP_IDS], &r->top_ids) ||
+                     call_made_matrix(c, rows, top_k, NAPIER_F32, &o->made[TOP_LOGPROBS], &r->top_logprobs)))
+               ? -1
+               : 0;
+}
+
+static PyObject *token_tuple(const token_outputs *o) {
+    PyObject *tuple = PyTuple_New(TOKEN_RESULTS);
+    for (int i = 0; tuple && i < TOKEN_RESULTS; i++) {
+        if (PyTuple_SetItem(tuple, i, call_object(o->made[i]))) {
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
+/* ids to a row; -1 with an error set where they do not divide. */
+static int64_t ids_per_row(napier_indices ids, int64_t rows) {
+    if (rows > 0 ? ids.size % rows != 0 : ids.size != 0) {
+        PyErr_Format(PyExc_ValueError, "ids: %lld are not a whole number for each of %lld rows", (long long)ids.size,
+                     (long long)rows);
+        return -1;
+    }
+    return rows > 0 ? ids.size / rows : 0;
+}
+
+/* ---- From logits, and from hidden states and weights -------------------------------------------------------------------- */
+
+/* weights NULL: x are logits; else hidden states. */
+static PyObject *token_forward(const char *function, PyObject *const *v, PyObject *weights) {
+    call_arrays c = {.count = 0};
+    token_outputs o = {.results = NAPIER_TOKEN_RESULTS_INIT};
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_const_matrix x, w = {0};
+    napier_indices ids;
+    int want = 0;
+    int64_t top_k = 0, each = 0;
+    PyObject *given = NULL;
+    if (call_matrix(&c, v[0], weights ? "hidden" : "logits", &x) ||
+        (weights && call_matrix(&c, weights, "weights", &w)) || call_indices(&c, v[1], "ids", &ids) ||
+        (each = ids_per_row(ids, x.rows)) < 0 ||
+        take_token_options(&c, v + 2, x.rows, weights ? w.rows : x.cols, &options) ||
+        take_int(v[2 + TOKEN_OPTION_COUNT], "want", &want) || take_int64(v[3 + TOKEN_OPTION_COUNT], "top_k", &top_k) ||
+        make_token_outputs(&c, x.rows, each, want, top_k, &o)) {
+        call_release(&c);
+        return NULL;
+    }
+    napier_context *context = context_take();
+    if (context) {
+        napier_status status;
+        if (weights) {
+            CALL(status, context, napier_linear_token_logprobs(context, x, w, ids, &options, &o.results));
+        } else {
+            CALL(status, context, napier_token_logprobs(context, x, ids, &options, &o.results));
+        }
+        if (!raise_status(context, status, function)) {
+            given = token_tuple(&o);
+        }
+        context_give(context);
+    }
+    call_release(&c);
+    return given;
+}
+
+static PyObject *py_token_logprobs(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"token_logprobs", 10, 10, 1, {"logits", "ids", TOKEN_OPTIONS, "want", "top_k"}};
+    (void)self;
+    PyObject *v[10];
+    return arguments(&names, args, count, keywords, v) ? NULL : token_forward(names.function, v, NULL);
+}
+
+static PyObject *py_linear_token_logprobs(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "linear_token_logprobs", 11, 11, 2, {"hidden", "weights", "ids", TOKEN_OPTIONS, "want", "top_k"}};
+    (void)self;
+    PyObject *v[11];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    PyObject *weights = v[1];
+    v[1] = v[0]; /* as token_forward has them: x, ids, options */
+    return token_forward(names.function, v + 1, weights);
+}
+
+/* ---- Their gradients --------------------------------------------------------------------------------------------------- */
+
+#define TOKEN_GRADIENTS "grad_logprobs", "grad_lse", "grad_entropy", "grad_loss"
+
+static int take_token_gradients(call_arrays *c, PyObject *const *v, napier_token_gradients *g) {
+    return call_matrix(c, v[0], "grad_logprobs", &g->logprobs) || call_vector(c, v[1], "grad_lse", &g->lse) ||
+                   call_vector(c, v[2], "grad_entropy", &g->entropy) || call_vector(c, v[3], "grad_loss", &g->loss)
+               ? -1
+               : 0;
+}
+
+static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                            PyObject *keywords) {
+    static const signature names = {
+        "token_logprobs_backward", 13, 13, 1, {"logits", "ids", TOKEN_OPTIONS, TOKEN_GRADIENTS, "out"}};
+    (void)self;
+    PyObject *v[13];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    call_arrays c = {.count = 0};
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_const_matrix x, given_out = {0};
+    napier_matrix grad;
+    napier_indices ids;
+    array *made = NULL;
+    PyObject *given = NULL;
+    if (call_matrix(&c, v[0], "logits", &x) || call_indices(&c, v[1], "ids", &ids) ||
+        take_token_options(&c, v + 2, x.rows, x.cols, &options) || take_token_gradients(&c, v + 8, &gradients)) {
+        call_release(&c);
+        return NULL;
+    }
+    if (v[12]) {
+        made = call_take(&c, v[12], "out", TAKE_FLOATS | TAKE_WRITABLE);
+        if (made && array_matrix(made, "out", &given_out)) {
+            made = NULL;
+        }
+        grad = writable_matrix(given_out);
+    } else if (call_made_matrix(&c, x.rows, x.cols, x.dtype, &made, &grad)) {
+        made = NULL;
+    }
+    napier_context *context = made ? context_take() : NULL;
+    if (context) {
+        napier_status status;
+        CALL(status, context, napier_token_logprobs_backward(context, x, ids, &options, &gradients, grad));
+        if (!raise_status(context, status, names.function)) {
+            given = v[12] ? Py_NewRef(v[12]) : call_object(made);
+        }
+        context_give(context);
+    }
+    call_release(&c);
+    return given;
+}
+
+/* (grad_hidden, grad_weights), each of its input's dtype. */
+static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                                   PyObject *keywords) {
+    static const signature names = {
+        "linear_token_logprobs_backward", 13, 13, 2, {"hidden", "weights", "ids", TOKEN_OPTIONS, TOKEN_GRADIENTS}};
+    (void)self;
+    PyObject *v[13];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    call_arrays c = {.count = 0};
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_const_matrix x, w;
+    napier_matrix grad_hidden, grad_weights;
+    napier_indices ids;
+    array *hidden = NULL, *weights = NULL;
+    PyObject *given = NULL;
+    if (!call_matrix(&c, v[0], "hidden", &x) && !call_matrix(&c, v[1], "weights", &w) &&
+        !call_indices(&c, v[2], "ids", &ids) && !take_token_options(&c, v + 3, x.rows, w.rows, &options) &&
+        !take_token_gradients(&c, v + 9, &gradients) &&
+        !call_made_matrix(&c, x.rows, x.cols, x.dtype, &hidden, &grad_hidden) &&
+        !call_made_matrix(&c, w.rows, w.cols, w.dtype, &weights, &grad_weights)) {
+        napier_context *context = context_take();
+        if (context) {
+            napier_status status;
+            CALL(status, context,
+                 napier_linear_token_logprobs_backward(context, x, w, ids, &options, &gradients, grad_hidden,
+                                                       grad_weights));
+            if (!raise_status(context, status, names.function)) {
+                given = PyTuple_Pack(2, hidden->object, weights->object);
+            }
+            context_give(context);
+        }
+    }
+    call_release(&c);
+    return given;
+}
+
+/* ---- Matrix product, gather ---------------------------------------------------------------------------------------------- */
+
+static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"matmul", 3, 2, 2, {"a", "b", "dtype"}};
+    (void)self;
+    PyObject *v[3];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    call_arrays c = {.count = 0};
+    napier_const_matrix a, b;
+    napier_matrix product;
+    array *made = NULL;
+    PyObject *given = NULL;
+    if (!call_matrix(&c, v[0], "a", &a) && !call_matrix(&c, v[1], "b", &b)) {
+        napier_dtype dtype = a.dtype == b.dtype ? a.dtype : NAPIER_F32;
+        if (!take_dtype(v[2], "dtype", &dtype) && !call_made_matrix(&c, a.rows, b.cols, dtype, &made, &product)) {
+            napier_context *context = context_take();
+            if (context) {
+                napier_status status;
+                CALL(status, context, napier_matmul(context, a, b, product));
+                if (!raise_status(context, status, names.function)) {
+                    given = call_object(made);
+                }
+                context_give(context);
+            }
+        }
+    }
+    call_release(&c);
+    return given;
+}
+
+static PyObject *py_gather_logprobs(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"gather_logprobs", 2, 2, 2, {"logprobs", "ids"}};
+    (void)self;
+    PyObject *v[2];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    call_arrays c = {.count = 0};
+    napier_const_matrix logprobs;
+    napier_indices ids;
+    napier_vector gathered;
+    array *made = NULL;
+    PyObject *given = NULL;
+    if (!call_matrix(&c, v[0], "logprobs", &logprobs) && !call_indices(&c, v[1], "ids", &ids) &&
+        !call_made_vector(&c, logprobs.rows, logprobs.dtype, &made, &gathered)) {
+        napier_context *context = context_take();
+        if (context) {
+            napier_status status;
+            CALL(status, context, napier_gather_logprobs(context, logprobs, ids, gathered));
+            if (!raise_status(context, status, names.function)) {
+                given = call_object(made);
+            }
+            context_give(context);
+        }
+    }
+    call_release(&c);
+    return given;
+}
+
+static PyObject *py_gather_logprobs_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                             PyObject *keywords) {
+    static const signature names = {"gather_logprobs_backward", 3, 3, 3, {"grad_gathered", "ids", "vocabulary"}};
+    (void)self;
+    PyObject *v[3];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    call_arrays c = {.count = 0};
+    napier_const_vector gathered;
+    napier_indices ids;
+    napier_matrix grad;
+    int64_t vocabulary = 0;
+    array *made = NULL;
+    PyObject *given = NULL;
+    if (!call_vector(&c, v[0], "grad_gathered", &gathered) && !call_indices(&c, v[1], "ids", &ids) &&
+        !take_int64(v[2], "vocabulary", &vocabulary) &&
+        !call_made_matrix(&c, gathered.size, vocabulary, gathered.dtype, &made, &grad)) {
+        napier_context *context = context_take();
+        if (context) {
+            napier_status status;
+            CALL(status, context, napier_gather_logprobs_backward(context, gathered, ids, grad));
+            if (!raise_status(context, status, names.function)) {
+                given = call_object(made);
+            }
+            context_give(context);
+        }
+    }
+    call_release(&c);
+    return given;
+}
+
+PyMethodDef token_functions[] = {{"token_logprobs", FAST(py_token_logprobs), NULL},
+                                 {"token_logprobs_backward", FAST(py_token_logprobs_backward), NULL},
+                                 {"linear_token_logprobs", FAST(py_linear_token_logprobs), NULL},
+                                 {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward), NULL},
+                                 {"matmul", FAST(py_matmul), NULL},
+                                 {"gather_logprobs", FAST(py_gather_logprobs), NULL},
+                                 {"gather_logprobs_backward", FAST(py_gather_logprobs_backward), NULL},
+                                 {NULL, NULL, 0, NULL}};

@@ -1,0 +1,39 @@
+"""Napier: computing with exponentials safely - softmax, log_softmax, logsumexp, UMAP maps of data, and log-probabilities, KL
+and GRPO losses for post-training of language models. The right answer for every input, and the same bits everywhere.
+
+Functions take NumPy arrays, PyTorch tensors on the CPU, and anything else with the buffer protocol or DLPack, without
+copies, and answer in kind. See `napier.rl`, `napier.torch` (autograd) and `napier.UMAP`.
+"""
+from . import rl
+from ._logsumexp import logsumexp
+from ._napier import (SoftmaxState, __version__, get_isa, get_num_threads, isa_available, log_softmax,
+                      log_softmax_backward, logsumexp_all, logsumexp_backward, matmul, numerics_version, set_isa,
+                      set_num_threads, softmax, softmax_backward)
+from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
+                 kl_per_response, linear_token_logprobs, rubric_score, token_logprobs)
+
+fused_log_softmax = log_softmax
+
+
+def safe_softmax(x, axis=-1, **options):
+    """softmax by three passes over a row: maximum, sum, result. The same bits as every other way."""
+    return softmax(x, axis, algorithm="safe", **options)
+
+
+def online_softmax(x, axis=-1, **options):
+    """softmax by two passes over a row: maximum and sum together, then the result. The same bits as every other way."""
+    return softmax(x, axis, algorithm="online", **options)
+
+
+def reduce_softmax(x, axis=-1, **options):
+    """softmax with every row split over all threads. The same bits as every other way."""
+    return softmax(x, axis, algorithm="parallel", **options)
+
+
+__all__ = [
+    "SoftmaxState", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
+    "get_num_threads", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full",
+    "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
+    "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax", "rl", "rubric_score",
+    "safe_softmax", "set_isa", "set_num_threads", "softmax", "softmax_backward", "token_logprobs",
+]

@@ -1,0 +1,54 @@
+"""logsumexp with SciPy's signature: one axis goes straight to C; several are brought together first."""
+import numpy as np
+
+from ._napier import _logsumexp
+
+
+def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None):
+    """log(sum(exp(a / temperature))) over an axis, several, or all (None), as scipy.special.logsumexp.
+
+    Parameters
+    ----------
+    a : array
+        Integers become float64.
+    axis : int, tuple of int, or None
+        The elements of several axes are one row, in row-major order.
+    keepdims : bool
+    temperature : float, > 0
+    dtype : of the result; default: a's
+
+    Examples
+    --------
+    >>> import napier
+    >>> round(float(napier.logsumexp([1000.0, 1001.0, 1002.0])), 4)
+    1002.4076
+    >>> napier.logsumexp([[0.0, -40.0], [0.0, 0.0]], axis=1)
+    array([4.24835426e-18, 6.93147181e-01])
+    """
+    if b is not None or return_sign:
+        raise NotImplementedError("b and return_sign: weights are not supported yet")
+    options = {"temperature": temperature, "dtype": dtype}
+    if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
+        return _logsumexp(a, int(axis), bool(keepdims), **options)
+    if not hasattr(a, "ndim"):
+        a = np.asarray(a)
+    axes = _axes(axis, a.ndim)
+    kept = [i for i in range(a.ndim) if i not in axes]
+    shape = tuple(a.shape)
+    moved = a.permute(kept + axes) if hasattr(a, "permute") else np.transpose(a, kept + axes)
+    row = moved.reshape(tuple(shape[i] for i in kept) + (int(np.prod([shape[i] for i in axes], dtype=np.int64)),))
+    result = _logsumexp(row, -1, False, **options)
+    return result.reshape(tuple(1 if i in axes else n for i, n in enumerate(shape))) if keepdims else result
+
+
+def _axes(axis, ndim):
+    if axis is None:
+        return list(range(ndim))
+    axes = []
+    for i in axis:
+        if not -ndim <= i < ndim:
+            raise IndexError(f"axis: {i} is out of range for an array of {ndim} dimensions")
+        axes.append(i + ndim if i < 0 else i)
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"axis: {axis} names an axis twice")
+    return axes

@@ -1,0 +1,251 @@
+"""Log-probabilities of tokens, KL, rubric scores and the GRPO family of losses, for post-training of language models.
+
+Responses are ragged: token arrays hold all tokens of all responses, and response i is tokens offsets[i] to offsets[i + 1].
+Arithmetic is float32; float64 arrays are rounded to it. The log-probability of a token has the same bits by every route.
+Gradients: napier.torch, or the functions *_backward.
+"""
+from typing import NamedTuple
+
+from . import _napier
+from ._napier import (gather_logprobs_backward, grpo_token_loss as _grpo_token_loss, kl_full as _kl_full,
+                      kl_full_backward, kl_per_response as _kl_per_response, kl_per_response_backward,
+                      linear_token_logprobs_backward, rubric_score as _rubric_score, rubric_score_backward,
+                      token_logprobs_backward)
+
+__all__ = [
+    "GrpoFromLogits", "GrpoLoss", "TokenLogprobs", "compute_grpo_loss", "compute_kl", "gather_logprobs",
+    "gather_logprobs_backward", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "kl_full", "kl_full_backward",
+    "kl_per_response", "kl_per_response_backward", "linear_token_logprobs", "linear_token_logprobs_backward",
+    "rubric_score", "rubric_score_backward", "token_logprobs", "token_logprobs_backward",
+]
+
+
+class TokenLogprobs(NamedTuple):
+    """What one read of each row of logits gave; None: not asked for."""
+
+    logprobs: object = None
+    lse: object = None
+    entropy: object = None
+    loss: object = None
+    argmax: object = None
+    rank: object = None
+    top_ids: object = None
+    top_logprobs: object = None
+
+
+_WANT = {"lse": 1, "entropy": 2, "loss": 4, "argmax": 8, "rank": 16}
+
+
+def _array(x):
+    if hasattr(x, "reshape"):
+        return x
+    import numpy as np
+    return np.asarray(x)
+
+
+def _want(lse, entropy, loss, argmax, rank):
+    chosen = {"lse": lse, "entropy": entropy, "loss": loss, "argmax": argmax, "rank": rank}
+    return sum(_WANT[name] for name, wanted in chosen.items() if wanted)
+
+
+def _shaped(results, lead, ids):
+    """Results of rows as results of the leading dimensions; one id a row has no dimension of its own."""
+    each = () if ids is None or tuple(ids.shape) == lead else tuple(ids.shape)[len(lead):]
+    shapes = {"logprobs": lead + each, "rank": lead + each}
+    shaped = []
+    for name, value in zip(TokenLogprobs._fields, results):
+        if value is None:
+            shaped.append(None)
+        elif name.startswith("top_"):
+            shaped.append(value.reshape(lead + (value.shape[-1],)))
+        else:
+            shaped.append(value.reshape(shapes.get(name, lead)))
+    return TokenLogprobs(*shaped)
+
+
+def _token_arguments(x, ids, keep, what):
+    """Rows, ids and keep as matrices, and the leading dimensions."""
+    x = _array(x)
+    if len(x.shape) < 1:
+        raise ValueError(f"{what}: expected at least 1 dimension")
+    lead = tuple(x.shape[:-1])
+    if ids is not None:
+        ids = _array(ids)
+        if tuple(ids.shape)[:len(lead)] != lead or len(ids.shape) > len(lead) + 1:
+            raise ValueError(f"ids: shape {tuple(ids.shape)} does not begin with the leading dimensions {lead}")
+    if keep is not None:
+        keep = _array(keep)
+        if len(keep.shape) > 1:
+            keep = keep.reshape(-1, keep.shape[-1])
+    rows = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(_size(lead), 0)
+    return rows, ids, keep, lead
+
+
+def _size(shape):
+    n = 1
+    for i in shape:
+        n *= i
+    return n
+
+
+def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
+                   keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0):
+    """Log-probabilities of chosen tokens, and what else is wanted, from one read of each row of logits.
+
+    Parameters
+    ----------
+    logits : [..., V] float32, float16 or bfloat16
+    ids : [...] or [..., K] integers, optional
+    temperature : float, > 0
+    softcap : float; 0: none. logits become softcap * tanh(logits / softcap) first
+    ignore_index : an id of this value gets log-probability 0
+    label_smoothing, z_loss : of `loss` only
+    keep : bool [V] or [..., V], optional
+        The kept set, as after a top-k or top-p filter: probabilities are renormalised over it.
+    lse, entropy, loss, argmax, rank : bool
+        What to return beside the log-probabilities.
+    top_k : int
+        The ids and log-probabilities of so many most likely tokens.
+
+    Returns
+    -------
+    TokenLogprobs : a named tuple, float32 and int64; None for what was not asked for.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> logits = np.array([[2.0, 1.0, 0.0], [0.0, 0.0, 5.0]], dtype=np.float32)
+    >>> t = napier.token_logprobs(logits, [0, 1], entropy=True, argmax=True)
+    >>> t.logprobs.round(3).tolist(), t.argmax.tolist()
+    ([-0.4079999923706055, -5.013000011444092], [0, 2])
+    """
+    rows, ids, keep, lead = _token_arguments(logits, ids, keep, "logits")
+    results = _napier.token_logprobs(rows, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep,
+                                     _want(lse, entropy, loss, argmax, rank), top_k)
+    return _shaped(results, lead, ids)
+
+
+def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
+                          label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False,
+                          argmax=False, rank=False, top_k=0):
+    """token_logprobs of hidden @ weights.T, without ever storing those logits.
+
+    hidden [..., H], weights [V, H]; the rest as in token_logprobs. Memory: at most about 256 MB beside the results.
+    """
+    rows, ids, keep, lead = _token_arguments(hidden, ids, keep, "hidden")
+    results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
+                                            z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k)
+    return _shaped(results, lead, ids)
+
+
+def gather_logprobs(logprobs, ids):
+    """logprobs[..., ids]: the chosen entry of each row of a matrix of log-probabilities [..., V]; ids [...]."""
+    logprobs, ids = _array(logprobs), _array(ids)
+    if tuple(ids.shape) != tuple(logprobs.shape[:-1]):
+        raise ValueError(f"ids: shape {tuple(ids.shape)} is not that of logprobs without its last dimension")
+    return _napier.gather_logprobs(logprobs.reshape(-1, logprobs.shape[-1]), ids).reshape(tuple(ids.shape))
+
+
+# ---- KL and rubric -----------------------------------------------------------------------------------------------------
+
+def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum",
+                    clamp_ratio=0.0, clamp_kl=0.0):
+    """KL of each response from the log-probabilities of its tokens: [B].
+
+    With d = ref - policy, estimator 'k1' is -d, 'k2' d**2 / 2, 'k3' exp(d) - d - 1; reduction 'sum' or 'mean'. The KL of
+    a policy with itself is exactly 0.
+
+    Examples
+    --------
+    >>> import napier
+    >>> napier.kl_per_response([-1.0, -2.0, -0.5], [-1.5, -2.0, -0.5], [0, 2, 3]).tolist()
+    [0.5, 0.0]
+    """
+    return _kl_per_response(policy_logprobs, ref_logprobs, offsets, mask=mask, estimator=estimator, reduction=reduction,
+                            clamp_ratio=clamp_ratio, clamp_kl=clamp_kl)
+
+
+compute_kl = kl_per_response
+
+
+def kl_full(policy_logits, ref_logits, *, temperature=1.0):
+    """The exact KL over the vocabulary of each row of two matrices of logits [N, V]: [N], exactly 0 for equal rows."""
+    return _kl_full(policy_logits, ref_logits, temperature=temperature)
+
+
+def rubric_score(logprobs, token_ids, offsets, rubric, weights):
+    """(scores [B, C], rewards [B]): weights[c] * sum of logprobs * rubric[c, token id] over a response's tokens, and the sum
+    over criteria. rubric is [C, V], weights [C]."""
+    return _rubric_score(logprobs, token_ids, offsets, rubric, weights)
+
+
+# ---- GRPO --------------------------------------------------------------------------------------------------------------
+
+class GrpoLoss(NamedTuple):
+    loss: float
+    metrics: dict
+    grad_logprobs: object
+    grad_entropies: object
+
+
+class GrpoFromLogits(NamedTuple):
+    loss: float
+    metrics: dict
+    grad_logits: object
+    logprobs: object
+    entropies: object
+
+
+def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+                    entropies=None, mask=None, **options):
+    """(losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of their sum. Options as in
+    grpo_loss."""
+    return _grpo_token_loss(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask,
+                            options)
+
+
+def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+              entropies=None, mask=None, **options):
+    """The GRPO loss and its gradients, as TRL's GRPOTrainer computes it.
+
+    Parameters
+    ----------
+    logprobs : [T] of the policy
+    advantages : [B], or [T]
+    offsets : [B + 1] integers
+    old_logprobs, ref_logprobs, sampler_logprobs, entropies : [T], optional
+        Without old_logprobs the step is on-policy. ref_logprobs are for beta, sampler_logprobs for the correction and the
+        off-policy mask.
+    mask : bool [T], optional
+    **options
+        loss_type : 'grpo', 'bnpo', 'dr_grpo', 'dapo', 'gspo', 'cispo', 'sapo', 'vespo', 'luspo', 'token_mean'
+        level : 'token' or 'sequence'
+        epsilon (0.2), epsilon_high, delta, beta (0), kl_estimator ('k3'), kl_bias_correction, sapo_tau_positive,
+        sapo_tau_negative, vespo_k_positive, vespo_lambda_positive, vespo_k_negative, vespo_lambda_negative,
+        max_completion_length, num_items, correction ('none', 'token_truncate', 'token_mask', 'sequence_truncate',
+        'sequence_mask'), correction_cap (3), correction_floor, top_entropy_quantile (1), entropy_coefficient (0),
+        off_policy_threshold : see docs/rl.md and napier/rl.h
+
+    Returns
+    -------
+    GrpoLoss : loss, metrics (a dict), grad_logprobs [T], grad_entropies [T] or None
+    """
+    metrics, grad_logprobs, grad_entropies = _napier.grpo_loss(
+        logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask, options)
+    return GrpoLoss(metrics["loss"], metrics, grad_logprobs, grad_entropies)
+
+
+def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lps=None, eps=0.2):
+    """The loss of the source document: mean over tokens of the clipped loss plus beta times the mean KL of responses."""
+    return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, beta=beta, epsilon=eps,
+                     loss_type="token_mean").loss
+
+
+def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+                     mask=None, temperature=1.0, softcap=0.0, gradient=True, out=None, **options):
+    """The loss and its gradient straight from logits [T, V] and the tokens' ids [T]. out: where the gradient goes; may be
+    the logits themselves. Options as in grpo_loss. Returns GrpoFromLogits."""
+    metrics, grad_logits, logprobs, entropies = _napier.grpo_from_logits(
+        logits, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
+        temperature, softcap, gradient, out)
+    return GrpoFromLogits(metrics["loss"], metrics, grad_logits, logprobs, entropies)
