@@ -261,7 +261,7 @@ typedef struct napier_grpo_options {
 #define NAPIER_GRPO_OPTIONS_INIT                                                                                      \
     {                                                                                                                 \
         sizeof(napier_grpo_options), NAPIER_GRPO, NAPIER_GRPO_TOKEN, 0.2, -1.0, 0.0, 0.0, NAPIER_KL_K3, 0, 1.0, 1.05, \
-            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, INFINITY                         \
+            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, HUGE_VAL                         \
     }
 typedef struct napier_grpo_batch {
     size_t struct_size;                   /* sizeof(napier_grpo_batch) */

@@ -912,12 +912,12 @@ static void test_refusals(void **state) {
     REFUSE_OPTION(type, (napier_grpo_type)-1);
     REFUSE_OPTION(level, (napier_grpo_level)2);
     REFUSE_OPTION(epsilon, -0.1);
-    REFUSE_OPTION(epsilon_high, NAN);
+    REFUSE_OPTION(epsilon_high, (double)NAN);
     REFUSE_OPTION(delta, -1);
     REFUSE_OPTION(beta, HUGE_VAL);
     REFUSE_OPTION(kl_estimator, (napier_kl_estimator)0);
     REFUSE_OPTION(sapo_tau_positive, 0);
-    REFUSE_OPTION(vespo_k_negative, NAN);
+    REFUSE_OPTION(vespo_k_negative, (double)NAN);
     REFUSE_OPTION(max_completion_length, -1);
     REFUSE_OPTION(num_items, -1);
     REFUSE_OPTION(correction, (napier_grpo_correction)5);
@@ -925,8 +925,8 @@ static void test_refusals(void **state) {
     REFUSE_OPTION(correction_floor, 4);
     REFUSE_OPTION(top_entropy_quantile, 0);
     REFUSE_OPTION(top_entropy_quantile, 1.5);
-    REFUSE_OPTION(entropy_coefficient, NAN);
-    REFUSE_OPTION(off_policy_threshold, NAN);
+    REFUSE_OPTION(entropy_coefficient, (double)NAN);
+    REFUSE_OPTION(off_policy_threshold, (double)NAN);
     napier_grpo_options o = d;
     const napier_const_vector absent = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_batch without = view;

@@ -458,7 +458,7 @@ static void test_refusals(void **state) {
     refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "estimator", "4", NULL);
     o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, -1, 0);
     refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "clamp_ratio", "-1", NULL);
-    o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, 0, NAN);
+    o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, 0, (double)NAN);
     refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "clamp_kl", NULL);
     const napier_const_vector shorter = napier_const_array_f32(ref, 9);
     refused(context, napier_kl_per_response(context, p, shorter, at, NULL, NULL, out), bad, "ref_logprobs", "9", NULL);
