@@ -164,7 +164,7 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
 
 isas="scalar neon avx2 avx512"
 
-# Every instruction set and thread count of one build of golden.c, or of golden_umap.c, against its table.
+# Every instruction set and thread count of one build of golden.c, golden_umap.c or golden_rl.c, against its table.
 check_golden() { # name, table, command...
     local name=$1 table=$root/tests/bits/$2 isa threads bad=0 done_isas="" lacking=""
     shift 2
@@ -212,6 +212,7 @@ compile_with_library() {
     "$cc" "$@" -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" -I"$root/tests" "$dir/libnapier.a" -lm \
         -o "$dir/$name"
 }
+golden_rl_sources="$root/tests/bits/golden_rl.c $root/tests/support/formats.c"
 golden_sources="$root/tests/bits/golden.c $root/tests/support/formats.c $root/tests/support/rows.c"
 export -f compile_library compile_with_library
 export root jobs
@@ -257,6 +258,10 @@ group_bits() {
             check 60 "compile golden_umap.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
                 golden_umap "$root/tests/bits/golden_umap.c" "-$level" -fopenmp &&
                 check_golden "golden maps, ${cc##*/} -$level" golden_umap.txt "$dir/golden_umap"
+            # shellcheck disable=SC2086 # a list of sources
+            check 60 "compile golden_rl.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
+                golden_rl $golden_rl_sources "-$level" -fopenmp &&
+                check_golden "golden RL bits, ${cc##*/} -$level" golden_rl.txt "$dir/golden_rl"
         done
     done
 }
@@ -274,6 +279,10 @@ group_arm() {
     check 60 "compile golden_umap.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_umap \
         "$root/tests/bits/golden_umap.c" -O2 -static -fopenmp &&
         check_golden "golden maps, AArch64" golden_umap.txt "$qemu" "$dir/golden_umap" --quick
+    # shellcheck disable=SC2086 # a list of sources
+    check 60 "compile golden_rl.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_rl \
+        $golden_rl_sources -O2 -static -fopenmp &&
+        check_golden "golden RL bits, AArch64" golden_rl.txt "$qemu" "$dir/golden_rl" --quick
     check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \
         "$root/tests/selftest/selftest.c" -O2 -static -fopenmp &&
         check_counted 200 "self-test, AArch64" "$qemu" "$dir/selftest" --quick
@@ -340,7 +349,7 @@ group_exhaustive() {
 fuzz() { # target, seconds
     mkdir -p "$work/corpus/$1" "$work/crash"
     local quiet=""
-    [ "$1" = fuzz_text ] && quiet=-close_fd_mask=2
+    case $1 in fuzz_text | fuzz_jsonl | fuzz_umap_labels | fuzz_umap_npz) quiet=-close_fd_mask=2 ;; esac
     # shellcheck disable=SC2086
     check "$(($2 + 60))" "$1" "$work/asan/tests/$1" -max_total_time="$2" -timeout=20 -rss_limit_mb=1500 -max_len=4096 $quiet \
         -artifact_prefix="$work/crash/$1-" "$work/corpus/$1" "$root/tests/fuzz/seeds/$1"

@@ -827,6 +827,51 @@ static void check_gradients(napier_context *context, napier_dtype dtype) {
     free(got);
 }
 
+/* ---- Log-probabilities of tokens, and losses ---------------------------------------------------------------------- */
+
+/* A token's log-probability is that of log_softmax; the KL of a policy with itself is 0, and where nothing was learned every
+ * ratio is 1 and the loss is minus the mean advantage. */
+static void check_rl(napier_context *context) {
+    enum { N = 5, V = 1500 };
+    float *const x = allocate(N * V, sizeof *x), *const all = allocate(N * V, sizeof *all);
+    float chosen[N], kl[2], grad[N];
+    const int64_t ids[N] = {0, 7, 1023, 1024, V - 1}, offsets[3] = {0, 3, N};
+    const float advantages[2] = {2, -1};
+    for (int i = 0; i < N; i++) {
+        fill(NAPIER_F32, x + i * V, NORMAL, V);
+    }
+    napier_token_results wanted = NAPIER_TOKEN_RESULTS_INIT;
+    wanted.logprobs = napier_rows_f32(chosen, N, 1);
+    expect_ok(context,
+              napier_token_logprobs(context, napier_const_rows_f32(x, N, V), napier_indices_i64(ids, N), NULL, &wanted),
+              "token_logprobs");
+    expect_ok(context, napier_log_softmax(context, napier_const_rows_f32(x, N, V), napier_rows_f32(all, N, V), NULL),
+              "log_softmax");
+    int same = 1;
+    for (int i = 0; i < N; i++) {
+        same = same && memcmp(&chosen[i], &all[i * V + ids[i]], sizeof *chosen) == 0;
+    }
+    check(same, "token_logprobs: the bits of log_softmax");
+    const napier_const_vector logprobs = napier_const_array_f32(chosen, N);
+    const napier_indices responses = napier_indices_i64(offsets, 3);
+    expect_ok(context,
+              napier_kl_per_response(context, logprobs, logprobs, responses, NULL, NULL, napier_array_f32(kl, 2)),
+              "kl_per_response");
+    check(kl[0] == 0 && kl[1] == 0, "the KL of a policy with itself is 0");
+    napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
+    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
+    batch.logprobs = batch.old_logprobs = logprobs;
+    batch.advantages = napier_const_array_f32(advantages, 2);
+    batch.offsets = responses;
+    expect_ok(context,
+              napier_grpo_loss(context, &batch, NULL, &metrics, napier_array_f32(grad, N), napier_array_f32(NULL, 0)),
+              "grpo_loss");
+    check(metrics.loss == -0.5 && metrics.mean_ratio == 1 && grad[4] == 0.25f && fabsf(grad[0] + 1.0f / 3.0f) < 1e-7f,
+          "grpo_loss: on-policy, the loss is minus the mean advantage");
+    free(x);
+    free(all);
+}
+
 /* ---- Errors --------------------------------------------------------------------------------------------------------- */
 
 static void check_refused(napier_context *context, napier_status got, napier_status want, const char *word,
@@ -896,6 +941,7 @@ int main(int argc, char **argv) {
     if (oracle_is_wide()) {
         check_gradients(context, NAPIER_F64);
     }
+    check_rl(context);
     check_errors(context);
     napier_context_destroy(context);
     printf("%d passed, %d failed\n", g_passed, g_failed);
