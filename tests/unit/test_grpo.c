@@ -657,6 +657,53 @@ static void test_same_bits(void **state) {
     no_problems();
 }
 
+/* One giant response among small ones, split over threads. */
+static void test_giant_response(void **state) {
+    (void)state;
+    enum { TOKENS = 70000, RESPONSES = 4 };
+    const int64_t ends[RESPONSES + 1] = {0, 700, 700, 66000, TOKENS};
+    const float advantages[RESPONSES] = {1, 2, -0.7f, 0.3f};
+    float *const x = room_for(5 * TOKENS, sizeof *x), *const grad = x + 3 * TOKENS, *const other = x + 4 * TOKENS;
+    uint8_t *const mask = room_for(TOKENS, 1);
+    rng r = rng_make(12);
+    for (int t = 0; t < TOKENS; t++) {
+        x[t] = (float)(-3 * rng_uniform(&r));
+        x[TOKENS + t] = x[t] + (float)(0.01 * rng_normal(&r));
+        x[2 * TOKENS + t] = x[t] + (float)(0.2 * rng_normal(&r));
+        mask[t] = rng_uniform(&r) < 0.9;
+    }
+    napier_grpo_batch view = NAPIER_GRPO_BATCH_INIT;
+    view.logprobs = napier_const_array_f32(x, TOKENS);
+    view.old_logprobs = view.sampler_logprobs = napier_const_array_f32(x + TOKENS, TOKENS);
+    view.ref_logprobs = napier_const_array_f32(x + 2 * TOKENS, TOKENS);
+    view.advantages = napier_const_array_f32(advantages, RESPONSES);
+    view.offsets = napier_indices_i64(ends, RESPONSES + 1);
+    view.mask = mask;
+    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+    static const napier_grpo_type types[] = {NAPIER_GRPO, NAPIER_GRPO_GSPO, NAPIER_GRPO_VESPO};
+    for (int i = 0; i < 3; i++) {
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        napier_grpo_metrics first = NAPIER_GRPO_METRICS_INIT, m = NAPIER_GRPO_METRICS_INIT;
+        o.type = types[i];
+        o.beta = 0.1;
+        o.off_policy_threshold = 0.5;
+        for (int threads = 1; threads <= 3; threads++) {
+            napier_context *const c = context_of(NAPIER_ISA_AUTO, threads);
+            const bool again = threads > 1;
+            succeeded(c,
+                      napier_grpo_loss(c, &view, &o, again ? &m : &first,
+                                       napier_array_f32(again ? other : grad, TOKENS), none),
+                      "giant");
+            expect(!again || (!memcmp(&m, &first, sizeof m) && !memcmp(grad, other, TOKENS * sizeof *grad)),
+                   "type %d: %d threads give other bits", (int)o.type, threads);
+            napier_context_destroy(c);
+        }
+    }
+    free(x);
+    free(mask);
+    no_problems();
+}
+
 /* The token losses of a response do not depend on what else is in the batch. */
 static void test_batch_invariance(void **state) {
     (void)state;
@@ -1049,12 +1096,19 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type),       cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_quantiles),        cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_nothing),          cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_dtypes_and_strides),
-        cmocka_unit_test(test_from_logits_bits), cmocka_unit_test(test_from_logits_gradient),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refusals_of_logits),
+        cmocka_unit_test(test_every_type),
+        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_giant_response),
+        cmocka_unit_test(test_batch_invariance),
+        cmocka_unit_test(test_dtypes_and_strides),
+        cmocka_unit_test(test_from_logits_bits),
+        cmocka_unit_test(test_from_logits_gradient),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals_of_logits),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests_name("grpo", tests, NULL, NULL);
