@@ -36,7 +36,7 @@ NAPIER_API napier_status napier_fused_log_softmax(napier_context *context, napie
                                                   napier_matrix logprobs, const napier_softmax_options *options);
 
 /* gathered[i] = logprobs[i][ids[i]]: logprobs [N, V], ids and gathered [N]. An id outside 0 .. V - 1 is INVALID_ARGUMENT.
- * gathered may be wider than logprobs. */
+ * Any two dtypes; a NaN becomes the canonical one. */
 NAPIER_API napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs,
                                                 napier_indices ids, napier_vector gathered);
 /* grad_logprobs[i][j] = grad_gathered[i] where j = ids[i], else 0. */
@@ -45,7 +45,8 @@ NAPIER_API napier_status napier_gather_logprobs_backward(napier_context *context
 
 /* How logits become log-probabilities:
  *     x -> c tanh(x / c) if softcap c is not 0 -> z = x / temperature, rounded once -> z = -inf where keep is 0
- *     logprob_j = z_j - logsumexp(z). */
+ *     logprob_j = z_j - logsumexp(z).
+ * tanh has at most 3 ulp, and the same bits everywhere; with a softcap an infinity becomes +-c / temperature. */
 typedef struct napier_token_options {
     size_t struct_size;     /* sizeof(napier_token_options) */
     double temperature;     /* finite and > 0; default 1 */
@@ -54,7 +55,7 @@ typedef struct napier_token_options {
     double label_smoothing; /* in [0, 1); of loss only; default 0 */
     double z_loss;          /* >= 0; of loss only; default 0 */
     const uint8_t *keep; /* the kept set, a byte a token: not 0 is kept; NULL: all. As after a top-k or top-p filter */
-    int64_t keep_stride; /* bytes from one row of keep to the next; 0: the same set for all rows */
+    int64_t keep_stride; /* bytes from one row of keep to the next; at least V, or 0: the same set for all */
 } napier_token_options;
 
 #define NAPIER_TOKEN_OPTIONS_INIT \
@@ -66,11 +67,13 @@ typedef struct napier_token_results {
     napier_matrix logprobs; /* [N, K]: of the chosen ids; -inf for one that is not kept */
     napier_vector lse;      /* [N]: logsumexp of z */
     napier_vector entropy;  /* [N]: - sum_j p_j log p_j, >= 0; 0 * -inf = 0 */
-    napier_vector loss; /* [N], K = 1: (1 - s) (-logprob) + s (lse - mean_j z_j) + z_loss lse^2, s: label_smoothing */
-    int64_t *argmax;    /* [N]: the largest z, the lowest index among equals; -1 for a NaN row */
-    int64_t *rank;      /* [N, K]: how many tokens stand before the id: larger z, or equal z and a lower index */
-    int64_t *top_ids;   /* [N, top_k]: the largest z, in that order; -1 where fewer than top_k are kept */
-    napier_matrix top_logprobs; /* [N, top_k] */
+    napier_vector loss;     /* [N], K = 1: (1 - s) (-logprob) + s (lse - mean z) + z_loss lse^2, s: label_smoothing; the
+                           mean is over kept tokens */
+    int64_t *argmax;        /* [N]: the largest z, the lowest index among equals; -1 if there is a NaN, or only -inf */
+    int64_t *rank;    /* [N, K]: how many tokens stand before the id: larger z, or equal z and a lower index; -1 if
+                           there is a NaN */
+    int64_t *top_ids; /* [N, top_k]: the largest z, in the order of rank, none of -inf; -1 where there are fewer */
+    napier_matrix top_logprobs; /* [N, top_k]; -inf there */
     int64_t top_k;              /* 0 to 1024, at most V */
 } napier_token_results;
 
@@ -80,7 +83,8 @@ typedef struct napier_token_results {
 /* logits [N, V]; ids [N * K] in rows of K, where K = ids.size / N (0: no ids; logprobs, loss and rank must then be absent).
  * Special rows as in napier/softmax.h: a NaN or +inf among a row's z, or only -inf, gives NaN log-probs, lse as there,
  * entropy NaN. Error: logprobs and lse as log_softmax and logsumexp; entropy 2^-20 (1 + H) + 2^-22 log V.
- * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. Memory beside the results: O(threads). */
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. Memory beside the results: for each thread some kilobytes, and
+ * 20 bytes per 1024 columns. Ranks of many ids cost a comparison each, for tiles that have a z as large. */
 NAPIER_API napier_status napier_token_logprobs(napier_context *context, napier_const_matrix logits, napier_indices ids,
                                                const napier_token_options *options,
                                                const napier_token_results *results);
@@ -101,7 +105,8 @@ typedef struct napier_token_gradients {
  *     d z_j = sum_k g_logprob_k (1[j = id_k] - p_j) + g_lse p_j - g_entropy p_j (log p_j + H) + the loss's,
  *     d logits_j = d z_j / T * (1 - tanh^2(x_j / c) with a softcap); 0 where keep is 0.
  * Reads the logits again and recomputes what it needs. grad_logits may be in place of logits (same dtype and strides), or
- * another dtype. A row whose gradients are all 0 gets 0, whatever is in it. */
+ * another dtype. A row whose gradients are all 0 gets 0, whatever is in it; another that has a NaN, a +inf or only -inf
+ * among its z gets NaN, and 0 where keep is 0. Error: 2^-19 of p (|the gradients of p| + |g_entropy| (|log p| + H)). */
 NAPIER_API napier_status napier_token_logprobs_backward(napier_context *context, napier_const_matrix logits,
                                                         napier_indices ids, const napier_token_options *options,
                                                         const napier_token_gradients *gradients,

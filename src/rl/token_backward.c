@@ -15,13 +15,6 @@
 /* Gradients larger than this are stored past the caches, which they would not stay in. */
 enum { NAPIER_TOKEN_STREAM_BYTES = 12 << 20 };
 
-/* What a worker needs beside napier_token_desk. */
-typedef struct napier_token_slope_desk {
-    napier_token_slope slope;
-    double *doubles; /* start, own and sum, [K] each */
-    int64_t *ids;    /* [K] */
-} napier_token_slope_desk;
-
 typedef struct napier_token_back {
     const napier_token_call *call;
     const napier_rl_kernels *kernels;
@@ -33,6 +26,7 @@ typedef struct napier_token_back {
     napier_token_slope_desk *slopes;
     float *scratch, *slots;
     int64_t tiles, slot_floats;
+    int group;   /* short rows in work at a time; 1 for long ones */
     int64_t row; /* in work, where rows are split */
     napier_token_final final;
 } napier_token_back;
@@ -73,7 +67,7 @@ static bool napier_token_slopes_make(napier_context *context, napier_token_back 
 }
 
 static napier_status napier_token_back_allocate(napier_context *context, napier_token_back *b, int workers) {
-    b->desks = napier_token_desks(context, b->call, workers, 1);
+    b->desks = napier_token_desks(context, b->call, workers, b->group);
     b->scratch = napier_alloc(&context->allocator, (size_t)workers, NAPIER_TOKEN_SCRATCH * sizeof(float));
     b->slots = napier_alloc(&context->allocator, (size_t)workers, (size_t)b->slot_floats * sizeof(float));
     if (!napier_token_slopes_make(context, b, workers) || !b->desks || !b->scratch || !b->slots) {
@@ -92,13 +86,7 @@ static double napier_token_grad_row(napier_const_vector g, int64_t row) {
     return g.data ? napier_f64_load(g.data, g.dtype, row * g.stride) : 0.0;
 }
 
-/* The gradients of a row: of the ids those that are not ignored, so that an ignored one leaves no trace. */
-typedef struct napier_token_pull {
-    double lse, entropy, loss;
-    bool zero;
-} napier_token_pull;
-
-static napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t row, napier_token_slope_desk *d) {
+napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t row, napier_token_slope_desk *d) {
     const napier_token_gradients *g = &call->gradients;
     napier_token_pull pull = {napier_token_grad_row(g->lse, row), napier_token_grad_row(g->entropy, row),
                               napier_token_grad_row(g->loss, row), false};
@@ -133,12 +121,8 @@ static napier_token_pull napier_token_pull_hooked(const napier_token_back *b, in
     return pull;
 }
 
-/* From the gradients and the final of a row to its slope, in double:
- *     d z_j = p_j (g_lse + g_loss (1 + 2 z_loss lse) - sum_k g_k - g_entropy (log p_j + H)) - g_loss s / kept
- *     and at id_k beside that g_k, or -(1 - s) g_loss. */
-static void napier_token_slope_of(const napier_token_call *call, int64_t row, const napier_token_pull *pull,
-                                  const napier_token_final *final, const napier_token_seen *seen,
-                                  napier_token_slope_desk *d) {
+void napier_token_slope_of(const napier_token_call *call, int64_t row, const napier_token_pull *pull,
+                           const napier_token_final *final, const napier_token_seen *seen, napier_token_slope_desk *d) {
     const double s = call->options.label_smoothing, t = (double)call->rules.temperature;
     const int64_t k_count = call->chosen ? call->per_row : 0;
     double *start = d->doubles, *own = d->doubles + k_count;
@@ -167,14 +151,28 @@ static void napier_token_slope_of(const napier_token_call *call, int64_t row, co
 
 /* ---- Rows to threads ------------------------------------------------------------------------------------------------- */
 
+static float *napier_token_back_scratch(const napier_token_back *b, int worker) {
+    return b->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH;
+}
+
 static void napier_token_back_write(const napier_token_back *b, int64_t row, int64_t begin, int64_t end,
                                     const napier_token_final *final, const napier_token_slope *slope, int worker) {
     b->kernels->token_gradient(&b->job, row, begin, end, &final->row, slope, b->y, b->stream,
-                               b->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH);
+                               napier_token_back_scratch(b, worker));
 }
 
-static void napier_token_back_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_token_back *b = argument;
+/* A whole row, when its final and its gradients are known. */
+static void napier_token_back_row(const napier_token_back *b, int64_t row, const napier_token_pull *pull,
+                                  const napier_token_final *final, const napier_token_seen *seen, int worker) {
+    napier_token_slope_desk *d = &b->slopes[worker];
+    d->slope.zero = pull->zero;
+    if (!pull->zero) {
+        napier_token_slope_of(b->call, row, pull, final, seen, d);
+    }
+    napier_token_back_write(b, row, 0, b->call->cols, final, &d->slope, worker);
+}
+
+static void napier_token_back_long_rows(const napier_token_back *b, int worker, int64_t begin, int64_t end) {
     napier_token_slope_desk *d = &b->slopes[worker];
     napier_token_seen *seen = b->desks[worker].seen;
     const napier_token_slots slots = napier_token_slots_of(b->slots + worker * b->slot_floats, b->tiles);
@@ -186,16 +184,39 @@ static void napier_token_back_rows_task(void *argument, int worker, int64_t begi
         }
         if (!pull.zero) {
             napier_token_start(b->call, b->kernels, b->job.x, row, seen);
-            b->kernels->token_range(&b->job, row, 0, b->call->cols, &slots, seen,
-                                    b->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH);
+            b->kernels->token_range(&b->job, row, 0, b->call->cols, &slots, seen, napier_token_back_scratch(b, worker));
             final = b->kernels->token_finish(&b->call->wants, &slots, b->tiles);
             pull = b->hook ? napier_token_pull_hooked(b, row, &final, seen, d) : pull;
         }
-        d->slope.zero = pull.zero;
-        if (!pull.zero) {
-            napier_token_slope_of(b->call, row, &pull, &final, seen, d);
+        napier_token_back_row(b, row, &pull, &final, seen, worker);
+    }
+}
+
+/* Sums a group of short rows, then writes their gradients. */
+static void napier_token_back_short_rows(const napier_token_back *b, int worker, int64_t begin, int64_t end) {
+    napier_token_slope_desk *d = &b->slopes[worker];
+    napier_token_seen *seen = b->desks[worker].seen;
+    napier_token_final finals[NAPIER_GROUP];
+    for (int64_t row = begin; row < end; row += b->group) {
+        const int rows = end - row < b->group ? (int)(end - row) : b->group;
+        for (int r = 0; r < rows; r++) {
+            napier_token_start(b->call, b->kernels, b->job.x, row + r, &seen[r]);
         }
-        napier_token_back_write(b, row, 0, b->call->cols, &final, &d->slope, worker);
+        b->kernels->token_rows(&b->job, row, rows, seen, finals, napier_token_back_scratch(b, worker));
+        for (int r = 0; r < rows; r++) {
+            const napier_token_pull pull = b->hook ? napier_token_pull_hooked(b, row + r, &finals[r], &seen[r], d)
+                                                   : napier_token_pull_of(b->call, row + r, d);
+            napier_token_back_row(b, row + r, &pull, &finals[r], &seen[r], worker);
+        }
+    }
+}
+
+static void napier_token_back_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_token_back *b = argument;
+    if (b->tiles == 1) {
+        napier_token_back_short_rows(b, worker, begin, end);
+    } else {
+        napier_token_back_long_rows(b, worker, begin, end);
     }
 }
 
@@ -204,7 +225,7 @@ static void napier_token_back_sum_task(void *argument, int worker, int64_t begin
     const napier_token_slots slots = napier_token_slots_of(b->slots, b->tiles);
     const int64_t cols = b->call->cols, last = end * NAPIER_TILE < cols ? end * NAPIER_TILE : cols;
     b->kernels->token_range(&b->job, b->row, begin * NAPIER_TILE, last, &slots, b->desks[worker].seen,
-                            b->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH);
+                            napier_token_back_scratch(b, worker));
 }
 
 /* Tiles share the slope of worker 0, but each id lies in one tile, and so does what is added up for it. */
@@ -215,7 +236,7 @@ static void napier_token_back_write_task(void *argument, int worker, int64_t beg
 }
 
 static napier_status napier_token_back_by_rows(napier_context *context, napier_token_back *b) {
-    const int64_t chunk = napier_row_chunk(context, b->call->rows, b->call->cols, 1);
+    const int64_t chunk = napier_row_chunk(context, b->call->rows, b->call->cols, b->group);
     const int workers = napier_workers(context, b->call->rows, chunk);
     const napier_status status = napier_token_back_allocate(context, b, workers);
     if (!status) {
@@ -293,6 +314,7 @@ static napier_status napier_token_back_run(napier_context *context, const napier
     b.job = (napier_token_job){logits, call->rules, call->wants};
     b.tiles = napier_token_tiles(call->cols);
     b.slot_floats = napier_token_slot_floats(b.tiles > 0 ? b.tiles : 1);
+    b.group = b.tiles == 1 ? napier_token_group_rows(call->cols) : 1;
     b.stream = grad_logits.data != logits.data &&
                call->rows * call->cols > NAPIER_TOKEN_STREAM_BYTES / (int64_t)napier_dtype_size(grad_logits.dtype);
     const bool by_rows = b.tiles <= 1 || call->rows >= context->threads;

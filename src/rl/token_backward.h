@@ -5,6 +5,8 @@
 
 #include <napier/rl.h>
 
+#include "rl/token_call.h"
+
 typedef struct napier_token_hook {
     /* From the log-probability of a row's id and the row's entropy to the gradients with respect to both. Called once for
      * each row, by any worker. */
@@ -16,5 +18,27 @@ typedef struct napier_token_hook {
 napier_status napier_token_backward_hooked(napier_context *context, napier_const_matrix logits, napier_indices ids,
                                            const napier_token_options *options, const napier_token_hook *hook,
                                            napier_matrix grad_logits);
+
+/* ---- From gradients to the slope of a row: for logits in memory, and for those that never are ---------------------------- */
+
+/* What a worker needs beside napier_token_desk. */
+typedef struct napier_token_slope_desk {
+    napier_token_slope slope;
+    double *doubles; /* start, own and sum, [K] each */
+    int64_t *ids;    /* [K] */
+} napier_token_slope_desk;
+
+/* The gradients of a row: of the ids those that are not ignored, so that an ignored one leaves no trace. */
+typedef struct napier_token_pull {
+    double lse, entropy, loss;
+    bool zero;
+} napier_token_pull;
+napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t row, napier_token_slope_desk *d);
+
+/* From the gradients and the final of a row to its slope, in double:
+ *     d z_j = p_j (g_lse + g_loss (1 + 2 z_loss lse) - sum_k g_k - g_entropy (log p_j + H)) - g_loss s / kept
+ *     and at id_k beside that g_k, or -(1 - s) g_loss. */
+void napier_token_slope_of(const napier_token_call *call, int64_t row, const napier_token_pull *pull,
+                           const napier_token_final *final, const napier_token_seen *seen, napier_token_slope_desk *d);
 
 #endif

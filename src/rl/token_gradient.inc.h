@@ -3,25 +3,36 @@
  *     p (base - entropy log p) + constant,   p the bits of softmax, log p those of log_softmax,
  * times the softcap's derivative; a chosen one has its own value, in double until here. */
 
-static vf napier_token_slope16(const napier_writer *w, const napier_token_slope *slope, vf z, vf magic, vf cutoff,
-                               bool care) {
-    vf term = vf_exp_scaled(z, magic);
+/* A slope in lanes. */
+typedef struct napier_token_lines {
+    napier_writer w;
+    vf magic, cutoff, base, entropy, constant;
+} napier_token_lines;
+
+NAPIER_KERNEL vf napier_token_slope16(const napier_token_lines *l, vf z, bool care) {
+    vf term = vf_exp_scaled(z, l->magic);
     if (care) {
-        term = vf_keep(vf_ge(z, cutoff), term);
+        term = vf_keep(vf_ge(z, l->cutoff), term);
     }
-    const vf p = napier_probs16(w, term, care), log_p = vf_sub(vf_sub(z, w->max), w->log_sum);
-    const vf constant = vf_set(slope->constant);
-    const vf v = vf_fma(p, vf_fnma(vf_set(slope->entropy), log_p, vf_set(slope->base)), constant);
-    return care ? vf_select(vf_eq(p, vf_zero()), constant, v) : v;
+    const vf p = napier_probs16(&l->w, term, care), log_p = vf_sub(vf_sub(z, l->w.max), l->w.log_sum);
+    const vf v = vf_fma(p, vf_fnma(l->entropy, log_p, l->base), l->constant);
+    return care ? vf_select(vf_eq(p, vf_zero()), l->constant, v) : v;
 }
 
 NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napier_token_slope *slope, const float *z,
                                           int n, bool care, float *out) {
-    const napier_writer w = napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob);
-    const vf magic = vf_set(napier_term_magic(final->exponent)), cutoff = vf_set(final->max - NAPIER_CUTOFF);
-    for (int i = 0; i < n; i += 16) {
-        const vf v = i + 16 <= n ? vf_load(z + i) : vf_load_part(z + i, n - i, w.max);
-        vf_store(out + i, napier_token_slope16(&w, slope, v, magic, cutoff, care));
+    const napier_token_lines l = {napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob),
+                                  vf_set(napier_term_magic(final->exponent)),
+                                  vf_set(final->max - NAPIER_CUTOFF),
+                                  vf_set(slope->base),
+                                  vf_set(slope->entropy),
+                                  vf_set(slope->constant)};
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        vf_store(out + i, napier_token_slope16(&l, vf_load(z + i), care));
+    }
+    if (i < n) {
+        vf_store(out + i, napier_token_slope16(&l, vf_load_part(z + i, n - i, l.w.max), care));
     }
 }
 

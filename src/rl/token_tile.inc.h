@@ -94,24 +94,25 @@ static napier_looked napier_token_look(const napier_token_job *job, int64_t row,
 
 /* ---- A tile to its slot --------------------------------------------------------------------------------------------- */
 
-/* What 16 elements add to the lanes of a tile: sum, without the maxima; spread; and -1 to below for each that is no maximum.
- * cut: some may be beyond the cutoff (-inf, say), and do not count. */
-NAPIER_KERNEL void napier_token_step(const napier_adder *a, vf z, bool first, bool cut, bool entropy, vf *sum,
-                                     vf *spread, vi *below) {
-    vf term = vf_exp_scaled(z, a->magic), down = vf_sub(z, a->max);
-    const vi sign = vi_sar(vf_bits(down), 31);
-    *below = vi_add(*below, sign);
+/* What 16 elements add to the lanes of a tile: sum, without the maxima; spread; and 1 to below for each that is no maximum.
+ * cut: some may be beyond the cutoff (-inf, say), and do not count. A NaN makes the spread NaN. */
+NAPIER_KERNEL void napier_token_step(const napier_adder *a, vf z, bool cut, bool entropy, vf *sum, vf *spread,
+                                     vi *below) {
+    vf term = vf_exp_scaled(z, a->magic);
+    const vm lower = vf_lt(z, a->max), near = cut ? vf_ge(z, a->cutoff) : lower;
+    *below = vi_add_where(lower, *below, vi_set(1));
     if (cut) {
-        const vm near = vf_ge(z, a->cutoff);
         term = vf_keep(near, term);
-        down = vf_keep(near, down);
     }
-    const vf rest = vf_from_bits(vi_and(vf_bits(term), sign));
-    *sum = first ? rest : vf_add(*sum, rest);
+    *sum = vf_add_where(lower, *sum, term);
     if (entropy) {
-        *spread = vf_fnma(term, down, first ? vf_zero() : *spread);
+        const vf down = vf_sub(z, a->max);
+        *spread = vf_fnma(term, cut ? vf_keep(near, down) : down, *spread);
     }
 }
+
+/* How many of n elements are no lower than the maximum. */
+NAPIER_KERNEL float napier_token_count(int n, vi below) { return (float)n - vf_hadd(vf_from_int(below)); }
 
 typedef struct napier_token_lanes {
     vf rest, spread;
@@ -125,11 +126,16 @@ NAPIER_KERNEL napier_token_lanes napier_token_sum(const float *z, int n, const n
     vi below = vi_set(0);
     const int vectors = napier_lane_vectors(n);
     for (int v = 0; v < vectors; v++) {
-        spread[v] = vf_zero();
-        for (int i = v * 16; i < n; i += NAPIER_TILE_LANES) {
-            const vf x = i + 16 <= n ? vf_load(z + i) : vf_load_part(z + i, n - i, a->max);
-            napier_token_step(a, x, i == v * 16, cut, entropy, &sum[v], &spread[v], &below);
+        vf s = vf_zero(), u = vf_zero();
+        int i = v * 16;
+        for (; i + 16 <= n; i += NAPIER_TILE_LANES) {
+            napier_token_step(a, vf_load(z + i), cut, entropy, &s, &u, &below);
         }
+        if (i < n) {
+            napier_token_step(a, vf_load_part(z + i, n - i, a->max), cut, entropy, &s, &u, &below);
+        }
+        sum[v] = s;
+        spread[v] = u;
     }
     return (napier_token_lanes){napier_fold_lanes(sum, vectors),
                                 entropy ? napier_fold_lanes(spread, vectors) : vf_zero(), below};
@@ -180,8 +186,7 @@ static napier_token_parts napier_token_parts_of(napier_looked looked, int n, boo
         entropy ? (cut ? napier_token_sum(looked.z, n, &a, true, true) : napier_token_sum(looked.z, n, &a, false, true))
         : cut   ? napier_token_sum(looked.z, n, &a, true, false)
                 : napier_token_sum(looked.z, n, &a, false, false);
-    return (napier_token_parts){max, (float)napier_not_below(n, lanes.below), vf_hadd(lanes.rest),
-                                vf_hadd(lanes.spread)};
+    return (napier_token_parts){max, napier_token_count(n, lanes.below), vf_hadd(lanes.rest), vf_hadd(lanes.spread)};
 }
 
 /* ---- What is seen of a row ------------------------------------------------------------------------------------------ */

@@ -48,6 +48,7 @@ NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) {
     return (vf){_mm256_blendv_ps(b.lo, a.lo, m.lo), _mm256_blendv_ps(b.hi, a.hi, m.hi)};
 }
 NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return (vf){_mm256_and_ps(m.lo, a.lo), _mm256_and_ps(m.hi, a.hi)}; }
+NAPIER_INLINE vf vf_add_where(const vm m, const vf a, const vf b) { return vf_select(m, vf_add(a, b), a); }
 
 NAPIER_INLINE vi vf_bits(const vf v) { return (vi){_mm256_castps_si256(v.lo), _mm256_castps_si256(v.hi)}; }
 NAPIER_INLINE vf vf_from_bits(const vi v) { return (vf){_mm256_castsi256_ps(v.lo), _mm256_castsi256_ps(v.hi)}; }
@@ -132,6 +133,7 @@ NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
     return vf_bits(vf_select(m, vf_from_bits(a), vf_from_bits(b)));
 }
+NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     return (vi){_mm256_loadu_si256((const __m256i *)(const void *)p),
                 _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};

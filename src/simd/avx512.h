@@ -41,6 +41,7 @@ NAPIER_INLINE vf vf_min(const vf x, const vf m) { return _mm512_min_ps(x, m); }
 
 NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) { return _mm512_mask_blend_ps(m, b, a); }
 NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return _mm512_maskz_mov_ps(m, a); }
+NAPIER_INLINE vf vf_add_where(const vm m, const vf a, const vf b) { return _mm512_mask_add_ps(a, m, a, b); }
 
 NAPIER_INLINE vi vf_bits(const vf v) { return _mm512_castps_si512(v); }
 NAPIER_INLINE vf vf_from_bits(const vi v) { return _mm512_castsi512_ps(v); }
@@ -86,6 +87,7 @@ NAPIER_INLINE vi vi_sar(const vi v, const int n) { return (vi)((simd_i32x16)v >>
 NAPIER_INLINE vm vi_eq(const vi a, const vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) { return _mm512_cmpgt_epi32_mask(a, b); }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) { return _mm512_mask_blend_epi32(m, b, a); }
+NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return _mm512_mask_add_epi32(a, m, a, b); }
 NAPIER_INLINE vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 NAPIER_INLINE void vi_store(int32_t *p, const vi v) { _mm512_storeu_si512(p, v); }
 

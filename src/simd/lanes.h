@@ -20,6 +20,7 @@
  *        vf_stream(p, v)                                  store past the caches; p on a 64-byte boundary
  *        vf_stream_fence()                                after the last vf_stream, before another thread may read
  *        vf_select(m, a, b) = m ? a : b                   vf_keep(m, a) = m ? a : +0
+ *        vf_add_where(m, a, b) = m ? a + b : a
  *        vf_bits(vf)->vi  vf_from_bits(vi)->vf            vf_from_int(vi)->vf (RNE)  vf_to_int(vf)->vi (RNE)
  *                                                         vf_to_int: for |x| < 2^31
  *   vm   vf_lt vf_le vf_eq vf_gt vf_ge      ordered: false for NaN
@@ -28,6 +29,7 @@
  *   vi   vi_set vi_add vi_sub vi_mul (wrapping) vi_mulhi(a, b): the high half of the unsigned product
  *        vi_and vi_or vi_xor vi_shl(v, const) vi_shr(v, const) (logical) vi_sar(v, const) (arithmetic)
  *        vi_eq vi_gt (signed) -> vm   vi_select(m,a,b)   vi_load vi_store
+ *        vi_add_where(m, a, b) = m ? a + b : a
  *   16 bits  vi_load_u16(p) vi_load_u16_part(p, n): zero-extended, missing lanes 0
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane
  *        vf_from_f16(vi) exact, for lanes 0..65535; vf_to_f16(vf)->vi (0..65535) RNE, subnormals kept; NaN to some NaN

@@ -72,6 +72,7 @@ NAPIER_INLINE float32x4_t simd_keep(const uint32x4_t m, const float32x4_t a) {
     return vreinterpretq_f32_u32(vandq_u32(m, vreinterpretq_u32_f32(a)));
 }
 NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return (vf)SIMD_EACH2(simd_keep, m, a); }
+NAPIER_INLINE vf vf_add_where(const vm m, const vf a, const vf b) { return vf_select(m, vf_add(a, b), a); }
 
 NAPIER_INLINE vi vf_bits(const vf v) { return (vi)SIMD_EACH(vreinterpretq_s32_f32, v); }
 NAPIER_INLINE vf vf_from_bits(const vi v) { return (vf)SIMD_EACH(vreinterpretq_f32_s32, v); }
@@ -143,6 +144,7 @@ NAPIER_INLINE vi vi_shr(const vi v, const int n) {
 NAPIER_INLINE vm vi_eq(const vi a, const vi b) { return (vm)SIMD_EACH2(vceqq_s32, a, b); }
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) { return (vm)SIMD_EACH2(vcgtq_s32, a, b); }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) { return (vi)SIMD_EACH3(vbslq_s32, m, a, b); }
+NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     return (vi){{vld1q_s32(p), vld1q_s32(p + 4), vld1q_s32(p + 8), vld1q_s32(p + 12)}};
 }

@@ -106,6 +106,7 @@ NAPIER_INLINE vf vf_select(const vm m, const vf a, const vf b) {
     return r;
 }
 NAPIER_INLINE vf vf_keep(const vm m, const vf a) { return vf_select(m, a, vf_zero()); }
+NAPIER_INLINE vf vf_add_where(const vm m, const vf a, const vf b) { return vf_select(m, vf_add(a, b), a); }
 
 NAPIER_INLINE vi vf_bits(const vf v) {
     vi r;
@@ -263,6 +264,7 @@ NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
     SIMD_LANES(i) r.v[i] = m.v[i] ? a.v[i] : b.v[i];
     return r;
 }
+NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     vi r;
     memcpy(r.v, p, sizeof r.v);

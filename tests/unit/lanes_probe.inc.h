@@ -60,6 +60,7 @@ OP(vf_set, F, vf_add(vf_set(-0.0f), A))
 OP(vf_zero, F, vf_zero())
 OP(vf_select, F, vf_select(probe_mask(c), A, B))
 OP(vf_keep, F, vf_keep(probe_mask(c), A))
+OP(vf_add_where, F, vf_add_where(probe_mask(c), A, B))
 OP(vf_bits, N, vf_bits(A))
 OP(vf_from_int, F, vf_from_int(I))
 OP(vf_to_int, N, vf_to_int(A))
@@ -97,6 +98,7 @@ OP(vi_sar_31, N, vi_sar(I, 31))
 OP(vi_eq, M, vi_eq(I, J))
 OP(vi_gt, M, vi_gt(I, J))
 OP(vi_select, N, vi_select(probe_mask(c), I, J))
+OP(vi_add_where, N, vi_add_where(probe_mask(c), I, J))
 OP(vf_gather, F, probe_gather(a))
 OP(vf_load_pairs, F, probe_load_pairs(a))
 
@@ -113,14 +115,16 @@ OP(vf_load_pairs, F, probe_load_pairs(a))
 #define OP(name) \
     { #name, run_##name }
 static const lanes_op probe_ops[] = {
-    OP(vf_add),      OP(vf_sub),    OP(vf_mul),      OP(vf_div),     OP(vf_fma),       OP(vf_fnma),   OP(vf_mul_add),
-    OP(vf_max),      OP(vf_min),    OP(vf_set),      OP(vf_zero),    OP(vf_select),    OP(vf_keep),   OP(vf_bits),
-    OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16), OP(vf_to_f16),  OP(vf_lt),        OP(vf_le),     OP(vf_eq),
-    OP(vf_gt),       OP(vf_ge),     OP(vf_nlt),      OP(vf_nge),     OP(vf_unordered), OP(vm_and),    OP(vm_or),
-    OP(vm_andnot),   OP(vi_set),    OP(vi_add),      OP(vi_sub),     OP(vi_and),       OP(vi_or),     OP(vi_shl_0),
-    OP(vi_shl_13),   OP(vi_shl_23), OP(vi_shl_31),   OP(vi_shr_1),   OP(vi_shr_16),    OP(vi_shr_31), OP(vi_sar_1),
-    OP(vi_sar_23),   OP(vi_sar_31), OP(vi_eq),       OP(vi_gt),      OP(vi_select),    OP(vf_sqrt),   OP(vi_mul),
-    OP(vi_mulhi),    OP(vi_xor),    OP(vf_gather),   OP(vf_load_pairs), {NULL, NULL},
+    OP(vf_add),       OP(vf_sub),       OP(vf_mul),      OP(vf_div),    OP(vf_fma),        OP(vf_fnma),
+    OP(vf_mul_add),   OP(vf_max),       OP(vf_min),      OP(vf_set),    OP(vf_zero),       OP(vf_select),
+    OP(vf_keep),      OP(vf_bits),      OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16),   OP(vf_to_f16),
+    OP(vf_lt),        OP(vf_le),        OP(vf_eq),       OP(vf_gt),     OP(vf_ge),         OP(vf_nlt),
+    OP(vf_nge),       OP(vf_unordered), OP(vm_and),      OP(vm_or),     OP(vm_andnot),     OP(vi_set),
+    OP(vi_add),       OP(vi_sub),       OP(vi_and),      OP(vi_or),     OP(vi_shl_0),      OP(vi_shl_13),
+    OP(vi_shl_23),    OP(vi_shl_31),    OP(vi_shr_1),    OP(vi_shr_16), OP(vi_shr_31),     OP(vi_sar_1),
+    OP(vi_sar_23),    OP(vi_sar_31),    OP(vi_eq),       OP(vi_gt),     OP(vi_select),     OP(vf_sqrt),
+    OP(vi_mul),       OP(vi_mulhi),     OP(vi_xor),      OP(vf_gather), OP(vf_load_pairs), OP(vf_add_where),
+    OP(vi_add_where), {NULL, NULL},
 };
 #undef OP
 

@@ -208,6 +208,7 @@ REFERENCE(vf_set, bits_of(a))
 REFERENCE(vf_zero, 0)
 REFERENCE(vf_select, (k & 1) != 0 ? i : j)
 REFERENCE(vf_keep, (k & 1) != 0 ? i : 0)
+REFERENCE(vf_add_where, (k & 1) != 0 ? bits_of(a + b) : i)
 REFERENCE(vf_bits, i)
 REFERENCE(vf_from_int, bits_of((float)(int32_t)i))
 REFERENCE(vf_to_int, fabsf(a) < 0x1p31f ? (uint32_t)(int32_t)lrintf(a) : 0)
@@ -247,6 +248,7 @@ REFERENCE(vi_sar_31, (i & 0x80000000) != 0 ? 0xffffffff : 0)
 REFERENCE(vi_eq, i == j)
 REFERENCE(vi_gt, (int32_t)i > (int32_t)j)
 REFERENCE(vi_select, (k & 1) != 0 ? i : j)
+REFERENCE(vi_add_where, (k & 1) != 0 ? i + j : i)
 #undef REFERENCE
 
 /* Two roundings, whatever the compiler would like to contract. */
@@ -274,6 +276,7 @@ static const reference references[] = {
     B(vf_zero),
     B(vf_select),
     B(vf_keep),
+    F(vf_add_where),
     B(vf_bits),
     F(vf_from_int),
     B(vf_to_int),
@@ -312,6 +315,7 @@ static const reference references[] = {
     B(vi_eq),
     B(vi_gt),
     B(vi_select),
+    B(vi_add_where),
     {"vf_to_f16", HALF, c_vf_to_f16},
 };
 #undef F
