@@ -204,7 +204,8 @@ NAPIER_KERNEL vf napier_sum_step(const napier_stages k, napier_three_rows *t, in
         return vf_zero();
     }
     const vf z = n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i);
-    return napier_terms16(&t->adder, z, false, k.op == NAPIER_OP_SOFTMAX, t->terms + i, &t->below);
+    const bool keep = k.op == NAPIER_OP_SOFTMAX;
+    return napier_terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
 }
 
 /* 16 columns of the row to write. */
