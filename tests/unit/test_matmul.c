@@ -1,0 +1,427 @@
+/* The matrix product: bit for bit against both orders written out on one element, within the promised error of double
+ * precision, at every kind of size, stride, dtype, instruction set and thread count; subnormals and the edge at which x86
+ * flushes; NaN and infinities; a row alone and in a batch; arguments that cannot be, and memory that runs out. */
+#include "support/check.h"
+
+#include <math.h>
+#include <napier/linear.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/formats.h"
+
+static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+
+/* ---- The orders, one element ---------------------------------------------------------------------------------------- */
+
+static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+
+/* fma where subnormal operands are 0 and a result is flushed if, rounded to 24 bits of unbounded exponent, it lies below
+ * 2^-126: 2^-126 - 2^-151 is halfway between the two numbers that matter. The exact sum is a double where that is close. */
+static float fma_flushed(float a, float b, float c) {
+    a = flushed(a), b = flushed(b);
+    const float r = fmaf(a, b, c);
+    const double exact = (double)a * (double)b + (double)c;
+    return fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
+}
+
+static float pairs_in_order(const float *a, const float *b, int64_t k) {
+    float total = 0.0f;
+    for (int64_t begin = 0; begin < k; begin += 32) {
+        float sum[2] = {0.0f, 0.0f};
+        for (int64_t i = begin; i < begin + 32; i++) {
+            sum[i % 2] = fma_flushed(i < k ? a[i] : 0.0f, i < k ? b[i] : 0.0f, sum[i % 2]);
+        }
+        total = flushed(total + flushed(sum[0] + sum[1]));
+    }
+    return total;
+}
+
+static float chain_in_order(const float *a, const float *b, int64_t k) {
+    float total = 0.0f;
+    for (int64_t i = 0; i < k; i++) {
+        total = fmaf(a[i], b[i], total);
+    }
+    return total;
+}
+
+/* ---- Operands -------------------------------------------------------------------------------------------------------- */
+
+typedef enum numbers { ORDINARY, WIDE, TINY, EDGE, SPECIAL, NUMBERS } numbers;
+
+static uint64_t random_state;
+static uint32_t random_bits(void) {
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(random_state >> 32);
+}
+static double random_unit(void) { return (double)random_bits() * 0x1p-31 - 1.0; }
+
+/* EDGE: products of +-2^-126 and of everything down to 2^-156, so that sums end just below 2^-126. */
+static double random_number(numbers kind) {
+    static const double specials[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.0, -2.0, 0x1p100};
+    switch (kind) {
+    case ORDINARY: return random_unit();
+    case WIDE: return ldexp(random_unit(), (int)(random_bits() % 120) - 60);
+    case TINY: return ldexp(random_unit(), (int)(random_bits() % 40) - 140);
+    case EDGE:
+        return ldexp(random_bits() % 2 ? 1.0 : random_unit(), random_bits() % 2 ? -63 : -75 + (int)(random_bits() % 4));
+    default: return random_bits() % 4 ? random_unit() : specials[random_bits() % 8];
+    }
+}
+
+static grid operand(layout l, int64_t rows, int64_t cols, napier_dtype dtype, numbers kind) {
+    grid g = grid_make(l, rows, cols, dtype);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        grid_set(&g, i / cols, i % cols, random_number(kind));
+    }
+    return g;
+}
+
+static float *values_of(const grid *g, bool turn) {
+    const int64_t rows = turn ? g->view.cols : g->view.rows, cols = turn ? g->view.rows : g->view.cols;
+    float *values = room_for(rows * cols + 1, sizeof *values);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        values[i] = (float)(turn ? grid_get(g, i % cols, i / cols) : grid_get(g, i / cols, i % cols));
+    }
+    return values;
+}
+
+typedef struct shape {
+    int64_t m, k, n;
+    napier_dtype a, b, out;
+    layout la, lb, lout;
+    numbers kind;
+} shape;
+
+static grid expected_of(const shape *s, const grid *a, const grid *b) {
+    grid wanted = grid_make(LAYOUT_CONTIGUOUS, s->m, s->n, s->out);
+    float *x = values_of(a, false), *y = values_of(b, true);
+    const bool pairs = s->a == NAPIER_BF16 && s->b == NAPIER_BF16;
+    for (int64_t i = 0; i < s->m; i++) {
+        for (int64_t j = 0; j < s->n; j++) {
+            const float value = (pairs ? pairs_in_order : chain_in_order)(x + i * s->k, y + j * s->k, s->k);
+            grid_set(&wanted, i, j, isnan(value) ? (double)NAN : (double)value);
+        }
+    }
+    free(x);
+    free(y);
+    return wanted;
+}
+
+/* All instruction sets with 1 thread, the best with 2 and 7. */
+static void check_product(const shape *s) {
+    grid a = operand(s->la, s->m, s->k, s->a, s->kind), b = operand(s->lb, s->k, s->n, s->b, s->kind);
+    grid wanted = expected_of(s, &a, &b);
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int run = 0; run < count + 2; run++) {
+        const int threads = run < count ? 1 : run == count ? 2 : 7;
+        napier_context *context = context_of(isas[run < count ? run : count - 1], threads);
+        grid out = grid_make(s->lout, s->m, s->n, s->out);
+        if (succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul")) {
+            char what[160];
+            snprintf(what, sizeof what, "%lld x %lld x %lld, %s by %s to %s, %s and %s, numbers %d, %s, %d threads",
+                     (long long)s->m, (long long)s->k, (long long)s->n, napier_dtype_name(s->a),
+                     napier_dtype_name(s->b), napier_dtype_name(s->out), layout_name(s->la), layout_name(s->lb),
+                     (int)s->kind, napier_isa_name(napier_context_isa(context)), threads);
+            grid_differences(&out, &wanted, what);
+            expect(grid_damage(&out) == 0, "%s: wrote outside of the result", what);
+        }
+        grid_free(&out);
+        napier_context_destroy(context);
+    }
+    grid_free(&a);
+    grid_free(&b);
+    grid_free(&wanted);
+}
+
+/* ---- Bits ------------------------------------------------------------------------------------------------------------- */
+
+static void sizes_have_the_bits_of_the_order(void **state) {
+    static const int64_t sizes[][3] = {{0, 3, 2},     {2, 3, 0},      {3, 0, 5},    {1, 1, 1},   {1, 31, 17},
+                                       {1, 1023, 33}, {2, 65, 49},    {3, 33, 16},  {4, 96, 50}, {5, 32, 31},
+                                       {15, 17, 33},  {16, 16, 16},   {17, 64, 1},  {31, 31, 2}, {33, 40, 48},
+                                       {33, 1, 13},   {130, 257, 60}, {5, 1025, 97}};
+    (void)state;
+    random_state = 1;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int d = 0; d < 3; d++) {
+            for (int turned = 0; turned < 2; turned++) {
+                const shape s = {
+                    sizes[i][0],   sizes[i][1], sizes[i][2],   dtypes[d],
+                    dtypes[d],     NAPIER_F32,  LAYOUT_OFFSET, turned ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS,
+                    LAYOUT_PADDED, ORDINARY};
+                check_product(&s);
+            }
+        }
+    }
+    no_problems();
+}
+
+static void dtypes_and_strides_have_the_bits_of_the_order(void **state) {
+    (void)state;
+    random_state = 2;
+    for (int d = 0; d < 27; d++) {
+        const shape s = {19,
+                         70,
+                         37,
+                         dtypes[d % 3],
+                         dtypes[d / 3 % 3],
+                         dtypes[d / 9],
+                         (layout)(d % LAYOUTS),
+                         (layout)((d / 2 + 3) % LAYOUTS),
+                         (layout)((d / 3 + 5) % LAYOUTS),
+                         ORDINARY};
+        check_product(&s);
+    }
+    no_problems();
+}
+
+static void odd_numbers_have_the_bits_of_the_order(void **state) {
+    static const int64_t rows[] = {1, 3, 20};
+    (void)state;
+    random_state = 3;
+    for (int kind = WIDE; kind < NUMBERS; kind++) {
+        for (int d = 0; d < 3; d++) {
+            for (int r = 0; r < 3; r++) {
+                for (int64_t k = 30; k <= 300; k += 135) {
+                    const shape s = {rows[r],
+                                     k,
+                                     40,
+                                     dtypes[d],
+                                     dtypes[d],
+                                     NAPIER_F32,
+                                     LAYOUT_CONTIGUOUS,
+                                     LAYOUT_TRANSPOSED,
+                                     LAYOUT_CONTIGUOUS,
+                                     (numbers)kind};
+                    check_product(&s);
+                }
+            }
+        }
+    }
+    no_problems();
+}
+
+/* Results of every size around 2^-126 that one step can end at. */
+static void the_edge_of_the_normal_numbers(void **state) {
+    enum { K = 32, N = 512 };
+    (void)state;
+    const shape s = {
+        5,       K, N, NAPIER_BF16, NAPIER_BF16, NAPIER_F32, LAYOUT_CONTIGUOUS, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS,
+        ORDINARY};
+    grid a = grid_make(LAYOUT_CONTIGUOUS, s.m, K, NAPIER_BF16), b = grid_make(LAYOUT_TRANSPOSED, K, N, NAPIER_BF16);
+    for (int64_t i = 0; i < s.m; i++) {
+        for (int64_t k = 0; k < K; k++) {
+            grid_set(&a, i, k, k == 0 ? 0x1p-63 : k == 2 ? 0x1p-75 : 0.0);
+        }
+    }
+    for (int64_t j = 0; j < N; j++) {
+        for (int64_t k = 0; k < K; k++) {
+            const double small = ldexp(1.0 + (double)(j % 128) / 128.0, -77 + (int)(j / 128));
+            grid_set(&b, k, j, k == 0 ? 0x1p-63 : k == 2 ? -small : 0.0);
+        }
+    }
+    grid wanted = expected_of(&s, &a, &b);
+    int zeros = 0, others = 0;
+    for (int64_t j = 0; j < N; j++) {
+        zeros += grid_get(&wanted, 0, j) == 0.0;
+        others += grid_get(&wanted, 0, j) != 0.0;
+    }
+    expect(zeros > 100 && others > 100, "the edge is not among the numbers: %d flushed, %d not", zeros, others);
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int i = 0; i < count; i++) {
+        napier_context *context = context_of(isas[i], 1);
+        grid out = grid_make(LAYOUT_CONTIGUOUS, s.m, N, NAPIER_F32);
+        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        grid_differences(&out, &wanted, napier_isa_name(isas[i]));
+        grid_free(&out);
+        napier_context_destroy(context);
+    }
+    grid_free(&a);
+    grid_free(&b);
+    grid_free(&wanted);
+    no_problems();
+}
+
+/* ---- Truth ------------------------------------------------------------------------------------------------------------ */
+
+static void errors_are_within_the_bound(void **state) {
+    (void)state;
+    random_state = 4;
+    for (int d = 0; d < 9; d++) {
+        const int64_t m = 9, k = 700, n = 21;
+        grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
+        grid b = operand(LAYOUT_CONTIGUOUS, k, n, dtypes[d / 3], ORDINARY);
+        grid out = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32);
+        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        for (int64_t i = 0; i < m * n; i++) {
+            double sum = 0.0, size = 0.0;
+            for (int64_t p = 0; p < k; p++) {
+                const double term = grid_get(&a, i / n, p) * grid_get(&b, p, i % n);
+                sum += term;
+                size += fabs(term);
+            }
+            const double error = fabs(grid_get(&out, i / n, i % n) - sum), bound = (double)(k + 1) * 0x1p-24 * size;
+            expect(error <= bound, "%s by %s: error %g, bound %g", napier_dtype_name(dtypes[d % 3]),
+                   napier_dtype_name(dtypes[d / 3]), error, bound);
+        }
+        napier_context_destroy(context);
+        grid_free(&a);
+        grid_free(&b);
+        grid_free(&out);
+    }
+    no_problems();
+}
+
+static void nan_results_are_canonical(void **state) {
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        grid a = grid_make(LAYOUT_CONTIGUOUS, 2, 2, NAPIER_F32), b = grid_make(LAYOUT_CONTIGUOUS, 2, 20, NAPIER_F32);
+        grid out = grid_make(LAYOUT_CONTIGUOUS, 2, 20, dtypes[d]);
+        for (int64_t i = 0; i < 40; i++) {
+            grid_set(&b, i / 20, i % 20, i < 20 ? HUGE_VAL : -HUGE_VAL);
+            grid_set(&a, i / 2 % 2, i % 2, 1.0);
+        }
+        element_set_bits(a.view.data, NAPIER_F32, 0, 0xffc12345u);
+        napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        for (int64_t i = 0; i < 40; i++) {
+            expect(grid_bits(&out, i / 20, i % 20) == dtype_canonical_nan(dtypes[d]), "%s: NaN with other bits",
+                   napier_dtype_name(dtypes[d]));
+        }
+        napier_context_destroy(context);
+        grid_free(&a);
+        grid_free(&b);
+        grid_free(&out);
+    }
+    no_problems();
+}
+
+/* ---- A row in its batch ----------------------------------------------------------------------------------------------- */
+
+static void a_row_does_not_know_its_batch(void **state) {
+    const int64_t m = 300, k = 600, n = 150;
+    (void)state;
+    random_state = 5;
+    for (int d = 0; d < 9; d += 4) { /* each dtype by itself */
+        grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
+        grid b = operand(LAYOUT_TRANSPOSED, k, n, dtypes[d / 3], ORDINARY);
+        grid all = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32),
+             some = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32);
+        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), all.view), "matmul");
+        for (int64_t row = 0, step = 1; row < m; row += step, step = step % 37 + 1) {
+            napier_const_matrix part = grid_input(&a);
+            napier_matrix out = some.view;
+            part.rows = out.rows = row + step < m ? step : m - row;
+            part.data = (const char *)part.data + row * k * (int64_t)napier_dtype_size(part.dtype);
+            out.data = (char *)out.data + row * n * (int64_t)sizeof(float);
+            succeeded(context, napier_matmul(context, part, grid_input(&b), out), "matmul of some rows");
+        }
+        grid_differences(&some, &all, "rows by themselves");
+        napier_context_destroy(context);
+        grid_free(&a);
+        grid_free(&b);
+        grid_free(&all);
+        grid_free(&some);
+    }
+    no_problems();
+}
+
+/* Results past the caches, and lanes in more than one lot. */
+static void large_results_are_no_different(void **state) {
+    const int64_t m = 70, k = 40, n = 20000;
+    (void)state;
+    random_state = 6;
+    grid a = operand(LAYOUT_CONTIGUOUS, m, k, NAPIER_F32, ORDINARY),
+         b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_F32, ORDINARY);
+    grid out = grid_make(LAYOUT_OFFSET, m, n, NAPIER_F32);
+    float *x = values_of(&a, false), *y = values_of(&b, true);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+    for (int64_t i = 0; i < m * n; i += 101) {
+        const float wanted = chain_in_order(x + i / n * k, y + i % n * k, k);
+        expect(grid_bits(&out, i / n, i % n) == f32_bits(wanted), "element %lld differs", (long long)i);
+    }
+    napier_context_destroy(context);
+    free(x);
+    free(y);
+    grid_free(&a);
+    grid_free(&b);
+    grid_free(&out);
+    no_problems();
+}
+
+/* ---- What cannot be ---------------------------------------------------------------------------------------------------- */
+
+static void wrong_arguments_are_named(void **state) {
+    static float a[12], b[12], c[16];
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    const napier_const_matrix good_a = napier_const_rows_f32(a, 3, 4), good_b = napier_const_rows_f32(b, 4, 3);
+    const napier_matrix good = napier_rows_f32(c, 3, 3);
+    refused(context, napier_matmul(context, good_a, napier_const_rows_f32(b, 3, 4), good), NAPIER_INVALID_ARGUMENT, "b",
+            "rows 3", "cols 4", NULL);
+    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(c, 3, 4)), NAPIER_INVALID_ARGUMENT,
+            "product", "3 x 4", "3 x 3", NULL);
+    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(a, 3, 3)), NAPIER_INVALID_ARGUMENT,
+            "product", "a", NULL);
+    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(b + 3, 3, 3)), NAPIER_INVALID_ARGUMENT,
+            "product", "overlaps b", NULL);
+    refused(context, napier_matmul(context, napier_const_rows(a, 1, 4, NAPIER_F64), good_b, good),
+            NAPIER_INVALID_ARGUMENT, "a", "f64", NULL);
+    refused(context, napier_matmul(context, good_a, good_b, napier_rows(c, 3, 3, (napier_dtype)9)),
+            NAPIER_INVALID_ARGUMENT, "product", "dtype 9", NULL);
+    refused(context, napier_matmul(context, napier_const_rows_f32(NULL, 3, 4), good_b, good), NAPIER_INVALID_ARGUMENT,
+            "a", "NULL", NULL);
+    expect(napier_matmul(NULL, good_a, good_b, good) == NAPIER_INVALID_ARGUMENT, "no context is no error");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* The context takes memory, nothing else does. */
+static int allocations_left;
+static void *allocate_some(size_t size, size_t alignment, void *user) {
+    (void)user;
+    return allocations_left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
+}
+static void free_some(void *memory, void *user) {
+    (void)user;
+    free(memory);
+}
+
+static void memory_that_runs_out_is_told(void **state) {
+    static float a[12], b[12], c[9];
+    (void)state;
+    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+    options.allocator = (napier_allocator){allocate_some, free_some, NULL};
+    allocations_left = 1;
+    napier_context *context;
+    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    refused(context,
+            napier_matmul(context, napier_const_rows_f32(a, 3, 4), napier_const_rows_f32(b, 4, 3),
+                          napier_rows_f32(c, 3, 3)),
+            NAPIER_OUT_OF_MEMORY, "product", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_have_the_bits_of_the_order),
+        cmocka_unit_test(dtypes_and_strides_have_the_bits_of_the_order),
+        cmocka_unit_test(odd_numbers_have_the_bits_of_the_order),
+        cmocka_unit_test(the_edge_of_the_normal_numbers),
+        cmocka_unit_test(errors_are_within_the_bound),
+        cmocka_unit_test(nan_results_are_canonical),
+        cmocka_unit_test(a_row_does_not_know_its_batch),
+        cmocka_unit_test(large_results_are_no_different),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(memory_that_runs_out_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
