@@ -245,6 +245,9 @@ static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napi
     t->some++;
 }
 
+/* Sums of NaNs have bits that depend on the instruction set. */
+static double napier_one_nan(double x) { return x == x ? x : napier_f64_nan(); }
+
 static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;
     napier_grpo_metrics *m = &run->metrics;
@@ -259,20 +262,18 @@ static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, in
     const double n = (double)run->counted;
     const double bonus = run->job.quantile ? t.sum[NAPIER_TERM_BONUS] : t.sum[NAPIER_TERM_ENTROPY];
     const double coefficient = run->options.entropy_coefficient / (t.bonus > 0 ? t.bonus : 1.0);
-    m->loss = t.sum[NAPIER_TERM_LOSS];
-    if (coefficient != 0) {
-        m->loss -= coefficient * bonus;
-    }
+    m->loss = napier_one_nan(t.sum[NAPIER_TERM_LOSS] - (coefficient != 0 ? coefficient * bonus : 0.0));
     m->tokens = n;
     m->clip_low = t.low / n;
     m->clip_high = t.high / n;
-    m->mean_ratio = t.sum[NAPIER_TERM_RATIO] / n;
+    m->mean_ratio = napier_one_nan(t.sum[NAPIER_TERM_RATIO] / n);
     m->min_ratio = (double)t.min_ratio;
     m->max_ratio = (double)t.max_ratio;
-    m->kl = t.sum[NAPIER_TERM_KL] / n;
-    m->approx_kl = t.sum[NAPIER_TERM_APPROX_KL] / n;
-    m->entropy = t.sum[NAPIER_TERM_ENTROPY] / n;
-    m->correction = run->job.correction == NAPIER_GRPO_UNCORRECTED ? 1.0 : t.sum[NAPIER_TERM_CORRECTION] / n;
+    m->kl = napier_one_nan(t.sum[NAPIER_TERM_KL] / n);
+    m->approx_kl = napier_one_nan(t.sum[NAPIER_TERM_APPROX_KL] / n);
+    m->entropy = napier_one_nan(t.sum[NAPIER_TERM_ENTROPY] / n);
+    m->correction =
+        run->job.correction == NAPIER_GRPO_UNCORRECTED ? 1.0 : napier_one_nan(t.sum[NAPIER_TERM_CORRECTION] / n);
     m->kept_responses = t.kept / (double)t.some;
     run->job.entropy_gradient = (float)-coefficient;
 }
