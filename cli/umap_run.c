@@ -477,6 +477,10 @@ static int report_quality(job *j, const table *t) {
     const int32_t *const codes = l->type == LABELS_CATEGORIES ? l->codes : NULL;
     napier_neighbors_options neighbors = q->options.neighbors;
     const int64_t most = (j->rows - 1) / 2; /* of few points fewer neighbours are asked for */
+    if (most < 1) {
+        return complain("%s: --quality needs 3 points or more, there %s %" PRId64, t->in.name,
+                        j->rows == 1 ? "is" : "are", j->rows);
+    }
     neighbors.n_neighbors = neighbors.n_neighbors < most ? neighbors.n_neighbors : most;
     const napier_status status = napier_umap_quality_of(j->context, samples_of(t), &neighbors,
                                                         napier_const_rows_f32(j->map, j->rows, j->columns), codes,

@@ -157,9 +157,10 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "embedding: %lld rows, the samples have %lld",
                            (long long)embedding.rows, (long long)n);
     }
-    if (k < 1 || 2 * k >= n || rows < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors %lld is not 1 to below half of %lld points",
-                           (long long)k, (long long)n);
+    if (k < 1 || k > (n - 1) / 2 || rows < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "n_neighbors %lld, rows %lld: not 1 to below half of %lld points, and 0 or more",
+                           (long long)k, (long long)rows, (long long)n);
     }
     napier_points *points = NULL;
     status = napier_points_create(context, "samples", samples, o, NULL, &points);

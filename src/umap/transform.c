@@ -259,6 +259,8 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
     if (!status && !model->data.dense)
         status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on sparse data");
+    if (!status && model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED)
+        status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
     if (!status)
         status = napier_umap_check_embedding(context, "points", points);
     if (!status && points.cols != model->options.n_components)

@@ -388,6 +388,21 @@ static void test_precomputed_without_neighbors(void **state) {
     napier_umap_options o = short_options();
     o.neighbors.metric = NAPIER_METRIC_PRECOMPUTED;
     check_map("precomputed, CSR", (napier_umap_samples){{0}, &m}, ROWS, &o);
+    static float square[ROWS * ROWS];
+    for (int i = 0; i < ROWS * ROWS; i++) {
+        square[i] = fabsf((float)(i / ROWS - i % ROWS));
+    }
+    napier_umap_model *model = NULL;
+    float y[2] = {0.0f}, x[ROWS];
+    expect(napier_umap_fit(context, rows_of(square, ROWS, ROWS), &o, &model) == NAPIER_OK, "%s",
+           napier_last_error(context));
+    expect(napier_umap_transform(context, model, rows_of(square, 1, ROWS), napier_rows_f32(y, 1, 2)) ==
+               NAPIER_UNSUPPORTED,
+           "distances were placed");
+    expect(napier_umap_inverse_transform(context, model, napier_const_rows_f32(y, 1, 2), napier_rows_f32(x, 1, ROWS)) ==
+               NAPIER_UNSUPPORTED,
+           "distances are no data");
+    napier_umap_model_destroy(context, model);
     no_problems();
 }
 

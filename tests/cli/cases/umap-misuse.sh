@@ -50,6 +50,8 @@ array '<f4' '(1, 1, 3)' "$f4_123" >deep.npy
 told napier umap deep.npy
 array '<f4' '(0, 3)' >none.npy
 told napier umap none.npy
+printf '1,2\n' >one.csv
+told napier umap one.csv --quality
 printf '0,nan\n' >nan.csv
 told napier umap --embedding nan.csv --plot map.svg
 ls
