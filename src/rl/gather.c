@@ -62,7 +62,7 @@ napier_status napier_gather_logprobs(napier_context *context, napier_const_matri
     return NAPIER_OK;
 }
 
-/* ---- Backward -------------------------------------------------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_scattering {
     napier_const_vector g; /* grad_gathered */

@@ -77,7 +77,7 @@ static napier_status napier_token_back_allocate(napier_context *context, napier_
     return NAPIER_OK;
 }
 
-/* ---- The slope of a row ---------------------------------------------------------------------------------------------- */
+/* ---- The slope of a row ------------------------------------------------------------------------------------------ */
 
 static double napier_token_grad(napier_const_matrix g, int64_t row, int64_t col) {
     return g.data ? napier_f64_load(g.data, g.dtype, row * g.row_stride + col * g.col_stride) : 0.0;
@@ -149,7 +149,7 @@ void napier_token_slope_of(const napier_token_call *call, int64_t row, const nap
     d->slope.count = k_count;
 }
 
-/* ---- Rows to threads ------------------------------------------------------------------------------------------------- */
+/* ---- Rows to threads --------------------------------------------------------------------------------------------- */
 
 static float *napier_token_back_scratch(const napier_token_back *b, int worker) {
     return b->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH;

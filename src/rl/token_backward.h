@@ -19,7 +19,7 @@ napier_status napier_token_backward_hooked(napier_context *context, napier_const
                                            const napier_token_options *options, const napier_token_hook *hook,
                                            napier_matrix grad_logits);
 
-/* ---- From gradients to the slope of a row: for logits in memory, and for those that never are ---------------------------- */
+/* ---- From gradients to the slope of a row: for logits in memory, and for those that never are -------------------- */
 
 /* What a worker needs beside napier_token_desk. */
 typedef struct napier_token_slope_desk {

@@ -11,7 +11,7 @@
 
 enum { NAPIER_TOP_LIMIT = 1024 };
 
-/* ---- Options --------------------------------------------------------------------------------------------------------- */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static bool napier_is_in(double x, double least, double most) { return x >= least && x <= most; }
 
@@ -51,7 +51,7 @@ static napier_status napier_token_options_read(napier_context *context, const na
     return NAPIER_OK;
 }
 
-/* ---- Ids ------------------------------------------------------------------------------------------------------------- */
+/* ---- Ids --------------------------------------------------------------------------------------------------------- */
 
 int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
     return napier_index_at(call->ids, row * call->per_row + k);
@@ -80,7 +80,7 @@ static napier_status napier_token_ids_read(napier_context *context, napier_token
     return NAPIER_OK;
 }
 
-/* ---- Views ------------------------------------------------------------------------------------------------------------ */
+/* ---- Views ------------------------------------------------------------------------------------------------------- */
 
 static napier_const_matrix napier_column_of(napier_const_vector v) {
     return (napier_const_matrix){v.data, v.size, 1, v.stride, 1, v.dtype};
@@ -187,7 +187,7 @@ napier_status napier_token_gradients_apart(napier_context *context, const napier
     return status;
 }
 
-/* ---- Results and gradients ------------------------------------------------------------------------------------------ */
+/* ---- Results and gradients --------------------------------------------------------------------------------------- */
 
 /* What is there of ids decides what may be asked of them. */
 static napier_status napier_token_needs_ids(napier_context *context, const napier_token_call *call, bool any,
@@ -286,7 +286,7 @@ int64_t napier_token_kept(const napier_token_call *call, int64_t row) {
     return kept;
 }
 
-/* ---- Rows in work ---------------------------------------------------------------------------------------------------- */
+/* ---- Rows in work ------------------------------------------------------------------------------------------------ */
 
 void napier_token_desks_free(napier_context *context, napier_token_desk *desks, int workers) {
     for (int w = 0; desks && w < workers; w++) {
@@ -367,7 +367,7 @@ void napier_token_start(const napier_token_call *call, const napier_rl_kernels *
     }
 }
 
-/* ---- Results of a row ------------------------------------------------------------------------------------------------ */
+/* ---- Results of a row -------------------------------------------------------------------------------------------- */
 
 float napier_token_logprob(const napier_token_final *final, float z) {
     return final->row.kind == NAPIER_ROW_FINITE ? napier_log_softmax_of(&final->row, z)

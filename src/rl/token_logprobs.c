@@ -59,7 +59,7 @@ static float *napier_token_scratch_of(const napier_token_split *s, int worker) {
     return s->scratch + (int64_t)worker * NAPIER_TOKEN_SCRATCH;
 }
 
-/* ---- Rows to threads ------------------------------------------------------------------------------------------------- */
+/* ---- Rows to threads --------------------------------------------------------------------------------------------- */
 
 static void napier_token_short_rows(const napier_token_split *s, int worker, int64_t begin, int64_t end) {
     napier_token_seen *seen = s->desks[worker].seen;
@@ -107,7 +107,7 @@ static napier_status napier_token_by_rows(napier_context *context, napier_token_
     return status;
 }
 
-/* ---- A few long rows, each split over all threads --------------------------------------------------------------------- */
+/* ---- A few long rows, each split over all threads ---------------------------------------------------------------- */
 
 static void napier_token_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_token_split *s = argument;

@@ -189,7 +189,7 @@ static void napier_token_range(const napier_token_job *job, int64_t row, int64_t
     }
 }
 
-/* ---- Short rows: a group, one row per lane, is finished at once ------------------------------------------------------ */
+/* ---- Short rows: a group, one row per lane, is finished at once -------------------------------------------------- */
 
 typedef struct napier_token_group {
     napier_looked looked[NAPIER_GROUP];

@@ -3,7 +3,7 @@
 #include "math/lanes_tanh.h"
 #include "rl/rl_kernels.h"
 
-/* ---- Logits to z ---------------------------------------------------------------------------------------------------- */
+/* ---- Logits to z ------------------------------------------------------------------------------------------------- */
 
 /* What a softcap leaves of 16 logits; *slope receives its derivative. */
 NAPIER_KERNEL vf napier_softcap16(vf x, vf cap, vf *slope) {
@@ -92,7 +92,7 @@ static napier_looked napier_token_look(const napier_token_job *job, int64_t row,
     return napier_look(room, NAPIER_F32, 1, 1.0f, n, room);
 }
 
-/* ---- A tile to its slot --------------------------------------------------------------------------------------------- */
+/* ---- A tile to its slot ------------------------------------------------------------------------------------------ */
 
 /* What 16 elements add to the lanes of a tile: sum, without the maxima; spread; and 1 to below for each that is no maximum.
  * cut: some may be beyond the cutoff (-inf, say), and do not count. A NaN makes the spread NaN. */
@@ -189,7 +189,7 @@ static napier_token_parts napier_token_parts_of(napier_looked looked, int n, boo
     return (napier_token_parts){max, napier_token_count(n, lanes.below), vf_hadd(lanes.rest), vf_hadd(lanes.spread)};
 }
 
-/* ---- What is seen of a row ------------------------------------------------------------------------------------------ */
+/* ---- What is seen of a row --------------------------------------------------------------------------------------- */
 
 /* The first element that equals x; n if there is none. */
 static int napier_token_find(const float *z, int n, float x) {
@@ -286,7 +286,7 @@ static void napier_token_tile(const napier_token_wants *wants, const float *z, c
     napier_token_tile_done(wants, z, keep, n, tile, &parts, slots, seen);
 }
 
-/* ---- The slots of a row to its final -------------------------------------------------------------------------------- */
+/* ---- The slots of a row to its final ----------------------------------------------------------------------------- */
 
 /* A tile further below the row's maximum adds nothing that the window of the exact sum holds. */
 #define NAPIER_TOKEN_FAR 250.0f

@@ -13,7 +13,7 @@
 
 enum { VOCABULARY = 151936 };
 
-/* ---- Results in one block of memory, so that they can be compared as one ------------------------------------------- */
+/* ---- Results in one block of memory, so that they can be compared as one ----------------------------------------- */
 
 typedef struct scores {
     size_t bytes;
@@ -85,7 +85,7 @@ static int64_t *some_ids(int64_t rows, int64_t k, int64_t cols, uint64_t seed) {
     return ids;
 }
 
-/* ---- The truth about a row of z -------------------------------------------------------------------------------------- */
+/* ---- The truth about a row of z ---------------------------------------------------------------------------------- */
 
 typedef struct truth {
     bool nan, finite;
@@ -218,7 +218,7 @@ static void check_scores(napier_context *context, const grid *logits, const int6
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
 
-/* ---- Forward --------------------------------------------------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 /* Every kind of row, every length where something changes, every dtype and some layout. */
 static void test_against_oracle(void **state) {
@@ -467,7 +467,7 @@ static void test_result_dtypes(void **state) {
     no_problems();
 }
 
-/* ---- Bits ------------------------------------------------------------------------------------------------------------- */
+/* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
 /* Some of every option at once. */
 static napier_token_options busy_options(int i, const uint8_t *keep, int64_t cols) {
@@ -540,7 +540,7 @@ static void test_bits(void **state) {
     no_problems();
 }
 
-/* ---- Gradients -------------------------------------------------------------------------------------------------------- */
+/* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
 typedef struct pull {
     float *logprobs, *lse, *entropy, *loss;
@@ -772,7 +772,7 @@ static void test_gradient_bits(void **state) {
     no_problems();
 }
 
-/* ---- Arguments, memory, shapes ---------------------------------------------------------------------------------------- */
+/* ---- Arguments, memory, shapes ----------------------------------------------------------------------------------- */
 
 typedef struct bad {
     napier_const_matrix logits;
