@@ -74,13 +74,18 @@ def small(rng, *shape, scale=1.0):
 
 
 def make_logits(dtype, rows, rng):
-    """A block of odd length over and over, so that rows differ; log-probabilities near the truth where they are few."""
+    """A block of odd length over and over, so that rows differ. Where rows are few their ids are drawn from the policy, as
+    in training, and the old and the reference's log-probabilities lie near the truth."""
     block = bf16_bits(BLOCK) if dtype == "bf16" else BLOCK
     logits = np.resize(block, (rows, VOCABULARY))
     ids = rng.integers(0, VOCABULARY, rows)
     offsets = offsets_of(rows, max(rows // 8, 1), rng)
     made = {"logits": logits, "ids": ids, "offsets": offsets, "advantages": small(rng, len(offsets) - 1)}
-    near = np.array([logprob_rows(logits[i:i + 1])[0, ids[i]] for i in range(rows)]) if rows <= 512 else np.zeros(rows)
+    near = np.zeros(rows)
+    for i in range(rows if rows <= 512 else 0):
+        row = logprob_rows(logits[i:i + 1])[0]
+        ids[i] = np.argmax(row + rng.gumbel(size=VOCABULARY))
+        near[i] = row[ids[i]]
     for name in ("old", "ref"):
         made[name] = (near + small(rng, rows, scale=0.1)).astype(np.float32)
     return made
@@ -259,7 +264,7 @@ def truth_grpo_from_logits(c, d):
     return {"loss": Truth((1,), np.array([loss]), np.array([scale]), 3e-6),
             "logprobs": Truth((c.rows,), logprobs, one_plus(logprobs), 1e-6),
             "entropy": Truth((c.rows,), entropy, one_plus(entropy), 4e-6),
-            "grad_logits": Truth((c.rows, c.cols), grad_rows, np.abs(grad_rows).max(-1, keepdims=True), bound, where)}
+            "grad_logits": Truth((c.rows, c.cols), grad_rows, np.full(1, np.abs(gradient).max()), bound, where)}
 
 
 TRUTHS = {"token_logprobs": truth_token_logprobs, "log_softmax": truth_log_softmax, "gather": truth_gather,

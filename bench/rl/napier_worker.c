@@ -14,6 +14,7 @@
 #define _GNU_SOURCE
 #include "floors.h"
 
+#include <malloc.h>
 #include <napier/napier.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -452,6 +453,7 @@ static void answer_go(const char *const line) {
         fputs("5", reset);
         fclose(reset);
     }
+    malloc_trim(0); /* memory that was freed must not pass for memory that is not needed */
     resident = own_memory("VmRSS:");
     if (sscanf(line, "go %63s %d %d", name, &count, &warm) != 3 || count < 1 || (warm && run(name) < 0)) {
         printf("error %s\n", napier_last_error(context));

@@ -209,9 +209,9 @@ def opening(headers, records):
         "- Floors, measured in the same run, on the same buffers, with the same threads: *memory* is one read of the logits",
         "  (and one write where the operation writes as much; a second read where a row does not fit the second cache), *exp*",
         "  one exponential an element, from L1. The floor of a case is the greater.",
-        "- Memory: the process's high-water mark (VmHWM) in the timed runs above what was resident before them; Napier's",
-        "  results, which lie ready before the call, are added to it. Errors are relative to 1 + |value|, those of gradients",
-        "  to the largest of the row or the array, those of sums to the sum of the terms' magnitudes.",
+        "- Memory: the process's high-water mark (VmHWM) in the timed runs above what was resident before them; results",
+        "  that lie ready before the call (Napier's, and `out=`) are added to it. Errors are relative to 1 + |value|, those of gradients",
+        "  to the largest of the array, those of sums to the sum of the terms' magnitudes.",
         f"- Processor time of anything else on the machine: at most {foreign:.0%} of a case's time.", "",
     ]
 

@@ -3,6 +3,7 @@
 An operation gives ways to compute it ("variants"), each the fastest form we know of what its name says; a way returns its
 results by name. What any user would keep from step to step (padded arrays, masks, weights of tokens) is made in prepare
 and not timed. Responses are padded to the longest, as TRL holds them (`padded`), or lie one after another (`flat`)."""
+import ctypes
 import gc
 import mmap
 import sys
@@ -16,6 +17,7 @@ THREADS = int(sys.argv[1])
 torch.set_num_threads(THREADS)
 HUGE_PAGE = 2 << 20
 BETA, EPSILON = 0.04, 0.2
+LIBC = ctypes.CDLL(None)
 CHUNK = 256  # rows of logits at a time in the chunked forms
 
 
@@ -333,7 +335,8 @@ TRAINS = ("linear_backward", "grpo_loss", "grpo_from_logits")
 
 class Server:
     def __init__(self):
-        self.arrays, self.ways, self.last, self.taken = {}, {}, None, 0
+        self.arrays, self.ways, self.last = {}, {}, None
+        self.taken, self.ready = 0, 0  # memory of the last go, and what lay ready for its results
 
     def run(self, variant):
         self.last = None  # the last results' memory goes before new ones come
@@ -365,6 +368,8 @@ class Server:
 
     def go(self, variant, count, warm):
         self.last = None
+        gc.collect()
+        LIBC.malloc_trim(0)  # memory that was freed must not pass for memory that is not needed
         with open("/proc/self/clear_refs", "w", encoding="ascii") as reset:
             reset.write("5")  # the high-water mark starts again
         before = own_memory("VmRSS")
@@ -377,10 +382,11 @@ class Server:
             self.run(variant)
             times.append(time.perf_counter() - begin)
         self.taken = own_memory("VmHWM") - before
+        self.ready = sum(x.nbytes for x in self.results().values()) if variant.endswith("_out") else 0
         return "times " + " ".join(f"{t:.9g}" for t in times)
 
     def peak(self):
-        return f"peak {self.taken} 0"
+        return f"peak {self.taken} {self.ready}"
 
     def clear(self):
         self.arrays, self.ways, self.last = {}, {}, None
