@@ -37,6 +37,7 @@ typedef struct buffer {
 typedef struct output {
     const char *name;
     buffer room;
+    bool used; /* in the last go */
 } output;
 
 static napier_context *context;
@@ -100,10 +101,13 @@ static void *result(const char *const name, const size_t bytes) {
     for (int k = 0; k < OUTPUTS; k++) {
         if (!outputs[k].name) {
             outputs[k].name = name;
+            outputs[k].used = true;
             return buffer_take(&outputs[k].room, bytes) ? outputs[k].room.data : NULL;
         }
-        if (strcmp(outputs[k].name, name) == 0)
+        if (strcmp(outputs[k].name, name) == 0) {
+            outputs[k].used = true;
             return outputs[k].room.data;
+        }
     }
     return NULL;
 }
@@ -453,6 +457,8 @@ static void answer_go(const char *const line) {
         fputs("5", reset);
         fclose(reset);
     }
+    for (int k = 0; k < OUTPUTS; k++)
+        outputs[k].used = false;
     malloc_trim(0); /* memory that was freed must not pass for memory that is not needed */
     resident = own_memory("VmRSS:");
     if (sscanf(line, "go %63s %d %d", name, &count, &warm) != 3 || count < 1 || (warm && run(name) < 0)) {
@@ -469,7 +475,7 @@ static void answer_go(const char *const line) {
 static void answer_peak(void) {
     long long results = 0;
     for (int k = 0; k < OUTPUTS; k++)
-        results += (long long)outputs[k].room.bytes;
+        results += outputs[k].used ? (long long)outputs[k].room.bytes : 0;
     printf("peak %lld %lld\n", highest - resident, results);
 }
 
