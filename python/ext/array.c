@@ -100,6 +100,12 @@ static bool buffer_serves(array *a) {
     return whole || a->size == 0;
 }
 
+/* An array of a type derived from NumPy's that hides some of its elements. */
+static bool is_masked(PyObject *object) {
+    return (PyObject *)Py_TYPE(object) != numpy_ndarray && PyObject_IsInstance(object, numpy_ndarray) == 1 &&
+           PyObject_HasAttrString(object, "mask");
+}
+
 static bool array_take_buffer(array *a, PyObject *object, int what) {
     if (!PyObject_CheckBuffer(object) || PyObject_GetBuffer(object, &a->buffer, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
         PyErr_Clear();
@@ -172,11 +178,38 @@ static void array_release_tensor(array *a) {
     a->old_tensor = NULL;
 }
 
+/* Results know nothing of PyTorch's graph: a tensor whose gradient is being recorded would lose it silently. */
+static int refuse_gradients(PyObject *object, const char *name) {
+    PyObject *requires = PyObject_GetAttrString(object, "requires_grad");
+    const int wanted = requires ? PyObject_IsTrue(requires) : 0;
+    Py_XDECREF(requires);
+    PyErr_Clear();
+    if (wanted <= 0) {
+        return 0;
+    }
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *enabled = torch ? PyObject_CallMethod(torch, "is_grad_enabled", NULL) : NULL;
+    const int recording = enabled ? PyObject_IsTrue(enabled) : -1;
+    Py_XDECREF(enabled);
+    Py_XDECREF(torch);
+    if (recording > 0) {
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "%s: the tensor requires grad, which this function does not record: use the one of napier.torch, or "
+            "%s.detach()",
+            name, name);
+    }
+    return recording ? -1 : 0;
+}
+
 /* 1: taken; 0: not this way; -1: an error is set. */
 static int array_take_exchange(array *a, PyObject *object, const char *name, int what) {
     a->exchange = exchange_of(object);
     if (!a->exchange) {
         return 0;
+    }
+    if (refuse_gradients(object, name)) {
+        return -1;
     }
     dlpack_tensor view;
     const dlpack_tensor *t = &view;
@@ -243,6 +276,10 @@ static void array_start_empty(array *a) {
 
 int array_take(array *a, PyObject *object, const char *name, int what) {
     array_start_empty(a);
+    if (is_masked(object)) {
+        PyErr_Format(PyExc_TypeError, "%s: masked arrays are not supported (use .filled())", name);
+        return -1;
+    }
     int taken = array_take_buffer(a, object, what) ? 1 : array_take_exchange(a, object, name, what);
     if (taken == 0) {
         taken = array_take_capsule(a, object, what);
@@ -464,6 +501,18 @@ static PyObject *tensor_make(array *result, uint8_t code, uint8_t bits) {
 
 static int make_layout(array *result, const array *like, int ndim, const int64_t *shape) {
     array_start_empty(result);
+    int64_t most = PY_SSIZE_T_MAX / (int64_t)sizeof(double);
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] < 0) {
+            PyErr_Format(PyExc_ValueError, "a result would have a dimension of size %lld", (long long)shape[i]);
+            return -1;
+        }
+        most /= shape[i] > 0 ? shape[i] : 1;
+    }
+    if (most == 0) {
+        PyErr_SetString(PyExc_MemoryError, "a result would have more bytes than there are addresses");
+        return -1;
+    }
     result->kind = like->kind;
     result->exchange = like->exchange;
     result->ndim = ndim;
@@ -492,7 +541,9 @@ static PyObject *numpy_make_for(array *result, PyObject *dtype, size_t item) {
 }
 
 int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype) {
-    make_layout(result, like, ndim, shape);
+    if (make_layout(result, like, ndim, shape)) {
+        return -1;
+    }
     result->dtype = dtype;
     const uint8_t bits = (uint8_t)(8 * napier_dtype_size(dtype));
     if (result->kind == KIND_TENSOR) {
@@ -505,7 +556,9 @@ int array_make(array *result, const array *like, int ndim, const int64_t *shape,
 }
 
 int array_make_integers(array *result, const array *like, int ndim, const int64_t *shape) {
-    make_layout(result, like, ndim, shape);
+    if (make_layout(result, like, ndim, shape)) {
+        return -1;
+    }
     result->dtype = (napier_dtype)0;
     result->integer = NAPIER_I64;
     result->object =
@@ -514,7 +567,14 @@ int array_make_integers(array *result, const array *like, int ndim, const int64_
 }
 
 PyObject *array_give(array *result) {
-    PyObject *object = Py_NewRef(result->object);
+    PyObject *object = NULL;
+    if (result->kind == KIND_NUMPY && result->ndim == 0) { /* a number, as from NumPy's own functions */
+        PyObject *none = PyTuple_New(0);
+        object = none ? PyObject_GetItem(result->object, none) : NULL;
+        Py_XDECREF(none);
+    } else {
+        object = Py_NewRef(result->object);
+    }
     array_release(result);
     return object;
 }
@@ -530,7 +590,8 @@ int take_dtype(PyObject *value, const char *name, napier_dtype *out) {
         napier_dtype dtype;
     } words[] = {{"bfloat16", NAPIER_BF16}, {"float32", NAPIER_F32}, {"float16", NAPIER_F16}, {"float64", NAPIER_F64},
                  {"bf16", NAPIER_BF16},     {"f32", NAPIER_F32},     {"f16", NAPIER_F16},     {"f64", NAPIER_F64},
-                 {"half", NAPIER_F16},      {"float", NAPIER_F64},   {"double", NAPIER_F64}};
+                 {"half", NAPIER_F16},      {"float", NAPIER_F64},   {"double", NAPIER_F64},  {"f2", NAPIER_F16},
+                 {"f4", NAPIER_F32},        {"f8", NAPIER_F64}};
     PyObject *text = NULL;
     if (PyUnicode_Check(value)) {
         text = Py_NewRef(value);

@@ -56,27 +56,33 @@ int call_matrix(call_arrays *c, PyObject *value, const char *name, napier_const_
     return a ? array_matrix(a, name, out) : value ? -1 : 0;
 }
 
+/* The array, or a contiguous copy in its place: what this is for is small beside what it goes with. */
+static array *call_contiguous(call_arrays *c, array *a, const char *name, int what) {
+    if (!a || array_is_contiguous(a)) {
+        return a;
+    }
+    PyObject *copy = PyObject_CallMethod(a->object, a->exchange ? "contiguous" : "copy", NULL);
+    c->count--;
+    array_release(a);
+    a = copy ? call_take(c, copy, name, what) : NULL;
+    Py_XDECREF(copy);
+    return a;
+}
+
 int call_indices(call_arrays *c, PyObject *value, const char *name, napier_indices *out) {
     *out = napier_indices_i64(NULL, 0);
-    array *a = call_take(c, value, name, TAKE_INTEGERS);
-    if (a && !array_is_contiguous(a)) { /* integers are small beside what they choose from: a copy is cheap */
-        PyObject *copy = PyObject_CallMethod(a->object, a->kind == KIND_TENSOR ? "contiguous" : "copy", NULL);
-        c->count--;
-        array_release(a);
-        a = copy ? call_take(c, copy, name, TAKE_INTEGERS) : NULL;
-        Py_XDECREF(copy);
-    }
+    const array *a = call_contiguous(c, call_take(c, value, name, TAKE_INTEGERS), name, TAKE_INTEGERS);
     return a ? array_indices(a, name, out) : value ? -1 : 0;
 }
 
 int call_mask(call_arrays *c, PyObject *value, const char *name, int64_t size, const uint8_t **out) {
     *out = NULL;
-    const array *a = call_take(c, value, name, TAKE_BYTES);
+    const array *a = call_contiguous(c, call_take(c, value, name, TAKE_BYTES), name, TAKE_BYTES);
     if (!a) {
         return value ? -1 : 0;
     }
-    if (a->size != size || !array_is_contiguous(a)) {
-        PyErr_Format(PyExc_ValueError, "%s: expected %lld contiguous elements, got %lld", name, (long long)size,
+    if (a->size != size) {
+        PyErr_Format(PyExc_ValueError, "%s: expected %lld elements, got %lld", name, (long long)size,
                      (long long)a->size);
         return -1;
     }

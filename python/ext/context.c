@@ -53,7 +53,14 @@ void context_give(napier_context *context) {
     }
 }
 
-static void pool_after_fork(void) { pool.forked = true; }
+/* The child has none of OpenMP's threads: contexts that would ask for them are left alone, and the lock is free. */
+static void before_fork(void);
+static void after_fork(void);
+static void pool_after_fork(void) {
+    pool.forked = true;
+    pool.count = 0;
+    after_fork();
+}
 
 int raise_status(napier_context *context, napier_status status, const char *function) {
     if (status == NAPIER_OK) {
@@ -142,6 +149,8 @@ static PyObject *isa_available(PyObject *self, PyObject *value) {
     return PyBool_FromLong(napier_isa_available((napier_isa)isa));
 }
 
+static PyObject *release_memory(PyObject *self, PyObject *none);
+
 static PyMethodDef settings[] = {
     {"set_num_threads", set_num_threads, METH_O,
      "set_num_threads(threads)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."},
@@ -152,10 +161,13 @@ static PyMethodDef settings[] = {
     {"get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set in use."},
     {"isa_available", isa_available, METH_O,
      "isa_available(isa)\n--\n\nWhether this machine and this build can run it."},
+    {"release_memory", release_memory, METH_NOARGS,
+     "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most 512 MB) back to the "
+     "system.\nReturns its bytes."},
     {NULL, NULL, 0, NULL}};
 
 int context_start(PyObject *module) {
-    if (pthread_atfork(NULL, NULL, pool_after_fork) != 0) {
+    if (pthread_atfork(before_fork, after_fork, pool_after_fork) != 0) {
         PyErr_SetString(PyExc_ImportError, "napier: pthread_atfork failed");
         return -1;
     }
@@ -174,7 +186,7 @@ int context_start(PyObject *module) {
 enum { BLOCK_HEADER = 64, KEPT_BLOCKS = 16 };
 #define BLOCK_LARGE ((size_t)256 * 1024)
 #define BLOCK_HUGE ((size_t)2 * 1024 * 1024)
-#define KEPT_BYTES ((size_t)1024 * 1024 * 1024)
+#define KEPT_BYTES ((size_t)512 * 1024 * 1024)
 
 typedef struct block {
     size_t bytes; /* of the whole mapping; 0: from malloc */
@@ -186,6 +198,28 @@ static struct {
     int count;
     size_t bytes;
 } blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void) { pthread_mutex_lock(&blocks.lock); }
+
+static void after_fork(void) { pthread_mutex_unlock(&blocks.lock); }
+
+static PyObject *release_memory(PyObject *self, PyObject *none) {
+    (void)self;
+    (void)none;
+    block *given[KEPT_BLOCKS];
+    pthread_mutex_lock(&blocks.lock);
+    const int count = blocks.count;
+    memcpy(given, blocks.kept, sizeof given);
+    blocks.count = 0;
+    blocks.bytes = 0;
+    pthread_mutex_unlock(&blocks.lock);
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        bytes += given[i]->bytes;
+        munmap(given[i], given[i]->bytes);
+    }
+    return PyLong_FromSize_t(bytes);
+}
 
 /* The smallest kept block that is large enough and at most a quarter too large. */
 static block *block_find(size_t bytes) {

@@ -119,6 +119,6 @@ extern PyObject *numpy_module, *numpy_empty;
 extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], state_functions[];
 int context_start(PyObject *module);
 int array_start(void);
-int state_start(void);
+int state_start(PyObject *module);
 
 #endif

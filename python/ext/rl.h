@@ -4,7 +4,7 @@
 
 #include "ext.h"
 
-enum { MOST_ARRAYS = 12 };
+enum { MOST_ARRAYS = 16 };
 
 /* The arrays of one call: taken and made one by one, released together, whatever happens in between. */
 typedef struct call_arrays {
@@ -25,7 +25,7 @@ PyObject *call_object(const array *a);
 int call_vector(call_arrays *c, PyObject *value, const char *name, napier_const_vector *out);
 int call_matrix(call_arrays *c, PyObject *value, const char *name, napier_const_matrix *out);
 int call_indices(call_arrays *c, PyObject *value, const char *name, napier_indices *out);
-/* [size] bytes, not 0 where a token counts. */
+/* [size] bytes of any shape, not 0 where a token counts. */
 int call_mask(call_arrays *c, PyObject *value, const char *name, int64_t size, const uint8_t **out);
 int call_made_vector(call_arrays *c, int64_t size, napier_dtype dtype, array **made, napier_vector *out);
 int call_made_matrix(call_arrays *c, int64_t rows, int64_t cols, napier_dtype dtype, array **made, napier_matrix *out);

@@ -58,16 +58,39 @@ static napier_status map_slices(napier_context *context, map_call *call, slices 
     return status;
 }
 
+/* The library refuses what overlaps within a slice; this is for memory that several slices share. In place is fine. */
+static bool slices_overlap(const array *x, const array *y, const slices *s) {
+    bool same = x->data == y->data && x->dtype == y->dtype;
+    int64_t low[2] = {0, 0}, high[2] = {0, 0};
+    const array *const both[] = {x, y};
+    for (int d = 0; d < x->ndim; d++) {
+        same = same && (x->shape[d] == 1 || x->strides[d] == y->strides[d]);
+        for (int k = 0; k < 2; k++) {
+            const int64_t reach = both[k]->strides[d] * (x->shape[d] - 1) * (int64_t)napier_dtype_size(both[k]->dtype);
+            low[k] += reach < 0 ? reach : 0;
+            high[k] += reach > 0 ? reach : 0;
+        }
+    }
+    const intptr_t a = (intptr_t)x->data, b = (intptr_t)y->data;
+    const int64_t last_x = a + high[0] + (int64_t)napier_dtype_size(x->dtype) - 1;
+    const int64_t last_y = b + high[1] + (int64_t)napier_dtype_size(y->dtype) - 1;
+    return s->outer > 0 && !same && a + low[0] <= last_y && b + low[1] <= last_x;
+}
+
 /* x and y to the call, slice by slice. */
 static int map_arrays(const char *function, map_call *call, const array *x, const array *y, int axis,
                       const napier_softmax_options *options) {
+    slices s;
+    const array *const both[] = {x, y};
+    slices_start(&s, both, 2, axis, false);
+    if (x->size > 0 && slices_overlap(x, y, &s)) {
+        PyErr_SetString(PyExc_ValueError, "out: overlaps x without being x");
+        return -1;
+    }
     napier_context *context = context_take();
     if (!context) {
         return -1;
     }
-    slices s;
-    const array *const both[] = {x, y};
-    slices_start(&s, both, 2, axis, false);
     napier_status status = NAPIER_OK;
     if (x->size > 0) {
         CALL(status, context, map_slices(context, call, &s, options));
@@ -142,12 +165,16 @@ static napier_status gradient_slices(napier_context *context, gradient_call *cal
 
 static int gradient_arrays(const char *function, gradient_call *call, const array *const *three, int axis,
                            const napier_softmax_options *options) {
+    slices s;
+    slices_start(&s, three, 3, axis, false);
+    if (three[0]->size > 0 && (slices_overlap(three[0], three[2], &s) || slices_overlap(three[1], three[2], &s))) {
+        PyErr_SetString(PyExc_ValueError, "out: overlaps an input without being it");
+        return -1;
+    }
     napier_context *context = context_take();
     if (!context) {
         return -1;
     }
-    slices s;
-    slices_start(&s, three, 3, axis, false);
     napier_status status = NAPIER_OK;
     if (three[0]->size > 0) {
         CALL(status, context, gradient_slices(context, call, &s, options));
@@ -246,7 +273,7 @@ static int64_t reduced_shape(const array *x, int axis, bool keepdims, int64_t *s
 /* _logsumexp(x, axis, keepdims, temperature, dtype): one axis. Tuples, None and weights are napier.logsumexp's. */
 static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
-        "logsumexp", 6, 3, 1, {"x", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
+        "logsumexp", 6, 3, 1, {"a", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
     (void)self;
     PyObject *v[6];
     if (arguments(&names, args, count, keywords, v)) {
@@ -257,7 +284,7 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
     array x, y;
     if (take_bool(v[2], "keepdims", &keepdims) || take_double(v[3], "temperature", &options.temperature) ||
         take_word(v[4], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
-        array_take(&x, v[0], "x", TAKE_FLOATS)) {
+        array_take(&x, v[0], "a", TAKE_FLOATS)) {
         return NULL;
     }
     options.algorithm = (napier_algorithm)algorithm;
@@ -372,6 +399,49 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
     return given;
 }
 
+/* grad_lse: a number, as an array of one element. */
+static PyObject *py_logsumexp_all_backward(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                                           PyObject *keywords) {
+    static const signature names = {"logsumexp_all_backward", 3, 2, 2, {"x", "grad_lse", "temperature"}};
+    (void)self;
+    PyObject *v[3];
+    if (arguments(&names, args, count, keywords, v)) {
+        return NULL;
+    }
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    napier_const_matrix m, out;
+    array x, grad, y;
+    if (take_double(v[2], "temperature", &options.temperature) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+        return NULL;
+    }
+    if (array_take(&grad, v[1], "grad_lse", TAKE_FLOATS)) {
+        array_release(&x);
+        return NULL;
+    }
+    PyObject *given = NULL;
+    if (grad.size != 1) {
+        PyErr_Format(PyExc_ValueError, "grad_lse: expected 1 element, got %lld", (long long)grad.size);
+    } else if (!array_matrix(&x, "x", &m) && !array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
+        const napier_const_vector g = {grad.data, 1, 1, grad.dtype};
+        napier_context *context = array_matrix(&y, "x", &out) ? NULL : context_take();
+        napier_status status = NAPIER_OK;
+        if (context) {
+            CALL(status, context, napier_logsumexp_all_backward(context, m, g, writable_matrix(out), &options));
+        }
+        if (!context || raise_status(context, status, names.function)) {
+            array_release(&y);
+        } else {
+            given = array_give(&y);
+        }
+        if (context) {
+            context_give(context);
+        }
+    }
+    array_release(&x);
+    array_release(&grad);
+    return given;
+}
+
 PyMethodDef softmax_functions[] = {
     {"softmax", FAST(py_softmax),
      "softmax(x, axis=-1, *, temperature=1.0, algorithm='auto', masked_rows='nan', dtype=None, out=None)\n--\n\n"
@@ -414,4 +484,7 @@ PyMethodDef softmax_functions[] = {
     {"logsumexp_backward", FAST(py_logsumexp_backward),
      "logsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
      "grad_lse * softmax(x / temperature) / temperature; grad_lse has x's shape without the axis.\n"},
+    {"logsumexp_all_backward", FAST(py_logsumexp_all_backward),
+     "logsumexp_all_backward(x, grad_lse, *, temperature=1.0)\n--\n\n"
+     "The gradient of logsumexp_all with respect to x; grad_lse is a number.\n"},
     {NULL, NULL, 0, NULL}};

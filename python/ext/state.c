@@ -29,11 +29,9 @@ static void state_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-/* _state(dtype, first_index, temperature, masked_rows) */
-static PyObject *py_state(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"SoftmaxState", 4, 1, 0, {"dtype", "first_index", "temperature", "masked_rows"}};
+static PyObject *state_make(PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {"SoftmaxState", 4, 2, 0, {"dtype", "first_index", "temperature", "masked_rows"}};
     static const char *const words[] = {"nan", "zero"};
-    (void)self;
     PyObject *v[4];
     napier_dtype dtype = NAPIER_F32;
     int64_t first = 0;
@@ -54,6 +52,33 @@ static PyObject *py_state(PyObject *self, PyObject *const *args, Py_ssize_t coun
     const int failed = raise_status(context, status, names.function);
     context_give(context);
     return failed ? NULL : state_wrap(state);
+}
+
+/* The arguments of a type's call, as those of a function. */
+static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)type;
+    enum { MOST = 8 };
+    PyObject *values[MOST], *key, *value;
+    const Py_ssize_t count = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
+    if (count < 0 || named < 0 || count + named > MOST) {
+        PyErr_SetString(PyExc_TypeError, "SoftmaxState() takes 4 arguments");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        values[i] = PyTuple_GetItem(args, i);
+    }
+    PyObject *names = named > 0 ? PyTuple_New(named) : NULL;
+    if (named > 0 && !names) {
+        return NULL;
+    }
+    Py_ssize_t at = 0, i = 0;
+    while (named > 0 && PyDict_Next(keywords, &at, &key, &value)) {
+        values[count + i] = value;
+        (void)PyTuple_SetItem(names, i++, Py_NewRef(key));
+    }
+    PyObject *made = state_make(values, count, names);
+    Py_XDECREF(names);
+    return made;
 }
 
 /* Bits do not depend on the order of update and merge, but a state is one: calls on it hold the GIL. */
@@ -196,6 +221,8 @@ static PyMethodDef state_methods[] = {
     {"apply", FAST(state_apply),
      "apply(logits, kind='softmax', *, dtype=None, out=None)\n--\n\n"
      "softmax or log_softmax of a block of the row, given the finished state of the whole row."},
+    {"from_bytes", py_state_from_bytes, METH_O | METH_STATIC,
+     "from_bytes(data)\n--\n\nThe state that to_bytes gave; anything that is none is a ValueError."},
     {"to_bytes", state_bytes, METH_NOARGS, "to_bytes()\n--\n\nThe portable form: the same on every machine."},
     {"__reduce__", state_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
@@ -204,27 +231,24 @@ static PyGetSetDef state_values[] = {{"first_index", state_first, NULL, "Where t
                                      {"count", state_count, NULL, "How many elements it holds.", NULL},
                                      {NULL, NULL, NULL, NULL, NULL}};
 
-static PyType_Slot state_slots[] = {{Py_tp_methods, state_methods},
-                                    {Py_tp_getset, state_values},
-                                    {Py_tp_dealloc, state_dealloc},
-                                    {Py_tp_doc, "The mergeable state of a softmax; made by napier.SoftmaxState."},
-                                    {0, NULL}};
-static PyType_Spec state_spec = {"napier._napier.State", sizeof(state_object), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, state_slots};
+/* A block of Python numbers is float64, which a float32 state does not take: hence the example's dtype. */
+static char state_doc[] = "SoftmaxState(dtype='float32', first_index=0, *, temperature=1.0, masked_rows='nan')\n--\n\n"
+                          "The reduction of a part of a row, which grows by update(), joins others by merge(), and\n"
+                          "has, once finished, the bits of the one call on the whole row. first_index is where the\n"
+                          "part begins in its row. A float32 state takes float32, float16 and bfloat16.\n\n"
+                          "Examples\n--------\n"
+                          ">>> import napier\n>>> s = napier.SoftmaxState('float64')\n"
+                          ">>> round(s.update([1000.0, 1001.0]).update([1002.0]).finish(), 4)\n1002.4076\n"
+                          ">>> s.apply([1000.0, 1002.0]).round(4)\narray([0.09  , 0.6652])\n";
 
-int state_start(void) {
+static PyType_Slot state_slots[] = {{Py_tp_methods, state_methods}, {Py_tp_getset, state_values},
+                                    {Py_tp_dealloc, state_dealloc}, {Py_tp_new, state_new},
+                                    {Py_tp_doc, state_doc},         {0, NULL}};
+static PyType_Spec state_spec = {"napier.SoftmaxState", sizeof(state_object), 0, Py_TPFLAGS_DEFAULT, state_slots};
+
+int state_start(PyObject *module) {
     state_type = PyType_FromSpec(&state_spec);
-    return state_type ? 0 : -1;
+    return state_type ? PyModule_AddObjectRef(module, "SoftmaxState", state_type) : -1;
 }
 
-PyMethodDef state_functions[] = {
-    {"SoftmaxState", FAST(py_state),
-     "SoftmaxState(dtype='float32', *, first_index=0, temperature=1.0, masked_rows='nan')\n"
-     "--\n\n"
-     "The reduction of a part of a row, which grows by update(), joins others by merge(), and\n"
-     "has, once finished, the bits of the one call on the whole row.\n\n"
-     "Examples\n--------\n"
-     ">>> import napier\n>>> s = napier.SoftmaxState()\n"
-     ">>> s.update([1000.0, 1001.0]).update([1002.0]).finish()\n1002.407...\n"},
-    {"_state_from_bytes", py_state_from_bytes, METH_O, NULL},
-    {NULL, NULL, 0, NULL}};
+PyMethodDef state_functions[] = {{"_state_from_bytes", py_state_from_bytes, METH_O, NULL}, {NULL, NULL, 0, NULL}};

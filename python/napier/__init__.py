@@ -7,8 +7,8 @@ copies, and answer in kind. See `napier.rl`, `napier.torch` (autograd) and `napi
 from . import rl
 from ._logsumexp import logsumexp
 from ._napier import (SoftmaxState, __version__, get_isa, get_num_threads, isa_available, log_softmax,
-                      log_softmax_backward, logsumexp_all, logsumexp_backward, matmul, numerics_version, set_isa,
-                      set_num_threads, softmax, softmax_backward)
+                      log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
+                      numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
                  kl_per_response, linear_token_logprobs, rubric_score, token_logprobs)
 
@@ -34,6 +34,6 @@ __all__ = [
     "SoftmaxState", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
     "get_num_threads", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full",
     "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
-    "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax", "rl", "rubric_score",
-    "safe_softmax", "set_isa", "set_num_threads", "softmax", "softmax_backward", "token_logprobs",
+    "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax",
+    "release_memory", "rl", "rubric_score", "safe_softmax", "set_isa", "set_num_threads", "softmax", "softmax_backward", "token_logprobs",
 ]

@@ -30,7 +30,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     options = {"temperature": temperature, "dtype": dtype}
     if isinstance(axis, (int, np.integer)) and not isinstance(axis, bool):
         return _logsumexp(a, int(axis), bool(keepdims), **options)
-    if not hasattr(a, "ndim"):
+    if isinstance(a, np.ma.MaskedArray):
+        raise TypeError("a: masked arrays are not supported (use .filled())")
+    if not hasattr(a, "permute"):
         a = np.asarray(a)
     axes = _axes(axis, a.ndim)
     kept = [i for i in range(a.ndim) if i not in axes]
