@@ -102,10 +102,27 @@ static void look_ahead(const napier_product_sides *s, int64_t row, int64_t rows,
     }
 }
 
+/* The panels of the next block of k, or the first ones of the next block of lanes: each group fetches a part. */
+static void look_later(const napier_product_sides *s, int64_t block, int64_t k, int64_t r, int64_t rows,
+                       napier_product_block *b) {
+    const int64_t next_k = k + NAPIER_K_BLOCK < s->k ? k + NAPIER_K_BLOCK : 0;
+    const int64_t next = next_k > 0 ? block : (block + 1) % napier_lane_blocks(s);
+    const int64_t cols = s->k - next_k < NAPIER_K_BLOCK ? s->k - next_k : NAPIER_K_BLOCK;
+    const int64_t floats = round_up(napier_block_lanes(s, next), NAPIER_LANES) * cols;
+    const int64_t from = floats / rows * r, to = r + b->row_count < rows ? floats / rows * (r + b->row_count) : floats;
+    b->later = (const char *)(panel_at(s, next, 0, next_k) + from);
+    b->later_bytes = (to - from) * (int64_t)sizeof(float);
+}
+
+static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
+    const int64_t there = s->rows.cols - k < NAPIER_K_BLOCK ? s->rows.cols - k : NAPIER_K_BLOCK;
+    const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+    s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, round_up(cols, 16));
+}
+
 /* All groups of the strip go by a block of k, whose panels stay in the second cache. */
 static void multiply_k_block(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
                              bool first, float *c, float *packed) {
-    const int64_t there = s->rows.cols - k < NAPIER_K_BLOCK ? s->rows.cols - k : NAPIER_K_BLOCK;
     napier_product_block b = {.rows = packed,
                               .panels = panel_at(s, block, 0, k),
                               .panel_step = panel_at(s, block, 1, k) - panel_at(s, block, 0, k),
@@ -117,13 +134,10 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
         const int64_t next = r + NAPIER_ROW_GROUP;
         b.row_count = rows < next ? rows - r : NAPIER_ROW_GROUP;
         b.c = c + r * NAPIER_LANE_BLOCK;
-        s->kernels->pack(&s->rows, row + r, b.row_count, k, there, s->pairs, packed, NAPIER_ROW_STEP,
-                         round_up(b.k, 16));
-        if (next < rows) {
-            look_ahead(s, row + next, rows - next, k, &b);
-        } else {
-            look_ahead(s, row, rows, k + NAPIER_K_BLOCK, &b);
-        }
+        pack_group(s, row + r, b.row_count, k, packed);
+        look_ahead(s, next < rows ? row + next : row, next < rows ? rows - next : rows,
+                   next < rows ? k : k + NAPIER_K_BLOCK, &b);
+        look_later(s, block, k, r, rows, &b);
         (s->pairs ? s->kernels->pairs : s->kernels->chain)(&b);
     }
 }

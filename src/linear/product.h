@@ -65,7 +65,7 @@ typedef struct napier_product_plan {
     int64_t row_block; /* rows of a unit of work */
     int64_t lanes;     /* packed at a time */
     bool stream;
-    float *scratch;
+    float *scratch; /* of each worker */
 } napier_product_plan;
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,

@@ -258,42 +258,57 @@ static bool napier_pairs_need_care(const napier_product_block *p) {
 
 /* ---- Patches of a block -------------------------------------------------------------------------------------------- */
 
-enum { NAPIER_CHUNK = 16 }; /* k between two looks ahead */
+enum { NAPIER_CHUNK = 16 }; /* k between two looks ahead: a line of each row in turn */
 
-/* Cache lines still to be fetched, a few at every look. */
+/* Rows to be fetched: each patch takes `share` bytes of them on, in step with its own k; and a piece of what comes later,
+ * a line at every look at most. */
 typedef struct napier_ahead {
-    const char *at;
-    int64_t rows, step, line, lines; /* line: of this row; lines: of each */
-    int64_t at_once;
+    const char *at, *end;
+    int64_t step, share, bytes;
+    const char *later;
+    int64_t later_share;
 } napier_ahead;
 
 static napier_ahead napier_ahead_of(const napier_product_block *p) {
-    const int64_t lines = (p->ahead_bytes + 63) / 64;
-    const int64_t patches = (p->row_count + NAPIER_PATCH_ROWS - 1) / NAPIER_PATCH_ROWS *
-                            ((p->lanes + 16 * NAPIER_PATCH_VECTORS - 1) / (16 * NAPIER_PATCH_VECTORS));
-    const int64_t looks = patches * ((p->k + NAPIER_CHUNK - 1) / NAPIER_CHUNK);
-    const int64_t rows = lines > 0 ? p->ahead_rows : 0;
-    return (napier_ahead){p->ahead, rows, p->ahead_step, 0, lines, (rows * lines + looks - 1) / looks};
+    const int64_t width = 16 * NAPIER_PATCH_VECTORS;
+    const int64_t patches =
+        (p->row_count + NAPIER_PATCH_ROWS - 1) / NAPIER_PATCH_ROWS * ((p->lanes + width - 1) / width);
+    const int64_t rows = (p->ahead_rows + patches - 1) / patches;
+    return (napier_ahead){
+        p->ahead, p->ahead + p->ahead_rows * p->ahead_step, p->ahead_step, rows * p->ahead_step, p->ahead_bytes,
+        p->later, p->later_bytes / patches / 64 * 64};
 }
 
-NAPIER_KERNEL void napier_fetch_ahead(napier_ahead *a) {
-    for (int64_t i = 0; i < a->at_once && a->rows > 0; i++) {
-        __builtin_prefetch(a->at + a->line * 64, 0, 2);
-        if (++a->line == a->lines) {
-            a->line = 0;
-            a->rows--;
-            a->at += a->step;
+/* The lines that belong to k. */
+NAPIER_KERNEL void napier_fetch_ahead(const napier_ahead *a, int64_t k) {
+    const int64_t offset = k / NAPIER_CHUNK * 64;
+    if (offset < a->later_share) {
+        __builtin_prefetch(a->later + offset, 0, 2);
+    }
+    if (offset < a->bytes) {
+        for (int64_t row = 0; row != a->share; row += a->step) {
+            __builtin_prefetch(a->at + row + offset, 0, 2);
         }
     }
 }
 
+static void napier_ahead_next(napier_ahead *a) {
+    a->later += a->later_share;
+    a->at += a->share;
+    if (a->at == a->end || a->share == 0) {
+        a->share = 0;
+    } else if ((a->end - a->at) / a->step < a->share / a->step) {
+        a->share = a->end - a->at;
+    }
+}
+
 NAPIER_KERNEL void napier_patch_chain(const int rows, const int vectors, const float *a, const float *panel, int64_t k,
-                                      float *c, int64_t c_step, bool first, napier_ahead *ahead) {
+                                      float *c, int64_t c_step, bool first, const napier_ahead *ahead) {
     napier_patch sum;
     napier_patch_load(rows, vectors, first ? NULL : c, c_step, sum);
     int64_t i = 0;
     for (; i + NAPIER_CHUNK <= k; i += NAPIER_CHUNK) {
-        napier_fetch_ahead(ahead);
+        napier_fetch_ahead(ahead, i);
         napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_CHUNK, 1, sum);
     }
     napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, k - i, 1, sum);
@@ -303,15 +318,15 @@ NAPIER_KERNEL void napier_patch_chain(const int rows, const int vectors, const f
 /* The even k of a block, then the odd ones, each with all registers; what comes first waits in memory. */
 NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const float *a, const float *panel,
                                       const int64_t k, float *c, const int64_t c_step, bool first,
-                                      napier_ahead *ahead) {
+                                      const napier_ahead *ahead) {
     float even[NAPIER_PATCH_ROWS * NAPIER_PATCH_VECTORS * 16];
     for (int64_t i = 0; i < k; i += NAPIER_PAIRS_BLOCK) {
         napier_patch sum;
-        napier_fetch_ahead(ahead);
+        napier_fetch_ahead(ahead, i);
         napier_patch_load(rows, vectors, NULL, 0, sum);
         napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
         napier_patch_store(rows, vectors, even, 16 * vectors, sum);
-        napier_fetch_ahead(ahead);
+        napier_fetch_ahead(ahead, i + NAPIER_CHUNK);
         napier_patch_load(rows, vectors, NULL, 0, sum);
         napier_patch_add(rows, vectors, a + i + 1, panel + (i + 1) * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
         const bool start = first && i == 0;
@@ -344,6 +359,7 @@ NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napi
         } else {
             napier_patch_chain(rows, 1, a, panel, p->k, c, p->c_step, p->first, ahead);
         }
+        napier_ahead_next(ahead);
         l += whole ? 32 : 16;
     }
 }

@@ -36,6 +36,9 @@ typedef struct napier_product_block {
     /* What the caller will pack next, fetched from memory on the way: ahead_rows pieces of ahead_bytes bytes. */
     const char *ahead;
     int64_t ahead_rows, ahead_step, ahead_bytes;
+    /* And panels that come later. */
+    const char *later;
+    int64_t later_bytes;
 } napier_product_block;
 
 /* The product of many rows with at most NAPIER_FEW lanes, straight from memory: rows lie along k. */

@@ -137,6 +137,17 @@ static void napier_head_start_task(void *argument, int worker, int64_t begin, in
     }
 }
 
+/* ---- Logits ---------------------------------------------------------------------------------------------------------- */
+
+void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t begin, int64_t n, napier_matrix out) {
+    const int64_t lanes = napier_block_lanes(&h->sides, block);
+    for (int64_t i = 0; i < n; i += NAPIER_HEAD_STRIP) {
+        const int64_t rows = n - i < NAPIER_HEAD_STRIP ? n - i : NAPIER_HEAD_STRIP;
+        const float *c = napier_product_strip(&h->sides, block, begin + i, rows, napier_head_scratch(h, worker));
+        h->sides.kernels->unpack(c, NAPIER_LANE_BLOCK, rows, lanes, out, i, 0, false);
+    }
+}
+
 /* ---- Tiles ----------------------------------------------------------------------------------------------------------- */
 
 static void napier_head_consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, float *z) {
@@ -149,16 +160,11 @@ static void napier_head_consume(const napier_head *h, int worker, int64_t row, i
 static void napier_head_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
     const int64_t begin = tile * NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
     const int n = h->call->cols - begin < NAPIER_TILE ? (int)(h->call->cols - begin) : NAPIER_TILE;
-    float *scratch = napier_head_scratch(h, worker), *z = scratch + NAPIER_HEAD_SCRATCH - 16 * NAPIER_HEAD_Z;
-    const float *c = napier_product_strip(&h->sides, block, begin, n, scratch);
-    for (int64_t l = 0; l < lanes; l += 16) {
-        const int64_t rows = lanes - l < 16 ? lanes - l : 16;
-        const napier_matrix turned = {z, n, rows, 1, NAPIER_HEAD_Z, NAPIER_F32};
-        h->sides.kernels->unpack(c + l, NAPIER_LANE_BLOCK, n, rows, turned, 0, 0, false);
-        for (int64_t i = 0; i < rows; i++) {
-            napier_head_consume(h, worker, h->first + block * NAPIER_LANE_BLOCK + l + i, tile, n,
-                                z + i * NAPIER_HEAD_Z);
-        }
+    float *z = napier_head_scratch(h, worker) + NAPIER_HEAD_PRODUCT;
+    const napier_matrix turned = {z, n, lanes, 1, NAPIER_HEAD_Z, NAPIER_F32};
+    napier_head_logits(h, worker, block, begin, n, turned);
+    for (int64_t l = 0; l < lanes; l++) {
+        napier_head_consume(h, worker, h->first + block * NAPIER_LANE_BLOCK + l, tile, n, z + l * NAPIER_HEAD_Z);
     }
 }
 

@@ -21,8 +21,10 @@ typedef struct napier_head {
 } napier_head;
 
 enum {
-    NAPIER_HEAD_Z = NAPIER_TILE + 16, /* floats of a row of z */
-    NAPIER_HEAD_SCRATCH = NAPIER_ROW_GROUP * NAPIER_ROW_STEP + NAPIER_TILE * NAPIER_LANE_BLOCK + 16 * NAPIER_HEAD_Z
+    NAPIER_HEAD_STRIP = 8 * NAPIER_ROW_GROUP, /* columns multiplied at a time: their sums stay in the second cache */
+    NAPIER_HEAD_Z = NAPIER_TILE + 16,         /* floats of a row of z */
+    NAPIER_HEAD_PRODUCT = NAPIER_ROW_GROUP * NAPIER_ROW_STEP + NAPIER_HEAD_STRIP * NAPIER_LANE_BLOCK,
+    NAPIER_HEAD_SCRATCH = NAPIER_HEAD_PRODUCT + NAPIER_LANE_BLOCK * NAPIER_HEAD_Z
 };
 
 /* What is done with a row once its final is known; called once for each row, by any worker. seen holds the z of its ids. */
@@ -40,6 +42,9 @@ void napier_head_release(napier_context *context, napier_head *head);
 void napier_head_rows(const napier_context *context, napier_head *head, int64_t first, int64_t count,
                       napier_head_row *done, void *argument);
 
+/* The logits of columns [begin, begin + n), at most a tile, for a block of rows, to out [n, rows of the block]. */
+void napier_head_logits(const napier_head *head, int worker, int64_t block, int64_t begin, int64_t n,
+                        napier_matrix out);
 /* hidden [N, H] and weights [V, H] are views of the room's dtypes that fit each other. */
 napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights);
 
