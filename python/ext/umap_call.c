@@ -44,8 +44,9 @@ bool work_start(work *w, const char *function, PyObject *const *values, Py_ssize
         PyErr_Format(PyExc_TypeError, "%s: expected %zd arguments, the last of them a dict", function, wanted);
         return false;
     }
-    PyObject *threads = PyDict_GetItemString(values[wanted - 1], "threads");
-    PyObject *progress = PyDict_GetItemString(values[wanted - 1], "progress");
+    w->options = values[wanted - 1];
+    PyObject *threads = PyDict_GetItemString(w->options, "threads");
+    PyObject *progress = PyDict_GetItemString(w->options, "progress");
     int own = 0;
     if (take_int(threads == Py_None ? NULL : threads, "threads", &own)) {
         return false;
@@ -59,7 +60,6 @@ bool work_start(work *w, const char *function, PyObject *const *values, Py_ssize
         return false;
     }
     w->progress = progress == Py_None ? NULL : progress;
-    w->values = values;
     w->own_context = own > 0;
     w->context = own > 0 ? context_new(own) : context_take();
     return w->context != NULL;
@@ -315,13 +315,7 @@ bool take_fields(PyObject *dict, const field *fields, void *to) {
     return true;
 }
 
-bool work_fields(work *w, const field *fields, void *to) {
-    int last = 0;
-    while (!PyDict_Check(w->values[last])) {
-        last++;
-    }
-    return take_fields(w->values[last], fields, to);
-}
+bool work_fields(work *w, const field *fields, void *to) { return take_fields(w->options, fields, to); }
 
 /* ---- Results -------------------------------------------------------------------------------------------------------- */
 

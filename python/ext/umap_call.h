@@ -4,12 +4,15 @@
 #ifndef NAPIER_PYTHON_UMAP_CALL_H
 #define NAPIER_PYTHON_UMAP_CALL_H
 
+#include <stddef.h>
+
 #include "rl.h"
 
 /* One call: its arguments, the arrays taken, a context, and the progress. */
 typedef struct work {
     const char *function;
     PyObject *const *values;
+    PyObject *options; /* the dict */
     call_arrays arrays;
     napier_context *context;
     bool own_context; /* of a count of threads of its own: not from the pool */
@@ -71,6 +74,17 @@ typedef struct sample_set {
 } sample_set;
 bool work_samples(work *w, int place, const char *name, sample_set *out);
 
+/* Functions are named as the library's, values come in `values`, and a work `w` is theirs. */
+#define RAW(name_) static PyObject *raw_##name_(PyObject *self, PyObject *const *values, Py_ssize_t count)
+#define START(name_, wanted_)                                \
+    work w;                                                  \
+    (void)self;                                              \
+    if (!work_start(&w, #name_, values, count, (wanted_))) { \
+        return NULL;                                         \
+    }
+#define FUNCTION(name_) \
+    { "_umap_" #name_, (PyCFunction)(void (*)(void))raw_##name_, METH_FASTCALL, NULL }
+
 /* ---- Options: the dict that comes last ------------------------------------------------------------------------------- */
 
 typedef enum field_kind { FIELD_INT, FIELD_INT32, FIELD_INT64, FIELD_UINT64, FIELD_FLOAT, FIELD_DOUBLE } field_kind;
@@ -84,12 +98,13 @@ typedef struct field {
 #define FIELD(struct_, name_, kind_) \
     { #name_, offsetof(struct_, name_), kind_ }
 
+#define FIELDS_END \
+    { NULL, 0, FIELD_INT }
+
 /* From the work's dict into the struct at `to`; other names in it are errors. The list ends with a NULL name. */
 bool work_fields(work *w, const field *fields, void *to);
 /* From another dict. */
 bool take_fields(PyObject *dict, const field *fields, void *to);
-
-extern const field neighbors_fields[], params_fields[];
 
 /* ---- Results ------------------------------------------------------------------------------------------------------- */
 
@@ -116,7 +131,5 @@ kept *kept_new(work *w, const char *kind, PyCapsule_Destructor end, PyObject **c
 bool kept_work(work *w, kept *k, napier_status status);
 void kept_end(PyObject *capsule, const char *kind, destroy_function *destroy);
 kept *work_kept(work *w, int place, const char *kind);
-
-int umap_start(void);
 
 #endif

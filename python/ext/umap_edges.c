@@ -1,29 +1,17 @@
 /* umap_edges.c - the curve, edges, forces, and epochs of an optimizer: one function for each of napier/umap.h. */
 #include "umap_call.h"
 
-#include <stddef.h>
-
-#define RAW(name_) static PyObject *raw_##name_(PyObject *self, PyObject *const *values, Py_ssize_t count)
-
-/* Starts a work `w` named as the library's function, of `wanted` values. */
-#define START(name_, wanted_)                                \
-    work w;                                                  \
-    (void)self;                                              \
-    if (!work_start(&w, #name_, values, count, (wanted_))) { \
-        return NULL;                                         \
-    }
-
 static PyObject *none(void) { return Py_NewRef(Py_None); }
 
-const field params_fields[] = {{"a", offsetof(napier_umap_params, a), FIELD_FLOAT},
-                               {"b", offsetof(napier_umap_params, b), FIELD_FLOAT},
-                               FIELD(napier_umap_params, learning_rate, FIELD_FLOAT),
-                               FIELD(napier_umap_params, negative_sample_rate, FIELD_INT32),
-                               FIELD(napier_umap_params, repulsion_strength, FIELD_FLOAT),
-                               FIELD(napier_umap_params, epsilon, FIELD_FLOAT),
-                               FIELD(napier_umap_params, clip, FIELD_FLOAT),
-                               FIELD(napier_umap_params, max_norm, FIELD_FLOAT),
-                               {NULL, 0, FIELD_INT}};
+static const field params_fields[] = {{"a", offsetof(napier_umap_params, a), FIELD_FLOAT},
+                                      {"b", offsetof(napier_umap_params, b), FIELD_FLOAT},
+                                      FIELD(napier_umap_params, learning_rate, FIELD_FLOAT),
+                                      FIELD(napier_umap_params, negative_sample_rate, FIELD_INT32),
+                                      FIELD(napier_umap_params, repulsion_strength, FIELD_FLOAT),
+                                      FIELD(napier_umap_params, epsilon, FIELD_FLOAT),
+                                      FIELD(napier_umap_params, clip, FIELD_FLOAT),
+                                      FIELD(napier_umap_params, max_norm, FIELD_FLOAT),
+                                      FIELDS_END};
 
 static const napier_umap_params default_params = NAPIER_UMAP_PARAMS_INIT;
 
@@ -121,7 +109,7 @@ RAW(apply) {
     return work_end(&w, good, good ? none() : NULL);
 }
 
-static const field draw_fields[] = {{"seed", 0, FIELD_UINT64}, {NULL, 0, FIELD_INT}};
+static const field draw_fields[] = {{"seed", 0, FIELD_UINT64}, FIELDS_END};
 
 RAW(negative_targets) {
     START(negative_targets, 3)
@@ -188,7 +176,7 @@ static napier_status optimizer_to_bytes(napier_context *context, const void *obj
 static const field optimizer_fields[] = {
     FIELD(napier_umap_optimizer_options, method, FIELD_INT),  FIELD(napier_umap_optimizer_options, beta, FIELD_FLOAT),
     FIELD(napier_umap_optimizer_options, beta1, FIELD_FLOAT), FIELD(napier_umap_optimizer_options, beta2, FIELD_FLOAT),
-    FIELD(napier_umap_optimizer_options, eps, FIELD_FLOAT),   {NULL, 0, FIELD_INT}};
+    FIELD(napier_umap_optimizer_options, eps, FIELD_FLOAT),   FIELDS_END};
 
 RAW(optimizer_create) {
     START(optimizer_create, 3)
@@ -258,7 +246,7 @@ static const field epochs_fields[] = {
     FIELD(napier_umap_epochs, first, FIELD_INT64),      FIELD(napier_umap_epochs, count, FIELD_INT64),
     FIELD(napier_umap_epochs, total, FIELD_INT64),      FIELD(napier_umap_epochs, seed, FIELD_UINT64),
     FIELD(napier_umap_epochs, edge_use, FIELD_INT),     FIELD(napier_umap_epochs, rate_per, FIELD_INT),
-    FIELD(napier_umap_epochs, move_targets, FIELD_INT), {NULL, 0, FIELD_INT}};
+    FIELD(napier_umap_epochs, move_targets, FIELD_INT), FIELDS_END};
 
 static bool work_params_dict(work *w, int place, napier_umap_params *p) {
     if (!PyDict_Check(w->values[place])) {
@@ -268,7 +256,7 @@ static bool work_params_dict(work *w, int place, napier_umap_params *p) {
     return take_fields(w->values[place], params_fields, p);
 }
 
-/* optimize_epochs(edges, targets or None, optimizer or None, embedding, a tuple with params, epochs) */
+/* edges, targets or None, optimizer or None, embedding, params, epochs */
 RAW(optimize_epochs) {
     START(optimize_epochs, 6)
     napier_umap_params p = default_params;
@@ -301,9 +289,6 @@ RAW(optimize_epochs) {
     }
     return work_end(&w, good, good ? none() : NULL);
 }
-
-#define FUNCTION(name_) \
-    { "_umap_" #name_, (PyCFunction)(void (*)(void))raw_##name_, METH_FASTCALL, NULL }
 
 PyMethodDef umap_edge_functions[] = {FUNCTION(find_ab_params),
                                      FUNCTION(sort_edges),
