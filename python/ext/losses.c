@@ -439,13 +439,21 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
     return given;
 }
 
-PyMethodDef loss_functions[] = {{"kl_per_response", FAST(py_kl_per_response), NULL},
-                                {"kl_per_response_backward", FAST(py_kl_per_response_backward), NULL},
-                                {"kl_full", FAST(py_kl_full), NULL},
-                                {"kl_full_backward", FAST(py_kl_full_backward), NULL},
-                                {"rubric_score", FAST(py_rubric_score), NULL},
-                                {"rubric_score_backward", FAST(py_rubric_score_backward), NULL},
-                                {"grpo_token_loss", FAST(py_grpo_token_loss), NULL},
-                                {"grpo_loss", FAST(py_grpo_loss), NULL},
-                                {"grpo_from_logits", FAST(py_grpo_from_logits), NULL},
-                                {NULL, NULL, 0, NULL}};
+PyMethodDef loss_functions[] = {
+    {"kl_per_response", FAST(py_kl_per_response), NULL},
+    {"kl_per_response_backward", FAST(py_kl_per_response_backward),
+     "kl_per_response_backward(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator='k1', reduction='sum', "
+     "clamp_ratio=0.0, clamp_kl=0.0, grad_kl)\n--\n\n"
+     "(grad_policy, grad_ref) [T], given the gradient [B] with respect to the result of kl_per_response."},
+    {"kl_full", FAST(py_kl_full), NULL},
+    {"kl_full_backward", FAST(py_kl_full_backward),
+     "kl_full_backward(policy_logits, ref_logits, grad_kl, *, temperature=1.0)\n--\n\n"
+     "(grad_policy, grad_ref) [N, V], given the gradient [N] with respect to the result of kl_full."},
+    {"rubric_score", FAST(py_rubric_score), NULL},
+    {"rubric_score_backward", FAST(py_rubric_score_backward),
+     "rubric_score_backward(token_ids, offsets, rubric, weights, grad_scores=None, grad_rewards=None)\n--\n\n"
+     "The gradient [T] with respect to logprobs, given those with respect to scores [B, C] and rewards [B]."},
+    {"grpo_token_loss", FAST(py_grpo_token_loss), NULL},
+    {"grpo_loss", FAST(py_grpo_loss), NULL},
+    {"grpo_from_logits", FAST(py_grpo_from_logits), NULL},
+    {NULL, NULL, 0, NULL}};

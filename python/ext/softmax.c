@@ -208,6 +208,9 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
         const array *const three[] = {&result, &grad, &y};
         if (gradient_arrays(names->function, call, three, axis, &options)) {
             array_release(&y);
+        } else if (v[4]) {
+            array_release(&y);
+            given = Py_NewRef(v[4]);
         } else {
             given = array_give(&y);
         }
@@ -466,8 +469,8 @@ PyMethodDef softmax_functions[] = {
      "-inf\n"
      "with masked_rows='zero'.\n\n"
      "Examples\n--------\n"
-     ">>> import napier\n>>> napier.log_softmax([[0.0, -1e30], [5.0, 5.0]]).round(4)\n"
-     "array([[ 0.0000e+00, -1.0000e+30],\n       [-6.9310e-01, -6.9310e-01]])\n"},
+     ">>> import napier\n>>> napier.log_softmax([[0.0, -1e30], [5.0, 5.0]]).round(4).tolist()\n"
+     "[[0.0, -1e+30], [-0.6931, -0.6931]]\n"},
     {"_logsumexp", FAST(py_logsumexp),
      "_logsumexp(x, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\nAlong one axis."},
     {"logsumexp_all", FAST(py_logsumexp_all),

@@ -333,11 +333,35 @@ static PyObject *py_gather_logprobs_backward(PyObject *self, PyObject *const *ar
     return given;
 }
 
-PyMethodDef token_functions[] = {{"token_logprobs", FAST(py_token_logprobs), NULL},
-                                 {"token_logprobs_backward", FAST(py_token_logprobs_backward), NULL},
-                                 {"linear_token_logprobs", FAST(py_linear_token_logprobs), NULL},
-                                 {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward), NULL},
-                                 {"matmul", FAST(py_matmul), NULL},
-                                 {"gather_logprobs", FAST(py_gather_logprobs), NULL},
-                                 {"gather_logprobs_backward", FAST(py_gather_logprobs_backward), NULL},
-                                 {NULL, NULL, 0, NULL}};
+PyMethodDef token_functions[] = {
+    {"token_logprobs", FAST(py_token_logprobs), NULL},
+    {"token_logprobs_backward", FAST(py_token_logprobs_backward),
+     "token_logprobs_backward(logits, ids=None, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, "
+     "z_loss=0.0, keep=None, grad_logprobs=None, grad_lse=None, grad_entropy=None, grad_loss=None, out=None)\n--\n\n"
+     "The gradient with respect to the logits [N, V], given those with respect to results of token_logprobs: "
+     "grad_logprobs\n"
+     "[N, K], the others [N]. out: where it goes; may be the logits."},
+    {"linear_token_logprobs", FAST(py_linear_token_logprobs), NULL},
+    {"linear_token_logprobs_backward", FAST(py_linear_token_logprobs_backward),
+     "linear_token_logprobs_backward(hidden, weights, ids=None, temperature=1.0, softcap=0.0, ignore_index=-100, "
+     "label_smoothing=0.0, z_loss=0.0, keep=None, grad_logprobs=None, grad_lse=None, grad_entropy=None, "
+     "grad_loss=None)\n--\n\n"
+     "(grad_hidden [N, H], grad_weights [V, H]), given gradients with respect to results of linear_token_logprobs. "
+     "Logits are\n"
+     "computed again, tile by tile."},
+    {"matmul", FAST(py_matmul),
+     "matmul(a, b, dtype=None)\n--\n\n"
+     "The matrix product a [M, K] @ b [K, N] in a fixed order: the bits of an element depend on its row and its column "
+     "only.\n"
+     "Of float32, float16 and bfloat16; dtype is the result's (default: a's, or float32 where b's is another).\n"
+     "\n"
+     "Examples\n"
+     "--------\n"
+     ">>> import numpy as np, napier\n"
+     ">>> napier.matmul(np.eye(2, dtype='f4'), np.array([[1, 2], [3, 4]], 'f4')).tolist()\n"
+     "[[1.0, 2.0], [3.0, 4.0]]"},
+    {"gather_logprobs", FAST(py_gather_logprobs), NULL},
+    {"gather_logprobs_backward", FAST(py_gather_logprobs_backward),
+     "gather_logprobs_backward(grad_gathered, ids, vocabulary)\n--\n\n"
+     "The gradient [N, vocabulary] of gather_logprobs: grad_gathered[i] at ids[i], 0 elsewhere."},
+    {NULL, NULL, 0, NULL}};

@@ -33,7 +33,10 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     if isinstance(a, np.ma.MaskedArray):
         raise TypeError("a: masked arrays are not supported (use .filled())")
     if not hasattr(a, "permute"):
-        a = np.asarray(a)
+        try:
+            a = np.asarray(a)
+        except ValueError as error:
+            raise ValueError(f"a: not an array: {error}") from None
     axes = _axes(axis, a.ndim)
     kept = [i for i in range(a.ndim) if i not in axes]
     shape = tuple(a.shape)
@@ -46,6 +49,8 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
 def _axes(axis, ndim):
     if axis is None:
         return list(range(ndim))
+    if not isinstance(axis, (tuple, list)) or not all(isinstance(i, (int, np.integer)) for i in axis):
+        raise TypeError(f"axis: expected an int, a tuple of int or None, got {axis!r}")
     axes = []
     for i in axis:
         if not -ndim <= i < ndim:

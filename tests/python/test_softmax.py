@@ -1,0 +1,311 @@
+"""softmax, log_softmax, logsumexp and their gradients against SciPy, over shapes, dtypes, axes, layouts and special values."""
+import itertools
+
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given, settings, strategies as st
+from hypothesis.extra import numpy as hnp
+
+import napier
+from conftest import BF16, FLOATS, TOLERANCE, bits, layouts
+
+MAPS = [(napier.softmax, scipy.special.softmax), (napier.log_softmax, scipy.special.log_softmax)]
+both = pytest.mark.parametrize("ours, theirs", MAPS, ids=["softmax", "log_softmax"])
+every_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+
+
+def assert_close(got, want, dtype):
+    tolerance = TOLERANCE[np.dtype(dtype)]
+    np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=tolerance, atol=tolerance)
+
+
+@both
+@every_dtype
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (2, 3, 4), (2, 1, 3, 5), (4, 0), (0, 4), (0,), (2, 3000)], ids=str)
+def test_every_axis(ours, theirs, dtype, shape, rng):
+    x = (3 * rng.standard_normal(shape)).astype(dtype)
+    for axis in range(-len(shape), len(shape)):
+        y = ours(x, axis)
+        assert y.dtype == dtype and y.shape == shape and type(y) is np.ndarray
+        if x.size:
+            assert_close(y, theirs(x.astype(np.float64), axis=axis), dtype)
+
+
+@both
+@every_dtype
+def test_layouts_have_the_same_bits(ours, theirs, dtype, rng):
+    x = rng.standard_normal((3, 4, 5)).astype(dtype)
+    for axis in range(3):
+        want = bits(ours(x, axis))
+        for name, y in layouts(x):
+            assert bits(ours(y, axis)) == want, name
+
+
+@both
+def test_other_numbers_become_float64(ours, theirs):
+    for x in ([[1, 2], [3, 5]], [1.5, 2.0], (True, False), np.arange(6, dtype=np.uint8).reshape(2, 3),
+              np.array([True, False]), np.arange(3, dtype=np.longdouble), np.arange(4, dtype=">i2"), range(3)):
+        y = ours(x)
+        assert y.dtype == np.float64
+        assert_close(y, theirs(np.asarray(x, np.float64), axis=-1), np.float64)
+
+
+@both
+def test_numbers(ours, theirs):
+    for x in (3.0, 3, np.float32(3), np.float64(3), np.array(3.0), np.array(3.0, np.float16)):
+        y = ours(x)
+        assert np.ndim(y) == 0 and y == theirs(np.array([3.0]))[0]
+    assert isinstance(ours(np.float32(3)), np.float32)
+
+
+@both
+def test_kinds_of_array(ours, theirs, tmp_path):
+    x = np.array([[1.0, 2.0], [3.0, 5.0]])
+    want = theirs(x, axis=-1)
+    file = np.memmap(tmp_path / "x", np.float64, "w+", shape=x.shape)
+    file[:] = x
+    for y in (x.view(np.matrix), file, memoryview(x)):
+        assert_close(ours(y), want, np.float64)
+        assert type(ours(y)) is np.ndarray
+    assert_close(ours(bytearray([1, 2, 3])), theirs(np.array([1.0, 2.0, 3.0])), np.float64)
+    with pytest.raises(TypeError, match="x: masked"):
+        ours(np.ma.masked_array([1.0, 2.0], [True, False]))
+
+
+@both
+def test_64_dimensions(ours, theirs, rng):
+    shape = [1] * 64
+    for d in (0, 31, 62, 63):
+        shape[d] = 3
+    x = rng.standard_normal(shape)
+    for axis in (0, 1, 31, 63, -1, -64):
+        assert_close(ours(x, axis), theirs(x, axis=axis), np.float64)
+
+
+@both
+def test_special_values(ours, theirs):
+    inf, nan = np.inf, np.nan
+    rows = np.array(list(itertools.product([0.0, -1.5, 1000.0, -inf], repeat=3)))
+    rows = rows[~np.all(np.isneginf(rows), axis=1)]
+    assert_close(ours(rows), theirs(rows, axis=-1), np.float64)
+    assert np.isnan(ours(np.array([[nan, 0.0], [-inf, -inf], [nan, inf]]))).all()
+    masked = ours(np.array([[-inf, -inf], [0.0, 0.0]]), masked_rows="zero")
+    assert masked[0].tolist() == ([0.0, 0.0] if ours is napier.softmax else [-inf, -inf]) and not np.isnan(masked).any()
+
+
+@both
+def test_temperature_and_dtype(ours, theirs, rng):
+    x = rng.standard_normal((4, 9)).astype(np.float32)
+    assert_close(ours(x, temperature=0.5), theirs(x.astype(np.float64) / 0.5, axis=-1), np.float32)
+    names = [("float16", np.float16), ("f4", np.float32), (np.float64, np.float64), (np.dtype("f8"), np.float64),
+             (BF16, BF16), ("bfloat16", BF16), (float, np.float64)]
+    for name, dtype in names:
+        y = ours(x, dtype=name)
+        assert y.dtype == dtype
+        assert_close(y, theirs(x.astype(np.float64), axis=-1), dtype)
+
+
+@both
+@every_dtype
+def test_out(ours, theirs, dtype, rng):
+    x = rng.standard_normal((3, 4, 5)).astype(dtype)
+    for axis in (0, 1, 2):
+        want = bits(ours(x, axis))
+        for out in (np.empty_like(x), np.empty((5, 4, 3), dtype).T, np.empty((3, 4, 10), dtype)[..., ::2]):
+            assert ours(x, axis, out=out) is out
+            assert bits(out) == want
+        y = x.copy()
+        assert ours(y, axis, out=y) is y and bits(y) == want
+        view = np.zeros((3, 8, 5), dtype)[:, ::2]
+        view[...] = x
+        ours(view, axis, out=view)
+        assert bits(view) == want
+
+
+@both
+def test_out_that_cannot_be(ours, theirs):
+    x = np.zeros((3, 4))
+    read_only = np.zeros((3, 4))
+    read_only.flags.writeable = False
+    with pytest.raises(ValueError, match="^out: .*read-only"):
+        ours(x, out=read_only)
+    with pytest.raises(ValueError, match="^out: its shape"):
+        ours(x, out=np.zeros((4, 3)))
+    for wrong in (np.zeros((3, 4), int), [[0.0] * 4] * 3, np.zeros((3, 4), ">f8"), np.zeros((3, 4), complex)):
+        with pytest.raises(TypeError, match="^out: expected an array of float32"):
+            ours(x, out=wrong)
+    memory = np.zeros((4, 5, 6))
+    for part, shifted in ((memory[:3, :4], memory[1:, :4]), (memory[:3], memory[1:]), (memory[:3, :4], memory[:3, 1:])):
+        with pytest.raises(ValueError, match="overlap"):
+            ours(part, out=shifted)
+
+
+@both
+def test_errors_name_the_argument(ours, theirs):
+    for call, kind, text in [
+        (lambda: ours([1j, 2.0]), TypeError, "^x: complex"),
+        (lambda: ours(np.zeros(2, np.complex64)), TypeError, "^x: complex"),
+        (lambda: ours(["a"]), TypeError, "^x: expected numbers"),
+        (lambda: ours(None), TypeError, "^x: expected numbers"),
+        (lambda: ours([[1.0], [1.0, 2.0]]), ValueError, "^x: not an array"),
+        (lambda: ours(np.array(["2000"], "M8[Y]")), TypeError, "^x: "),
+        (lambda: ours([1.0], 1), IndexError, "^axis: 1 is out of range"),
+        (lambda: ours([[1.0]], axis=-3), IndexError, "^axis: -3"),
+        (lambda: ours([1.0], axis="0"), TypeError, "^axis: expected an integer"),
+        (lambda: ours([1.0], axis=2**80), TypeError, "^axis: expected an integer"),
+        (lambda: ours([1.0], temperature=0), ValueError, "temperature"),
+        (lambda: ours([], temperature=-1), ValueError, "temperature"),
+        (lambda: ours([1.0], temperature="hot"), TypeError, "^temperature: expected a number"),
+        (lambda: ours([1.0], algorithm="fast"), ValueError, "^algorithm: 'fast' is not one of 'auto', 'safe'"),
+        (lambda: ours([1.0], masked_rows=0), ValueError, "^masked_rows: 0 is not one of"),
+        (lambda: ours([1.0], dtype="int32"), TypeError, "^dtype: 'int32' is not float32"),
+        (lambda: ours([1.0], colour=1), TypeError, "unexpected keyword argument 'colour'"),
+        (lambda: ours([1.0], x=1), TypeError, "multiple values for argument 'x'"),
+        (lambda: ours(), TypeError, "missing required argument 'x'"),
+        (lambda: ours([1.0], 0, 1.0), TypeError, "takes 2 positional arguments"),
+    ]:
+        with pytest.raises(kind, match=text):
+            call()
+
+
+@both
+def test_algorithms_have_the_same_bits(ours, theirs, rng):
+    x = rng.standard_normal((3, 5000)).astype(np.float32)
+    assert len({bits(ours(x, algorithm=name)) for name in ("auto", "safe", "online", "parallel")}) == 1
+    if ours is napier.softmax:
+        for alias in (napier.safe_softmax, napier.online_softmax, napier.reduce_softmax):
+            assert bits(alias(x, 0)) == bits(ours(x, 0))
+
+
+def shapes_and_axes():
+    return hnp.array_shapes(min_dims=1, max_dims=5, min_side=1, max_side=9).flatmap(
+        lambda shape: st.tuples(st.just(shape), st.integers(-len(shape), len(shape) - 1)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), shapes_and_axes(), st.sampled_from([np.float16, np.float32, np.float64]))
+def test_random_arrays(data, shape_and_axis, dtype):
+    shape, axis = shape_and_axis
+    big = float(np.finfo(dtype).max) / 4
+    width = np.dtype(dtype).itemsize * 8
+    elements = st.one_of(st.floats(-50, 50, width=width), st.sampled_from([0.0, -0.0, big, -big, -np.inf]))
+    x = data.draw(hnp.arrays(dtype, shape, elements=elements))
+    order = data.draw(st.permutations(range(x.ndim)))
+    y = x.transpose(order)
+    wide = y.astype(np.float64)
+    dead = np.all(np.isneginf(wide), axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        for ours, theirs in MAPS:
+            want = np.where(dead, np.nan, theirs(wide, axis=axis))
+            got = ours(y, axis)
+            if ours is napier.log_softmax and dtype is np.float16:
+                want = np.where(want < -65504, -np.inf, want)
+                got = np.where(got < -65000, -np.inf, got)
+                want = np.where(want < -65000, -np.inf, want)
+            assert_close(got, want, dtype)
+        lse = scipy.special.logsumexp(wide, axis=axis)
+    if np.abs(lse[np.isfinite(lse)]).max(initial=0) < big:
+        assert_close(napier.logsumexp(y, axis), lse, dtype)
+
+
+@every_dtype
+def test_logsumexp(dtype, rng):
+    x = (3 * rng.standard_normal((2, 3, 4, 5))).astype(dtype)
+    wide = x.astype(np.float64)
+    axes = [None, 0, 1, -1, (0,), (1, 2), (3, 0), (-1, -2), (0, 1, 2, 3), (2, 0, 3), np.int64(2)]
+    for axis, keepdims in itertools.product(axes, (False, True)):
+        y = napier.logsumexp(x, axis, keepdims=keepdims)
+        want = scipy.special.logsumexp(wide, axis=axis, keepdims=keepdims)
+        assert y.shape == want.shape and y.dtype == dtype
+        assert_close(y, want, dtype)
+    for name, y in layouts(x):
+        assert bits(napier.logsumexp(y, 1)) == bits(napier.logsumexp(x, 1)), name
+        assert bits(napier.logsumexp(y, (0, 2))) == bits(napier.logsumexp(x, (0, 2))), name
+
+
+def test_logsumexp_of_special_things():
+    assert napier.logsumexp([]) == -np.inf
+    assert napier.logsumexp(np.zeros((3, 0)), axis=1).tolist() == [-np.inf] * 3
+    assert napier.logsumexp(np.zeros((3, 0)), axis=0).shape == (0,)
+    assert napier.logsumexp(np.zeros((0, 3)), axis=(0, 1)) == -np.inf
+    assert napier.logsumexp(5) == 5 and napier.logsumexp(5.0, axis=0) == 5
+    assert napier.logsumexp(np.array([[1.0, 2.0]]).view(np.matrix)) == napier.logsumexp([1.0, 2.0])
+    assert napier.logsumexp([np.inf, -np.inf]) == np.inf and np.isnan(napier.logsumexp([np.nan, np.inf]))
+    assert isinstance(napier.logsumexp(np.ones(3, np.float32)), np.float32)
+    assert napier.logsumexp(np.ones(3, np.float32), dtype="float64").dtype == np.float64
+    x = np.array([1.0, 3.0])
+    assert napier.logsumexp(x, temperature=2.0) == pytest.approx(scipy.special.logsumexp(x / 2))
+    assert napier.logsumexp_all([[1.0, 2.0], [3.0, 4.0]]) == napier.logsumexp([1.0, 2.0, 3.0, 4.0])
+    for call, kind, text in [
+        (lambda: napier.logsumexp([1.0], axis=1), IndexError, "^axis: 1"),
+        (lambda: napier.logsumexp([[1.0]], axis=(0, 2)), IndexError, "^axis: 2"),
+        (lambda: napier.logsumexp([[1.0]], axis=(0, -2)), ValueError, "^axis: .*twice"),
+        (lambda: napier.logsumexp([[1.0]], axis=1.5), TypeError, "^axis: expected an int"),
+        (lambda: napier.logsumexp([1j]), TypeError, "^a: complex"),
+        (lambda: napier.logsumexp([1j], axis=0), TypeError, "^a: complex"),
+        (lambda: napier.logsumexp([[1.0], [1.0, 2.0]]), ValueError, "^a: not an array"),
+        (lambda: napier.logsumexp([1.0], b=[1.0]), NotImplementedError, "^b"),
+        (lambda: napier.logsumexp([1.0], return_sign=True), NotImplementedError, "return_sign"),
+        (lambda: napier.logsumexp(np.ma.masked_array([1.0], [True])), TypeError, "^a: masked"),
+        (lambda: napier.logsumexp([1.0], temperature=np.nan), ValueError, "temperature"),
+    ]:
+        with pytest.raises(kind, match=text):
+            call()
+
+
+def central_difference(f, x, grad, step=1e-6):
+    """The vector-Jacobian product of f at x with grad, by differences in float64."""
+    result = np.empty_like(x)
+    for i in np.ndindex(x.shape):
+        d = np.zeros_like(x)
+        d[i] = step
+        result[i] = np.sum((f(x + d) - f(x - d)) * grad) / (2 * step)
+    return result
+
+
+def test_gradients(rng):
+    x = rng.standard_normal((3, 4, 2))
+    grad = rng.standard_normal(x.shape)
+    for axis in range(3):
+        for t in (1.0, 0.7):
+            got = napier.softmax_backward(napier.softmax(x, axis, temperature=t), grad, axis, temperature=t)
+            want = central_difference(lambda z: scipy.special.softmax(z / t, axis), x, grad)
+            np.testing.assert_allclose(got, want, atol=1e-8)
+            got = napier.log_softmax_backward(napier.log_softmax(x, axis, temperature=t), grad, axis, temperature=t)
+            want = central_difference(lambda z: scipy.special.log_softmax(z / t, axis), x, grad)
+            np.testing.assert_allclose(got, want, atol=1e-8)
+            one = grad.take(0, axis)
+            got = napier.logsumexp_backward(x, one, axis, temperature=t)
+            want = central_difference(lambda z: scipy.special.logsumexp(z / t, axis), x, one)
+            np.testing.assert_allclose(got, want, atol=1e-8)
+    got = napier.logsumexp_all_backward(x[0], 2.0, temperature=0.5)
+    np.testing.assert_allclose(got, 2 * central_difference(lambda z: scipy.special.logsumexp(z / 0.5), x[0], 1.0), atol=1e-8)
+
+
+@every_dtype
+def test_gradients_of_every_dtype(dtype, rng):
+    x = rng.standard_normal((3, 8)).astype(dtype)
+    grad = rng.standard_normal((3, 8)).astype(dtype)
+    p = napier.softmax(x)
+    wide_p, wide_grad = p.astype(np.float64), grad.astype(np.float64)
+    want = wide_p * (wide_grad - (wide_p * wide_grad).sum(1, keepdims=True))
+    got = napier.softmax_backward(p, grad)
+    assert got.dtype == dtype
+    assert_close(got, want, dtype)
+    assert napier.softmax_backward(p, grad, out=grad) is grad and bits(grad) == bits(got)
+    one = napier.logsumexp_backward(x, np.ones(3, dtype))
+    assert_close(one, p.astype(np.float64), dtype)
+
+
+def test_errors_of_gradients():
+    x = np.ones((2, 3))
+    for call, text in [
+        (lambda: napier.softmax_backward(x, x.T), "^grad_probs: its shape"),
+        (lambda: napier.log_softmax_backward(x, x[0]), "^grad_logprobs: its shape"),
+        (lambda: napier.logsumexp_backward(x, np.ones(3)), "^grad_lse: its shape"),
+        (lambda: napier.logsumexp_all_backward(x, np.ones(3)), "^grad_lse: expected 1 element"),
+        (lambda: napier.logsumexp_all_backward(np.ones((1, 1, 1)), 1.0), "^x: expected 1 or 2 dimensions"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            call()

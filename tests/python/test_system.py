@@ -1,0 +1,286 @@
+"""What has to do with the process: threads, fork, memory, settings; and that the package is whole."""
+import concurrent.futures
+import doctest
+import gc
+import importlib
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import napier
+from conftest import bits
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def some_results():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((37, 3001)).astype(np.float32)
+    ids = rng.integers(0, 3001, 37)
+    offsets = [0, 10, 37]
+    yield napier.softmax(x)
+    yield napier.log_softmax(x, 0)
+    yield napier.logsumexp(x, axis=None)
+    yield napier.softmax_backward(napier.softmax(x), x)
+    tokens = napier.token_logprobs(x, ids, entropy=True, loss=True, top_k=3)
+    yield from (r for r in tokens if r is not None)
+    yield napier.matmul(x, x.T)
+    yield napier.kl_full(x, x[::-1])
+    yield napier.kl_per_response(tokens.logprobs, tokens.entropy, offsets)
+    loss = napier.grpo_loss(tokens.logprobs, [1.0, -1.0], offsets, entropies=tokens.entropy)
+    yield from (np.float64(loss.loss), loss.grad_logprobs)
+    yield napier.grpo_from_logits(x, ids, [1.0, -1.0], offsets).grad_logits
+
+
+def test_bits_do_not_depend_on_settings():
+    want = [bits(r) for r in some_results()]
+    for threads in (1, 2, 7):
+        napier.set_num_threads(threads)
+        assert napier.get_num_threads() == threads
+        assert [bits(r) for r in some_results()] == want, f"{threads} threads"
+    napier.set_num_threads(0)
+    for isa in ("scalar", "neon", "avx2", "avx512"):
+        if napier.isa_available(isa):
+            napier.set_isa(isa)
+            assert napier.get_isa() == isa
+            assert [bits(r) for r in some_results()] == want, isa
+
+
+def test_wrong_settings():
+    for call, kind, text in [
+        (lambda: napier.set_num_threads(-1), ValueError, "^threads: -1"),
+        (lambda: napier.set_num_threads("2"), TypeError, "^threads: expected an integer"),
+        (lambda: napier.set_isa("mmx"), ValueError, "^isa: 'mmx' is not one of 'auto'"),
+        (lambda: napier.isa_available(3), ValueError, "^isa: 3"),
+    ]:
+        with pytest.raises(kind, match=text):
+            call()
+    for isa in ("neon", "avx512"):
+        if not napier.isa_available(isa):
+            with pytest.raises(NotImplementedError, match="^isa: this machine"):
+                napier.set_isa(isa)
+
+
+def test_many_threads_at_once():
+    want = [bits(r) for r in some_results()]
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        for got in pool.map(lambda _: [bits(r) for r in some_results()], range(48)):
+            assert got == want
+
+
+def test_the_gil_is_released():
+    """While one thread is in a long call another one runs Python code."""
+    napier.set_num_threads(1)
+    x = np.zeros((4000, 4000), np.float64)
+    out = np.empty_like(x)
+    running = threading.Event()
+    times = []
+
+    def work():
+        running.set()
+        for _ in range(3):
+            start = time.perf_counter()
+            napier.softmax(x, out=out)
+            times.append((start, time.perf_counter()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    running.wait()
+    ticks = []
+    while thread.is_alive():
+        ticks.append(time.perf_counter())
+        time.sleep(0)
+    inside = sum(a + 0.1 * (b - a) < t < b - 0.1 * (b - a) for a, b in times for t in ticks)
+    assert inside > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_fork():
+    """In a child of fork OpenMP has no threads left; calls must not wait for them, nor for a lock that was held."""
+    code = """if True:
+        import os, signal, threading, numpy as np, napier
+        x = np.random.default_rng(0).standard_normal((600, 3000)).astype(np.float32)
+        want = napier.softmax(x).tobytes()
+        napier.set_num_threads(4)
+        assert napier.softmax(x).tobytes() == want
+        stop = False
+        def busy():
+            while not stop:
+                napier.softmax(x)
+        threads = [threading.Thread(target=busy) for _ in range(2)]
+        for t in threads:
+            t.start()
+        for _ in range(6):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                good = napier.get_num_threads() == 1 and napier.softmax(x).tobytes() == want
+                napier.release_memory()
+                good = good and napier.log_softmax(x, 0).shape == x.shape
+                os._exit(0 if good else 3)
+            assert os.waitpid(child, 0)[1] == 0
+        stop = True
+        for t in threads:
+            t.join()
+        assert napier.get_num_threads() == 4 and napier.softmax(x).tobytes() == want
+    """
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def calls_right_and_wrong():
+    x = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+    batch = ([-1.0, -2.0, -0.5], [1.0, -1.0], [0, 2, 3])
+    for call in (
+        lambda: napier.softmax(x), lambda: napier.softmax(x, 0, out=x.copy()), lambda: napier.softmax([[1, 2], [3, 4]]),
+        lambda: napier.logsumexp(x), lambda: napier.logsumexp(x, 0), lambda: napier.softmax(x.astype(">f4")),
+        lambda: napier.softmax_backward(x, x), lambda: napier.logsumexp_all_backward(x, 1.0),
+        lambda: napier.token_logprobs(x, [0, 1, 2], entropy=True, top_k=2, keep=[True, True, True, False]),
+        lambda: napier.linear_token_logprobs(x, x, [0, 1, 2]),
+        lambda: napier.rl.token_logprobs_backward(x, [0, 1, 2], grad_logprobs=x[0, :3].reshape(3, 1)),
+        lambda: napier.grpo_loss(*batch, entropies=[0.1, 0.2, 0.3], mask=[1, 1, 0]), lambda: napier.matmul(x, x.T),
+        lambda: napier.grpo_from_logits(x, [0, 1, 2], *batch[1:]), lambda: napier.kl_full(x, x),
+        lambda: napier.kl_per_response(*batch[:1] * 2, batch[2], estimator="k3"),
+        lambda: napier.SoftmaxState().update(x[0]).merge(napier.SoftmaxState()).to_bytes(),
+        # errors at every stage
+        lambda: napier.softmax("a"), lambda: napier.softmax(x, 7), lambda: napier.softmax(x, dtype="int"),
+        lambda: napier.softmax(x, out=x[0]), lambda: napier.softmax(x, temperature=-1), lambda: napier.softmax(1, 2, 3),
+        lambda: napier.softmax_backward(x, x[0]), lambda: napier.logsumexp_backward(x, x),
+        lambda: napier.token_logprobs(x, [0, 1, 9]), lambda: napier.token_logprobs(x, [0.5, 1, 2]),
+        lambda: napier.token_logprobs(x, [0, 1, 2], keep=[True]), lambda: napier.grpo_loss(*batch, colour=3),
+        lambda: napier.grpo_loss(batch[0], batch[1], [0, 2, 1]), lambda: napier.SoftmaxState("int"),
+        lambda: napier.SoftmaxState.from_bytes(b"123"), lambda: napier.matmul(x, x), lambda: napier.matmul(x, 3),
+    ):
+        try:
+            call()
+        except (ValueError, TypeError, IndexError):
+            pass
+
+
+def test_memory_is_flat():
+    """Small calls, and calls that fail, many times over: objects and bytes stay as many as they were."""
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("no /proc/self/statm")
+    for _ in range(300):
+        calls_right_and_wrong()
+    gc.collect()
+    blocks, before = sys.getallocatedblocks(), resident_bytes()
+    for _ in range(2000):
+        calls_right_and_wrong()
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks < 500
+    x = np.ones(4, np.float32)
+    for _ in range(100_000):
+        napier.softmax(x)
+    assert resident_bytes() - before < 4_000_000
+    assert sys.getallocatedblocks() - blocks < 500
+
+
+def test_memory_of_large_results_comes_back():
+    x = np.zeros((1024, 1024), np.float32)
+    napier.release_memory()
+    y = napier.softmax(x)
+    place = y.ctypes.data
+    view = y[3:5]
+    del y
+    assert napier.softmax(x).ctypes.data != place  # the view still holds it
+    assert view.min() == view.max() == np.float32(2.0**-10)
+    del view
+    assert place in (napier.softmax(x).ctypes.data for _ in range(3))
+    assert napier.release_memory() >= x.nbytes
+    assert napier.release_memory() == 0
+    results = [napier.softmax(x) for _ in range(3)]
+    assert len({r.ctypes.data for r in results}) == 3 and all(r.ctypes.data % 64 == 0 for r in results)
+
+
+def test_results_too_large_are_refused():
+    g = np.ones(4, np.float32)
+    with pytest.raises((MemoryError, ValueError)):
+        napier.rl.gather_logprobs_backward(g, [0, 0, 0, 0], 2**62)
+    with pytest.raises(ValueError, match="dimension of size -1"):
+        napier.rl.gather_logprobs_backward(g, [0, 0, 0, 0], -1)
+
+
+# ---- The package is whole -------------------------------------------------------------------------------------------------
+
+MODULES = ["napier", "napier._logsumexp", "napier._napier", "napier.rl"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings(name):
+    module = importlib.import_module(name)
+    finder, runner = doctest.DocTestFinder(exclude_empty=True), doctest.DocTestRunner()
+    functions = {n: f for n, f in vars(module).items()
+                 if callable(f) and (getattr(f, "__module__", None) or "").startswith("napier")}
+    for n, f in functions.items():
+        for test in finder.find(f, n, globs={}):
+            runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+
+
+def test_public_functions_have_docstrings():
+    for module in (napier, napier.rl):
+        for name in module.__all__:
+            assert inspect.getdoc(getattr(module, name)) or name in ("numerics_version", "__version__"), name
+
+
+# Functions of the C API that Python users reach in another way, or need not.
+OTHERWISE = {
+    "version": "napier.__version__", "numerics_version": "napier.numerics_version",
+    "dtype_name": "array.dtype.name", "status_string": "exceptions", "last_error": "exceptions", "dtype_size": "array.itemsize",
+    "context_create": "set_num_threads, set_isa", "context_destroy": "set_num_threads, set_isa",
+    "context_threads": "get_num_threads", "context_isa": "get_isa", "isa_name": "get_isa",
+    "softmax_state_create": "SoftmaxState", "softmax_state_destroy": "SoftmaxState", "softmax_state_update": "SoftmaxState",
+    "softmax_state_merge": "SoftmaxState", "softmax_state_finish": "SoftmaxState", "softmax_state_apply": "SoftmaxState",
+    "softmax_state_first_index": "SoftmaxState", "softmax_state_count": "SoftmaxState",
+    "softmax_state_size": "SoftmaxState.to_bytes", "softmax_state_save": "SoftmaxState.to_bytes",
+    "softmax_state_load": "SoftmaxState.from_bytes", "linear_token_logprobs_workspace": "memory is the package's own affair",
+}
+
+
+def public_c_functions():
+    for header in sorted((ROOT / "include" / "napier").glob("*.h")):
+        for name in re.findall(r"^NAPIER_API[^;(]*?\bnapier_(\w+)\s*\(", header.read_text(), re.M):
+            yield header.stem, name
+
+
+@pytest.mark.skipif(not (ROOT / "include" / "napier").is_dir(), reason="no headers here")
+def test_every_c_function_has_a_python_function():
+    missing = []
+    found = list(public_c_functions())
+    assert len(found) > 60
+    for room, name in found:
+        if room == "umap":
+            continue
+        homes = [napier, napier.rl]
+        if name not in OTHERWISE and not any(hasattr(home, name) for home in homes):
+            missing.append(name)
+    assert not missing
+
+
+@pytest.mark.skipif(not (ROOT / "include" / "napier").is_dir(), reason="no headers here")
+def test_every_c_function_of_umap_has_a_python_function():
+    umap = pytest.importorskip("napier.umap", exc_type=ImportError)
+    OTHER = getattr(umap, "_OTHERWISE", {})
+    missing = [name for room, name in public_c_functions() if room == "umap"
+               and not hasattr(umap, name.removeprefix("umap_")) and name not in OTHER]
+    assert not missing
+
+
+def test_importing_takes_nothing_heavy_along():
+    code = "import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]", done.stderr
