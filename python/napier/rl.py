@@ -63,6 +63,14 @@ def _shaped(results, lead, ids):
     return TokenLogprobs(*shaped)
 
 
+def _without_rows(results, rows, ids):
+    """Without rows C cannot tell how many ids each has, and gives no log-probabilities: here are none, as an array."""
+    if rows.shape[0] or ids is None:
+        return results
+    none = _napier.token_logprobs(rows, None, want=_WANT["lse"])[1]
+    return (none,) + tuple(results[1:])
+
+
 def _token_arguments(x, ids, keep, what):
     """Rows, ids and keep as matrices, and the leading dimensions."""
     x = _array(x)
@@ -122,7 +130,7 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
     rows, ids, keep, lead = _token_arguments(logits, ids, keep, "logits")
     results = _napier.token_logprobs(rows, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep,
                                      _want(lse, entropy, loss, argmax, rank), top_k)
-    return _shaped(results, lead, ids)
+    return _shaped(_without_rows(results, rows, ids), lead, ids)
 
 
 def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
@@ -135,7 +143,7 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
     rows, ids, keep, lead = _token_arguments(hidden, ids, keep, "hidden")
     results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
                                             z_loss, keep, _want(lse, entropy, loss, argmax, rank), top_k)
-    return _shaped(results, lead, ids)
+    return _shaped(_without_rows(results, rows, ids), lead, ids)
 
 
 def gather_logprobs(logprobs, ids):
