@@ -30,10 +30,26 @@ def reduce_softmax(x, axis=-1, **options):
     return softmax(x, axis, algorithm="parallel", **options)
 
 
+_LAZY = {"UMAP": "_umap_estimator", "umap": "umap"}  # the estimator imports scikit-learn where that is installed
+
+
+def __getattr__(name):
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+    module = importlib.import_module("." + _LAZY[name], __name__)
+    return module if name == _LAZY[name] else getattr(module, name)
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_LAZY))
+
+
 __all__ = [
-    "SoftmaxState", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
+    "SoftmaxState", "UMAP", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
     "get_num_threads", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full",
     "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax",
-    "release_memory", "rl", "rubric_score", "safe_softmax", "set_isa", "set_num_threads", "softmax", "softmax_backward", "token_logprobs",
+    "release_memory", "rl", "rubric_score", "safe_softmax", "set_isa", "set_num_threads", "softmax",
+    "softmax_backward", "token_logprobs", "umap",
 ]
