@@ -29,6 +29,7 @@ groups=(
     "fuzz 400 a short run of every fuzzer, with sanitizers"
     "cli 300 the program, as script and exact expected output"
     "install 300 the installed package, as CMake and pkg-config see it"
+    "python 600 the Python package: pip install, and its tests against NumPy and SciPy"
     "bare 300 the library and the self-test without CMake"
     "style 200 clang-format"
 )
@@ -164,7 +165,7 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
 
 isas="scalar neon avx2 avx512"
 
-# Every instruction set and thread count of one build of golden.c, golden_umap.c or golden_rl.c, against its table.
+# Every instruction set and thread count of one build of golden.c or golden_*.c, against its table.
 check_golden() { # name, table, command...
     local name=$1 table=$root/tests/bits/$2 isa threads bad=0 done_isas="" lacking=""
     shift 2
@@ -213,6 +214,7 @@ compile_with_library() {
         -o "$dir/$name"
 }
 golden_rl_sources="$root/tests/bits/golden_rl.c $root/tests/support/formats.c"
+golden_linear_sources="$root/tests/bits/golden_linear.c $root/tests/support/formats.c"
 golden_sources="$root/tests/bits/golden.c $root/tests/support/formats.c $root/tests/support/rows.c"
 export -f compile_library compile_with_library
 export root jobs
@@ -262,6 +264,10 @@ group_bits() {
             check 60 "compile golden_rl.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
                 golden_rl $golden_rl_sources "-$level" -fopenmp &&
                 check_golden "golden RL bits, ${cc##*/} -$level" golden_rl.txt "$dir/golden_rl"
+            # shellcheck disable=SC2086 # a list of sources
+            check 60 "compile golden_linear.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
+                golden_linear $golden_linear_sources "-$level" -fopenmp &&
+                check_golden "golden products, ${cc##*/} -$level" golden_linear.txt "$dir/golden_linear"
         done
     done
 }
@@ -283,6 +289,10 @@ group_arm() {
     check 60 "compile golden_rl.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_rl \
         $golden_rl_sources -O2 -static -fopenmp &&
         check_golden "golden RL bits, AArch64" golden_rl.txt "$qemu" "$dir/golden_rl" --quick
+    # shellcheck disable=SC2086 # a list of sources
+    check 60 "compile golden_linear.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_linear \
+        $golden_linear_sources -O2 -static -fopenmp &&
+        check_golden "golden products, AArch64" golden_linear.txt "$qemu" "$dir/golden_linear" --quick
     check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \
         "$root/tests/selftest/selftest.c" -O2 -static -fopenmp &&
         check_counted 200 "self-test, AArch64" "$qemu" "$dir/selftest" --quick
@@ -377,6 +387,11 @@ group_cli() {
 group_install() {
     [ -x "$root/tests/install/run.sh" ] || { skip install "no tests/install/run.sh"; return; }
     CC=$main_cc check_counted 280 "the installed package" "$root/tests/install/run.sh"
+}
+
+group_python() {
+    [ -x "$root/tests/python/run.sh" ] || { skip python "no tests/python/run.sh"; return; }
+    CC=$main_cc check_counted 580 "the Python package" "$root/tests/python/run.sh" "$work/python"
 }
 
 group_bare() {

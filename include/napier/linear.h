@@ -6,9 +6,10 @@
  *
  * Order. Unless both operands are bf16: one chain of fused multiply-adds in f32 over k, ascending, from +0; f16 and bf16
  * are widened exactly.
- * bf16 by bf16: for each block of 32 k (the last may be shorter) one chain of fma over the even k and one over the odd k,
- * both from 0; even + odd; that sum added to the accumulator, which starts at 0: what the matrix engines of x86 (AMX)
- * compute. Subnormal operands count as 0 and subnormal results of each step become 0, with their sign. */
+ * bf16 by bf16: for each block of 32 k (the last filled up with +0) one chain of fma over the even k and one over the odd
+ * k, both from 0; even + odd; that sum added to the accumulator, which starts at 0: what the matrix engines of x86 (AMX)
+ * compute. Subnormal operands count as 0, with their sign, and so does the result of each step if it is below 2^-126 when
+ * rounded to 24 bits of an unbounded exponent. docs/linear.md says why and how. */
 #ifndef NAPIER_LINEAR_H
 #define NAPIER_LINEAR_H
 
