@@ -145,6 +145,14 @@ static bool tensor_serves(array *a, const dlpack_tensor *t) {
     return true;
 }
 
+static bool has_no_elements(const dlpack_tensor *t) {
+    bool none = false;
+    for (int i = 0; i < t->ndim; i++) {
+        none = none || t->shape[i] == 0;
+    }
+    return none;
+}
+
 /* The C functions of a tensor's type, or NULL. */
 static const dlpack_exchange *exchange_of(PyObject *object) {
     static PyTypeObject *known_type;
@@ -202,26 +210,45 @@ static int refuse_gradients(PyObject *object, const char *name) {
     return recording ? -1 : 0;
 }
 
+/* A tensor whose elements are to be read with the other sign (the imaginary part of a conjugate), which DLPack cannot
+ * say: *object becomes the tensor that has it written out, held by the array. */
+static int resolve_sign(array *a, PyObject **object, const char *name, int what) {
+    PyObject *is_neg = PyObject_CallMethod(*object, "is_neg", NULL);
+    const int negative = is_neg ? PyObject_IsTrue(is_neg) : 0;
+    Py_XDECREF(is_neg);
+    PyErr_Clear();
+    if (negative <= 0) {
+        return 0;
+    }
+    if (what & TAKE_WRITABLE) {
+        PyErr_Format(PyExc_ValueError, "%s: cannot write to a view that changes the sign", name);
+        return -1;
+    }
+    a->object = PyObject_CallMethod(*object, "resolve_neg", NULL);
+    *object = a->object;
+    return a->object ? 0 : -1;
+}
+
 /* 1: taken; 0: not this way; -1: an error is set. */
 static int array_take_exchange(array *a, PyObject *object, const char *name, int what) {
     a->exchange = exchange_of(object);
     if (!a->exchange) {
         return 0;
     }
-    if (refuse_gradients(object, name)) {
+    if (refuse_gradients(object, name) || resolve_sign(a, &object, name, what)) {
         return -1;
     }
     dlpack_tensor view;
     const dlpack_tensor *t = &view;
-    if (a->exchange->view_of_object) {
-        if (a->exchange->view_of_object(object, &view)) {
-            return -1;
-        }
-    } else {
-        if (a->exchange->from_object(object, &a->tensor)) {
-            return -1;
-        }
-        t = &a->tensor->tensor;
+    const bool failed = a->exchange->view_of_object ? a->exchange->view_of_object(object, &view) != 0
+                                                    : a->exchange->from_object(object, &a->tensor) != 0;
+    t = a->tensor ? &a->tensor->tensor : t;
+    if (failed || (!t->data && !has_no_elements(t))) {
+        PyErr_Clear();
+        PyErr_Format(
+            PyExc_NotImplementedError,
+            "%s: the tensor has no plain memory (it is sparse, on the meta device, fake, or inside a transform)", name);
+        return -1;
     }
     a->kind = KIND_TENSOR;
     if (tensor_serves(a, t) && array_is_wanted(a, what)) {
@@ -294,7 +321,7 @@ int array_take(array *a, PyObject *object, const char *name, int what) {
         return -1;
     }
     if (taken > 0) {
-        a->object = Py_NewRef(object);
+        a->object = a->object ? a->object : Py_NewRef(object);
         return 0;
     }
     /* the slow way: as NumPy sees it, with a dtype that serves */

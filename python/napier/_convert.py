@@ -9,7 +9,7 @@ def _as_numpy(x, name):
         x = x.detach()
         if x.dtype.is_complex:
             raise TypeError(f"{name}: complex numbers are not supported")
-        return x.cpu().numpy()
+        return x.resolve_neg().cpu().numpy()
     try:
         return np.asarray(x)
     except ValueError as error:
