@@ -6,8 +6,8 @@
 #include "base/view.h"
 #include "rl/responses.h"
 
-/* What rows in work may take; with the workers' scratch it stays below 256 MB. */
-enum { NAPIER_HEAD_BYTES = 192 << 20 };
+/* What workers and rows take together, but rows always get something. */
+enum { NAPIER_HEAD_BYTES = 224 << 20, NAPIER_HEAD_LEAST = 32 << 20 };
 
 napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
     napier_status status = napier_check_matrix(context, "hidden", hidden);
@@ -42,7 +42,9 @@ napier_head napier_head_of(const napier_context *context, const napier_token_cal
     h.sides = napier_product_sides_of(context->isa, hidden, weights);
     h.tiles = napier_token_tiles(call->cols);
     h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);
-    const int64_t blocks = NAPIER_HEAD_BYTES / napier_head_row_bytes(&h) / NAPIER_LANE_BLOCK;
+    const int64_t left = NAPIER_HEAD_BYTES - h.threads * NAPIER_HEAD_SCRATCH * (int64_t)sizeof(float);
+    const int64_t room = left > NAPIER_HEAD_LEAST ? left : NAPIER_HEAD_LEAST;
+    const int64_t blocks = room / napier_head_row_bytes(&h) / NAPIER_LANE_BLOCK;
     const int64_t most = (blocks > 0 ? blocks : 1) * NAPIER_LANE_BLOCK;
     h.rows_at_a_time = call->rows < most ? call->rows : most;
     return h;
