@@ -106,6 +106,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     context->allocator = allocator;
     context->threads = resolve_threads(options->threads);
     context->isa = options->highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : options->highest_isa;
+    context->engine = options->highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
     context->error[0] = '\0';
     *out = context;
     return NAPIER_OK;

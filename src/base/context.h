@@ -10,10 +10,14 @@
 
 enum { NAPIER_ERROR_TEXT = 256, NAPIER_ALIGNMENT = 64 };
 
+/* x86's matrix engine, for bf16 products: linear/amx.h. */
+typedef enum napier_engine { NAPIER_ENGINE_UNDECIDED, NAPIER_ENGINE_OFF, NAPIER_ENGINE_ON } napier_engine;
+
 struct napier_context {
     napier_allocator allocator;
     int threads;
     napier_isa isa;
+    napier_engine engine;
     char error[NAPIER_ERROR_TEXT];
 };
 

@@ -3,6 +3,7 @@
 #include <napier/linear.h>
 
 #include "base/view.h"
+#include "linear/amx.h"
 #include "linear/product.h"
 
 /* ---- Arguments ------------------------------------------------------------------------------------------------------- */
@@ -63,6 +64,9 @@ napier_status napier_matmul(napier_context *context, napier_const_matrix a, napi
     const napier_status status = check_arguments(context, a, b, product);
     if (status || product.rows == 0 || product.cols == 0) {
         return status;
+    }
+    if (a.dtype == NAPIER_BF16 && b.dtype == NAPIER_BF16) {
+        napier_matrix_engine_decide(context);
     }
     const napier_const_matrix columns = napier_const_transposed(b);
     const bool across = b.row_stride != 1 && b.col_stride == 1 && b.rows > 1;

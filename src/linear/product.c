@@ -4,15 +4,20 @@
 
 #include <string.h>
 
+#include "linear/amx.h"
+
 /* Results larger than this are stored past the caches: they do not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-napier_product_sides napier_product_sides_of(napier_isa isa, napier_const_matrix lanes, napier_const_matrix rows) {
-    napier_product_sides s = {.kernels = &napier_kernels_of(isa)->linear.matmul, .lanes = lanes, .rows = rows};
+napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
+                                             napier_const_matrix rows) {
+    const napier_product_kernels *kernels = &napier_kernels_of(context->isa)->linear.matmul;
+    napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
     s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
     s.k = s.pairs ? round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
+    s.multiply = !s.pairs ? kernels->chain : context->engine == NAPIER_ENGINE_ON ? napier_amx_pairs : kernels->pairs;
     s.few = lanes.rows <= NAPIER_FEW && rows.col_stride == 1 && (!s.pairs || s.kernels->few_pairs);
     return s;
 }
@@ -138,7 +143,7 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
         look_ahead(s, next < rows ? row + next : row, next < rows ? rows - next : rows,
                    next < rows ? k : k + NAPIER_K_BLOCK, &b);
         look_later(s, block, k, r, rows, &b);
-        (s->pairs ? s->kernels->pairs : s->kernels->chain)(&b);
+        s->multiply(&b);
     }
 }
 
@@ -202,7 +207,7 @@ static int64_t row_block_of(const napier_context *context, const napier_product_
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
                                            napier_const_matrix rows, napier_matrix out, bool add) {
-    napier_product_plan p = {.sides = napier_product_sides_of(context->isa, lanes, rows), .out = out, .add = add};
+    napier_product_plan p = {.sides = napier_product_sides_of(context, lanes, rows), .out = out, .add = add};
     p.sides.few = p.sides.few && !add;
     p.lanes = napier_lanes_at_a_time(&p.sides);
     p.row_block = row_block_of(context, &p.sides, p.lanes);

@@ -18,13 +18,16 @@ typedef struct napier_product_sides {
     const napier_product_kernels *kernels;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
-    bool few;                        /* so few lanes that rows are not packed; "panels" are then rows along k */
-    int64_t k;                       /* filled up: in pairs to a multiple of 32 */
-    float *panels;                   /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
+    void (*multiply)(const napier_product_block *block);
+    bool few;      /* so few lanes that rows are not packed; "panels" are then rows along k */
+    int64_t k;     /* filled up: in pairs to a multiple of 32 */
+    float *panels; /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
     int64_t first_lane, lane_count;
 } napier_product_sides;
 
-napier_product_sides napier_product_sides_of(napier_isa isa, napier_const_matrix lanes, napier_const_matrix rows);
+/* The context's matrix engine has been decided about (linear/amx.h), or is not used. */
+napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
+                                             napier_const_matrix rows);
 
 /* How many lanes are packed at a time: a multiple of NAPIER_LANE_BLOCK. */
 int64_t napier_lanes_at_a_time(const napier_product_sides *sides);

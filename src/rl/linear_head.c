@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/view.h"
+#include "linear/amx.h"
 #include "rl/responses.h"
 
 /* What workers and rows take together, but rows always get something. */
@@ -22,6 +23,8 @@ napier_status napier_head_check(napier_context *context, napier_const_matrix hid
             napier_fail(context, NAPIER_INVALID_ARGUMENT,
                         "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
     }
+    if (!status && hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16)
+        napier_matrix_engine_decide(context);
     return status;
 }
 
@@ -39,7 +42,7 @@ static int64_t napier_head_row_bytes(const napier_head *h) {
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights) {
     napier_head h = {.call = call, .kernels = &napier_kernels_of(context->isa)->rl, .threads = context->threads};
-    h.sides = napier_product_sides_of(context->isa, hidden, weights);
+    h.sides = napier_product_sides_of(context, hidden, weights);
     h.tiles = napier_token_tiles(call->cols);
     h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);
     const int64_t left = NAPIER_HEAD_BYTES - h.threads * NAPIER_HEAD_SCRATCH * (int64_t)sizeof(float);
