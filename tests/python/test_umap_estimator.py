@@ -1,0 +1,245 @@
+"""napier.UMAP: scikit-learn's contract, umap-learn's parameters, and what a user of either expects."""
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from conftest import bits
+from napier import UMAP, umap
+
+
+@pytest.fixture(scope="module")
+def digits():
+    bunch = load_digits()
+    return bunch.data[:500], bunch.target[:500]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return UMAP().fit(digits[0])
+
+
+def test_scikit_learns_checks():
+    results = check_estimator(UMAP(n_epochs=30), on_fail=None, on_skip=None)
+    assert {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"} == {}
+
+
+def test_import_is_light():
+    code = ("import sys, napier; assert not {'sklearn', 'scipy', 'matplotlib'} & set(sys.modules); "
+            "napier.UMAP; assert 'matplotlib' not in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_scikit_learn_and_scipy(digits):
+    code = """if True:
+        import sys
+        for name in ("sklearn", "scipy", "tqdm", "matplotlib"):
+            sys.modules[name] = None
+        import numpy as np, pickle
+        from napier import UMAP
+        x = np.random.default_rng(0).normal(size=(60, 4))
+        m = UMAP(n_neighbors=5, n_epochs=20, verbose=True)
+        assert m.fit_transform(x).shape == (60, 2) and m.graph_.shape == (60, 60)
+        assert repr(m) == "UMAP(n_neighbors=5, n_epochs=20, verbose=True)", repr(m)
+        assert list(m.get_feature_names_out()) == ["umap0", "umap1"]
+        assert m.set_params(n_neighbors=7).get_params()["n_neighbors"] == 7
+        assert (pickle.loads(pickle.dumps(m)).transform(x + 1) == m.transform(x + 1)).all()
+        for bad in (x[:, :2], x[0], x * np.nan):
+            try:
+                m.transform(bad)
+            except ValueError:
+                continue
+            raise AssertionError(bad.shape)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "UMAP: layout" in done.stderr
+
+
+# ---- umap-learn's README --------------------------------------------------------------------------------------------
+
+def test_the_first_example(digits):
+    embedding = UMAP(n_neighbors=5, min_dist=0.3, metric="correlation").fit_transform(digits[0])
+    assert embedding.shape == (500, 2) and embedding.dtype == np.float32
+    assert umap.quality_of(digits[0], embedding, digits[1]).knn_accuracy > 0.9
+
+
+def test_supervised_and_new_data(digits):
+    x, y = digits
+    mapper = UMAP(n_neighbors=5, random_state=42).fit(x[:400], y[:400])
+    assert umap.quality_of(x[:400], mapper.embedding_, y[:400]).knn_accuracy > 0.99
+    placed = mapper.transform(x[400:])
+    nearest = umap.nearest_neighbors_of(mapper.embedding_, placed, 1)[0][:, 0]
+    assert (y[:400][nearest] == y[400:]).mean() > 0.75
+    names = np.array([f"digit {d}" for d in y[:400]])
+    assert bits(UMAP(n_neighbors=5, random_state=42).fit(x[:400], names).embedding_) == bits(mapper.embedding_)
+    partly = np.where(np.arange(400) % 2, y[:400], -1)
+    assert bits(UMAP().fit_transform(x[:400], partly)) != bits(UMAP().fit_transform(x[:400], y[:400]))
+    objects = partly.astype(object)
+    objects[partly < 0] = None
+    assert bits(UMAP().fit_transform(x[:400], partly)) == bits(UMAP().fit_transform(x[:400], objects))
+    numbers = UMAP(target_metric="euclidean").fit(x[:400], y[:400].astype(float))
+    assert numbers.graph_.nnz > UMAP().fit(x[:400]).graph_.nnz
+
+
+def test_in_a_pipeline(digits):
+    pipe = make_pipeline(StandardScaler(), UMAP(n_epochs=50)).set_params(umap__n_neighbors=7)
+    assert pipe.fit_transform(digits[0]).shape == (500, 2)
+    assert pipe.transform(digits[0][:3]).shape == (3, 2)
+    assert list(pipe.get_feature_names_out()) == ["umap0", "umap1"]
+
+
+# ---- What it promises -----------------------------------------------------------------------------------------------
+
+def test_the_same_map_always(digits, fitted):
+    x = digits[0]
+    assert bits(UMAP(n_jobs=1).fit_transform(x)) == bits(UMAP(n_jobs=3).fit_transform(x)) == bits(fitted.embedding_)
+    assert bits(fitted.embedding_) == bits(umap.fit(x).embedding)
+    assert bits(UMAP(random_state=42).fit_transform(x)) == bits(fitted.embedding_)
+    assert bits(UMAP(random_state=1).fit_transform(x)) != bits(fitted.embedding_)
+    state = [UMAP(random_state=np.random.RandomState(3)).fit_transform(x) for _ in range(2)]
+    assert bits(state[0]) == bits(state[1])
+    assert bits(clone(fitted).fit_transform(x)) == bits(fitted.embedding_)
+
+
+def test_transform_row_by_row(digits, fitted):
+    x = digits[0]
+    assert bits(fitted.transform(x[::-1])) == bits(fitted.embedding_[::-1])  # it knows its own data
+    mixed = x[:40].copy()
+    mixed[::2] += 0.5
+    together = fitted.transform(mixed)
+    assert bits(np.vstack([fitted.transform(row[None]) for row in mixed])) == bits(together)
+    assert bits(together[1::2]) == bits(fitted.embedding_[1:40:2])
+    assert bits(together[::2]) == bits(fitted.model_.transform(mixed[::2]))
+    assert fitted.inverse_transform(fitted.embedding_[:5]).shape == (5, 64)
+
+
+def test_pickles(digits, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    new = digits[0][:20] + 0.5
+    assert bits(again.transform(new)) == bits(fitted.transform(new))
+    assert bits(again.embedding_) == bits(fitted.embedding_)
+    assert (again.graph_ != fitted.graph_).nnz == 0
+
+
+def test_the_graph(digits, fitted):
+    wanted = umap.fuzzy_simplicial_set(*umap.nearest_neighbors(digits[0]))
+    assert isinstance(fitted.graph_, scipy.sparse.csr_matrix) and (fitted.graph_ != wanted).nnz == 0
+    assert not hasattr(UMAP(), "graph_")
+    x, y = digits
+    mapper = UMAP().fit(x, y)
+    assert (mapper.graph_ != umap.join_categories(wanted, y)).nnz == 0
+
+
+def test_sparse_data(digits, fitted):
+    sparse = scipy.sparse.csr_matrix(digits[0])
+    mapper = UMAP().fit(sparse)
+    assert mapper.embedding_.shape == (500, 2)
+    assert umap.quality_of(digits[0], mapper.embedding_).trustworthiness > 0.95
+    assert bits(mapper.transform(sparse)) == bits(mapper.embedding_)
+    new = sparse[:9] * 1.5
+    assert bits(np.vstack([mapper.transform(new[i]) for i in range(9)])) == bits(mapper.transform(new))
+
+
+def test_precomputed(digits):
+    x = digits[0]
+    every = np.sqrt(((x[:, None] - x) ** 2).sum(2))
+    mapper = UMAP(metric="precomputed").fit(every)
+    assert umap.quality_of(x, mapper.embedding_).trustworthiness > 0.95
+    with pytest.raises(NotImplementedError, match="transform"):
+        mapper.transform(every)
+    with pytest.raises(ValueError, match="X"):
+        UMAP(metric="precomputed").fit(every[:, :9])
+    knn = umap.nearest_neighbors(x, 20)
+    given = UMAP(precomputed_knn=knn).fit_transform(x)
+    assert bits(given) == bits(UMAP().fit_transform(x))
+    with pytest.raises(ValueError, match="precomputed_knn"):
+        UMAP(precomputed_knn=knn, n_neighbors=30).fit(x)
+
+
+def test_unique_rows(digits):
+    x = digits[0][:100]
+    twice = np.vstack([x, x])
+    mapper = UMAP(unique=True).fit(twice)
+    assert bits(mapper.embedding_[:100]) == bits(mapper.embedding_[100:]) == bits(UMAP().fit_transform(x))
+    assert mapper.graph_.shape == (100, 100) and bits(mapper.transform(twice)) == bits(mapper.embedding_)
+
+
+def test_disconnection(digits):
+    x = np.vstack([digits[0][:100], digits[0][:100] + 20])
+    near = UMAP(n_neighbors=150, disconnection_distance=100.0).fit(x)
+    assert near.graph_[:100, 100:].nnz == 0 and UMAP(n_neighbors=150).fit(x).graph_[:100, 100:].nnz > 0
+    assert np.isfinite(near.embedding_).all()
+
+
+def test_a_start_of_the_users(digits):
+    x = digits[0]
+    start = np.random.default_rng(0).normal(size=(500, 2))
+    assert bits(UMAP(init=start).fit_transform(x)) == bits(umap.fit(x, init=start).embedding)
+    with pytest.raises(ValueError, match="init"):
+        UMAP(init=start[:7]).fit(x)
+
+
+def test_few_points(digits):
+    for n in (1, 2, 3, 10):
+        with np.errstate(all="raise"):
+            mapper = UMAP(n_epochs=20).fit(digits[0][:n])
+        assert mapper.embedding_.shape == (n, 2) and np.isfinite(mapper.embedding_).all()
+        assert mapper.graph_.shape == (n, n)
+
+
+@pytest.mark.parametrize("parameters, kind", [
+    ({"n_neighbors": 1}, ValueError), ({"n_neighbors": 2.5}, TypeError), ({"n_components": 0}, ValueError),
+    ({"n_components": 51}, ValueError), ({"min_dist": 2.0}, ValueError), ({"min_dist": -1.0}, ValueError),
+    ({"metric": "euklidean"}, ValueError), ({"metric": max}, TypeError), ({"metric_kwds": {"q": 1}}, ValueError),
+    ({"init": "pcs"}, ValueError), ({"n_epochs": -1}, ValueError), ({"n_epochs": [10, 20]}, TypeError),
+    ({"learning_rate": 0.0}, ValueError), ({"learning_rate": "fast"}, TypeError), ({"set_op_mix_ratio": 2.0}, ValueError),
+    ({"local_connectivity": -1.0}, ValueError), ({"repulsion_strength": -1.0}, ValueError),
+    ({"negative_sample_rate": -1}, ValueError), ({"target_weight": 2.0}, ValueError), ({"a": 1.0}, ValueError),
+    ({"target_metric": "hyperbolic"}, ValueError), ({"target_n_neighbors": 1}, ValueError), ({"n_jobs": 0}, ValueError),
+    ({"random_state": -1}, ValueError), ({"random_state": "dice"}, ValueError), ({"dens_frac": 2.0}, ValueError),
+    ({"output_metric": "haversine"}, NotImplementedError), ({"output_dens": True}, NotImplementedError),
+    ({"transform_mode": "graph"}, NotImplementedError)])
+def test_wrong_parameters_are_named(digits, parameters, kind):
+    with pytest.raises(kind, match=next(iter(parameters))):
+        UMAP(**parameters).fit(digits[0])
+
+
+def test_errors_before_a_fit_and_of_targets(digits):
+    for call in (lambda: UMAP().transform(digits[0]), lambda: UMAP().inverse_transform([[0, 0]]), lambda: UMAP().plot()):
+        with pytest.raises(ValueError, match="not fitted"):
+            call()
+    with pytest.raises(ValueError, match="y:"):
+        UMAP().fit(digits[0], digits[1][:3])
+    with pytest.raises(ValueError, match="y:"):
+        UMAP(target_metric="l2").fit(digits[0], np.array(["a"] * 500))
+    with pytest.raises(TypeError):
+        UMAP(neighbours=3)
+
+
+def test_verbose(digits, capfd):
+    UMAP(verbose=True, n_epochs=20).fit(digits[0])
+    assert "UMAP: layout" in capfd.readouterr().err
+
+
+def test_densmap(digits):
+    assert bits(UMAP(densmap=True).fit_transform(digits[0])) != bits(UMAP().fit_transform(digits[0]))
+
+
+def test_plot(digits, fitted, tmp_path):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    for labels in (None, digits[1], digits[1].astype(float), np.arange(500)):
+        axes = fitted.plot(labels)
+        axes.figure.savefig(tmp_path / "map.png")
+        matplotlib.pyplot.close(axes.figure)
+    with pytest.raises(ValueError, match="labels"):
+        fitted.plot(digits[1][:3])
