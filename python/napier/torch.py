@@ -1,0 +1,634 @@
+"""Napier under PyTorch's autograd, torch.compile and torch.nn: the functions of `napier` and `napier.rl`, for tensors on the
+CPU of float32, float16, bfloat16 and (softmax, log_softmax, logsumexp) float64.
+
+Every function is a custom operator of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, so
+that compiled graphs hold it whole. Results have the same bits as those of `napier`. Gradients are once differentiable.
+"""
+import inspect
+import json
+from typing import Optional
+
+import torch
+from torch.library import custom_op
+
+from . import _napier
+from ._logsumexp import _axes
+from .rl import TokenLogprobs, _shaped, _token_arguments, _want
+
+if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    raise ImportError("napier.torch needs PyTorch 2.10 or later")
+
+__all__ = [
+    "LogSoftmax", "LogSumExp", "Softmax", "gather_logprobs", "grpo_from_logits", "grpo_loss", "kl_full",
+    "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "rubric_score", "softmax", "token_logprobs",
+]
+
+Tensor = torch.Tensor
+
+
+def _check(**tensors):
+    """Only the CPU computes in this build; say so by the argument's name, whatever the dispatcher would say."""
+    for name, x in tensors.items():
+        if x is None:
+            continue
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+        if x.device.type not in ("cpu", "meta"):
+            raise NotImplementedError(f"{name}: the tensor is on {x.device}; this build of napier computes on the CPU "
+                                      "(use .cpu())")
+
+
+def _operator(name):
+    """custom_op for functions that take tensors of the CPU, without their graph, and make new ones."""
+
+    def decorate(function):
+        def call(*args):
+            return function(*(x.detach() if isinstance(x, Tensor) else x for x in args))
+
+        call.__signature__ = inspect.signature(function)
+        call.__annotations__ = function.__annotations__
+        call.__name__ = name
+        return custom_op(f"napier::{name}", call, mutates_args=(), device_types="cpu")
+
+    return decorate
+
+
+def _once(operator, backward, setup):
+    operator.register_autograd(backward, setup_context=setup)
+
+
+# ---- softmax, log_softmax --------------------------------------------------------------------------------------------------
+
+
+@_operator("softmax")
+def _softmax(x: Tensor, axis: int, temperature: float, masked_rows: str) -> Tensor:
+    return _napier.softmax(x, axis, temperature=temperature, masked_rows=masked_rows)
+
+
+@_operator("log_softmax")
+def _log_softmax(x: Tensor, axis: int, temperature: float, masked_rows: str) -> Tensor:
+    return _napier.log_softmax(x, axis, temperature=temperature, masked_rows=masked_rows)
+
+
+@_operator("softmax_backward")
+def _softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: float) -> Tensor:
+    return _napier.softmax_backward(y, grad, axis, temperature=temperature)
+
+
+@_operator("log_softmax_backward")
+def _log_softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: float) -> Tensor:
+    return _napier.log_softmax_backward(y, grad, axis, temperature=temperature)
+
+
+def _row_major_like(x, *_):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _register_map(operator, backward):
+    def setup(ctx, inputs, output):
+        _, ctx.axis, ctx.temperature, _ = inputs
+        ctx.save_for_backward(output)
+
+    def gradient(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return backward(y, grad.to(y.dtype), ctx.axis, ctx.temperature), None, None, None
+
+    operator.register_fake(_row_major_like)
+    backward.register_fake(_row_major_like)
+    _once(operator, gradient, setup)
+
+
+_register_map(_softmax, _softmax_backward)
+_register_map(_log_softmax, _log_softmax_backward)
+
+
+def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
+    """napier.softmax with gradients: exp(x / temperature - logsumexp) along a dimension.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
+    >>> napier.torch.softmax(x)[0].backward()
+    >>> [round(g, 4) for g in x.grad.tolist()]
+    [0.0402, -0.0048, -0.0354]
+    """
+    _check(x=x)
+    return _softmax(_floating(x), _dimension(dim, x), float(temperature), masked_rows)
+
+
+def log_softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
+    """napier.log_softmax with gradients: x / temperature - logsumexp along a dimension."""
+    _check(x=x)
+    return _log_softmax(_floating(x), _dimension(dim, x), float(temperature), masked_rows)
+
+
+def _floating(x):
+    return x if x.dtype.is_floating_point else x.double()
+
+
+def _dimension(dim, x):
+    most = max(x.ndim, 1)
+    if not -most <= dim < most:
+        raise IndexError(f"dim: {dim} is out of range for a tensor of {x.ndim} dimensions")
+    return dim % most
+
+
+# ---- logsumexp ---------------------------------------------------------------------------------------------------------------
+
+
+@_operator("logsumexp")
+def _logsumexp(x: Tensor, axis: int, temperature: float) -> Tensor:
+    return _napier._logsumexp(x, axis, False, temperature=temperature)
+
+
+@_operator("logsumexp_backward")
+def _logsumexp_backward(x: Tensor, grad: Tensor, axis: int, temperature: float) -> Tensor:
+    return _napier.logsumexp_backward(x, grad, axis, temperature=temperature)
+
+
+@_logsumexp.register_fake
+def _(x, axis, temperature):
+    return torch.empty(x.shape[:axis] + x.shape[axis + 1:], dtype=x.dtype, device=x.device)
+
+
+_logsumexp_backward.register_fake(_row_major_like)
+
+
+def _setup_logsumexp(ctx, inputs, output):
+    x, ctx.axis, ctx.temperature = inputs
+    ctx.save_for_backward(x)
+
+
+def _gradient_logsumexp(ctx, grad):
+    (x,) = ctx.saved_tensors
+    return _logsumexp_backward(x, grad.to(x.dtype), ctx.axis, ctx.temperature), None, None
+
+
+_once(_logsumexp, _gradient_logsumexp, _setup_logsumexp)
+
+
+def logsumexp(x, dim=None, keepdim=False, *, temperature=1.0):
+    """napier.logsumexp with gradients, over a dimension, several, or all (None)."""
+    _check(x=x)
+    x = _floating(x)
+    if isinstance(dim, int):
+        axis = _dimension(dim, x)
+        result = _logsumexp(x, axis, float(temperature))
+        return result.unsqueeze(axis) if keepdim and x.ndim else result
+    axes = _axes(dim, x.ndim)
+    kept = [i for i in range(x.ndim) if i not in axes]
+    rows = x.permute(kept + axes).reshape([x.shape[i] for i in kept] + [_size(x.shape[i] for i in axes)])
+    result = _logsumexp(rows, len(kept), float(temperature))
+    return result.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else result
+
+
+def _size(shape):
+    n = 1
+    for i in shape:
+        n *= i
+    return n
+
+
+class Softmax(torch.nn.Module):
+    """softmax as a module; temperature divides its input."""
+
+    _function = staticmethod(softmax)
+
+    def __init__(self, dim=-1, temperature=1.0, masked_rows="nan"):
+        super().__init__()
+        self.dim, self.temperature, self.masked_rows = dim, temperature, masked_rows
+
+    def forward(self, x):
+        return self._function(x, self.dim, temperature=self.temperature, masked_rows=self.masked_rows)
+
+    def extra_repr(self):
+        return f"dim={self.dim}, temperature={self.temperature}, masked_rows={self.masked_rows!r}"
+
+
+class LogSoftmax(Softmax):
+    """log_softmax as a module."""
+
+    _function = staticmethod(log_softmax)
+
+
+class LogSumExp(torch.nn.Module):
+    """logsumexp as a module."""
+
+    def __init__(self, dim=-1, keepdim=False, temperature=1.0):
+        super().__init__()
+        self.dim, self.keepdim, self.temperature = dim, keepdim, temperature
+
+    def forward(self, x):
+        return logsumexp(x, self.dim, self.keepdim, temperature=self.temperature)
+
+    def extra_repr(self):
+        return f"dim={self.dim}, keepdim={self.keepdim}, temperature={self.temperature}"
+
+
+# ---- Log-probabilities of tokens ---------------------------------------------------------------------------------------------
+# An operator has a fixed number of results: what was not asked for comes as an empty tensor.
+
+_Eight = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def _none(like, dtype=torch.float32):
+    return torch.empty(0, dtype=dtype, device=like.device)
+
+
+def _whole(results, x):
+    return tuple(_none(x) if r is None else r for r in results)
+
+
+@_operator("token_logprobs")
+def _token_logprobs(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], temperature: float, softcap: float,
+                    ignore_index: int, label_smoothing: float, z_loss: float, want: int, top_k: int) -> _Eight:
+    return _whole(_napier.token_logprobs(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, want,
+                                         top_k), x)
+
+
+@_operator("token_logprobs_backward")
+def _token_logprobs_backward(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], temperature: float, softcap: float,
+                             ignore_index: int, label_smoothing: float, z_loss: float, g_logprobs: Optional[Tensor],
+                             g_lse: Optional[Tensor], g_entropy: Optional[Tensor], g_loss: Optional[Tensor]) -> Tensor:
+    return _napier.token_logprobs_backward(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep,
+                                           g_logprobs, g_lse, g_entropy, g_loss)
+
+
+@_operator("linear_token_logprobs")
+def _linear_token_logprobs(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], temperature: float,
+                           softcap: float, ignore_index: int, label_smoothing: float, z_loss: float, want: int,
+                           top_k: int) -> _Eight:
+    return _whole(_napier.linear_token_logprobs(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
+                                                z_loss, keep, want, top_k), x)
+
+
+@_operator("linear_token_logprobs_backward")
+def _linear_token_logprobs_backward(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor],
+                                    temperature: float, softcap: float, ignore_index: int, label_smoothing: float,
+                                    z_loss: float, g_logprobs: Optional[Tensor], g_lse: Optional[Tensor],
+                                    g_entropy: Optional[Tensor], g_loss: Optional[Tensor]) -> tuple[Tensor, Tensor]:
+    return _napier.linear_token_logprobs_backward(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
+                                                  z_loss, keep, g_logprobs, g_lse, g_entropy, g_loss)
+
+
+def _fake_results(x, ids, want, top_k):
+    n = x.shape[0]
+    each = 0 if ids is None or ids.numel() == 0 else ids.numel() // n
+
+    def f32(wanted, *shape):
+        return x.new_empty(shape if wanted else (0,), dtype=torch.float32)
+
+    def i64(wanted, *shape):
+        return x.new_empty(shape, dtype=torch.int64) if wanted else _none(x)
+
+    return (f32(each, n, each), f32(want & 1, n), f32(want & 2, n), f32(want & 4, n), i64(want & 8, n),
+            i64(each and want & 16, n, each), i64(top_k, n, top_k), f32(top_k, n, top_k))
+
+
+@_token_logprobs.register_fake
+def _(x, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
+    return _fake_results(x, ids, want, top_k)
+
+
+@_linear_token_logprobs.register_fake
+def _(x, weights, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
+    return _fake_results(x, ids, want, top_k)
+
+
+@_linear_token_logprobs_backward.register_fake
+def _(x, weights, *_):
+    return _row_major_like(x), _row_major_like(weights)
+
+
+_token_logprobs_backward.register_fake(_row_major_like)
+
+
+def _register_tokens(operator, backward, inputs_with_gradient):
+    def setup(ctx, inputs, output):
+        tensors, ctx.options, ctx.want = inputs[:inputs_with_gradient + 2], inputs[inputs_with_gradient + 2:-2], inputs[-2]
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output[4:])
+
+    def gradient(ctx, *grads):
+        tensors = ctx.saved_tensors
+        g = [None if x is None else x.float() for x in grads[:4]]
+        result = backward(*tensors, *ctx.options, *g)
+        result = result if isinstance(result, tuple) else (result,)
+        return result + (None,) * (len(tensors) - inputs_with_gradient + len(ctx.options) + 2)
+
+    _once(operator, gradient, setup)
+
+
+_register_tokens(_token_logprobs, _token_logprobs_backward, 1)
+_register_tokens(_linear_token_logprobs, _linear_token_logprobs_backward, 2)
+
+
+def _single(x):
+    """Arithmetic is float32: float64 is rounded to it, and its gradient widened."""
+    return x.float() if x.dtype == torch.float64 else x
+
+
+def _as_tensor(x):
+    return x if x is None or isinstance(x, Tensor) else torch.as_tensor(x)
+
+
+def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
+    ids, keep = _as_tensor(ids), _as_tensor(keep)
+    _check(**{what: x}, ids=ids, keep=keep)
+    rows, ids, keep, lead = _token_arguments(_single(x), ids, keep, what)
+    if ids is not None and (ids.dtype.is_floating_point or ids.dtype == torch.bool):
+        raise TypeError(f"ids: expected integers, got {ids.dtype}")
+    results = operator(rows, *more, ids, keep, float(temperature), float(softcap), int(ignore_index),
+                       float(label_smoothing), float(z_loss), want, int(top_k))
+    wanted = [ids is not None, want & 1, want & 2, want & 4, want & 8, ids is not None and want & 16, top_k, top_k]
+    return _shaped([r if w else None for r, w in zip(results, wanted)], lead, ids)
+
+
+def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
+                   keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0) -> TokenLogprobs:
+    """napier.token_logprobs with gradients through logprobs, lse, entropy and loss."""
+    return _tokens(_token_logprobs, logits, (), "logits", ids, keep, temperature, softcap, ignore_index, label_smoothing,
+                   z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
+
+
+def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
+                          label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False, argmax=False,
+                          rank=False, top_k=0) -> TokenLogprobs:
+    """napier.linear_token_logprobs with gradients, to hidden and weights: no logits are stored, forwards or backwards."""
+    _check(weights=weights)
+    return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
+                   ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
+
+
+@_operator("gather_logprobs")
+def _gather_logprobs(logprobs: Tensor, ids: Tensor) -> Tensor:
+    return _napier.gather_logprobs(logprobs, ids)
+
+
+@_operator("gather_logprobs_backward")
+def _gather_logprobs_backward(grad: Tensor, ids: Tensor, vocabulary: int) -> Tensor:
+    return _napier.gather_logprobs_backward(grad, ids, vocabulary)
+
+
+@_gather_logprobs.register_fake
+def _(logprobs, ids):
+    return logprobs.new_empty(logprobs.shape[:1])
+
+
+@_gather_logprobs_backward.register_fake
+def _(grad, ids, vocabulary):
+    return grad.new_empty(grad.shape[0], vocabulary)
+
+
+def _setup_gather(ctx, inputs, output):
+    logprobs, ids = inputs
+    ctx.vocabulary = logprobs.shape[1]
+    ctx.save_for_backward(ids)
+
+
+def _gradient_gather(ctx, grad):
+    return _gather_logprobs_backward(grad, *ctx.saved_tensors, ctx.vocabulary), None
+
+
+_once(_gather_logprobs, _gradient_gather, _setup_gather)
+
+
+def gather_logprobs(logprobs, ids):
+    """napier.gather_logprobs with gradients: logprobs[..., ids]."""
+    ids = _as_tensor(ids)
+    _check(logprobs=logprobs, ids=ids)
+    if ids.shape != logprobs.shape[:-1]:
+        raise ValueError(f"ids: shape {tuple(ids.shape)} is not that of logprobs without its last dimension")
+    rows = _single(logprobs).reshape(-1, logprobs.shape[-1])
+    return _gather_logprobs(rows, ids.reshape(-1)).reshape(ids.shape)
+
+
+# ---- KL and rubric -------------------------------------------------------------------------------------------------------------
+
+
+@_operator("kl_per_response")
+def _kl_per_response(policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str, reduction: str,
+                     clamp_ratio: float, clamp_kl: float) -> Tensor:
+    return _napier.kl_per_response(policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction,
+                                   clamp_ratio=clamp_ratio, clamp_kl=clamp_kl)
+
+
+@_operator("kl_per_response_backward")
+def _kl_per_response_backward(policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str,
+                              reduction: str, clamp_ratio: float, clamp_kl: float,
+                              grad: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier.kl_per_response_backward(policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction,
+                                            clamp_ratio=clamp_ratio, clamp_kl=clamp_kl, grad_kl=grad)
+
+
+@_operator("kl_full")
+def _kl_full(policy: Tensor, ref: Tensor, temperature: float) -> Tensor:
+    return _napier.kl_full(policy, ref, temperature=temperature)
+
+
+@_operator("kl_full_backward")
+def _kl_full_backward(policy: Tensor, ref: Tensor, temperature: float, grad: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier.kl_full_backward(policy, ref, grad, temperature=temperature)
+
+
+@_kl_per_response.register_fake
+def _(policy, ref, offsets, *_):
+    return policy.new_empty(offsets.shape[0] - 1, dtype=torch.float32)
+
+
+@_kl_full.register_fake
+def _(policy, ref, temperature):
+    return policy.new_empty(policy.shape[0], dtype=torch.float32)
+
+
+def _register_pair(operator, backward, tensors):
+    """Of a function of policy and ref (and more tensors) to one result."""
+
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:tensors])
+        ctx.options = inputs[tensors:]
+
+    def gradient(ctx, grad):
+        to_policy, to_ref = backward(*ctx.saved_tensors, *ctx.options, grad)
+        return (to_policy, to_ref) + (None,) * (tensors - 2 + len(ctx.options))
+
+    backward.register_fake(lambda policy, ref, *_: (_row_major_like(policy), _row_major_like(ref)))
+    _once(operator, gradient, setup)
+
+
+_register_pair(_kl_per_response, _kl_per_response_backward, 4)
+_register_pair(_kl_full, _kl_full_backward, 2)
+
+
+def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0,
+                    clamp_kl=0.0):
+    """napier.kl_per_response with gradients, to both."""
+    offsets, mask = _as_tensor(offsets), _as_tensor(mask)
+    _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets, mask=mask)
+    return _kl_per_response(_single(policy_logprobs), _single(ref_logprobs), offsets, mask, estimator, reduction,
+                            float(clamp_ratio), float(clamp_kl))
+
+
+def kl_full(policy_logits, ref_logits, *, temperature=1.0):
+    """napier.kl_full with gradients, to both."""
+    _check(policy_logits=policy_logits, ref_logits=ref_logits)
+    return _kl_full(_single(policy_logits), _single(ref_logits), float(temperature))
+
+
+@_operator("rubric_score")
+def _rubric_score(logprobs: Tensor, ids: Tensor, offsets: Tensor, rubric: Tensor,
+                  weights: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier.rubric_score(logprobs, ids, offsets, rubric, weights)
+
+
+@_operator("rubric_score_backward")
+def _rubric_score_backward(ids: Tensor, offsets: Tensor, rubric: Tensor, weights: Tensor, g_scores: Optional[Tensor],
+                           g_rewards: Optional[Tensor]) -> Tensor:
+    return _napier.rubric_score_backward(ids, offsets, rubric, weights, g_scores, g_rewards)
+
+
+@_rubric_score.register_fake
+def _(logprobs, ids, offsets, rubric, weights):
+    n = offsets.shape[0] - 1
+    return (logprobs.new_empty(n, rubric.shape[0], dtype=torch.float32), logprobs.new_empty(n, dtype=torch.float32))
+
+
+@_rubric_score_backward.register_fake
+def _(ids, offsets, rubric, weights, g_scores, g_rewards):
+    return rubric.new_empty(ids.shape, dtype=torch.float32)
+
+
+def _setup_rubric(ctx, inputs, output):
+    ctx.dtype = inputs[0].dtype
+    ctx.save_for_backward(*inputs[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _gradient_rubric(ctx, g_scores, g_rewards):
+    return _rubric_score_backward(*ctx.saved_tensors, g_scores, g_rewards).to(ctx.dtype), None, None, None, None
+
+
+_once(_rubric_score, _gradient_rubric, _setup_rubric)
+
+
+def rubric_score(logprobs, token_ids, offsets, rubric, weights):
+    """napier.rubric_score, (scores, rewards), with gradients to logprobs."""
+    token_ids, offsets = _as_tensor(token_ids), _as_tensor(offsets)
+    _check(logprobs=logprobs, token_ids=token_ids, offsets=offsets, rubric=rubric, weights=weights)
+    for name, x in (("rubric", rubric), ("weights", weights)):
+        if x.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError(f"{name}: has no gradient here; use {name}.detach()")
+    return _rubric_score(_single(logprobs), token_ids, offsets, _single(rubric), _single(weights))
+
+
+# ---- GRPO ----------------------------------------------------------------------------------------------------------------------
+# The C functions give loss and gradients at once; the operators return both, and their own gradient is a product. Options
+# travel as JSON, as an operator's arguments are numbers, strings and tensors.
+
+_METRICS = ("loss", "tokens", "clip_low", "clip_high", "mean_ratio", "min_ratio", "max_ratio", "kl", "approx_kl", "entropy",
+            "correction", "kept_responses")
+
+
+def _loss_and_metrics(metrics):
+    return (torch.tensor(metrics["loss"], dtype=torch.float32),
+            torch.tensor([metrics[name] for name in _METRICS], dtype=torch.float64))
+
+
+@_operator("grpo_loss")
+def _grpo_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
+               ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
+               options: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    metrics, grad, grad_entropies = _napier.grpo_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
+                                                      json.loads(options))
+    return (*_loss_and_metrics(metrics), grad, _none(logprobs) if grad_entropies is None else grad_entropies)
+
+
+@_grpo_loss.register_fake
+def _(logprobs, entropies, *_):
+    grad = logprobs.new_empty(logprobs.shape, dtype=torch.float32)
+    return (logprobs.new_empty((), dtype=torch.float32), logprobs.new_empty(len(_METRICS), dtype=torch.float64), grad,
+            _none(logprobs) if entropies is None else torch.empty_like(grad))
+
+
+def _setup_grpo(ctx, inputs, output):
+    ctx.dtypes = inputs[0].dtype, None if inputs[1] is None else inputs[1].dtype
+    ctx.save_for_backward(*output[2:])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _gradient_grpo(ctx, grad, *_):
+    to_logprobs, to_entropies = ctx.saved_tensors
+    entropies = None if ctx.dtypes[1] is None else (grad * to_entropies).to(ctx.dtypes[1])
+    return ((grad * to_logprobs).to(ctx.dtypes[0]), entropies) + (None,) * 7
+
+
+_once(_grpo_loss, _gradient_grpo, _setup_grpo)
+
+
+@_operator("grpo_from_logits")
+def _grpo_from_logits(logits: Tensor, ids: Tensor, advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
+                      ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor], options: str,
+                      temperature: float, softcap: float,
+                      gradient: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    metrics, grad, logprobs, entropies = _napier.grpo_from_logits(
+        logits, ids, None, advantages, offsets, old, ref, sampler, None, mask, json.loads(options), temperature, softcap,
+        gradient, None)
+    return (*_loss_and_metrics(metrics), logprobs, entropies, _none(logits) if grad is None else grad)
+
+
+@_grpo_from_logits.register_fake
+def _(logits, ids, advantages, offsets, old, ref, sampler, mask, options, temperature, softcap, gradient):
+    tokens = logits.new_empty(logits.shape[0], dtype=torch.float32)
+    return (logits.new_empty((), dtype=torch.float32), logits.new_empty(len(_METRICS), dtype=torch.float64), tokens,
+            torch.empty_like(tokens), _row_major_like(logits) if gradient else _none(logits))
+
+
+def _setup_grpo_from_logits(ctx, inputs, output):
+    ctx.save_for_backward(output[4])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _gradient_grpo_from_logits(ctx, grad, *_):
+    (to_logits,) = ctx.saved_tensors
+    return (to_logits * grad.to(to_logits.dtype),) + (None,) * 11
+
+
+_once(_grpo_from_logits, _gradient_grpo_from_logits, _setup_grpo_from_logits)
+
+
+def _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask):
+    """The constants of a batch: no gradient flows to them, as in the losses' definition."""
+    given = {"advantages": advantages, "offsets": offsets, "old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs,
+             "sampler_logprobs": sampler_logprobs, "mask": mask}
+    tensors = {name: _as_tensor(x) for name, x in given.items()}
+    _check(**tensors)
+    return [None if x is None else x.detach() for x in tensors.values()]
+
+
+def _named(metrics):
+    return {name: metrics[i] for i, name in enumerate(_METRICS)}
+
+
+def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None,
+              mask=None, **options):
+    """(loss, metrics) of napier.grpo_loss, with gradients to logprobs and entropies; metrics is a dict of tensors without.
+    Advantages and the other log-probabilities are constants."""
+    _check(logprobs=logprobs, entropies=entropies)
+    batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    entropies = None if entropies is None else _single(entropies)
+    loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, json.dumps(options))
+    return loss, _named(metrics)
+
+
+def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+                     mask=None, temperature=1.0, softcap=0.0, **options):
+    """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits, with the loss's gradient to logits [T, V]."""
+    ids = _as_tensor(ids)
+    _check(logits=logits, ids=ids)
+    batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    gradient = logits.requires_grad and torch.is_grad_enabled()
+    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, json.dumps(options),
+                                                              float(temperature), float(softcap), gradient)
+    return loss, _named(metrics), logprobs, entropies
