@@ -5,7 +5,6 @@ Every function is a custom operator of torch.library (torch.ops.napier.*) with a
 that compiled graphs hold it whole. Results have the same bits as those of `napier`. Gradients are once differentiable.
 """
 import inspect
-import json
 from typing import Optional
 
 import torch
@@ -525,10 +524,29 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights):
 
 # ---- GRPO ----------------------------------------------------------------------------------------------------------------------
 # The C functions give loss and gradients at once; the operators return both, and their own gradient is a product. Options
-# travel as JSON, as an operator's arguments are numbers, strings and tensors.
+# travel as one string, as an operator's arguments are numbers, strings and tensors; plain formatting, which compiled graphs
+# can follow.
 
 _METRICS = ("loss", "tokens", "clip_low", "clip_high", "mean_ratio", "min_ratio", "max_ratio", "kl", "approx_kl", "entropy",
             "correction", "kept_responses")
+
+
+def _written_options(options):
+    return ";".join([f"{name}={value}" for name, value in options.items() if value is not None])
+
+
+def _read_options(text):
+    options = dict(part.split("=", 1) for part in text.split(";") if part)
+    return {name: _number_or_word(value) for name, value in options.items()}
+
+
+def _number_or_word(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"True": True, "False": False}.get(text, text)
 
 
 def _loss_and_metrics(metrics):
@@ -541,7 +559,7 @@ def _grpo_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor
                ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
                options: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     metrics, grad, grad_entropies = _napier.grpo_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
-                                                      json.loads(options))
+                                                      _read_options(options))
     return (*_loss_and_metrics(metrics), grad, _none(logprobs) if grad_entropies is None else grad_entropies)
 
 
@@ -573,7 +591,7 @@ def _grpo_from_logits(logits: Tensor, ids: Tensor, advantages: Tensor, offsets: 
                       temperature: float, softcap: float,
                       gradient: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     metrics, grad, logprobs, entropies = _napier.grpo_from_logits(
-        logits, ids, None, advantages, offsets, old, ref, sampler, None, mask, json.loads(options), temperature, softcap,
+        logits, ids, None, advantages, offsets, old, ref, sampler, None, mask, _read_options(options), temperature, softcap,
         gradient, None)
     return (*_loss_and_metrics(metrics), logprobs, entropies, _none(logits) if grad is None else grad)
 
@@ -618,7 +636,7 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     _check(logprobs=logprobs, entropies=entropies)
     batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     entropies = None if entropies is None else _single(entropies)
-    loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, json.dumps(options))
+    loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, _written_options(options))
     return loss, _named(metrics)
 
 
@@ -629,6 +647,6 @@ def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref
     _check(logits=logits, ids=ids)
     batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     gradient = logits.requires_grad and torch.is_grad_enabled()
-    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, json.dumps(options),
+    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, _written_options(options),
                                                               float(temperature), float(softcap), gradient)
     return loss, _named(metrics), logprobs, entropies

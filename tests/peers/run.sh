@@ -1,10 +1,11 @@
 #!/bin/sh
 # Compares Napier, stage by stage, with the libraries whose meaning it follows.
 #
-#     tests/peers/run.sh [umap] [rl]      default: every set that has tests; MATCH=word: only tests with it in their name
+#     tests/peers/run.sh [umap] [rl] [torch]      default: every set that has tests; MATCH=word: only tests with it in their name
 #
 # A set is the files test_SET_*.py, run in a Python environment of their own ($NAPIER_BENCH_HOME/peers-SET, by default under
-# ~/.cache/napier/bench; fetched once). They reach the C API by ctypes (napier_c.py), in a shared library that is built here.
+# ~/.cache/napier/bench; fetched once). They reach the C API by ctypes (napier_c.py), in a shared library that is built here;
+# the set torch (in the environment of rl: PyTorch is large) imports the Python package, built here too.
 # The last line counts; exit status 0: nothing failed. What cannot be fetched is skipped by name.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -20,13 +21,21 @@ say() { printf 'tests/peers: %s\n' "$*" >&2; }
 packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn" ;;
-    rl) echo "torch trl numpy" ;;
+    rl | torch) echo "torch trl numpy" ;;
+    esac
+}
+
+# The environment a set runs in.
+home_of() {
+    case $1 in
+    torch) echo "$home/peers-rl" ;;
+    *) echo "$home/peers-$1" ;;
     esac
 }
 
 # An environment with these packages; the stamp is written last, so a broken fetch is repeated.
 environment() { # set
-    venv=$home/peers-$1
+    venv=$(home_of "$1")
     [ -f "$venv/ready" ] && return 0
     # shellcheck disable=SC2046 # a list of packages
     set -- "$1" $(packages "$1")
@@ -53,8 +62,14 @@ build_library() {
     ${CC:-cc} -std=c11 -shared -fPIC -I"$root/include" "$build/defaults.c" -o "$build/defaults.so"
 }
 
+# The Python package, in $build/library/python.
+build_package() {
+    cmake -S "$root" -B "$build/library" -DNAPIER_PYTHON=ON &&
+        cmake --build "$build/library" --parallel --target napier_python napier_python_files
+}
+
 if [ $# -eq 0 ]; then
-    for set in umap rl; do
+    for set in umap rl torch; do
         ls "$here/test_${set}_"*.py >/dev/null 2>&1 && set -- "$@" "$set"
     done
 fi
@@ -67,7 +82,7 @@ fi
 passed=0 failed=0 skipped=0
 for set in "$@"; do
     if [ -z "$(packages "$set")" ]; then
-        say "no such set: $set (umap, rl)"
+        say "no such set: $set (umap, rl, torch)"
         exit 2
     fi
     if ! environment "$set"; then
@@ -75,10 +90,16 @@ for set in "$@"; do
         skipped=$((skipped + 1))
         continue
     fi
+    if [ "$set" = torch ] && ! build_package >"$build/package.log" 2>&1; then
+        tail -n 20 "$build/package.log" >&2
+        echo "FAIL  torch: the Python package does not build (details in $build/package.log)"
+        failed=$((failed + 1))
+        continue
+    fi
     result=$build/$set.result
     rm -f "$result"
     OMP_WAIT_POLICY=passive PYTHONDONTWRITEBYTECODE=1 NAPIER_PEERS_BUILD=$build NAPIER_PEERS_RESULT=$result \
-        "$home/peers-$set/bin/python" "$here/run_set.py" "$set"
+        PYTHONPATH=$build/library/python "$(home_of "$set")/bin/python" "$here/run_set.py" "$set"
     if read -r p f s <"$result" 2>/dev/null; then
         passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     else

@@ -38,7 +38,7 @@ def main():
     match = os.environ.get("MATCH", "")
     for path in sorted(glob.glob(os.path.join(HERE, f"test_{wanted}_*.py"))):
         module = importlib.import_module(os.path.basename(path)[:-3])
-        for name, test in vars(module).items():
+        for name, test in list(vars(module).items()):
             if name.startswith("test_") and callable(test) and match in name:
                 counts[run(f"{module.__name__[5:]}: {name[5:].replace('_', ' ')}", test)] += 1
     with open(os.environ["NAPIER_PEERS_RESULT"], "w", encoding="ascii") as result:

@@ -1,0 +1,334 @@
+"""napier.torch: values and gradients against PyTorch's own in float64, gradcheck, torch.compile, modules, 16-bit floats."""
+import functools
+
+import torch
+
+import napier
+import napier.torch as nt
+
+HALVES = (torch.bfloat16, torch.float16)
+OFFSETS = torch.tensor([0, 5, 5, 9, 12])
+N, V = 12, 40
+
+
+def normal(*shape, seed=0, dtype=torch.float32, scale=1.0):
+    x = scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x.to(dtype).requires_grad_()
+
+
+def leaf64(x):
+    return x.detach().double().requires_grad_()
+
+
+def close(mine, theirs, bound, what):
+    worst = ((mine.detach().double() - theirs.detach()).abs() / (1 + theirs.detach().abs())).max().item()
+    assert worst <= bound, f"{what}: {worst:.2e} > {bound:.1e}"
+    return worst
+
+
+def compare(ours, theirs, inputs, bound=1e-5, what=""):
+    """Values and gradients of ours at the inputs, and of theirs at the same numbers in float64, with random weights."""
+    wide = [leaf64(x) for x in inputs]
+    a, b = ours(*inputs), theirs(*wide)
+    a, b = (r if isinstance(r, tuple) else (r,) for r in (a, b))
+    worst = 0.0
+    loss_a = loss_b = 0
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        assert x.shape == y.shape, f"{what}: shape {tuple(x.shape)}, not {tuple(y.shape)}"
+        worst = max(worst, close(x, y, bound, f"{what} value {i}"))
+        w = torch.randn(y.shape, generator=torch.Generator().manual_seed(i), dtype=torch.float64)
+        loss_a, loss_b = loss_a + (x.double() * w).sum(), loss_b + (y * w).sum()
+    for i, (x, y, z) in enumerate(zip(inputs, torch.autograd.grad(loss_a, inputs), torch.autograd.grad(loss_b, wide))):
+        assert y.dtype == x.dtype
+        worst = max(worst, close(y, z, bound, f"{what} gradient {i}"))
+    return worst
+
+
+def ids_of(n=N, vocabulary=V):
+    return torch.randint(vocabulary, (n,), generator=torch.Generator().manual_seed(5))
+
+
+# ---- softmax, log_softmax, logsumexp ---------------------------------------------------------------------------------------
+
+MAPS = {"softmax": (nt.softmax, torch.softmax), "log_softmax": (nt.log_softmax, torch.log_softmax)}
+
+
+def test_gradcheck():
+    for shape in ((5,), (3, 4), (2, 3, 2)):
+        x = normal(*shape, dtype=torch.float64)
+        for dim in range(-1, len(shape)):
+            for t in (1.0, 0.6):
+                for ours, _ in MAPS.values():
+                    assert torch.autograd.gradcheck(functools.partial(ours, dim=dim, temperature=t), x)
+                for keepdim in (False, True):
+                    assert torch.autograd.gradcheck(functools.partial(nt.logsumexp, dim=dim, keepdim=keepdim, temperature=t), x)
+        assert torch.autograd.gradcheck(nt.logsumexp, x)
+    assert torch.autograd.gradcheck(functools.partial(nt.logsumexp, dim=(0, 2)), x)
+
+
+def test_softmax_family():
+    worst = 0.0
+    for shape in ((7,), (3, 1000), (4, 3, 5), (2, 0)):
+        x = normal(*shape, scale=3)
+        for dim in range(x.ndim) if x.numel() else ():
+            for name, (ours, theirs) in MAPS.items():
+                worst = max(worst, compare(functools.partial(ours, dim=dim), functools.partial(theirs, dim=dim), [x], 1e-5, name))
+            for keepdim in (False, True):
+                worst = max(worst, compare(lambda z: nt.logsumexp(z, dim, keepdim), lambda z: torch.logsumexp(z, dim, keepdim),
+                                           [x], 1e-5, "logsumexp"))
+    x = normal(2, 3, 4)
+    for dims in (None, (0, 1), (2, 0)):
+        every = (0, 1, 2) if dims is None else dims
+        worst = max(worst, compare(lambda z: nt.logsumexp(z, dims), lambda z: torch.logsumexp(z, every), [x]))
+    return f"within {worst:.1e}"
+
+
+def test_same_bits_as_without_autograd():
+    for dtype in (torch.float32, torch.float64, *HALVES):
+        x = normal(5, 300, dtype=dtype)
+        plain = x.detach()
+        assert torch.equal(nt.softmax(x), napier.softmax(plain)) and torch.equal(nt.log_softmax(x, 0), napier.log_softmax(plain, 0))
+        assert torch.equal(nt.logsumexp(x), napier.logsumexp(plain))
+        assert nt.softmax(x).dtype == dtype
+    x, ids = normal(N, V), ids_of()
+    assert torch.equal(nt.token_logprobs(x, ids).logprobs, napier.token_logprobs(x.detach(), ids).logprobs)
+
+
+def test_sixteen_bits():
+    for dtype, bound in ((torch.bfloat16, 0.02), (torch.float16, 0.003)):
+        x, ids = normal(N, V, dtype=dtype), ids_of()
+        for name, (ours, theirs) in MAPS.items():
+            compare(functools.partial(ours, dim=1), functools.partial(theirs, dim=1), [x], bound, name)
+        compare(lambda z: nt.token_logprobs(z, ids).logprobs,
+                lambda z: torch.log_softmax(z, 1).gather(1, ids[:, None])[:, 0], [x], bound)
+        compare(lambda z: nt.kl_full(z, z.detach().flip(0)), lambda z: kl_full(z, z.detach().flip(0)), [x], bound)
+
+
+# ---- Tokens -------------------------------------------------------------------------------------------------------------------
+
+
+def reference_tokens(x, ids, temperature=1.0, softcap=0.0):
+    z = (softcap * torch.tanh(x / softcap) if softcap else x) / temperature
+    p = torch.log_softmax(z, -1)
+    chosen = p.gather(-1, ids.reshape(*x.shape[:-1], -1)).reshape(ids.shape)
+    return chosen, torch.logsumexp(z, -1), -(p.exp() * p).sum(-1), -chosen
+
+
+def test_token_logprobs():
+    worst = 0.0
+    for options in ({}, {"temperature": 0.7}, {"softcap": 5.0, "temperature": 2.0}):
+        ids = ids_of().reshape(3, 4)
+        worst = max(worst, compare(
+            lambda x: nt.token_logprobs(x, ids, lse=True, entropy=True, loss=True, **options)[:4],
+            lambda x: reference_tokens(x, ids, **options), [normal(3, 4, V, scale=2)], 1e-5, str(options)))
+    ids = ids_of(2 * N).reshape(N, 2)
+    keep = torch.rand(N, V, generator=torch.Generator().manual_seed(1)) < 0.6
+    keep.scatter_(1, ids, True)
+    worst = max(worst, compare(
+        lambda x: nt.token_logprobs(x, ids, keep=keep).logprobs,
+        lambda x: torch.log_softmax(x.masked_fill(~keep, -torch.inf), 1).gather(1, ids), [normal(N, V)], 1e-5, "keep"))
+    ids = ids_of()
+    ids[3] = -100
+    worst = max(worst, compare(
+        lambda x: nt.token_logprobs(x, ids, loss=True, label_smoothing=0.1).loss,
+        lambda x: torch.nn.functional.cross_entropy(x, ids, reduction="none", label_smoothing=0.1), [normal(N, V)], 1e-5, "loss"))
+    return f"within {worst:.1e}"
+
+
+def test_linear_token_logprobs():
+    ids = ids_of()
+    worst = compare(lambda h, w: nt.linear_token_logprobs(h, w, ids, entropy=True, lse=True)[:3],
+                    lambda h, w: reference_tokens(h @ w.T, ids)[:3], [normal(N, 16), normal(V, 16, seed=1)], 2e-5)
+    h, w = normal(N, 16), normal(V, 16).detach()
+    nt.linear_token_logprobs(h, w, ids).logprobs.sum().backward()
+    assert h.grad is not None and w.grad is None
+    return f"within {worst:.1e}"
+
+
+def test_gather_logprobs():
+    ids = ids_of().reshape(3, 4)
+    for dtype in (torch.float32, torch.float64):
+        compare(lambda x: nt.gather_logprobs(x, ids), lambda x: x.gather(-1, ids[..., None])[..., 0],
+                [normal(3, 4, V, dtype=dtype)], 1e-6)
+
+
+# ---- KL, rubric, GRPO ------------------------------------------------------------------------------------------------------------
+
+
+def by_response(x, mean=False):
+    parts = [x[a:b] for a, b in zip(OFFSETS[:-1], OFFSETS[1:])]
+    return torch.stack([p.sum() / (max(len(p), 1) if mean else 1) for p in parts])
+
+
+def kl_full(x, y, t=1.0):
+    p, q = torch.log_softmax(x / t, -1), torch.log_softmax(y / t, -1)
+    return (p.exp() * (p - q)).sum(-1)
+
+
+def test_kl():
+    worst = 0.0
+    terms = {"k1": lambda d: -d, "k2": lambda d: d * d / 2, "k3": lambda d: torch.expm1(d) - d}
+    for estimator, term in terms.items():
+        for reduction in ("sum", "mean"):
+            worst = max(worst, compare(
+                lambda p, q: nt.kl_per_response(p, q, OFFSETS, estimator=estimator, reduction=reduction),
+                lambda p, q: by_response(term(q - p), reduction == "mean"), [normal(N), normal(N, seed=1)], 1e-5, estimator))
+    worst = max(worst, compare(lambda p, q: nt.kl_full(p, q, temperature=0.7), lambda p, q: kl_full(p, q, 0.7),
+                               [normal(N, V), normal(N, V, seed=1)], 1e-5, "full"))
+    return f"within {worst:.1e}"
+
+
+def test_rubric_score():
+    ids, rubric, weights = ids_of(), normal(3, V).detach(), torch.tensor([1.0, -2.0, 0.5])
+
+    def reference(logprobs):
+        marks = rubric.double()[:, ids] * logprobs
+        scores = torch.stack([by_response(m) for m in marks], 1) * weights.double()
+        return scores, scores.sum(1)
+
+    compare(lambda x: nt.rubric_score(x, ids, OFFSETS, rubric, weights), reference, [normal(N)], 1e-5)
+    compare(lambda x: nt.rubric_score(x, ids, OFFSETS, rubric, weights)[1], lambda x: reference(x)[1], [normal(N)], 1e-5)
+
+
+ADVANTAGES = torch.tensor([1.0, 0.5, -1.0, 0.3])
+
+
+def reference_grpo(logprobs, entropies, old, ref, beta, coefficient):
+    each = torch.repeat_interleave(ADVANTAGES.double(), OFFSETS.diff())
+    ratio = torch.exp(logprobs - old.double())
+    loss = -torch.minimum(ratio * each, ratio.clamp(0.8, 1.2) * each)
+    d = ref.double() - logprobs
+    return (loss + beta * (torch.expm1(d) - d)).mean() - coefficient * entropies.mean()
+
+
+def test_grpo_loss():
+    old, ref = normal(N, seed=1, scale=0.2).detach() - 1, normal(N, seed=2, scale=0.2).detach() - 1
+    logprobs = (normal(N, scale=0.2).detach() - 1).requires_grad_()
+    entropies = normal(N, seed=3).detach().abs().requires_grad_()
+    worst = compare(
+        lambda x, h: nt.grpo_loss(x, ADVANTAGES, OFFSETS, old_logprobs=old, ref_logprobs=ref, entropies=h, beta=0.1,
+                                  loss_type="bnpo", entropy_coefficient=0.05)[0],
+        lambda x, h: reference_grpo(x, h, old, ref, 0.1, 0.05), [logprobs, entropies], 1e-5)
+    for loss_type in ("grpo", "bnpo", "dr_grpo", "dapo", "gspo", "cispo", "sapo", "vespo", "luspo", "token_mean"):
+        loss, metrics = nt.grpo_loss(logprobs, ADVANTAGES, OFFSETS, old_logprobs=old, loss_type=loss_type)
+        plain = napier.grpo_loss(logprobs.detach(), ADVANTAGES, OFFSETS, old_logprobs=old, loss_type=loss_type)
+        assert loss.item() == torch.tensor(plain.loss).item() and metrics["mean_ratio"].item() == plain.metrics["mean_ratio"]
+        (grad,) = torch.autograd.grad(3 * loss, logprobs)
+        assert torch.equal(grad, 3 * plain.grad_logprobs), loss_type
+    return f"within {worst:.1e}"
+
+
+def test_grpo_from_logits():
+    ids, old = ids_of(), normal(N, seed=1, scale=0.2).detach() - 4
+    for dtype in (torch.float32, *HALVES):
+        x = normal(N, V, dtype=dtype)
+        loss, metrics, logprobs, entropies = nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS, old_logprobs=old, temperature=0.8)
+        loss.backward()
+        y = x.detach().requires_grad_()
+        t = nt.token_logprobs(y, ids, temperature=0.8, entropy=True)
+        steps, _ = nt.grpo_loss(t.logprobs, ADVANTAGES, OFFSETS, old_logprobs=old)
+        steps.backward()
+        assert torch.equal(x.grad, y.grad) and loss.item() == steps.item() and torch.equal(logprobs, t.logprobs)
+        assert torch.equal(entropies, t.entropy) and not metrics["loss"].requires_grad
+    with torch.no_grad():
+        assert not nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS)[0].requires_grad
+
+
+# ---- Operators, compiled graphs, modules -------------------------------------------------------------------------------------------
+
+
+def examples():
+    """Name, a function of its tensors that require grad, and those."""
+    ids = ids_of()
+    x, y, v, u = normal(N, V), normal(N, V, seed=1), normal(N), normal(N, seed=1)
+    rubric, weights = normal(3, V).detach(), torch.tensor([1.0, -2.0, 0.5])
+    yield "softmax", lambda x: nt.softmax(x, 0, temperature=0.5), [x]
+    yield "log_softmax", lambda x: nt.log_softmax(x, 1), [x]
+    yield "logsumexp", lambda x: (nt.logsumexp(x, 1), nt.logsumexp(x), nt.logsumexp(x, 0, True)), [x]
+    yield "token_logprobs", lambda x: nt.token_logprobs(x, ids, entropy=True, argmax=True, top_k=3)[:3], [x]
+    yield "linear", lambda x, y: nt.linear_token_logprobs(x, y, ids % N, lse=True)[:2], [x, y]
+    yield "gather", lambda x: nt.gather_logprobs(x, ids), [x]
+    yield "kl", lambda v, u: nt.kl_per_response(v, u, OFFSETS, estimator="k3"), [v, u]
+    yield "kl_full", nt.kl_full, [x, y]
+    yield "rubric", lambda v: nt.rubric_score(v, ids, OFFSETS, rubric, weights), [v]
+    yield "grpo_loss", lambda v: nt.grpo_loss(v, ADVANTAGES, OFFSETS, old_logprobs=u.detach())[0], [v]
+    yield "grpo_from_logits", lambda x: nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS)[0], [x]
+
+
+def values_and_gradients(function, inputs):
+    results = function(*inputs)
+    results = [r for r in (results if isinstance(results, tuple) else (results,)) if r is not None]
+    loss = sum((r.double() ** 2).sum() for r in results)
+    return [r.detach() for r in results] + list(torch.autograd.grad(loss, inputs))
+
+
+def test_compile():
+    """One graph, without breaks, and the same bits."""
+    for name, function, inputs in examples():
+        torch._dynamo.reset()
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        for a, b in zip(values_and_gradients(function, inputs), values_and_gradients(compiled, inputs), strict=True):
+            assert torch.equal(a, b), name
+
+
+def test_operators():
+    """PyTorch's own check of schemas, of shapes without data, and of gradients under tracing."""
+    ids, x, y, v = ids_of(), normal(N, V), normal(N, V, seed=1), normal(N)
+    ops = torch.ops.napier
+    for op, args in [
+        (ops.softmax, (x, 0, 0.5, "nan")), (ops.log_softmax, (normal(2, 3, 4).transpose(0, 2), 1, 1.0, "zero")),
+        (ops.logsumexp, (x, 0, 1.0)), (ops.gather_logprobs, (x, ids)),
+        (ops.token_logprobs, (x, ids, None, 1.0, 0.0, -100, 0.0, 0.0, 31, 2)),
+        (ops.token_logprobs, (x, None, None, 1.0, 0.0, -100, 0.0, 0.0, 3, 0)),
+        (ops.linear_token_logprobs, (x, y, ids % N, None, 1.0, 0.0, -100, 0.0, 0.0, 2, 0)),
+        (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", 0.0, 0.0)), (ops.kl_full, (x, y, 1.0)),
+        (ops.rubric_score, (v, ids, OFFSETS, x.detach()[:3], v.detach()[:3])),
+        (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "")),
+        (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", 1.0, 0.0, True)),
+    ]:
+        torch.library.opcheck(op.default, args)
+
+
+def test_modules():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 4, generator=generator)
+    labels = (x @ torch.randn(4, 3, generator=generator)).argmax(1)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), nt.LogSoftmax(1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = -nt.gather_logprobs(model(x), labels).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+    assert repr(nt.Softmax(0, 0.5)) == "Softmax(dim=0, temperature=0.5, masked_rows='nan')"
+    assert torch.equal(nt.Softmax(1)(x), napier.softmax(x, 1)) and torch.equal(nt.LogSumExp(0)(x), napier.logsumexp(x, 0))
+    return f"loss {losses[0]:.2f} to {losses[-1]:.2f}"
+
+
+def test_errors():
+    x = normal(3, 4)
+    for call, kind, text in [
+        (lambda: nt.softmax([1.0]), TypeError, "x: expected a tensor, got list"),
+        (lambda: nt.softmax(x, 2), IndexError, "dim: 2"),
+        (lambda: nt.logsumexp(x, (0, 0)), ValueError, "twice"),
+        (lambda: nt.token_logprobs(x, [0.5, 1, 2]), TypeError, "ids: expected integers"),
+        (lambda: nt.token_logprobs(x, [0, 1, 9]), ValueError, "ids"),
+        (lambda: nt.gather_logprobs(x, [0, 1]), ValueError, "ids: shape"),
+        (lambda: nt.grpo_loss(x[0], ADVANTAGES, OFFSETS, colour=1), TypeError, "colour"),
+        (lambda: nt.rubric_score(x[0], [0, 0, 0, 0], [0, 4], x, x[0]), RuntimeError, "rubric: has no gradient"),
+    ]:
+        try:
+            call()
+        except kind as error:
+            assert text in str(error), f"{error!r} does not say {text!r}"
+        else:
+            raise AssertionError(f"no {kind.__name__} about {text!r}")
+    if torch.cuda.is_available():
+        try:
+            nt.softmax(torch.zeros(3, device="cuda"))
+        except NotImplementedError as error:
+            assert "cuda" in str(error)
