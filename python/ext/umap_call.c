@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- Contexts ------------------------------------------------------------------------------------------------------- */
+/* ---- Contexts ---------------------------------------------------------------------------------------------------- */
 
 static bool forked; /* a child of fork has no threads of libgomp's: only one is safe */
 
@@ -88,7 +88,7 @@ bool work_retake(work *w) {
     return raise_status(w->context, w->status, w->function) == 0 && !PyErr_Occurred();
 }
 
-/* ---- Progress ------------------------------------------------------------------------------------------------------- */
+/* ---- Progress ---------------------------------------------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec t;
@@ -123,7 +123,7 @@ int work_progress(const char *stage, double done, void *user) {
     return stop;
 }
 
-/* ---- Values --------------------------------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------------------------------ */
 
 static array *take_array(work *w, PyObject *value, const char *name, char type, int ndim, int flags) {
     const int what = (type == 'f' ? TAKE_SINGLE : TAKE_INTEGERS) | (flags & WRITABLE ? TAKE_WRITABLE : 0);
@@ -254,7 +254,7 @@ bool work_samples(work *w, int place, const char *name, sample_set *out) {
     return array_matrix(a, name, &out->samples.dense) == 0;
 }
 
-/* ---- Options -------------------------------------------------------------------------------------------------------- */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static int take_uint64(PyObject *value, const char *name, uint64_t *out) {
     PyObject *index = PyNumber_Index(value);
@@ -317,7 +317,7 @@ bool take_fields(PyObject *dict, const field *fields, void *to) {
 
 bool work_fields(work *w, const field *fields, void *to) { return take_fields(w->options, fields, to); }
 
-/* ---- Results -------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 PyObject *work_bytes(work *w, to_bytes_function *function, const void *object) {
     size_t size = 0;

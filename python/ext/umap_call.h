@@ -1,6 +1,6 @@
 /* umap_call.h - what the functions of the umap room share. They are called by napier/umap.py only, by place, with NumPy
- * arrays of the very dtype that the library reads, results included: what a caller may give is that file's matter. Still
- * everything is checked here that could hurt the interpreter. */
+ * arrays of the very dtype that the library reads, results included: what a caller may give is that file's matter.
+ * Still everything is checked here that could hurt the interpreter. */
 #ifndef NAPIER_PYTHON_UMAP_CALL_H
 #define NAPIER_PYTHON_UMAP_CALL_H
 
@@ -38,12 +38,12 @@ bool work_retake(work *w);  /* and raises what the status stands for */
  * which stops the work by a true answer. */
 int work_progress(const char *stage, double done, void *user);
 
-/* ---- Values: by place, each false with an error set ------------------------------------------------------------------ */
+/* ---- Values: by place, each false with an error set -------------------------------------------------------------- */
 
 enum { OPTIONAL = 1, WRITABLE = 2 };
 
-/* A contiguous array of `ndim` dimensions: 'f' float32, 'i' int32 (or the bits of uint32), 'l' int64. *out is NULL where
- * an OPTIONAL one is None. */
+/* A contiguous array of `ndim` dimensions: 'f' float32, 'i' int32 (or the bits of uint32), 'l' int64. *out is NULL
+ * where an OPTIONAL one is None. */
 bool work_array(work *w, int place, const char *name, char type, int ndim, int flags, array **out);
 /* Its shape; -1: any. An array that is not there has every shape. */
 bool shape_is(const array *a, const char *name, int64_t rows, int64_t cols);
@@ -85,7 +85,7 @@ bool work_samples(work *w, int place, const char *name, sample_set *out);
 #define FUNCTION(name_) \
     { "_umap_" #name_, (PyCFunction)(void (*)(void))raw_##name_, METH_FASTCALL, NULL }
 
-/* ---- Options: the dict that comes last ------------------------------------------------------------------------------- */
+/* ---- Options: the dict that comes last --------------------------------------------------------------------------- */
 
 typedef enum field_kind { FIELD_INT, FIELD_INT32, FIELD_INT64, FIELD_UINT64, FIELD_FLOAT, FIELD_DOUBLE } field_kind;
 
@@ -106,7 +106,7 @@ bool work_fields(work *w, const field *fields, void *to);
 /* From another dict. */
 bool take_fields(PyObject *dict, const field *fields, void *to);
 
-/* ---- Results ------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 /* Bytes of a function that is asked for their size first. */
 typedef napier_status to_bytes_function(napier_context *context, const void *object, uint8_t *bytes, size_t capacity,

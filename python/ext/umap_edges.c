@@ -15,7 +15,7 @@ static const field params_fields[] = {{"a", offsetof(napier_umap_params, a), FIE
 
 static const napier_umap_params default_params = NAPIER_UMAP_PARAMS_INIT;
 
-/* ---- The curve and lists of edges ----------------------------------------------------------------------------------- */
+/* ---- The curve and lists of edges -------------------------------------------------------------------------------- */
 
 RAW(find_ab_params) {
     START(find_ab_params, 3)
@@ -55,7 +55,7 @@ RAW(graph_from_edges) {
     return work_end(&w, good, given);
 }
 
-/* ---- Primitives: params are the dict ---------------------------------------------------------------------------------- */
+/* ---- Primitives: params are the dict ----------------------------------------------------------------------------- */
 
 RAW(edge_gradients) {
     START(edge_gradients, 5)
@@ -161,7 +161,7 @@ RAW(loss) {
     return work_end(&w, good, good ? PyFloat_FromDouble(loss) : NULL);
 }
 
-/* ---- Optimizers ------------------------------------------------------------------------------------------------------ */
+/* ---- Optimizers -------------------------------------------------------------------------------------------------- */
 
 static const char optimizer_kind[] = "napier.umap.Optimizer";
 
@@ -240,7 +240,7 @@ RAW(optimizer_to_bytes) {
     return work_end(&w, bytes != NULL, bytes);
 }
 
-/* ---- Epochs ---------------------------------------------------------------------------------------------------------- */
+/* ---- Epochs ------------------------------------------------------------------------------------------------------ */
 
 static const field epochs_fields[] = {
     FIELD(napier_umap_epochs, first, FIELD_INT64),      FIELD(napier_umap_epochs, count, FIELD_INT64),

@@ -3,7 +3,7 @@
 
 static PyObject *none(void) { return Py_NewRef(Py_None); }
 
-/* ---- Metrics and neighbours ------------------------------------------------------------------------------------------ */
+/* ---- Metrics and neighbours -------------------------------------------------------------------------------------- */
 
 RAW(metric_name) {
     START(metric_name, 2)
@@ -84,7 +84,7 @@ RAW(nearest_neighbors_of) {
     return work_end(&w, good, good ? none() : NULL);
 }
 
-/* ---- Fuzzy sets -------------------------------------------------------------------------------------------------------- */
+/* ---- Fuzzy sets -------------------------------------------------------------------------------------------------- */
 
 RAW(smooth_knn_dist) {
     START(smooth_knn_dist, 5)
@@ -156,7 +156,7 @@ RAW(join_numbers) {
     return work_end(&w, given != NULL, given);
 }
 
-/* ---- Starts ------------------------------------------------------------------------------------------------------------ */
+/* ---- Starts ------------------------------------------------------------------------------------------------------ */
 
 static const field seed_fields[] = {{"seed", 0, FIELD_UINT64}, FIELDS_END};
 
@@ -193,7 +193,7 @@ RAW(random_layout) {
     return work_end(&w, good, good ? none() : NULL);
 }
 
-/* ---- Layouts and models ------------------------------------------------------------------------------------------------- */
+/* ---- Layouts and models ------------------------------------------------------------------------------------------ */
 
 static const field fit_fields[] = {NEIGHBOR_FIELDS(napier_umap_options, neighbors.),
                                    FIELD(napier_umap_options, n_components, FIELD_INT64),

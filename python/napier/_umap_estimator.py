@@ -1,5 +1,5 @@
-"""napier.UMAP: the estimator of scikit-learn's contract, with umap-learn's parameters. Where scikit-learn is installed it
-is a BaseEstimator; where it is not, it works without."""
+"""napier.UMAP: the estimator of scikit-learn's contract, with umap-learn's parameters. Where scikit-learn is installed
+it is a BaseEstimator; where it is not, it works without."""
 import hashlib
 import numbers
 import sys
@@ -357,8 +357,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise kind(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before {what}.")
 
     def transform(self, X):
-        """Places of new rows on the map. Each depends on the map and that row only; a row of the data that were fitted is
-        where the map has it."""
+        """Places of new rows on the map. Each depends on the map and that row only; a row of the data that were fitted
+        is where the map has it."""
         self._check_fitted("transform")
         if self.metric == "precomputed":
             raise NotImplementedError("transform: a map of precomputed distances has no data to compare new rows with")

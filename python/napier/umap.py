@@ -3,8 +3,8 @@
     neighbours -> fuzzy set -> start -> layout
     nearest_neighbors, smooth_knn_dist, fuzzy_simplicial_set, spectral_layout, optimize_layout; fit runs them all
 
-Stages are named as umap-learn names them; docs/umap.md says what each does. For given input every result has the same bits,
-whatever the number of threads, the instruction set or the machine.
+Stages are named as umap-learn names them; docs/umap.md says what each does. For given input every result has the same
+bits, whatever the number of threads, the instruction set or the machine.
 
 Data are points in rows, [n, features], of any float dtype and layout, or a SciPy sparse matrix. Embeddings are float32
 [n, n_components]. Edges are an array of dtype EDGE, sorted (sort_edges), or anything that `edges` takes. Graphs are
@@ -46,7 +46,7 @@ class Quality(NamedTuple):
     knn_accuracy: float
 
 
-# ---- What comes in ----------------------------------------------------------------------------------------------------
+# ---- What comes in ---------------------------------------------------------------------------------------------------
 
 def _word(value, name, words):
     if isinstance(value, str) and value in words:
@@ -309,8 +309,8 @@ def loss(embedding, edges, targets=None, **params):
 # ---- Optimizers and epochs ------------------------------------------------------------------------------------------
 
 class Optimizer:
-    """The velocity or moments of n points, which optimize_epochs keeps: method 'sgd', 'momentum' (beta) or 'adam' (beta1,
-    beta2, eps). Can be pickled."""
+    """The velocity or moments of n points, which optimize_epochs keeps: method 'sgd', 'momentum' (beta) or 'adam'
+    (beta1, beta2, eps). Can be pickled."""
 
     __slots__ = ("_capsule",)
 
@@ -438,15 +438,16 @@ def smooth_knn_dist(distances, local_connectivity=1.0):
 
 
 def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_ratio=1.0):
-    """The graph of memberships, symmetrised: of neighbours as nearest_neighbors gives them. set_op_mix_ratio 1: the union, 0:
-    the intersection."""
+    """The graph of memberships, symmetrised: of neighbours as nearest_neighbors gives them. set_op_mix_ratio 1: the
+    union, 0: the intersection."""
     return _graph(_napier._umap_fuzzy_simplicial_set(_array(indices, "indices", np.int32, 2),
                                                      _array(distances, "distances", np.float32, 2),
                                                      local_connectivity, set_op_mix_ratio, {}))
 
 
 def join_categories(graph, categories, target_weight=0.5):
-    """The graph joined with categories, integers [n], negative where not known: edges between different ones weigh less."""
+    """The graph joined with categories, integers [n], negative where not known: edges between different ones weigh
+    less."""
     categories = _array(categories, "categories", np.int32, 1)
     return _graph(_napier._umap_join_categories(*_vertices(graph), categories, target_weight, {}))
 
@@ -631,8 +632,8 @@ del _name
 
 def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0,
                progress=None):
-    """How well a map keeps the neighbours of the data: a Quality. labels: integers [n], for the vote. rows: how many points
-    are asked, 0: all, for which the cost grows with n^2."""
+    """How well a map keeps the neighbours of the data: a Quality. labels: integers [n], for the vote. rows: how many
+    points are asked, 0: all, for which the cost grows with n^2."""
     options, values = _metric(metric, metric_kwds)
     options |= {"n_neighbors": n_neighbors} | _common(threads, progress)
     labels = None if labels is None else _array(labels, "labels", np.int32, 1)

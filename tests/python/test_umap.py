@@ -1,5 +1,5 @@
-"""napier.umap: every stage against its formula in NumPy, its shapes and dtypes, and its errors. The numbers themselves are
-the matter of tests/unit."""
+"""napier.umap: every stage against its formula in NumPy, its shapes and dtypes, and its errors. The numbers themselves
+are the matter of tests/unit."""
 import pathlib
 import pickle
 import re

@@ -1,4 +1,6 @@
 """napier.UMAP: scikit-learn's contract, umap-learn's parameters, and what a user of either expects."""
+import doctest
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -201,7 +203,8 @@ def test_few_points(digits):
     ({"n_components": 51}, ValueError), ({"min_dist": 2.0}, ValueError), ({"min_dist": -1.0}, ValueError),
     ({"metric": "euklidean"}, ValueError), ({"metric": max}, TypeError), ({"metric_kwds": {"q": 1}}, ValueError),
     ({"init": "pcs"}, ValueError), ({"n_epochs": -1}, ValueError), ({"n_epochs": [10, 20]}, TypeError),
-    ({"learning_rate": 0.0}, ValueError), ({"learning_rate": "fast"}, TypeError), ({"set_op_mix_ratio": 2.0}, ValueError),
+    ({"learning_rate": 0.0}, ValueError), ({"learning_rate": "fast"}, TypeError),
+    ({"set_op_mix_ratio": 2.0}, ValueError),
     ({"local_connectivity": -1.0}, ValueError), ({"repulsion_strength": -1.0}, ValueError),
     ({"negative_sample_rate": -1}, ValueError), ({"target_weight": 2.0}, ValueError), ({"a": 1.0}, ValueError),
     ({"target_metric": "hyperbolic"}, ValueError), ({"target_n_neighbors": 1}, ValueError), ({"n_jobs": 0}, ValueError),
@@ -214,7 +217,8 @@ def test_wrong_parameters_are_named(digits, parameters, kind):
 
 
 def test_errors_before_a_fit_and_of_targets(digits):
-    for call in (lambda: UMAP().transform(digits[0]), lambda: UMAP().inverse_transform([[0, 0]]), lambda: UMAP().plot()):
+    new = UMAP()
+    for call in (lambda: new.transform(digits[0]), lambda: new.inverse_transform([[0, 0]]), lambda: new.plot()):
         with pytest.raises(ValueError, match="not fitted"):
             call()
     with pytest.raises(ValueError, match="y:"):
@@ -243,3 +247,16 @@ def test_plot(digits, fitted, tmp_path):
         matplotlib.pyplot.close(axes.figure)
     with pytest.raises(ValueError, match="labels"):
         fitted.plot(digits[1][:3])
+
+
+def test_the_example_runs():
+    example = pathlib.Path(__file__).resolve().parents[2] / "examples" / "umap_digits.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_doctests():
+    import napier._umap_estimator
+    for module in (umap, napier._umap_estimator):
+        tested = doctest.testmod(module)
+        assert tested.attempted > 0 and tested.failed == 0
