@@ -153,14 +153,14 @@ static PyObject *release_memory(PyObject *self, PyObject *none);
 
 static PyMethodDef settings[] = {
     {"set_num_threads", set_num_threads, METH_O,
-     "set_num_threads(threads)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."},
+     "set_num_threads(threads, /)\n--\n\nThreads of every later call; 0: as many as OpenMP would take (the default)."},
     {"get_num_threads", get_num_threads, METH_NOARGS,
      "get_num_threads()\n--\n\nThreads that a call uses. In a child of fork it is 1."},
     {"set_isa", set_isa, METH_O,
-     "set_isa(isa)\n--\n\nThe highest instruction set: 'auto', 'scalar', 'neon', 'avx2', 'avx512'. Changes no bit."},
+     "set_isa(isa, /)\n--\n\nThe highest instruction set: 'auto', 'scalar', 'neon', 'avx2', 'avx512'. Changes no bit."},
     {"get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set in use."},
     {"isa_available", isa_available, METH_O,
-     "isa_available(isa)\n--\n\nWhether this machine and this build can run it."},
+     "isa_available(isa, /)\n--\n\nWhether this machine and this build can run it."},
     {"release_memory", release_memory, METH_NOARGS,
      "release_memory()\n--\n\nGives memory of earlier results that is kept for later ones (at most 512 MB) back to the "
      "system.\nReturns its bytes."},

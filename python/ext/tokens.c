@@ -350,7 +350,7 @@ PyMethodDef token_functions[] = {
      "Logits are\n"
      "computed again, tile by tile."},
     {"matmul", FAST(py_matmul),
-     "matmul(a, b, dtype=None)\n--\n\n"
+     "matmul(a, b, *, dtype=None)\n--\n\n"
      "The matrix product a [M, K] @ b [K, N] in a fixed order: the bits of an element depend on its row and its column "
      "only.\n"
      "Of float32, float16 and bfloat16; dtype is the result's (default: a's, or float32 where b's is another).\n"

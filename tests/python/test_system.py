@@ -284,3 +284,33 @@ def test_importing_takes_nothing_heavy_along():
     code = "import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def signatures_in_stubs(tree, prefix=""):
+    import ast
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from signatures_in_stubs(node, node.name + ".")
+        elif isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("__"):
+            a = node.args
+            names = [x.arg for x in a.posonlyargs + a.args if x.arg != "self"]
+            yield prefix + node.name, names, [x.arg for x in a.kwonlyargs]
+
+
+def test_stubs_have_the_signatures_of_the_extension():
+    import ast
+    import napier._napier as extension
+    path = pathlib.Path(napier.__file__).parent
+    assert (path / "py.typed").exists()
+    stubs = {name: (names, keywords) for name, names, keywords in
+             signatures_in_stubs(ast.parse((path / "_napier.pyi").read_text()))}
+    for name, wanted in stubs.items():
+        target = extension
+        for part in name.split("."):
+            target = getattr(target, part)
+        parameters = [p for p in inspect.signature(target).parameters.values() if p.name != "self"]
+        found = ([p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY])
+        assert found == wanted, name
+    for name in napier.__all__:
+        if getattr(extension, name, None) is getattr(napier, name) and callable(getattr(napier, name)):
+            assert name in stubs or inspect.isclass(getattr(napier, name)), f"{name} is not in the stubs"
