@@ -639,3 +639,10 @@ def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", me
     labels = None if labels is None else _array(labels, "labels", np.int32, 1)
     return Quality(*_napier._umap_quality_of(_samples(X), values, _array(embedding, "embedding", np.float32, 2), labels,
                                              rows, options))
+
+
+def __getattr__(name):
+    if name == "UMAP":  # `from napier import umap` in place of `import umap`
+        from ._umap_estimator import UMAP
+        return UMAP
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
