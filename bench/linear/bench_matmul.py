@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""napier_matmul against torch.matmul, weights stored as [n, k]: the two in turn, the fastest of many and the first quartile.
+"""napier_matmul against torch.matmul, weights stored as [n, k]: the two in turn, fastest and first quartile.
 
     bench_matmul.py WORKER [--threads 2] [--seconds 5] [--dtype f32|bf16] [--cpu] MxKxN...
 
-WORKER is matmul_worker.c, built with the library. --cpu: processor time in place of the clock's, for a machine that is busy
-with other things (one thread only). Set OMP_WAIT_POLICY=passive."""
+WORKER is matmul_worker.c, built with the library. --cpu: processor time in place of the clock's, for a machine
+that is busy with other things (one thread only). Set OMP_WAIT_POLICY=passive."""
 import argparse
 import subprocess
 import time
@@ -28,7 +28,8 @@ def quartile(times):
     return sorted(times)[len(times) // 4]
 
 
-print(f"{'m x k x n':>20} {'torch ms':>10} {'q1':>10} {'napier ms':>10} {'q1':>10} {'GFLOP/s':>8} {'ratio':>6} {'q1':>6}")
+heads = {"m x k x n": 20, "torch ms": 10, "q1": 10, "napier ms": 10, "q1 ": 10, "GFLOP/s": 8, "ratio": 6, " q1": 6}
+print(" ".join(head.rjust(width) for head, width in heads.items()))
 for shape in args.shapes:
     m, k, n = (int(part) for part in shape.split("x"))
     dtype = torch.float32 if args.dtype == "f32" else torch.bfloat16

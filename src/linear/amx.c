@@ -32,7 +32,7 @@ enum {
     NAPIER_AMX_PAIRS = NAPIER_K_BLOCK / 2
 };
 
-/* ---- Packed floats back to bf16, which is exact ---------------------------------------------------------------------- */
+/* ---- Packed floats back to bf16, which is exact ------------------------------------------------------------------ */
 
 typedef struct napier_amx_operands {
     uint16_t rows[NAPIER_ROW_GROUP][NAPIER_K_BLOCK];
@@ -64,7 +64,7 @@ NAPIER_AMX static void amx_lanes(const float *panel, int64_t k, int64_t lanes, n
     }
 }
 
-/* ---- The product ----------------------------------------------------------------------------------------------------- */
+/* ---- The product ------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_amx_config {
     uint8_t palette, start_row, reserved[14];
@@ -132,7 +132,7 @@ void napier_amx_pairs(const napier_product_block *block) {
     amx_run(block, &operands);
 }
 
-/* ---- May it be used? ------------------------------------------------------------------------------------------------- */
+/* ---- May it be used? --------------------------------------------------------------------------------------------- */
 
 /* The processor has it, the system saves tiles, and lets this process have them. */
 static bool amx_is_here(void) {

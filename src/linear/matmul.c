@@ -6,7 +6,7 @@
 #include "linear/amx.h"
 #include "linear/product.h"
 
-/* ---- Arguments ------------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static napier_status check_operand(napier_context *context, const char *name, napier_const_matrix m) {
     const napier_status status = napier_check_matrix(context, name, m);
@@ -56,7 +56,7 @@ static napier_status check_arguments(napier_context *context, napier_const_matri
     return status ? status : check_apart(context, product, "b", b);
 }
 
-/* ---- The product ----------------------------------------------------------------------------------------------------- */
+/* ---- The product ------------------------------------------------------------------------------------------------- */
 
 /* Rows that lie along k are cheap to pack, lanes that lie across it: weights stored as [n, k] are rows. */
 napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,

@@ -37,10 +37,10 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
     return s->few ? NAPIER_FEW * (size_t)round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
 }
 
-/* ---- Panels -------------------------------------------------------------------------------------------------------- */
+/* ---- Panels ------------------------------------------------------------------------------------------------------ */
 
-/* Panels of a block of lanes that share a block of k lie one after the other: together they fill the second cache evenly.
- * Where panel `panel` of the block begins at k: */
+/* Panels of a block of lanes that share a block of k lie one after the other: together they fill the second cache
+ * evenly. Where panel `panel` of the block begins at k: */
 static float *panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
     const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
@@ -78,7 +78,7 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *s, i
     }
 }
 
-/* ---- Strips of rows ------------------------------------------------------------------------------------------------ */
+/* ---- Strips of rows ---------------------------------------------------------------------------------------------- */
 
 static void multiply_few(const napier_product_sides *s, int64_t row, int64_t rows, float *c) {
     const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
@@ -166,7 +166,7 @@ const float *napier_product_strip(const napier_product_sides *s, int64_t block, 
     return multiply_strip(s, block, row, rows, false, scratch);
 }
 
-/* ---- Single products ------------------------------------------------------------------------------------------------- */
+/* ---- Single products --------------------------------------------------------------------------------------------- */
 
 /* Row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: room for 32 packed rows. */
 static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
@@ -194,9 +194,10 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
                        false);
 }
 
-/* ---- A whole product ------------------------------------------------------------------------------------------------- */
+/* ---- A whole product --------------------------------------------------------------------------------------------- */
 
-/* Enough units for every thread to have a fair share, of many rows each: the next ones are fetched while these go by. */
+/* Enough units for every thread to have a fair share, of many rows each: the next ones are fetched while these go
+ * by. */
 static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
     enum { UNITS = 8, GROUPS = 8 };
     const int64_t blocks = (lanes + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;

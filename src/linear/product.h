@@ -1,8 +1,8 @@
 /* linear/product.h - a matrix product in blocks: what napier_matmul and the head of a language model share.
  *
- * The side of the lanes is packed once, as panels, all threads together; the other side is packed by whoever needs it, 48
- * rows and 256 k at a time: that costs a copy, while turning it round would cost a transpose. A worker takes a range of
- * panels that its second cache holds and passes rows by them. */
+ * The side of the lanes is packed once, as panels, all threads together; the other side is packed by whoever needs
+ * it, 48 rows and 256 k at a time: that costs a copy, while turning it round would cost a transpose. A worker takes
+ * a range of panels that its second cache holds and passes rows by them. */
 #ifndef NAPIER_LINEAR_PRODUCT_H
 #define NAPIER_LINEAR_PRODUCT_H
 
@@ -55,8 +55,8 @@ static inline int64_t napier_block_lanes(const napier_product_sides *sides, int6
 const float *napier_product_strip(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
                                   float *scratch);
 
-/* products[i] = sum_k lanes[lane[i]][k] * rows[row[i]][k] for i < count <= NAPIER_LANES: the same bits, one by one. NaN is
- * the canonical one. scratch: napier_product_scratch(NAPIER_LANE_BLOCK) floats. */
+/* products[i] = sum_k lanes[lane[i]][k] * rows[row[i]][k] for i < count <= NAPIER_LANES: the same bits, one by one.
+ * NaN is the canonical one. scratch: napier_product_scratch(NAPIER_LANE_BLOCK) floats. */
 void napier_product_ones(const napier_product_sides *sides, const int64_t *lane, const int64_t *row, int count,
                          float *scratch, float products[NAPIER_LANES]);
 

@@ -1,7 +1,7 @@
 /* linear/product.inc.h - the pieces of a matrix product (product_kernels.h), compiled once per instruction set.
  *
- * A patch of the result stays in registers while a block of k runs: each output is one chain of fma, whatever the patch, so
- * the patch is chosen for speed alone. */
+ * A patch of the result stays in registers while a block of k runs: each output is one chain of fma, whatever the
+ * patch, so the patch is chosen for speed alone. */
 #include "linear/product_kernels.h"
 #include "math/elements.h"
 
@@ -25,7 +25,7 @@
 
 typedef vf napier_patch[NAPIER_PATCH_ROWS][NAPIER_PATCH_VECTORS];
 
-/* ---- Packing ------------------------------------------------------------------------------------------------------- */
+/* ---- Packing ----------------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL vf napier_flush_subnormal(vf x) {
     const vi sign = vi_and(vf_bits(x), vi_set(INT32_MIN));
@@ -128,7 +128,7 @@ static void napier_pack_product(const napier_const_matrix *m, int64_t row, int64
     }
 }
 
-/* ---- One chain over k ---------------------------------------------------------------------------------------------- */
+/* ---- One chain over k -------------------------------------------------------------------------------------------- */
 
 /* Adds to the sums of `rows` rows every k_step-th k, `steps` of them. */
 NAPIER_KERNEL void napier_patch_add(const int rows, const int vectors, const float *a, const float *panel,
@@ -172,17 +172,18 @@ NAPIER_KERNEL void napier_patch_store(const int rows, const int vectors, float *
     }
 }
 
-/* ---- bf16 by bf16 ----------------------------------------------------------------------------------------------------
- * Blocks of 32 k; every step takes subnormals for 0 and makes subnormal results 0. x86 has that as a mode. It looks at a
- * result after rounding it to 24 bits of unbounded exponent; AArch64's mode looks before rounding, so that results just
- * below 2^-126 would differ. Where there is no such mode, ordinary arithmetic has to do:
+/* ---- bf16 by bf16 --------------------------------------------------------------------------------------------------
+ * Blocks of 32 k; every step takes subnormals for 0 and makes subnormal results 0. x86 has that as a mode. It looks at
+ * a result after rounding it to 24 bits of unbounded exponent; AArch64's mode looks before rounding, so that results
+ * just below 2^-126 would differ. Where there is no such mode, ordinary arithmetic has to do:
  *
- *   Quick. If every element but 0 is at least 2^-56 in magnitude, it is a multiple of 2^-63, a product one of 2^-126, and
- *   so is every sum, rounded or not: none can be subnormal. Only the accumulator may bring smaller ones from elsewhere.
+ *   Quick. If every element but 0 is at least 2^-56 in magnitude, it is a multiple of 2^-63, a product one of 2^-126,
+ *   and so is every sum, rounded or not: none can be subnormal. Only the accumulator may bring smaller ones from
+ *   elsewhere.
  *   Careful. A step whose result r has |r| < 2^-126 is flushed. |r| = 2^-126 may be the rounding of something smaller,
- *   which x86 flushes if its distance from 2^-126 is more than 2^-151: half a unit of 24 bits below. That is looked up in
- *   double, which holds a * b exactly, and the sum wherever it matters: a * b has 16 bits, so that its last one is not
- *   below 2^-167 where the sum is close to that bound. */
+ *   which x86 flushes if its distance from 2^-126 is more than 2^-151: half a unit of 24 bits below. That is looked up
+ *   in double, which holds a * b exactly, and the sum wherever it matters: a * b has 16 bits, so that its last one is
+ *   not below 2^-167 where the sum is close to that bound. */
 
 #if defined(__SSE2__) && !defined(NAPIER_LANES_SCALAR)
 #define NAPIER_HAS_FLUSH_MODE 1
@@ -256,12 +257,12 @@ static bool napier_pairs_need_care(const napier_product_block *p) {
 }
 #endif
 
-/* ---- Patches of a block -------------------------------------------------------------------------------------------- */
+/* ---- Patches of a block ------------------------------------------------------------------------------------------ */
 
 enum { NAPIER_CHUNK = 16 }; /* k between two looks ahead: a line of each row in turn */
 
-/* Rows to be fetched: each patch takes `share` bytes of them on, in step with its own k; and a piece of what comes later,
- * a line at every look at most. */
+/* Rows to be fetched: each patch takes `share` bytes of them on, in step with its own k; and a piece of what comes
+ * later, a line at every look at most. */
 typedef struct napier_ahead {
     const char *at, *end;
     int64_t step, share, bytes;
@@ -397,8 +398,8 @@ static void napier_pairs(const napier_product_block *p) {
 #endif
 }
 
-/* ---- Few lanes ----------------------------------------------------------------------------------------------------- *
- * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes here. */
+/* ---- Few lanes -----------------------------------------------------------------------------------------------------
+ * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes. */
 
 NAPIER_KERNEL void napier_few_load(const napier_dtype dtype, const char *const x[16], int64_t k, int n, vf v[16]) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
@@ -490,7 +491,7 @@ static void napier_few_pairs(const napier_few_block *p) {
 #define napier_few_pairs NULL
 #endif
 
-/* ---- Lane by lane -------------------------------------------------------------------------------------------------- */
+/* ---- Lane by lane ------------------------------------------------------------------------------------------------ */
 
 static void napier_chain_lanes(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]) {
     vf x = vf_load(c), y = vf_load(c + 16);
@@ -518,7 +519,7 @@ static void napier_pairs_lanes(const float *a, const float *b, int64_t k, float 
     }
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL vf napier_canonical(vf x) { return vf_select(vf_unordered(x, x), vf_canonical_nan(), x); }
 

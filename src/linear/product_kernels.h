@@ -1,10 +1,10 @@
 /* linear/product_kernels.h - the pieces of a matrix product, as each instruction set compiles them (product.inc.h).
  *
- * A product has two sides that share k: `lanes`, whose rows become the lanes of vectors, and `rows`, whose elements are
- * broadcast, one row at a time:
+ * A product has two sides that share k: `lanes`, whose rows become the lanes of vectors, and `rows`, whose elements
+ * are broadcast, one row at a time:
  *     c[r][l] = sum_k rows[r][k] * lanes[l][k]
- * Either operand of the caller may be either side: the bits are the same. Both are cut into blocks of NAPIER_K_BLOCK and
- * packed as f32, k filled up with +0 where the order asks for it; c keeps the partial sums in between.
+ * Either operand of the caller may be either side: the bits are the same. Both are cut into blocks of NAPIER_K_BLOCK
+ * and packed as f32, k filled up with +0 where the order asks for it; c keeps the partial sums in between.
  *
  * There are two orders (napier/linear.h): one chain over k, and the blocks of 32 of bf16 by bf16. */
 #ifndef NAPIER_LINEAR_PRODUCT_KERNELS_H
@@ -54,9 +54,9 @@ typedef struct napier_few_block {
 } napier_few_block;
 
 typedef struct napier_product_kernels {
-    /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a multiple
-     * of 16. The panel of lanes l.. is pack of the transposed view with step NAPIER_LANES. flush: subnormals become 0, with
-     * their sign. */
+    /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a
+     * multiple of 16. The panel of lanes l.. is pack of the transposed view with step NAPIER_LANES. flush:
+     * subnormals become 0, with their sign. */
     void (*pack)(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols, bool flush,
                  float *out, int64_t step, int64_t padded);
     /* c += rows * lanes, by one chain of fma over k ascending; and in the order of bf16 by bf16. */

@@ -1,9 +1,10 @@
 /* rl/linear_backward.c - gradients with respect to hidden states and weights, by computing the logits again.
  *
- * The gradient g of the logits is made in rectangles of some thousand rows by 4096 tokens. Each is a piece of the chains of
- * both results: grad_hidden = g weights goes on over the tokens, grad_weights = g^T hidden over the rows. If the rows fit one
- * rectangle, both are fed from it; else the rectangles are walked twice, once along each way, so that partial sums of some
- * rows, or of 4096 tokens, are all that is kept. What a row's gradient needs is kept for every row: a few numbers. */
+ * The gradient g of the logits is made in rectangles of some thousand rows by 4096 tokens. Each is a piece of the
+ * chains of both results: grad_hidden = g weights goes on over the tokens, grad_weights = g^T hidden over the rows.
+ * If the rows fit one rectangle, both are fed from it; else the rectangles are walked twice, once along each way, so
+ * that partial sums of some rows, or of 4096 tokens, are all that is kept. What a row's gradient needs is kept for
+ * every row: a few numbers. */
 #include <inttypes.h>
 #include <napier/rl.h>
 
@@ -40,7 +41,7 @@ typedef struct napier_linear_back {
     bool wants_hidden, wants_weights;
 } napier_linear_back;
 
-/* ---- Rectangles ------------------------------------------------------------------------------------------------------ */
+/* ---- Rectangles -------------------------------------------------------------------------------------------------- */
 
 /* g as a part of all logits: element (row, col) of the whole is where it should be. */
 static napier_matrix napier_linear_whole(const napier_linear_back *b) {
@@ -91,7 +92,7 @@ static void napier_linear_pack(const napier_context *context, napier_linear_back
     napier_pack_lanes(context, &b->head.sides, row, b->count);
 }
 
-/* ---- The two products ------------------------------------------------------------------------------------------------ */
+/* ---- The two products -------------------------------------------------------------------------------------------- */
 
 static napier_const_matrix napier_linear_some_rows(napier_const_matrix m, int64_t row, int64_t rows) {
     m.data = (const char *)m.data + row * m.row_stride * (int64_t)napier_dtype_size(m.dtype);
@@ -150,7 +151,7 @@ static void napier_linear_write(const napier_context *context, const napier_line
     napier_parallel(context, out.rows, 64, napier_linear_copy_task, &copy);
 }
 
-/* ---- Walks ----------------------------------------------------------------------------------------------------------- */
+/* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
 /* Along the tokens, for some rows after the other. with_weights: there is one lot of rows. */
 static void napier_linear_along(const napier_context *context, napier_linear_back *b, bool with_weights) {
@@ -218,7 +219,7 @@ static void napier_linear_walk(const napier_context *context, napier_linear_back
     }
 }
 
-/* ---- Memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static int64_t napier_linear_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -302,7 +303,7 @@ static napier_status napier_linear_allocate(napier_context *context, napier_line
     return NAPIER_OK;
 }
 
-/* ---- The call -------------------------------------------------------------------------------------------------------- */
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_linear_check_apart(napier_context *context, const char *name, napier_matrix out,
                                                const char *in_name, napier_const_matrix in) {
@@ -413,7 +414,7 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
     return napier_linear_back_run(context, &b);
 }
 
-/* ---- The question ---------------------------------------------------------------------------------------------------- */
+/* ---- The question ------------------------------------------------------------------------------------------------ */
 
 /* One id a row, as f32, which takes most. */
 size_t napier_linear_token_logprobs_workspace(const napier_context *context, int64_t rows, int64_t hidden,

@@ -28,7 +28,7 @@ napier_status napier_head_check(napier_context *context, napier_const_matrix hid
     return status;
 }
 
-/* ---- Memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static int64_t napier_head_row_bytes(const napier_head *h) {
     const napier_token_call *c = h->call;
@@ -88,7 +88,7 @@ static napier_token_slots napier_head_slots(const napier_head *h, int64_t row) {
     return napier_token_slots_of(h->slots + (row - h->first) * h->slot_floats, h->tiles);
 }
 
-/* ---- The z of chosen ids --------------------------------------------------------------------------------------------- */
+/* ---- The z of chosen ids ----------------------------------------------------------------------------------------- */
 
 /* Chosen ids of several rows, gathered until a panel is full. */
 typedef struct napier_head_chosen {
@@ -142,7 +142,7 @@ static void napier_head_start_task(void *argument, int worker, int64_t begin, in
     }
 }
 
-/* ---- Logits ---------------------------------------------------------------------------------------------------------- */
+/* ---- Logits ------------------------------------------------------------------------------------------------------ */
 
 void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t begin, int64_t n, napier_matrix out) {
     const int64_t lanes = napier_block_lanes(&h->sides, block);
@@ -153,7 +153,7 @@ void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t
     }
 }
 
-/* ---- Tiles ----------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 static void napier_head_consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, float *z) {
     const uint8_t *keep = napier_token_keep(&h->call->rules, row, tile * NAPIER_TILE);
@@ -182,7 +182,7 @@ static void napier_head_tiles_task(void *argument, int worker, int64_t begin, in
     }
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_head_finish {
     const napier_head *head;

@@ -1,6 +1,7 @@
-/* rl/linear_head.h - the head of a language model on the way: logits = hidden weights^T in tiles of 1024 tokens by a block of
- * rows, each consumed in the second cache by the kernel of token_tile.h as soon as it is there. Their bits are those of
- * napier_matmul, and a tile's numbers go to a slot of their own, so that threads share out tiles and rows as they like. */
+/* rl/linear_head.h - the head of a language model on the way: logits = hidden weights^T in tiles of 1024 tokens by a
+ * block of rows, each consumed in the second cache by the kernel of token_tile.h as soon as it is there. Their bits
+ * are those of napier_matmul, and a tile's numbers go to a slot of their own, so that threads share out tiles and
+ * rows as they like. */
 #ifndef NAPIER_RL_LINEAR_HEAD_H
 #define NAPIER_RL_LINEAR_HEAD_H
 
@@ -27,7 +28,8 @@ enum {
     NAPIER_HEAD_SCRATCH = NAPIER_HEAD_PRODUCT + NAPIER_LANE_BLOCK * NAPIER_HEAD_Z
 };
 
-/* What is done with a row once its final is known; called once for each row, by any worker. seen holds the z of its ids. */
+/* What is done with a row once its final is known; called once for each row, by any worker. seen holds the z of its
+ * ids. */
 typedef void napier_head_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen);
 
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,

@@ -1,11 +1,12 @@
-/* golden_linear - the bits of matrix products and of log-probabilities from hidden states, against a committed table.
+/* golden_linear - the bits of matrix products and of log-probabilities from hidden states, against a committed
+ * table.
  *
  *   golden_linear [--isa NAME] [--threads N] [--quick] --check FILE | --write FILE
  *
- * A line of the table is `what hash`: the 64-bit FNV-1a hash of the bits that a call gave for numbers made here. Every
- * machine, instruction set, compiler and thread count must come to the same hashes. --quick: small data only, for emulators.
- * Exit status: 0 all lines match, 1 some do not, 2 the table or the arguments are wrong, 77 the instruction set is not here.
- * Needs the library, tests/support/formats.c and a C compiler. */
+ * A line of the table is `what hash`: the 64-bit FNV-1a hash of the bits that a call gave for numbers made here.
+ * Every machine, instruction set, compiler and thread count must come to the same hashes. --quick: small data only,
+ * for emulators. Exit status: 0 all lines match, 1 some do not, 2 the table or the arguments are wrong, 77 the
+ * instruction set is not here. Needs the library, tests/support/formats.c and a C compiler. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static void demand(napier_status status) {
     }
 }
 
-/* ---- The table ----------------------------------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
 static const uint64_t basis = UINT64_C(0xcbf29ce484222325);
 
@@ -83,7 +84,7 @@ static void line(const char *name, uint64_t hash) {
     }
 }
 
-/* ---- Numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t state;
 
@@ -117,7 +118,7 @@ static void spread(void *x, napier_dtype dtype, int64_t count, int range) {
     }
 }
 
-/* ---- Cases --------------------------------------------------------------------------------------------------------- */
+/* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
 /* range: of exponents; 0: ordinary numbers. turned: b is stored as [n, k]. */
 static void product(int64_t m, int64_t k, int64_t n, napier_dtype a_type, napier_dtype b_type, int range, int turned) {

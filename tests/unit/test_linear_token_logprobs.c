@@ -1,6 +1,7 @@
-/* Log-probabilities straight from hidden states: bit for bit what napier_matmul and napier_token_logprobs give one after the
- * other, whatever the shape, dtype, options, instruction set, threads and batch; gradients bit for bit those of the chains
- * that rl.h names, and close to float64; memory within what the query says, and memory that runs out; wrong arguments. */
+/* Log-probabilities straight from hidden states: bit for bit what napier_matmul and napier_token_logprobs give one
+ * after the other, whatever the shape, dtype, options, instruction set, threads and batch; gradients bit for bit
+ * those of the chains that rl.h names, and close to float64; memory within what the query says, and memory that runs
+ * out; wrong arguments. */
 #include "support/check.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ static grid random_grid(layout l, int64_t rows, int64_t cols, napier_dtype dtype
     return g;
 }
 
-/* ---- A case ---------------------------------------------------------------------------------------------------------- */
+/* ---- A case ------------------------------------------------------------------------------------------------------ */
 
 typedef struct linear_case {
     int64_t rows, hidden, vocabulary, per_row, top_k;
@@ -73,7 +74,7 @@ static linear_case ordinary_case(int64_t rows, int64_t hidden, int64_t vocabular
     return c;
 }
 
-/* ---- Results, all in one lump of bytes -------------------------------------------------------------------------------- */
+/* ---- Results, all in one lump of bytes --------------------------------------------------------------------------- */
 
 typedef struct lump {
     napier_token_results results;
@@ -237,7 +238,7 @@ static void odd_rows_are_those_of_the_logits(void **state) {
     no_problems();
 }
 
-/* ---- Gradients -------------------------------------------------------------------------------------------------------- */
+/* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
 typedef struct pull {
     napier_token_gradients gradients;
@@ -398,7 +399,7 @@ static void gradients_are_close_to_float64(void **state) {
     no_problems();
 }
 
-/* ---- Nothing ---------------------------------------------------------------------------------------------------------- */
+/* ---- Nothing ----------------------------------------------------------------------------------------------------- */
 
 static void nothing_gives_nothing(void **state) {
     static float x[12], w[12];
@@ -438,7 +439,7 @@ static void nothing_gives_nothing(void **state) {
     no_problems();
 }
 
-/* ---- Memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 typedef struct purse {
     int left; /* allocations that succeed */
@@ -545,7 +546,7 @@ static void the_workspace_is_what_the_query_says(void **state) {
     no_problems();
 }
 
-/* ---- What cannot be ---------------------------------------------------------------------------------------------------- */
+/* ---- What cannot be ---------------------------------------------------------------------------------------------- */
 
 static void wrong_arguments_are_named(void **state) {
     static float x[12], w[20], y[64];

@@ -1,6 +1,7 @@
-/* The matrix product: bit for bit against both orders written out on one element, within the promised error of double
- * precision, at every kind of size, stride, dtype, instruction set and thread count; subnormals and the edge at which x86
- * flushes; NaN and infinities; a row alone and in a batch; arguments that cannot be, and memory that runs out. */
+/* The matrix product: bit for bit against both orders written out on one element, within the promised error of
+ * double precision, at every kind of size, stride, dtype, instruction set and thread count; subnormals and the edge
+ * at which x86 flushes; NaN and infinities; a row alone and in a batch; arguments that cannot be, and memory that
+ * runs out. */
 #include "support/check.h"
 
 #include <math.h>
@@ -13,12 +14,13 @@
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
 
-/* ---- The orders, one element ---------------------------------------------------------------------------------------- */
+/* ---- The orders, one element ------------------------------------------------------------------------------------- */
 
 static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 
-/* fma where subnormal operands are 0 and a result is flushed if, rounded to 24 bits of unbounded exponent, it lies below
- * 2^-126: 2^-126 - 2^-151 is halfway between the two numbers that matter. The exact sum is a double where that is close. */
+/* fma where subnormal operands are 0 and a result is flushed if, rounded to 24 bits of unbounded exponent, it lies
+ * below 2^-126: 2^-126 - 2^-151 is halfway between the two numbers that matter. The exact sum is a double where that
+ * is close. */
 static float fma_flushed(float a, float b, float c) {
     a = flushed(a), b = flushed(b);
     const float r = fmaf(a, b, c);
@@ -46,7 +48,7 @@ static float chain_in_order(const float *a, const float *b, int64_t k) {
     return total;
 }
 
-/* ---- Operands -------------------------------------------------------------------------------------------------------- */
+/* ---- Operands ---------------------------------------------------------------------------------------------------- */
 
 typedef enum numbers { ORDINARY, WIDE, TINY, EDGE, SPECIAL, NUMBERS } numbers;
 
@@ -136,7 +138,7 @@ static void check_product(const shape *s) {
     grid_free(&wanted);
 }
 
-/* ---- Bits ------------------------------------------------------------------------------------------------------------- */
+/* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
 static void sizes_have_the_bits_of_the_order(void **state) {
     static const int64_t sizes[][3] = {{0, 3, 2},     {2, 3, 0},      {3, 0, 5},    {1, 1, 1},   {1, 31, 17},
@@ -246,7 +248,7 @@ static void the_edge_of_the_normal_numbers(void **state) {
     no_problems();
 }
 
-/* ---- Truth ------------------------------------------------------------------------------------------------------------ */
+/* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
 static void errors_are_within_the_bound(void **state) {
     (void)state;
@@ -301,7 +303,7 @@ static void nan_results_are_canonical(void **state) {
     no_problems();
 }
 
-/* ---- A row in its batch ----------------------------------------------------------------------------------------------- */
+/* ---- A row in its batch ------------------------------------------------------------------------------------------ */
 
 static void a_row_does_not_know_its_batch(void **state) {
     const int64_t m = 300, k = 600, n = 150;
@@ -356,7 +358,7 @@ static void large_results_are_no_different(void **state) {
     no_problems();
 }
 
-/* ---- What cannot be ---------------------------------------------------------------------------------------------------- */
+/* ---- What cannot be ---------------------------------------------------------------------------------------------- */
 
 static void wrong_arguments_are_named(void **state) {
     static float a[12], b[12], c[16];
