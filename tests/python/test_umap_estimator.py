@@ -1,9 +1,11 @@
 """napier.UMAP: scikit-learn's contract, umap-learn's parameters, and what a user of either expects."""
 import doctest
+import multiprocessing
 import pathlib
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -260,3 +262,17 @@ def test_doctests():
     for module in (umap, napier._umap_estimator):
         tested = doctest.testmod(module)
         assert tested.attempted > 0 and tested.failed == 0
+
+
+def _place(mapper_and_rows):
+    mapper, rows = mapper_and_rows
+    return UMAP(n_jobs=2, n_epochs=20).fit_transform(rows), mapper.transform(rows + 0.5)
+
+
+def test_after_a_fork(digits, fitted):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            there = pool.map_async(_place, [(fitted, digits[0])] * 2).get(timeout=120)
+    here = _place((fitted, digits[0]))
+    assert all(bits(a) == bits(b) for pair in there for a, b in zip(pair, here, strict=True))
