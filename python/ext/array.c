@@ -8,7 +8,7 @@
 
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
-static PyObject *numpy_int64, *convert_function, *block_type;
+static PyObject *numpy_int64, *convert_function, *block_type, *requires_grad_name, *is_neg_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -102,8 +102,8 @@ static bool buffer_serves(array *a) {
 
 /* An array of a type derived from NumPy's that hides some of its elements. */
 static bool is_masked(PyObject *object) {
-    return (PyObject *)Py_TYPE(object) != numpy_ndarray && PyObject_IsInstance(object, numpy_ndarray) == 1 &&
-           PyObject_HasAttrString(object, "mask");
+    return (PyObject *)Py_TYPE(object) != numpy_ndarray && PyObject_CheckBuffer(object) &&
+           PyObject_IsInstance(object, numpy_ndarray) == 1 && PyObject_HasAttrString(object, "mask");
 }
 
 static bool array_take_buffer(array *a, PyObject *object, int what) {
@@ -188,10 +188,12 @@ static void array_release_tensor(array *a) {
 
 /* Results know nothing of PyTorch's graph: a tensor whose gradient is being recorded would lose it silently. */
 static int refuse_gradients(PyObject *object, const char *name) {
-    PyObject *requires = PyObject_GetAttrString(object, "requires_grad");
-    const int wanted = requires ? PyObject_IsTrue(requires) : 0;
+    PyObject *requires = PyObject_GetAttr(object, requires_grad_name);
+    const int wanted = requires ? requires == Py_True : 0;
     Py_XDECREF(requires);
-    PyErr_Clear();
+    if (!requires) {
+        PyErr_Clear();
+    }
     if (wanted <= 0) {
         return 0;
     }
@@ -213,10 +215,12 @@ static int refuse_gradients(PyObject *object, const char *name) {
 /* A tensor whose elements are to be read with the other sign (the imaginary part of a conjugate), which DLPack cannot
  * say: *object becomes the tensor that has it written out, held by the array. */
 static int resolve_sign(array *a, PyObject **object, const char *name, int what) {
-    PyObject *is_neg = PyObject_CallMethod(*object, "is_neg", NULL);
-    const int negative = is_neg ? PyObject_IsTrue(is_neg) : 0;
+    PyObject *is_neg = PyObject_CallMethodObjArgs(*object, is_neg_name, NULL);
+    const int negative = is_neg ? is_neg == Py_True : 0;
     Py_XDECREF(is_neg);
-    PyErr_Clear();
+    if (!is_neg) {
+        PyErr_Clear();
+    }
     if (negative <= 0) {
         return 0;
     }
@@ -495,7 +499,7 @@ static PyObject *numpy_make(int ndim, const int64_t *shape, PyObject *dtype, siz
 /* A tensor in our memory, with its shape behind it. */
 typedef struct made_tensor {
     dlpack_managed_versioned managed;
-    int64_t shape_and_strides[2 * MOST_DIMS];
+    int64_t shape_and_strides[]; /* both of ndim: an allocation beyond 1 KB makes glibc tidy up each time */
 } made_tensor;
 
 static void made_tensor_delete(dlpack_managed_versioned *self) {
@@ -504,15 +508,16 @@ static void made_tensor_delete(dlpack_managed_versioned *self) {
 }
 
 static PyObject *tensor_make(array *result, uint8_t code, uint8_t bits) {
-    made_tensor *t = calloc(1, sizeof *t);
+    const size_t ndim = (size_t)result->ndim;
+    made_tensor *t = malloc(sizeof *t + 2 * ndim * sizeof *t->shape_and_strides);
     void *data = t ? block_take((size_t)result->size * (bits / 8)) : NULL;
     if (!data) {
         free(t);
         return PyErr_NoMemory();
     }
-    int64_t *shape = t->shape_and_strides, *strides = shape + MOST_DIMS;
-    memcpy(shape, result->shape, (size_t)result->ndim * sizeof *shape);
-    memcpy(strides, result->strides, (size_t)result->ndim * sizeof *strides);
+    int64_t *shape = t->shape_and_strides, *strides = shape + ndim;
+    memcpy(shape, result->shape, ndim * sizeof *shape);
+    memcpy(strides, result->strides, ndim * sizeof *strides);
     t->managed = (dlpack_managed_versioned){
         {1, 1}, NULL, made_tensor_delete, 0, {data, DLPACK_CPU, 0, result->ndim, code, bits, 1, shape, strides, 0}};
     result->data = data;
@@ -662,8 +667,11 @@ int array_start(void) {
     numpy_dtypes[NAPIER_F64] = PyObject_CallMethod(numpy_module, "dtype", "s", "float64");
     numpy_int64 = PyObject_CallMethod(numpy_module, "dtype", "s", "int64");
     block_type = PyType_FromSpec(&block_spec);
-    return convert_function && numpy_empty && numpy_ndarray && numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] &&
-                   numpy_dtypes[NAPIER_F64] && numpy_int64 && block_type
+    requires_grad_name = PyUnicode_InternFromString("requires_grad");
+    is_neg_name = PyUnicode_InternFromString("is_neg");
+    return requires_grad_name && is_neg_name && convert_function && numpy_empty && numpy_ndarray &&
+                   numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
+                   block_type
                ? 0
                : -1;
 }
