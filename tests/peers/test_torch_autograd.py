@@ -332,3 +332,9 @@ def test_errors():
             nt.softmax(torch.zeros(3, device="cuda"))
         except NotImplementedError as error:
             assert "cuda" in str(error)
+
+
+def test_examples_in_docstrings():
+    import doctest
+
+    assert doctest.testmod(nt).failed == 0

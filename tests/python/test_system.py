@@ -171,7 +171,8 @@ def calls_right_and_wrong():
 
 
 def test_memory_is_flat():
-    """Small calls, and calls that fail, many times over: objects and bytes stay as many as they were."""
+    """Small calls, and calls that fail, many times over: objects and bytes stay as many as they were. One object lost in any
+    of the calls would be 2000."""
     if not os.path.exists("/proc/self/statm"):
         pytest.skip("no /proc/self/statm")
     for _ in range(300):
@@ -181,12 +182,12 @@ def test_memory_is_flat():
     for _ in range(2000):
         calls_right_and_wrong()
     gc.collect()
-    assert sys.getallocatedblocks() - blocks < 500
+    assert sys.getallocatedblocks() - blocks < 1500
     x = np.ones(4, np.float32)
     for _ in range(100_000):
         napier.softmax(x)
     assert resident_bytes() - before < 4_000_000
-    assert sys.getallocatedblocks() - blocks < 500
+    assert sys.getallocatedblocks() - blocks < 1500
 
 
 def test_memory_of_large_results_comes_back():
@@ -314,3 +315,8 @@ def test_stubs_have_the_signatures_of_the_extension():
     for name in napier.__all__:
         if getattr(extension, name, None) is getattr(napier, name) and callable(getattr(napier, name)):
             assert name in stubs or inspect.isclass(getattr(napier, name)), f"{name} is not in the stubs"
+
+
+@pytest.mark.skipif(not (ROOT / "docs" / "python.md").exists(), reason="no docs here")
+def test_examples_in_the_documentation():
+    assert doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False).failed == 0
