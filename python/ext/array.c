@@ -155,10 +155,14 @@ static bool has_no_elements(const dlpack_tensor *t) {
 
 /* The C functions of a tensor's type, or NULL. */
 static const dlpack_exchange *exchange_of(PyObject *object) {
-    static PyTypeObject *known_type;
-    static const dlpack_exchange *known;
-    if (Py_TYPE(object) == known_type) {
-        return known;
+    enum { MOST_KNOWN = 4 }; /* tensors, parameters, those of another library */
+    static PyTypeObject *known_types[MOST_KNOWN];
+    static const dlpack_exchange *known[MOST_KNOWN];
+    static int count;
+    for (int i = 0; i < count; i++) {
+        if (Py_TYPE(object) == known_types[i]) {
+            return known[i];
+        }
     }
     PyObject *capsule = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__dlpack_c_exchange_api__");
     const dlpack_exchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
@@ -167,10 +171,10 @@ static const dlpack_exchange *exchange_of(PyObject *object) {
     while (exchange && exchange->version.major != 1) {
         exchange = exchange->previous;
     }
-    if (exchange) {
+    if (exchange && count < MOST_KNOWN) {
         Py_INCREF((PyObject *)Py_TYPE(object)); /* for good: the type must not go and another take its address */
-        known_type = Py_TYPE(object);
-        known = exchange;
+        known_types[count] = Py_TYPE(object);
+        known[count++] = exchange;
     }
     return exchange;
 }
@@ -548,7 +552,9 @@ static int make_layout(array *result, const array *like, int ndim, const int64_t
     result->kind = like->kind;
     result->exchange = like->exchange;
     result->ndim = ndim;
-    memcpy(result->shape, shape, (size_t)ndim * sizeof *shape);
+    if (ndim > 0) {
+        memcpy(result->shape, shape, (size_t)ndim * sizeof *shape);
+    }
     array_count(result);
     row_major(result);
     return 0;
