@@ -65,6 +65,9 @@ napier_status napier_matmul(napier_context *context, napier_const_matrix a, napi
     if (status || product.rows == 0 || product.cols == 0) {
         return status;
     }
+    if (a.cols > NAPIER_K_MOST) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "a: cols %" PRId64 " are too many to pack", a.cols);
+    }
     if (a.dtype == NAPIER_BF16 && b.dtype == NAPIER_BF16) {
         napier_matrix_engine_decide(context);
     }

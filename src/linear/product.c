@@ -70,7 +70,7 @@ static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) 
 void napier_pack_lanes(const napier_context *context, napier_product_sides *s, int64_t first, int64_t count) {
     s->first_lane = first;
     s->lane_count = count;
-    if (s->few) {
+    if (s->few && s->k > 0) {
         s->kernels->pack(&s->lanes, first, count, 0, s->lanes.cols, s->pairs, s->panels, round_up(s->k, 16),
                          round_up(s->k, 16));
     } else if (s->k > 0) {

@@ -14,6 +14,9 @@ enum {
     NAPIER_PANEL_BYTES_MOST = 32 << 20 /* panels of at most so many bytes at a time, or one block of lanes */
 };
 
+/* A broadcast view may claim any k. Beyond this nothing can be packed, and sizes below need no care. */
+#define NAPIER_K_MOST (INT64_C(1) << 40)
+
 typedef struct napier_product_sides {
     const napier_product_kernels *kernels;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */

@@ -275,9 +275,15 @@ static napier_ahead napier_ahead_of(const napier_product_block *p) {
     const int64_t patches =
         (p->row_count + NAPIER_PATCH_ROWS - 1) / NAPIER_PATCH_ROWS * ((p->lanes + width - 1) / width);
     const int64_t rows = (p->ahead_rows + patches - 1) / patches;
-    return (napier_ahead){
-        p->ahead, p->ahead + p->ahead_rows * p->ahead_step, p->ahead_step, rows * p->ahead_step, p->ahead_bytes,
-        p->later, p->later_bytes / patches / 64 * 64};
+    const char *at = p->ahead_rows > 0 ? p->ahead : (const char *)p->rows;
+    const char *later = p->later_bytes > 0 ? p->later : (const char *)p->rows;
+    return (napier_ahead){.at = at,
+                          .end = at + p->ahead_rows * p->ahead_step,
+                          .step = p->ahead_step,
+                          .share = rows * p->ahead_step,
+                          .bytes = p->ahead_bytes,
+                          .later = later,
+                          .later_share = p->later_bytes / patches / 64 * 64};
 }
 
 /* The lines that belong to k. */

@@ -33,7 +33,7 @@ typedef struct napier_linear_back {
     double *doubles;         /* [N][3 K] */
     int64_t *ids;            /* [N][K] */
     float *g;                /* [rows_at_a_time][NAPIER_LINEAR_COLS] */
-    float *hidden_sums;      /* [rows_at_a_time][H] */
+    float *hidden_sums;      /* [rows_at_a_time][H], a row in whole vectors */
     float *weight_sums;      /* [NAPIER_LINEAR_COLS][H] */
     float *memory;           /* of a product */
     size_t memory_floats;
@@ -110,10 +110,18 @@ static napier_const_matrix napier_linear_g(const napier_linear_back *b) {
     return g;
 }
 
+/* Floats from one row of sums to the next. */
+static int64_t napier_linear_sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
+
+static napier_matrix napier_linear_sums(const napier_linear_back *b, float *sums, int64_t rows) {
+    const napier_matrix m = {sums, rows, b->hidden.cols, napier_linear_sum_step(b), 1, NAPIER_F32};
+    return m;
+}
+
 static napier_product_plan napier_linear_to_hidden(const napier_context *context, const napier_linear_back *b) {
     const napier_const_matrix weights = napier_linear_some_rows(b->weights, b->col, b->cols);
     return napier_product_plan_of(context, napier_const_transposed(weights), napier_linear_g(b),
-                                  napier_rows_f32(b->hidden_sums, b->count, b->hidden.cols), b->col > 0);
+                                  napier_linear_sums(b, b->hidden_sums, b->count), b->col > 0);
 }
 
 /* out: [cols, H]; add: it holds the sums of the rows before. */
@@ -125,7 +133,7 @@ static napier_product_plan napier_linear_to_weights(const napier_context *contex
 }
 
 static napier_matrix napier_linear_weight_sums(const napier_linear_back *b) {
-    return napier_rows_f32(b->weight_sums, b->cols, b->hidden.cols);
+    return napier_linear_sums(b, b->weight_sums, b->cols);
 }
 
 static void napier_linear_run(const napier_context *context, napier_linear_back *b, napier_product_plan plan) {
@@ -136,18 +144,19 @@ static void napier_linear_run(const napier_context *context, napier_linear_back 
 typedef struct napier_linear_copy {
     const napier_product_kernels *kernels;
     const float *sums;
+    int64_t step;
     napier_matrix out;
 } napier_linear_copy;
 
 static void napier_linear_copy_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_linear_copy *c = argument;
     (void)worker;
-    c->kernels->unpack(c->sums + begin * c->out.cols, c->out.cols, end - begin, c->out.cols, c->out, begin, 0, false);
+    c->kernels->unpack(c->sums + begin * c->step, c->step, end - begin, c->out.cols, c->out, begin, 0, false);
 }
 
 static void napier_linear_write(const napier_context *context, const napier_linear_back *b, const float *sums,
                                 napier_matrix out) {
-    napier_linear_copy copy = {b->head.sides.kernels, sums, out};
+    napier_linear_copy copy = {b->head.sides.kernels, sums, napier_linear_sum_step(b), out};
     napier_parallel(context, out.rows, 64, napier_linear_copy_task, &copy);
 }
 
@@ -269,7 +278,7 @@ static napier_linear_back napier_linear_back_of(const napier_context *context, c
 }
 
 static size_t napier_linear_back_bytes(const napier_linear_back *b) {
-    const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)b->hidden.cols;
+    const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)napier_linear_sum_step(b);
     const size_t floats = at_a_time * (NAPIER_LINEAR_COLS + h) + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
@@ -285,7 +294,8 @@ static void napier_linear_release(napier_context *context, napier_linear_back *b
 
 static napier_status napier_linear_allocate(napier_context *context, napier_linear_back *b) {
     const napier_allocator *a = &context->allocator;
-    const size_t rows = (size_t)b->hidden.rows, at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)b->hidden.cols;
+    const size_t rows = (size_t)b->hidden.rows, at_a_time = (size_t)b->head.rows_at_a_time,
+                 h = (size_t)napier_linear_sum_step(b);
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     b->rows = napier_alloc(a, rows, sizeof *b->rows);
     b->doubles = k > 0 ? napier_alloc(a, rows, 3 * k * sizeof(double)) : NULL;
@@ -419,12 +429,14 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
 /* One id a row, as f32, which takes most. */
 size_t napier_linear_token_logprobs_workspace(const napier_context *context, int64_t rows, int64_t hidden,
                                               int64_t vocabulary, int backward) {
-    if (!context || rows <= 0 || hidden < 0 || vocabulary < 0) {
+    if (!context || rows <= 0 || hidden < 0 || vocabulary < 0 || rows > NAPIER_K_MOST || hidden > NAPIER_K_MOST ||
+        vocabulary > NAPIER_K_MOST) {
         return 0;
     }
     const napier_token_call call = {.rows = rows, .cols = vocabulary, .per_row = 1, .chosen = true};
-    const napier_const_matrix states = {NULL, rows, hidden, hidden, 1, NAPIER_F32};
-    const napier_const_matrix weights = {NULL, vocabulary, hidden, hidden, 1, NAPIER_F32};
+    const float unread = 0.0f;
+    const napier_const_matrix states = {&unread, rows, hidden, hidden, 1, NAPIER_F32};
+    const napier_const_matrix weights = {&unread, vocabulary, hidden, hidden, 1, NAPIER_F32};
     if (backward) {
         const napier_linear_back b = napier_linear_back_of(context, &call, states, weights);
         return napier_linear_back_bytes(&b);

@@ -23,6 +23,10 @@ napier_status napier_head_check(napier_context *context, napier_const_matrix hid
             napier_fail(context, NAPIER_INVALID_ARGUMENT,
                         "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
     }
+    if (!status && hidden.cols > NAPIER_K_MOST) {
+        status =
+            napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);
+    }
     if (!status && hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16)
         napier_matrix_engine_decide(context);
     return status;

@@ -380,6 +380,10 @@ static void wrong_arguments_are_named(void **state) {
             NAPIER_INVALID_ARGUMENT, "product", "dtype 9", NULL);
     refused(context, napier_matmul(context, napier_const_rows_f32(NULL, 3, 4), good_b, good), NAPIER_INVALID_ARGUMENT,
             "a", "NULL", NULL);
+    const napier_const_matrix endless_a = {a, 1, INT64_MAX, 0, 0, NAPIER_BF16};
+    const napier_const_matrix endless_b = {b, INT64_MAX, 1, 0, 0, NAPIER_BF16};
+    refused(context, napier_matmul(context, endless_a, endless_b, napier_rows_f32(c, 1, 1)), NAPIER_OUT_OF_MEMORY, "a",
+            "too many", NULL);
     expect(napier_matmul(NULL, good_a, good_b, good) == NAPIER_INVALID_ARGUMENT, "no context is no error");
     napier_context_destroy(context);
     no_problems();
