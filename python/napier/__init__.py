@@ -34,9 +34,14 @@ _LAZY = {"UMAP": "_umap_estimator", "umap": "umap"}  # the estimator imports sci
 
 
 def __getattr__(name):
+    import importlib
+    if name == "torch":
+        try:
+            return importlib.import_module(".torch", __name__)
+        except ImportError as error:
+            raise AttributeError(f"napier.torch: {error}") from error
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
     module = importlib.import_module("." + _LAZY[name], __name__)
     return module if name == _LAZY[name] else getattr(module, name)
 

@@ -610,7 +610,7 @@ def _setup_grpo_from_logits(ctx, inputs, output):
 
 def _gradient_grpo_from_logits(ctx, grad, *_):
     (to_logits,) = ctx.saved_tensors
-    return (to_logits * grad.to(to_logits.dtype),) + (None,) * 11
+    return (to_logits * grad,) + (None,) * 11  # grad is a number: the product has the dtype of the logits
 
 
 _once(_grpo_from_logits, _gradient_grpo_from_logits, _setup_grpo_from_logits)

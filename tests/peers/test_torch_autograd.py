@@ -338,3 +338,20 @@ def test_examples_in_docstrings():
     import doctest
 
     assert doctest.testmod(nt).failed == 0
+
+
+def test_scaled_gradient_of_sixteen_bits():
+    """A loss scaled by what bfloat16 does not hold: the product is rounded once."""
+    x = normal(N, V, dtype=torch.bfloat16)
+    (one,) = torch.autograd.grad(nt.grpo_from_logits(x, ids_of(), ADVANTAGES, OFFSETS)[0], x)
+    (scaled,) = torch.autograd.grad(1.0051 * nt.grpo_from_logits(x, ids_of(), ADVANTAGES, OFFSETS)[0], x)
+    assert torch.equal(scaled, (one.double() * torch.tensor(1.0051).double()).bfloat16())
+
+
+def test_the_package_knows_it():
+    import subprocess
+    import sys
+
+    code = "import napier, sys; assert 'torch' not in sys.modules; print(napier.torch.softmax.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "softmax", done.stderr

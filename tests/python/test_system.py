@@ -320,3 +320,18 @@ def test_stubs_have_the_signatures_of_the_extension():
 @pytest.mark.skipif(not (ROOT / "docs" / "python.md").exists(), reason="no docs here")
 def test_examples_in_the_documentation():
     assert doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False).failed == 0
+
+
+def test_torch_is_optional():
+    code = """if True:
+        import sys
+        sys.modules["torch"] = None
+        import inspect, napier
+        assert not hasattr(napier, "torch")
+        try:
+            napier.torch
+        except AttributeError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith("napier.torch: "), done.stderr
