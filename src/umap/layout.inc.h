@@ -28,6 +28,7 @@ NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at
         for (int64_t first = 0; first < components; first += 16) {
             const int count = components - first < 16 ? (int)(components - first) : 16;
             vf rows[16];
+            NAPIER_UNROLL
             for (int i = 0; i < 16; i++) {
                 rows[i] = vf_load_part(y + (int64_t)j[i] * components + first, count, vf_zero());
             }
@@ -89,16 +90,28 @@ NAPIER_KERNEL void napier_add_forces(const napier_forces *f, vf factor, vf weigh
     }
 }
 
+/* force += the lanes of each sum, which start again at 0. Many components are folded 16 at a time; past the last the sums
+ * are 0. */
 NAPIER_KERNEL void napier_fold_force(vf *sum, int64_t components, float *force) {
-    for (int64_t d = 0; d < components; d++) {
-        force[d] += vf_hadd(sum[d]);
-        sum[d] = vf_zero();
+    if (components == 2) {
+        force[0] += vf_hadd(sum[0]);
+        force[1] += vf_hadd(sum[1]);
+        sum[0] = sum[1] = vf_zero();
+        return;
+    }
+    for (int64_t first = 0; first < components; first += 16) {
+        const int count = components - first < 16 ? (int)(components - first) : 16;
+        const vf old = vf_load_part(force + first, count, vf_zero());
+        vf_store_part(force + first, count, vf_add(old, vf_hadd16(sum + first)));
+        for (int d = 0; d < count; d++) {
+            sum[first + d] = vf_zero();
+        }
     }
 }
 
 NAPIER_KERNEL void napier_strips_as(const napier_forces *f, const float *y, int64_t components,
                                     const napier_strip *strips, int64_t count, float *open) {
-    vf gaps[NAPIER_STRIP_VECTORS], d2[NAPIER_MOST_STRIPS], sum[NAPIER_MOST_COMPONENTS];
+    vf gaps[NAPIER_STRIP_VECTORS], d2[NAPIER_MOST_STRIPS], sum[(NAPIER_MOST_COMPONENTS + 15) / 16 * 16];
     for (int64_t s = 0; s < count; s++) {
         uint32_t part[16];
         const napier_strip *strip = &strips[s];
@@ -106,8 +119,8 @@ NAPIER_KERNEL void napier_strips_as(const napier_forces *f, const float *y, int6
         d2[s] = napier_gaps(y, components, y + (int64_t)strip->v * components, j, gaps + s * components);
     }
     napier_factors(f, strips, count, d2);
-    for (int64_t d = 0; d < components; d++) {
-        sum[d] = vf_load(open + 16 * d);
+    for (int64_t d = 0; d < (components + 15) / 16 * 16; d++) {
+        sum[d] = d < components ? vf_load(open + 16 * d) : vf_zero();
     }
     for (int64_t s = 0; s < count; s++) {
         napier_add_forces(f, d2[s], napier_strip_weights(&strips[s]), components, gaps + s * components, sum);
