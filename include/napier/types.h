@@ -173,9 +173,9 @@ typedef struct napier_allocator {
 } napier_allocator;
 
 typedef struct napier_context_options {
-    size_t struct_size;         /* sizeof(napier_context_options): lets the struct grow without breaking callers */
-    int threads;                /* worker threads; 0: as many as OpenMP would take, at most 1024 */
-    napier_isa highest_isa;     /* AUTO: the best this machine has, and its matrix engine (AMX) for products of bf16, which
+    size_t struct_size;     /* sizeof(napier_context_options): lets the struct grow without breaking callers */
+    int threads;            /* worker threads; 0: as many as OpenMP would take, at most 1024 */
+    napier_isa highest_isa; /* AUTO: the best this machine has, and its matrix engine (AMX) for products of bf16, which
                                    AVX512 goes without; a set it has not is UNSUPPORTED */
     napier_allocator allocator; /* both functions NULL: the C library's */
 } napier_context_options;

@@ -150,9 +150,7 @@ NAPIER_INLINE void vf_store(float *p, const vf v) {
     _mm256_storeu_ps(p, v.lo);
     _mm256_storeu_ps(p + 8, v.hi);
 }
-NAPIER_INLINE vf vf_load_halves(const float *p, const float *q) {
-    return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(q)};
-}
+NAPIER_INLINE vf vf_load_halves(const float *p, const float *q) { return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(q)}; }
 NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
     _mm256_storeu_ps(p, v.lo);
     _mm256_storeu_ps(q, v.hi);
