@@ -1,14 +1,8 @@
-/* golden_rl - the bits of token log-probabilities, KL, rubric scores and GRPO losses, held against a committed table.
- *
- *   golden_rl [--isa NAME] [--threads N] [--quick] --check FILE | --write FILE
- *
- * A line of the table is `what hash`: the 64-bit FNV-1a hash of the bits that a call gave for numbers made here. Every
- * machine, instruction set, compiler and thread count must come to the same hashes. --quick: small data only, for emulators.
- * Exit status: 0 all lines match, 1 some do not, 2 the table or the arguments are wrong, 77 the instruction set is not here.
- * Needs the library, tests/support/formats.c and a C compiler. */
-#include <inttypes.h>
+/* golden_rl - the bits of token log-probabilities, KL, rubric scores and GRPO losses, held against a committed table
+ * (support/golden_table.h). */
 #include <math.h>
 #include <stdbool.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,72 +10,22 @@
 #include <napier/rl.h>
 
 #include "support/formats.h"
-
-static napier_context *context;
-static FILE *table;
-static int writes, lines, wrong;
-
-static _Noreturn void give_up(const char *what, const char *detail) {
-    fprintf(stderr, "golden_rl: %s %s\n", what, detail);
-    exit(2);
-}
-
-static void *room_for(int64_t count, size_t size) {
-    void *const memory = calloc((size_t)count + 1, size);
-    if (!memory) {
-        give_up("out of memory", "");
-    }
-    return memory;
-}
-
-static void demand(napier_status status) {
-    if (status) {
-        give_up(napier_status_string(status), napier_last_error(context));
-    }
-}
+#include "support/golden_table.h"
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */
 
-static const uint64_t basis = UINT64_C(0xcbf29ce484222325);
-
-static uint64_t hash_value(uint64_t hash, uint64_t bits, size_t size) {
-    for (size_t byte = 0; byte < size; byte++) {
-        hash = (hash ^ (bits >> 8 * byte & 0xff)) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
 static uint64_t hash_elements(uint64_t hash, const void *elements, napier_dtype dtype, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
-        hash = hash_value(hash, element_bits(elements, dtype, i), napier_dtype_size(dtype));
+        hash = golden_hash(hash, element_bits(elements, dtype, i), napier_dtype_size(dtype));
     }
     return hash;
 }
 
 static uint64_t hash_integers(uint64_t hash, const int64_t *integers, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
-        hash = hash_value(hash, (uint64_t)integers[i], 8);
+        hash = golden_hash(hash, (uint64_t)integers[i], 8);
     }
     return hash;
-}
-
-static void line(const char *name, uint64_t hash) {
-    char wanted_name[64];
-    uint64_t wanted;
-    lines++;
-    if (writes) {
-        fprintf(table, "%s %016" PRIx64 "\n", name, hash);
-        return;
-    }
-    do {
-        if (fscanf(table, "%63s %" SCNx64, wanted_name, &wanted) != 2) {
-            give_up("the table has no line for", name);
-        }
-    } while (strcmp(wanted_name, name) != 0);
-    if (wanted != hash) {
-        printf("golden_rl: %s is %016" PRIx64 ", the table has %016" PRIx64 "\n", name, hash, wanted);
-        wrong++;
-    }
 }
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------- */
@@ -100,7 +44,7 @@ static double next_number(void) { return (double)((int64_t)(next_bits() & 0x1fff
 
 /* Numbers around `middle`, of two summands, so that few are far off. */
 static void *numbers(int64_t count, napier_dtype dtype, double middle, double scale) {
-    void *const x = room_for(count, napier_dtype_size(dtype));
+    void *const x = golden_room(count, napier_dtype_size(dtype));
     for (int64_t i = 0; i < count; i++) {
         element_set(x, dtype, i, middle + scale * (next_number() + next_number()));
     }
@@ -108,7 +52,7 @@ static void *numbers(int64_t count, napier_dtype dtype, double middle, double sc
 }
 
 static int64_t *random_ids(int64_t count, int64_t vocabulary) {
-    int64_t *const ids = room_for(count, sizeof *ids);
+    int64_t *const ids = golden_room(count, sizeof *ids);
     for (int64_t i = 0; i < count; i++) {
         ids[i] = (int64_t)(next_bits() % (uint64_t)vocabulary);
     }
@@ -152,14 +96,14 @@ static uint64_t token_forward(const token_case *c, napier_const_matrix logits, n
                               const napier_token_options *options) {
     const int64_t N = c->rows, K = c->ids_a_row;
     const size_t size = napier_dtype_size(c->dtype);
-    token_room r = {room_for(N * K, size),
-                    room_for(N, size),
-                    room_for(N, size),
-                    room_for(N, size),
-                    room_for(N * c->top_k, size),
-                    room_for(N, sizeof(int64_t)),
-                    room_for(N * K, sizeof(int64_t)),
-                    room_for(N * c->top_k, sizeof(int64_t))};
+    token_room r = {golden_room(N * K, size),
+                    golden_room(N, size),
+                    golden_room(N, size),
+                    golden_room(N, size),
+                    golden_room(N * c->top_k, size),
+                    golden_room(N, sizeof(int64_t)),
+                    golden_room(N * K, sizeof(int64_t)),
+                    golden_room(N * c->top_k, sizeof(int64_t))};
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     results.logprobs = napier_rows(r.logprobs, N, K, c->dtype);
     results.lse = napier_array(r.lse, N, c->dtype);
@@ -170,8 +114,8 @@ static uint64_t token_forward(const token_case *c, napier_const_matrix logits, n
     results.top_k = c->top_k;
     results.top_ids = c->top_k ? r.top_ids : NULL;
     results.top_logprobs = c->top_k ? napier_rows(r.top_logprobs, N, c->top_k, c->dtype) : results.top_logprobs;
-    demand(napier_token_logprobs(context, logits, ids, options, &results));
-    uint64_t hash = hash_elements(basis, r.logprobs, c->dtype, N * K);
+    golden_demand(napier_token_logprobs(golden_context, logits, ids, options, &results));
+    uint64_t hash = hash_elements(GOLDEN_BASIS, r.logprobs, c->dtype, N * K);
     hash = hash_elements(hash, r.lse, c->dtype, N);
     hash = hash_elements(hash, r.entropy, c->dtype, N);
     hash = hash_elements(hash, r.loss, c->dtype, N);
@@ -190,15 +134,15 @@ static uint64_t token_backward(const token_case *c, napier_const_matrix logits, 
                                const napier_token_options *options) {
     const int64_t N = c->rows, K = c->ids_a_row;
     void *const g_logprobs = numbers(N * K, c->dtype, 0, 1), *const g_row = numbers(N, c->dtype, 0, 1);
-    void *const grad = room_for(N * c->vocabulary, napier_dtype_size(c->dtype));
+    void *const grad = golden_room(N * c->vocabulary, napier_dtype_size(c->dtype));
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     gradients.logprobs = napier_const_rows(g_logprobs, N, K, c->dtype);
     gradients.lse = napier_const_array(g_row, N, c->dtype);
     gradients.entropy = napier_const_array(g_row, N, c->dtype);
     gradients.loss = K == 1 ? napier_const_array(g_row, N, c->dtype) : gradients.loss;
-    demand(napier_token_logprobs_backward(context, logits, ids, options, &gradients,
-                                          napier_rows(grad, N, c->vocabulary, c->dtype)));
-    const uint64_t hash = hash_elements(basis, grad, c->dtype, N * c->vocabulary);
+    golden_demand(napier_token_logprobs_backward(golden_context, logits, ids, options, &gradients,
+                                                 napier_rows(grad, N, c->vocabulary, c->dtype)));
+    const uint64_t hash = hash_elements(GOLDEN_BASIS, grad, c->dtype, N * c->vocabulary);
     free(g_logprobs);
     free(g_row);
     free(grad);
@@ -209,9 +153,9 @@ static void token_variant(const token_case *c, napier_const_matrix logits, napie
                           const napier_token_options *options) {
     char name[64];
     snprintf(name, sizeof name, "token:%s/%s", c->name, variant);
-    line(name, token_forward(c, logits, ids, options));
+    golden_line(name, token_forward(c, logits, ids, options));
     snprintf(name, sizeof name, "token:%s/%s/backward", c->name, variant);
-    line(name, token_backward(c, logits, ids, options));
+    golden_line(name, token_backward(c, logits, ids, options));
 }
 
 static void token_cases(const token_case *c) {
@@ -219,7 +163,7 @@ static void token_cases(const token_case *c) {
     const int64_t V = c->vocabulary, stride = c->padded ? V + 5 : V;
     void *const x = make_logits(c, stride);
     int64_t *const chosen = random_ids(c->rows * c->ids_a_row, V);
-    uint8_t *const keep = room_for(V, 1);
+    uint8_t *const keep = golden_room(V, 1);
     for (int64_t j = 0; j < V; j++) {
         keep[j] = next_bits() % 4 != 0;
     }
@@ -248,17 +192,17 @@ static void gather_case(void) {
     enum { N = 9, V = 700 };
     state = 7;
     void *const logits = numbers(N * V, NAPIER_BF16, 0, 8);
-    float *const logprobs = room_for(N * V, sizeof *logprobs), *const grad = room_for(N * V, sizeof *grad);
+    float *const logprobs = golden_room(N * V, sizeof *logprobs), *const grad = golden_room(N * V, sizeof *grad);
     float gathered[N];
     int64_t *const ids = random_ids(N, V);
-    demand(napier_fused_log_softmax(context, napier_const_rows(logits, N, V, NAPIER_BF16),
-                                    napier_rows_f32(logprobs, N, V), NULL));
-    demand(napier_gather_logprobs(context, napier_const_rows_f32(logprobs, N, V), napier_indices_i64(ids, N),
-                                  napier_array_f32(gathered, N)));
-    demand(napier_gather_logprobs_backward(context, napier_const_array_f32(gathered, N), napier_indices_i64(ids, N),
-                                           napier_rows_f32(grad, N, V)));
-    line("fused_log_softmax", hash_elements(basis, logprobs, NAPIER_F32, N * V));
-    line("gather", hash_elements(hash_elements(basis, gathered, NAPIER_F32, N), grad, NAPIER_F32, N * V));
+    golden_demand(napier_fused_log_softmax(golden_context, napier_const_rows(logits, N, V, NAPIER_BF16),
+                                           napier_rows_f32(logprobs, N, V), NULL));
+    golden_demand(napier_gather_logprobs(golden_context, napier_const_rows_f32(logprobs, N, V),
+                                         napier_indices_i64(ids, N), napier_array_f32(gathered, N)));
+    golden_demand(napier_gather_logprobs_backward(golden_context, napier_const_array_f32(gathered, N),
+                                                  napier_indices_i64(ids, N), napier_rows_f32(grad, N, V)));
+    golden_line("fused_log_softmax", hash_elements(GOLDEN_BASIS, logprobs, NAPIER_F32, N * V));
+    golden_line("gather", hash_elements(hash_elements(GOLDEN_BASIS, gathered, NAPIER_F32, N), grad, NAPIER_F32, N * V));
     free(logits);
     free(logprobs);
     free(grad);
@@ -290,12 +234,12 @@ static responses make_responses(napier_dtype dtype) {
     state = 424242u + (uint64_t)dtype;
     responses r = {dtype,
                    numbers(TOKENS, dtype, -2.5, 1),
-                   room_for(TOKENS, size),
-                   room_for(TOKENS, size),
-                   room_for(TOKENS, size),
+                   golden_room(TOKENS, size),
+                   golden_room(TOKENS, size),
+                   golden_room(TOKENS, size),
                    numbers(TOKENS, dtype, 2, 1),
                    numbers(RESPONSES, dtype, 0, 1),
-                   room_for(TOKENS, 1),
+                   golden_room(TOKENS, 1),
                    random_ids(TOKENS, 50)};
     add_noise(&r, r.old, 0.4);
     add_noise(&r, r.ref, 1);
@@ -318,16 +262,18 @@ static napier_indices all_offsets(void) { return napier_indices_i64(offsets, RES
 static void kl_case(const responses *r, const napier_kl_options *options, const uint8_t *mask, const char *variant) {
     const napier_dtype d = r->dtype;
     const napier_const_vector p = napier_const_array(r->logprobs, TOKENS, d), q = napier_const_array(r->ref, TOKENS, d);
-    void *const kl = room_for(RESPONSES, 4), *const grad_p = room_for(TOKENS, 4), *const grad_q = room_for(TOKENS, 4);
+    void *const kl = golden_room(RESPONSES, 4), *const grad_p = golden_room(TOKENS, 4),
+                *const grad_q = golden_room(TOKENS, 4);
     char name[64];
-    demand(napier_kl_per_response(context, p, q, all_offsets(), mask, options, napier_array(kl, RESPONSES, d)));
-    demand(napier_kl_per_response_backward(context, p, q, all_offsets(), mask, options,
-                                           napier_const_array(r->advantages, RESPONSES, d),
-                                           napier_array(grad_p, TOKENS, d), napier_array(grad_q, TOKENS, d)));
+    golden_demand(
+        napier_kl_per_response(golden_context, p, q, all_offsets(), mask, options, napier_array(kl, RESPONSES, d)));
+    golden_demand(napier_kl_per_response_backward(golden_context, p, q, all_offsets(), mask, options,
+                                                  napier_const_array(r->advantages, RESPONSES, d),
+                                                  napier_array(grad_p, TOKENS, d), napier_array(grad_q, TOKENS, d)));
     snprintf(name, sizeof name, "kl:%s/k%d/%s", napier_dtype_name(d), (int)options->estimator, variant);
-    line(name, hash_elements(basis, kl, d, RESPONSES));
+    golden_line(name, hash_elements(GOLDEN_BASIS, kl, d, RESPONSES));
     snprintf(name, sizeof name, "kl:%s/k%d/%s/backward", napier_dtype_name(d), (int)options->estimator, variant);
-    line(name, hash_elements(hash_elements(basis, grad_p, d, TOKENS), grad_q, d, TOKENS));
+    golden_line(name, hash_elements(hash_elements(GOLDEN_BASIS, grad_p, d, TOKENS), grad_q, d, TOKENS));
     free(kl);
     free(grad_p);
     free(grad_q);
@@ -349,20 +295,21 @@ static void kl_full_case(int64_t rows, int64_t vocabulary, napier_dtype d) {
     state = 99u + (uint64_t)vocabulary;
     const int64_t count = rows * vocabulary;
     void *const p = numbers(count, d, 0, 6), *const q = numbers(count, d, 0, 6), *const g = numbers(rows, d, 0, 1);
-    void *const kl = room_for(rows, 4), *const grad_p = room_for(count, 4), *const grad_q = room_for(count, 4);
+    void *const kl = golden_room(rows, 4), *const grad_p = golden_room(count, 4), *const grad_q = golden_room(count, 4);
     const napier_const_matrix policy = napier_const_rows(p, rows, vocabulary, d);
     const napier_const_matrix ref = napier_const_rows(q, rows, vocabulary, d);
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     options.temperature = 0.8;
     char name[64];
     memcpy(q, p, (size_t)vocabulary * napier_dtype_size(d)); /* the first rows are equal */
-    demand(napier_kl_full(context, policy, ref, &options, napier_array(kl, rows, d)));
-    demand(napier_kl_full_backward(context, policy, ref, &options, napier_const_array(g, rows, d),
-                                   napier_rows(grad_p, rows, vocabulary, d), napier_rows(grad_q, rows, vocabulary, d)));
+    golden_demand(napier_kl_full(golden_context, policy, ref, &options, napier_array(kl, rows, d)));
+    golden_demand(napier_kl_full_backward(golden_context, policy, ref, &options, napier_const_array(g, rows, d),
+                                          napier_rows(grad_p, rows, vocabulary, d),
+                                          napier_rows(grad_q, rows, vocabulary, d)));
     snprintf(name, sizeof name, "kl_full:%s/%" PRId64, napier_dtype_name(d), vocabulary);
-    line(name, hash_elements(basis, kl, d, rows));
+    golden_line(name, hash_elements(GOLDEN_BASIS, kl, d, rows));
     snprintf(name, sizeof name, "kl_full:%s/%" PRId64 "/backward", napier_dtype_name(d), vocabulary);
-    line(name, hash_elements(hash_elements(basis, grad_p, d, count), grad_q, d, count));
+    golden_line(name, hash_elements(hash_elements(GOLDEN_BASIS, grad_p, d, count), grad_q, d, count));
     void *const all[] = {p, q, g, kl, grad_p, grad_q};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
@@ -373,22 +320,24 @@ static void rubric_case(const responses *r) {
     enum { CRITERIA = 3, VOCABULARY = 50 };
     const napier_dtype d = r->dtype;
     void *const rubric = numbers(CRITERIA * VOCABULARY, d, 0, 1), *const weights = numbers(CRITERIA, d, 0.5, 1);
-    void *const scores = room_for(RESPONSES * CRITERIA, 4), *const rewards = room_for(RESPONSES, 4);
-    void *const grad = room_for(TOKENS, 4);
+    void *const scores = golden_room(RESPONSES * CRITERIA, 4), *const rewards = golden_room(RESPONSES, 4);
+    void *const grad = golden_room(TOKENS, 4);
     const napier_indices ids = napier_indices_i64(r->ids, TOKENS);
     const napier_const_matrix rubric_view = napier_const_rows(rubric, CRITERIA, VOCABULARY, d);
     const napier_const_vector weights_view = napier_const_array(weights, CRITERIA, d);
     char name[64];
-    demand(napier_rubric_score(context, napier_const_array(r->logprobs, TOKENS, d), ids, all_offsets(), rubric_view,
-                               weights_view, napier_rows(scores, RESPONSES, CRITERIA, d),
-                               napier_array(rewards, RESPONSES, d)));
-    demand(napier_rubric_score_backward(
-        context, ids, all_offsets(), rubric_view, weights_view, napier_const_rows(scores, RESPONSES, CRITERIA, d),
-        napier_const_array(r->advantages, RESPONSES, d), napier_array(grad, TOKENS, d)));
+    golden_demand(napier_rubric_score(golden_context, napier_const_array(r->logprobs, TOKENS, d), ids, all_offsets(),
+                                      rubric_view, weights_view, napier_rows(scores, RESPONSES, CRITERIA, d),
+                                      napier_array(rewards, RESPONSES, d)));
+    golden_demand(napier_rubric_score_backward(golden_context, ids, all_offsets(), rubric_view, weights_view,
+                                               napier_const_rows(scores, RESPONSES, CRITERIA, d),
+                                               napier_const_array(r->advantages, RESPONSES, d),
+                                               napier_array(grad, TOKENS, d)));
     snprintf(name, sizeof name, "rubric:%s", napier_dtype_name(d));
-    line(name, hash_elements(hash_elements(basis, scores, d, RESPONSES * CRITERIA), rewards, d, RESPONSES));
+    golden_line(name,
+                hash_elements(hash_elements(GOLDEN_BASIS, scores, d, RESPONSES * CRITERIA), rewards, d, RESPONSES));
     snprintf(name, sizeof name, "rubric:%s/backward", napier_dtype_name(d));
-    line(name, hash_elements(basis, grad, d, TOKENS));
+    golden_line(name, hash_elements(GOLDEN_BASIS, grad, d, TOKENS));
     void *const all[] = {rubric, weights, scores, rewards, grad};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
@@ -422,19 +371,19 @@ static napier_grpo_batch batch_of(const responses *r) {
 static void grpo_case(const responses *r, const napier_grpo_options *options, const char *variant) {
     const napier_dtype d = r->dtype;
     const napier_grpo_batch b = batch_of(r);
-    void *const losses = room_for(TOKENS, 4), *const grad_losses = room_for(TOKENS, 4);
-    void *const grad = room_for(TOKENS, 4), *const grad_entropies = room_for(TOKENS, 4);
+    void *const losses = golden_room(TOKENS, 4), *const grad_losses = golden_room(TOKENS, 4);
+    void *const grad = golden_room(TOKENS, 4), *const grad_entropies = golden_room(TOKENS, 4);
     napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
     char name[64];
-    demand(napier_grpo_token_loss(context, &b, options, napier_array(losses, TOKENS, d),
-                                  napier_array(grad_losses, TOKENS, d)));
-    demand(napier_grpo_loss(context, &b, options, &metrics, napier_array(grad, TOKENS, d),
-                            napier_array(grad_entropies, TOKENS, d)));
+    golden_demand(napier_grpo_token_loss(golden_context, &b, options, napier_array(losses, TOKENS, d),
+                                         napier_array(grad_losses, TOKENS, d)));
+    golden_demand(napier_grpo_loss(golden_context, &b, options, &metrics, napier_array(grad, TOKENS, d),
+                                   napier_array(grad_entropies, TOKENS, d)));
     snprintf(name, sizeof name, "grpo:%s/%s/%d/%s", napier_dtype_name(d), type_names[options->type],
              (int)options->level, variant);
-    uint64_t hash = hash_elements(hash_elements(basis, losses, d, TOKENS), grad_losses, d, TOKENS);
+    uint64_t hash = hash_elements(hash_elements(GOLDEN_BASIS, losses, d, TOKENS), grad_losses, d, TOKENS);
     hash = hash_elements(hash_elements(hash, grad, d, TOKENS), grad_entropies, d, TOKENS);
-    line(name, hash_metrics(hash, &metrics));
+    golden_line(name, hash_metrics(hash, &metrics));
     void *const all[] = {losses, grad_losses, grad, grad_entropies};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
@@ -491,8 +440,8 @@ static void from_logits_case(const responses *r, int type, napier_grpo_level lev
     enum { FEW = 274, VOCABULARY = 300, FEW_RESPONSES = 4 };
     const napier_dtype d = r->dtype;
     state = 5;
-    void *const logits = numbers(FEW * VOCABULARY, d, 0, 5), *const grad = room_for(FEW * VOCABULARY, 4);
-    void *const logprobs = room_for(FEW, 4), *const entropies = room_for(FEW, 4);
+    void *const logits = numbers(FEW * VOCABULARY, d, 0, 5), *const grad = golden_room(FEW * VOCABULARY, 4);
+    void *const logprobs = golden_room(FEW, 4), *const entropies = golden_room(FEW, 4);
     napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
     b.old_logprobs = napier_const_array(r->old, FEW, d);
     b.ref_logprobs = napier_const_array(r->ref, FEW, d);
@@ -508,16 +457,16 @@ static void from_logits_case(const responses *r, int type, napier_grpo_level lev
     napier_token_options token_options = NAPIER_TOKEN_OPTIONS_INIT;
     token_options.temperature = 0.9;
     napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
-    demand(napier_grpo_from_logits(context, napier_const_rows(logits, FEW, VOCABULARY, d),
-                                   napier_indices_i64(r->ids, FEW), &b, &options, &token_options, &metrics,
-                                   napier_rows(grad, FEW, VOCABULARY, d), napier_array(logprobs, FEW, d),
-                                   napier_array(entropies, FEW, d)));
+    golden_demand(napier_grpo_from_logits(golden_context, napier_const_rows(logits, FEW, VOCABULARY, d),
+                                          napier_indices_i64(r->ids, FEW), &b, &options, &token_options, &metrics,
+                                          napier_rows(grad, FEW, VOCABULARY, d), napier_array(logprobs, FEW, d),
+                                          napier_array(entropies, FEW, d)));
     char name[64];
     snprintf(name, sizeof name, "from_logits:%s/%s/%d/%s", napier_dtype_name(d), type_names[type], (int)level,
              quantile < 1 ? "quantile" : "plain");
-    uint64_t hash = hash_elements(basis, grad, d, FEW * VOCABULARY);
+    uint64_t hash = hash_elements(GOLDEN_BASIS, grad, d, FEW * VOCABULARY);
     hash = hash_elements(hash_elements(hash, logprobs, d, FEW), entropies, d, FEW);
-    line(name, hash_metrics(hash, &metrics));
+    golden_line(name, hash_metrics(hash, &metrics));
     void *const all[] = {logits, grad, logprobs, entropies};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
@@ -561,51 +510,9 @@ static void all_responses(void) {
     }
 }
 
-static napier_isa isa_named(const char *name) {
-    for (int isa = NAPIER_ISA_AUTO; isa <= NAPIER_ISA_AVX512; isa++) {
-        if (strcmp(name, napier_isa_name((napier_isa)isa)) == 0) {
-            return (napier_isa)isa;
-        }
-    }
-    give_up("no instruction set is called", name);
-}
-
-int main(int count, char **words) {
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.threads = 1;
-    const char *path = NULL;
-    int quick = 0;
-    for (int i = 1; i < count; i++) {
-        const int more = i + 1 < count;
-        if (strcmp(words[i], "--quick") == 0) {
-            quick = 1;
-        } else if (strcmp(words[i], "--isa") == 0 && more) {
-            options.highest_isa = isa_named(words[++i]);
-        } else if (strcmp(words[i], "--threads") == 0 && more) {
-            options.threads = atoi(words[++i]);
-        } else if ((strcmp(words[i], "--check") == 0 || strcmp(words[i], "--write") == 0) && more) {
-            writes = words[i][2] == 'w';
-            path = words[++i];
-        } else {
-            give_up("unknown or incomplete argument", words[i]);
-        }
-    }
-    table = path ? fopen(path, writes ? "w" : "r") : NULL;
-    if (!table) {
-        give_up("say --check FILE or --write FILE that can be opened;", path ? path : "none given");
-    }
-    const napier_status status = napier_context_create(&context, &options);
-    if (status == NAPIER_UNSUPPORTED) {
-        printf("golden_rl: skipped, this machine cannot run %s\n", napier_isa_name(options.highest_isa));
-        return 77;
-    }
-    demand(status);
+static void all_cases(int quick) {
     all_tokens(quick);
     all_responses();
-    napier_context_destroy(context);
-    if (fclose(table) != 0) {
-        give_up("cannot write", path);
-    }
-    printf("golden_rl: %d lines, %d differ\n", lines, wrong);
-    return wrong ? 1 : 0;
 }
+
+int main(int count, char **words) { return golden_main("golden_rl", count, words, all_cases); }

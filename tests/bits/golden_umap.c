@@ -1,40 +1,11 @@
-/* golden_umap - the bits of a map, stage by stage, held against a committed table.
- *
- *   golden_umap [--isa NAME] [--threads N] [--quick] --check FILE | --write FILE
- *
- * A line of the table is `stage hash`: the 64-bit FNV-1a hash of the bits of what the stage gave for points made here. Every
- * machine, instruction set, compiler and thread count must come to the same hashes. --quick: small data only, for emulators.
- * Exit status: 0 all lines match, 1 some do not, 2 the table or the arguments are wrong, 77 the instruction set is not here.
- * Needs the library and a C compiler; nothing else. */
-#include <inttypes.h>
+/* golden_umap - the bits of a map, stage by stage, held against a committed table (support/golden_table.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <napier/umap.h>
 
-static napier_context *context;
-static FILE *table;
-static int writes, lines, wrong;
-
-static _Noreturn void give_up(const char *what, const char *detail) {
-    fprintf(stderr, "golden_umap: %s %s\n", what, detail);
-    exit(2);
-}
-
-static void *room_for(size_t count, size_t size) {
-    void *const memory = malloc(count * size);
-    if (!memory) {
-        give_up("out of memory", "");
-    }
-    return memory;
-}
-
-static void demand(napier_status status) {
-    if (status) {
-        give_up(napier_status_string(status), napier_last_error(context));
-    }
-}
+#include "support/golden_table.h"
 
 /* ---- The table ----------------------------------------------------------------------------------------------------- */
 
@@ -42,33 +13,15 @@ static uint64_t hash_words(uint64_t hash, const void *words, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         uint32_t word;
         memcpy(&word, (const char *)words + 4 * i, 4);
-        for (int byte = 0; byte < 4; byte++) {
-            hash = (hash ^ (word >> 8 * byte & 0xff)) * UINT64_C(0x100000001b3);
-        }
+        hash = golden_hash(hash, word, 4);
     }
     return hash;
 }
 
-static const uint64_t basis = UINT64_C(0xcbf29ce484222325);
-
 static void line(const char *data, const char *stage, uint64_t hash) {
-    char name[64], wanted_name[64];
-    uint64_t wanted;
+    char name[64];
     snprintf(name, sizeof name, "%s:%s", data, stage);
-    lines++;
-    if (writes) {
-        fprintf(table, "%s %016" PRIx64 "\n", name, hash);
-        return;
-    }
-    do {
-        if (fscanf(table, "%63s %" SCNx64, wanted_name, &wanted) != 2) {
-            give_up("the table has no line for", name);
-        }
-    } while (strcmp(wanted_name, name) != 0);
-    if (wanted != hash) {
-        printf("golden_umap: %s is %016" PRIx64 ", the table has %016" PRIx64 "\n", name, hash, wanted);
-        wrong++;
-    }
+    golden_line(name, hash);
 }
 
 /* ---- Points -------------------------------------------------------------------------------------------------------- */
@@ -83,7 +36,7 @@ static float next_float(void) { /* -1 to 1, a multiple of 2^-23 */
 }
 
 static float *clusters(int64_t n, int64_t cols, int32_t *labels) {
-    float *x = room_for((size_t)(n * cols), sizeof *x);
+    float *x = golden_room((n * cols), sizeof *x);
     state = 88172645463325252u + (uint64_t)(n * cols);
     for (int64_t i = 0; i < n; i++) {
         labels[i] = (int32_t)(i % 5);
@@ -98,7 +51,7 @@ static float *clusters(int64_t n, int64_t cols, int32_t *labels) {
 /* ---- Stages -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_graph(const napier_umap_graph *graph) {
-    uint64_t hash = basis;
+    uint64_t hash = GOLDEN_BASIS;
     for (int64_t v = 0; v <= graph->n; v++) {
         const uint32_t start = (uint32_t)graph->starts[v];
         hash = hash_words(hash, &start, 1);
@@ -113,19 +66,19 @@ static void neighbours(const char *data, napier_umap_samples samples, int64_t n,
     options.n_neighbors = 12;
     options.metric = metric;
     options.method = method;
-    int32_t *indices = room_for((size_t)n * 12, sizeof *indices);
-    float *distances = room_for((size_t)n * 12, sizeof *distances);
-    demand(napier_nearest_neighbors(context, samples, &options, indices, distances));
-    line(data, stage, hash_words(hash_words(basis, indices, n * 12), distances, n * 12));
+    int32_t *indices = golden_room(n * 12, sizeof *indices);
+    float *distances = golden_room(n * 12, sizeof *distances);
+    golden_demand(napier_nearest_neighbors(golden_context, samples, &options, indices, distances));
+    line(data, stage, hash_words(hash_words(GOLDEN_BASIS, indices, n * 12), distances, n * 12));
     if (metric == NAPIER_METRIC_EUCLIDEAN && method == NAPIER_NEIGHBORS_EXACT) {
         napier_umap_graph *graph = NULL;
-        demand(napier_umap_fuzzy_simplicial_set(context, indices, distances, n, 12, 1.0, 1.0, &graph));
+        golden_demand(napier_umap_fuzzy_simplicial_set(golden_context, indices, distances, n, 12, 1.0, 1.0, &graph));
         line(data, "fuzzy_set", hash_graph(graph));
-        float *y = room_for((size_t)n * 3, sizeof *y);
-        demand(napier_umap_spectral_layout(context, graph, samples, 7, napier_rows_f32(y, n, 3)));
-        line(data, "spectral", hash_words(basis, y, n * 3));
+        float *y = golden_room(n * 3, sizeof *y);
+        golden_demand(napier_umap_spectral_layout(golden_context, graph, samples, 7, napier_rows_f32(y, n, 3)));
+        line(data, "spectral", hash_words(GOLDEN_BASIS, y, n * 3));
         free(y);
-        napier_umap_graph_destroy(context, graph);
+        napier_umap_graph_destroy(golden_context, graph);
     }
     free(indices);
     free(distances);
@@ -135,22 +88,22 @@ static void fit(const char *data, napier_umap_samples samples, const napier_umap
                 int64_t new_rows, const char *stage) {
     napier_umap_model *model = NULL;
     char name[32];
-    demand(napier_umap_fit(context, samples, options, &model));
+    golden_demand(napier_umap_fit(golden_context, samples, options, &model));
     const napier_const_matrix y = napier_umap_model_embedding(model);
-    line(data, stage, hash_words(basis, y.data, n * y.cols));
-    float *placed = room_for((size_t)(new_rows * y.cols), sizeof *placed);
+    line(data, stage, hash_words(GOLDEN_BASIS, y.data, n * y.cols));
+    float *placed = golden_room((new_rows * y.cols), sizeof *placed);
     napier_umap_samples some = samples;
     some.dense.rows = new_rows;
-    demand(napier_umap_transform(context, model, some, napier_rows_f32(placed, new_rows, y.cols)));
+    golden_demand(napier_umap_transform(golden_context, model, some, napier_rows_f32(placed, new_rows, y.cols)));
     snprintf(name, sizeof name, "%s/transform", stage);
-    line(data, name, hash_words(basis, placed, new_rows * y.cols));
+    line(data, name, hash_words(GOLDEN_BASIS, placed, new_rows * y.cols));
     free(placed);
-    napier_umap_model_destroy(context, model);
+    napier_umap_model_destroy(golden_context, model);
 }
 
 static void sampled_epochs(const char *data, int64_t n) {
-    napier_umap_edge *edges = room_for((size_t)n * 4, sizeof *edges);
-    float *y = room_for((size_t)n * 2, sizeof *y);
+    napier_umap_edge *edges = golden_room(n * 4, sizeof *edges);
+    float *y = golden_room(n * 2, sizeof *y);
     int64_t count = 0;
     for (int64_t v = 0; v < n; v++) {
         for (int64_t e = 1; e <= 4; e++) {
@@ -158,7 +111,7 @@ static void sampled_epochs(const char *data, int64_t n) {
             edges[count++] = (napier_umap_edge){(uint32_t)v, (uint32_t)target, 1.0f / (float)e};
         }
     }
-    demand(napier_umap_sort_edges(context, edges, count));
+    golden_demand(napier_umap_sort_edges(golden_context, edges, count));
     for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
         napier_umap_optimizer_options options = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
         options.method = (napier_umap_method)method;
@@ -173,20 +126,20 @@ static void sampled_epochs(const char *data, int64_t n) {
         for (int64_t i = 0; i < 2 * n; i++) {
             y[i] = 5.0f * next_float();
         }
-        demand(napier_umap_optimizer_create(context, &options, n, 2, &optimizer));
-        demand(napier_umap_optimize_epochs(context, &params, &epochs, edges, count, NULL, optimizer,
-                                           napier_rows_f32(y, n, 2)));
+        golden_demand(napier_umap_optimizer_create(golden_context, &options, n, 2, &optimizer));
+        golden_demand(napier_umap_optimize_epochs(golden_context, &params, &epochs, edges, count, NULL, optimizer,
+                                                  napier_rows_f32(y, n, 2)));
         char stage[32];
         snprintf(stage, sizeof stage, "epochs/%d", method);
-        line(data, stage, hash_words(basis, y, 2 * n));
-        napier_umap_optimizer_destroy(context, optimizer);
+        line(data, stage, hash_words(GOLDEN_BASIS, y, 2 * n));
+        napier_umap_optimizer_destroy(golden_context, optimizer);
     }
     free(edges);
     free(y);
 }
 
 static void all_stages(const char *data, int64_t n, int64_t cols) {
-    int32_t *labels = room_for((size_t)n, sizeof *labels);
+    int32_t *labels = golden_room(n, sizeof *labels);
     float *x = clusters(n, cols, labels);
     const napier_umap_samples samples = {napier_const_rows_f32(x, n, cols), NULL};
     neighbours(data, samples, n, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT, "exact");
@@ -208,56 +161,12 @@ static void all_stages(const char *data, int64_t n, int64_t cols) {
     free(labels);
 }
 
-/* ---- The program --------------------------------------------------------------------------------------------------- */
-
-static napier_isa isa_named(const char *name) {
-    for (int isa = NAPIER_ISA_AUTO; isa <= NAPIER_ISA_AVX512; isa++) {
-        if (strcmp(name, napier_isa_name((napier_isa)isa)) == 0) {
-            return (napier_isa)isa;
-        }
-    }
-    give_up("no instruction set is called", name);
-}
-
-int main(int count, char **words) {
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.threads = 1;
-    const char *path = NULL;
-    int quick = 0;
-    for (int i = 1; i < count; i++) {
-        const int more = i + 1 < count;
-        if (strcmp(words[i], "--quick") == 0) {
-            quick = 1;
-        } else if (strcmp(words[i], "--isa") == 0 && more) {
-            options.highest_isa = isa_named(words[++i]);
-        } else if (strcmp(words[i], "--threads") == 0 && more) {
-            options.threads = atoi(words[++i]);
-        } else if ((strcmp(words[i], "--check") == 0 || strcmp(words[i], "--write") == 0) && more) {
-            writes = words[i][2] == 'w';
-            path = words[++i];
-        } else {
-            give_up("unknown or incomplete argument", words[i]);
-        }
-    }
-    table = path ? fopen(path, writes ? "w" : "r") : NULL;
-    if (!table) {
-        give_up("say --check FILE or --write FILE that can be opened;", path ? path : "none given");
-    }
-    const napier_status status = napier_context_create(&context, &options);
-    if (status == NAPIER_UNSUPPORTED) {
-        printf("golden_umap: skipped, this machine cannot run %s\n", napier_isa_name(options.highest_isa));
-        return 77;
-    }
-    demand(status);
+static void all_cases(int quick) {
     all_stages("small", 150, 20);
     if (!quick) {
         all_stages("wide", 700, 130);
         all_stages("large", 4000, 12);
     }
-    napier_context_destroy(context);
-    if (fclose(table) != 0) {
-        give_up("cannot write", path);
-    }
-    printf("golden_umap: %d lines, %d differ\n", lines, wrong);
-    return wrong ? 1 : 0;
 }
+
+int main(int count, char **words) { return golden_main("golden_umap", count, words, all_cases); }
