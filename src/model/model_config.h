@@ -13,7 +13,7 @@ typedef struct napier_model_config {
     int64_t num_hidden_layers;
     int64_t num_attention_heads;
     int64_t num_key_value_heads; /* divides num_attention_heads; if absent equal to it */
-    int64_t head_dim;            /* even; if absent hidden_size / num_attention_heads */
+    int64_t head_dim;            /* even; if absent 128, as in transformers */
     int64_t intermediate_size;
     int64_t vocab_size;              /* below 2^31 */
     int64_t max_position_embeddings; /* 0: the file does not say */
