@@ -15,6 +15,10 @@ jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
 export LC_ALL=C OMP_WAIT_POLICY=passive
+# The same sources are compiled for the tests, for an installation, for Python and for the peers: once is enough.
+if command -v ccache >/dev/null 2>&1; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=${CCACHE_DIR:-$root/build/ccache} CCACHE_NOHASHDIR=1
+fi
 # use_tls=0: clang 14's leak check crashes where it reads the thread-local memory of OpenMP workers that have ended.
 export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use_tls=0"
 
@@ -196,16 +200,17 @@ check_golden() { # name, table, command...
     return "$bad"
 }
 
-# The library without CMake, once per compiler and flags: compiler, directory, flags...
+# The library without CMake, once per compiler and flags, but for the rooms that need other libraries: compiler, directory,
+# flags...
 compile_library() {
     local cc=$1 dir=$2
     shift 2
     mkdir -p "$dir"
     rm -f "$dir"/*.o "$dir/libnapier.a"
     # shellcheck disable=SC2016 # for the inner shell
-    printf '%s\n' "$root"/src/*/*.c | xargs -P "$jobs" -I{} sh -c 'dir=$1 file=$2; shift 2
-        exec "$@" -c "$file" -o "$dir/$(echo "$file" | tr / _).o"' _ "$dir" {} "$cc" "$@" -std=c11 -ffp-contract=off \
-        -I"$root/include" -I"$root/src" && ar rcs "$dir/libnapier.a" "$dir"/*.o
+    printf '%s\n' "$root"/src/*/*.c | grep -vE '/src/(model|tokenizer)/' | xargs -P "$jobs" -I{} sh -c 'dir=$1 file=$2; shift 2
+        exec ${CMAKE_C_COMPILER_LAUNCHER:-} "$@" -c "$file" -o "$dir/$(echo "$file" | tr / _).o"' _ "$dir" {} "$cc" "$@" \
+        -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" && ar rcs "$dir/libnapier.a" "$dir"/*.o
 }
 
 # A program on top of it: compiler, directory, name of the program, sources and flags...
@@ -215,10 +220,43 @@ compile_with_library() {
     "$cc" "$@" -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" -I"$root/tests" "$dir/libnapier.a" -lm \
         -o "$dir/$name"
 }
-golden_umap_sources="$root/tests/bits/golden_umap.c $root/tests/support/golden_table.c"
-golden_rl_sources="$root/tests/bits/golden_rl.c $root/tests/support/golden_table.c $root/tests/support/formats.c"
-golden_linear_sources="$root/tests/bits/golden_linear.c $root/tests/support/golden_table.c $root/tests/support/formats.c"
-golden_sources="$root/tests/bits/golden.c $root/tests/support/formats.c $root/tests/support/rows.c"
+
+# A program of golden bits, its table, what its lines are, how much of it an emulator runs, and its sources in support.
+goldens=(
+    "golden golden.txt bits all formats.c rows.c"
+    "golden_umap golden_umap.txt maps quick golden_table.c"
+    "golden_rl golden_rl.txt RL quick golden_table.c formats.c"
+    "golden_linear golden_linear.txt products quick golden_table.c formats.c"
+)
+
+# Every golden program of a directory against its table: name of the build, directory, and the emulator if it needs one.
+check_goldens() {
+    local name=$1 dir=$2 emulator=${3:-} line program table what part
+    for line in "${goldens[@]}"; do
+        read -r program table what part _ <<<"$line"
+        part=${emulator:+${part/#quick/--quick}}
+        # shellcheck disable=SC2086 # nothing, or one word
+        [ -x "$dir/$program" ] && check_golden "golden $what, $name" "$table" $emulator "$dir/$program" ${part#all}
+    done
+}
+
+# The library and every golden program without CMake, and their lines: name of the build, compiler, directory, emulator or
+# nothing, flags...
+compile_and_check_goldens() {
+    local name=$1 cc=$2 dir=$3 emulator=$4 line program used file sources
+    shift 4
+    check 500 "compile the library: $name" bash -c 'compile_library "$@"' _ "$cc" "$dir" "$@" || return
+    for line in "${goldens[@]}"; do
+        read -r program _ _ _ used <<<"$line"
+        sources=$root/tests/bits/$program.c
+        for file in $used; do
+            sources="$sources $root/tests/support/$file"
+        done
+        # shellcheck disable=SC2086 # a list of sources
+        check 60 "compile $program.c: $name" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" "$program" $sources "$@"
+    done
+    check_goldens "$name" "$dir" "$emulator"
+}
 export -f compile_library compile_with_library
 export root jobs
 
@@ -248,31 +286,16 @@ group_clang() {
     check_ctest 200 "seeds of the fuzzers" "$work/clang" -L fuzz
 }
 
+# -O2 as CMake builds it, -O0 without it.
 group_bits() {
-    local cc level
+    local cc dir
     for cc in "$main_cc" clang; do
-        for level in O0 O2; do
-            local name="golden bits, ${cc##*/} -$level"
-            have "$cc" || { skip "$name" "no $cc on this machine"; continue; }
-            local dir=$work/golden/${cc##*/}-$level
-            # shellcheck disable=SC2086 # a list of sources
-            check 300 "compile the library with ${cc##*/} -$level" bash -c 'compile_library "$@"' _ "$cc" "$dir" "-$level" \
-                -fopenmp &&
-                check 60 "compile golden.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden \
-                    $golden_sources "-$level" -fopenmp && check_golden "$name" golden.txt "$dir/golden"
-            # shellcheck disable=SC2086 # a list of sources
-            check 60 "compile golden_umap.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
-                golden_umap $golden_umap_sources "-$level" -fopenmp &&
-                check_golden "golden maps, ${cc##*/} -$level" golden_umap.txt "$dir/golden_umap"
-            # shellcheck disable=SC2086 # a list of sources
-            check 60 "compile golden_rl.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
-                golden_rl $golden_rl_sources "-$level" -fopenmp &&
-                check_golden "golden RL bits, ${cc##*/} -$level" golden_rl.txt "$dir/golden_rl"
-            # shellcheck disable=SC2086 # a list of sources
-            check 60 "compile golden_linear.c with ${cc##*/} -$level" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" \
-                golden_linear $golden_linear_sources "-$level" -fopenmp &&
-                check_golden "golden products, ${cc##*/} -$level" golden_linear.txt "$dir/golden_linear"
-        done
+        have "$cc" || { skip "golden bits, ${cc##*/}" "no $cc on this machine"; continue; }
+        dir=$release
+        [ "$cc" = clang ] && dir=clang
+        build "$dir" "$cc" "$(printf '%s\n' "${goldens[@]}" | cut -d ' ' -f 1 | tr '\n' ' ')" -DCMAKE_BUILD_TYPE=Release &&
+            check_goldens "${cc##*/} -O2" "$work/$dir/tests"
+        compile_and_check_goldens "${cc##*/} -O0" "$cc" "$work/golden/${cc##*/}-O0" "" -O0 -fopenmp
     done
 }
 
@@ -282,22 +305,8 @@ group_arm() {
     have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
     [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
     local dir=$work/arm
-    check 500 "compile the library for AArch64" bash -c 'compile_library "$@"' _ "$cc" "$dir" -O2 -fopenmp || return
-    # shellcheck disable=SC2086 # a list of sources
-    check 60 "compile golden.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden $golden_sources \
-        -O2 -static -fopenmp && check_golden "golden bits, AArch64" golden.txt "$qemu" "$dir/golden"
-    # shellcheck disable=SC2086 # a list of sources
-    check 60 "compile golden_umap.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_umap \
-        $golden_umap_sources -O2 -static -fopenmp &&
-        check_golden "golden maps, AArch64" golden_umap.txt "$qemu" "$dir/golden_umap" --quick
-    # shellcheck disable=SC2086 # a list of sources
-    check 60 "compile golden_rl.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_rl \
-        $golden_rl_sources -O2 -static -fopenmp &&
-        check_golden "golden RL bits, AArch64" golden_rl.txt "$qemu" "$dir/golden_rl" --quick
-    # shellcheck disable=SC2086 # a list of sources
-    check 60 "compile golden_linear.c for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" golden_linear \
-        $golden_linear_sources -O2 -static -fopenmp &&
-        check_golden "golden products, AArch64" golden_linear.txt "$qemu" "$dir/golden_linear" --quick
+    compile_and_check_goldens AArch64 "$cc" "$dir" "$qemu" -O2 -static -fopenmp
+    [ -f "$dir/libnapier.a" ] || return
     check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \
         "$root/tests/selftest/selftest.c" -O2 -static -fopenmp &&
         check_counted 200 "self-test, AArch64" "$qemu" "$dir/selftest" --quick
@@ -374,7 +383,7 @@ fuzz() { # target, seconds
 group_fuzz() {
     have clang || { skip fuzz "no clang on this machine, and so no libFuzzer"; return; }
     build_asan fuzzers || return
-    local target time=20
+    local target time=10
     [ -n "${QUICK:-}" ] && time=3
     for target in "$root"/tests/fuzz/fuzz_*.c; do
         fuzz "$(basename "$target" .c)" "$time" &
