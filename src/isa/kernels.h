@@ -7,6 +7,7 @@
 
 #include "linear/linear_kernels.h"
 #include "math/math_kernels.h"
+#include "model/model_kernels.h"
 #include "rl/rl_kernels.h"
 #include "softmax/softmax_kernels.h"
 #include "umap/distance_kernels.h"
@@ -19,6 +20,7 @@ typedef struct napier_kernels {
     napier_rl_kernels rl;
     napier_umap_kernels umap;
     napier_distance_kernels distance;
+    napier_model_kernels model;
 } napier_kernels;
 
 /* The table of an instruction set that is available here (napier_isa_available); never NULL for those. */

@@ -6,6 +6,7 @@
 #include "softmax/lanes.inc.h"
 #include "softmax/gradient.inc.h"
 #include "linear/matmul.inc.h"
+#include "model/model.inc.h"
 #include "rl/rl.inc.h"
 #include "umap/layout.inc.h"
 #include "umap/distance.inc.h"
@@ -15,5 +16,5 @@
 #define NAPIER_KERNELS                                                                                              \
     {                                                                                                               \
         NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_RL_KERNELS, NAPIER_UMAP_KERNELS, \
-            NAPIER_DISTANCE_KERNELS                                                                                 \
+            NAPIER_DISTANCE_KERNELS, NAPIER_MODEL_KERNELS                                                           \
     }
