@@ -2,6 +2,7 @@
 #ifndef NAPIER_NAPIER_H
 #define NAPIER_NAPIER_H
 
+#include <napier/attention.h>
 #include <napier/linear.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>

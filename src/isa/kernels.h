@@ -5,6 +5,7 @@
 
 #include <napier/types.h>
 
+#include "attention/attention_kernels.h"
 #include "linear/linear_kernels.h"
 #include "math/math_kernels.h"
 #include "model/model_kernels.h"
@@ -17,6 +18,7 @@ typedef struct napier_kernels {
     napier_math_kernels math;
     napier_softmax_kernels softmax;
     napier_linear_kernels linear;
+    napier_attention_kernels attention;
     napier_rl_kernels rl;
     napier_umap_kernels umap;
     napier_distance_kernels distance;

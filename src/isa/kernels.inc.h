@@ -6,6 +6,7 @@
 #include "softmax/lanes.inc.h"
 #include "softmax/gradient.inc.h"
 #include "linear/matmul.inc.h"
+#include "attention/attention.inc.h"
 #include "model/model.inc.h"
 #include "rl/rl.inc.h"
 #include "umap/layout.inc.h"
@@ -13,8 +14,8 @@
 
 #include "isa/kernels.h"
 
-#define NAPIER_KERNELS                                                                                              \
-    {                                                                                                               \
-        NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_RL_KERNELS, NAPIER_UMAP_KERNELS, \
-            NAPIER_DISTANCE_KERNELS, NAPIER_MODEL_KERNELS                                                           \
+#define NAPIER_KERNELS                                                                                \
+    {                                                                                                 \
+        NAPIER_MATH_KERNELS, NAPIER_SOFTMAX_KERNELS, NAPIER_LINEAR_KERNELS, NAPIER_ATTENTION_KERNELS, \
+            NAPIER_RL_KERNELS, NAPIER_UMAP_KERNELS, NAPIER_DISTANCE_KERNELS, NAPIER_MODEL_KERNELS     \
     }

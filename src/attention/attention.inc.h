@@ -1,0 +1,188 @@
+/* attention/attention.inc.h - scores to weights (attention_kernels.h), compiled once per instruction set. */
+#include "attention/attention_kernels.h"
+#include "math/elements.h"
+
+/* ---- Which keys are seen ------------------------------------------------------------------------------------------ */
+
+/* The mask of n keys as what is added to the score. */
+NAPIER_KERNEL vf napier_mask_load(const napier_score_block *b, int64_t r, int64_t key, int n) {
+    float added[16] = {0};
+    if (!b->mask_is_bytes && b->mask_step == 1) {
+        return vf_load_part((const float *)b->mask[r] + key, n, vf_zero());
+    }
+    for (int i = 0; i < n; i++) {
+        const int64_t at = (key + i) * b->mask_step;
+        if (b->mask_is_bytes) {
+            added[i] = ((const unsigned char *)b->mask[r])[at] ? 0.0f : -INFINITY;
+        } else {
+            added[i] = ((const float *)b->mask[r])[at];
+        }
+    }
+    return vf_load(added);
+}
+
+/* Scores of 16 keys in units of log 2, -inf where a key is hidden, whatever its product was. */
+NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int64_t key) {
+    const int64_t left = b->seen[r] - key;
+    const int n = left <= 0 ? 0 : left < 16 ? (int)left : 16;
+    vf t = vf_mul(vf_load(b->scores + r * NAPIER_ROW_STEP + key), vf_set(b->factor));
+    if (b->mask && n > 0) {
+        const vf added = napier_mask_load(b, r, key, n);
+        t = vf_fma(added, vf_set(NAPIER_LOG2E), t);
+        t = vf_select(vf_eq(added, napier_minus_infinity()), added, t);
+    }
+    return vf_select(vm_first(n), t, napier_minus_infinity());
+}
+
+/* Does the row see all keys, unmasked, so that its products are its scores up to a factor? Otherwise they are brought
+ * to units of log 2 here. Returns the factor that is left. */
+NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
+    if (!b->mask && b->seen[r] == b->keys && b->keys % 16 == 0 && b->factor > 0) {
+        return b->factor;
+    }
+    for (int64_t key = 0; key < b->keys; key += 16) {
+        vf_store(b->scores + r * NAPIER_ROW_STEP + key, napier_shown_scores(b, r, key));
+    }
+    return 1.0f;
+}
+
+/* ---- Weights ------------------------------------------------------------------------------------------------------ */
+
+/* 2^d for d <= 1; 0 for d < -125, where it would soon be subnormal; NaN for NaN. The exponent's bias is in the magic
+ * number, so that the low bits of the sum are the exponent's bits. */
+NAPIER_KERNEL vf napier_weight(vf d) {
+    const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
+    const vf shifted = vf_add(d, magic);
+    const vf f = vf_sub(d, vf_sub(shifted, magic));
+    vf p = vf_fma(vf_set(NAPIER_EXP2_C6), f, vf_set(NAPIER_EXP2_C5));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C4));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C3));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C2));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C1));
+    p = vf_fma(p, f, vf_set(1.0f));
+    const vf power = vf_from_bits(vi_shl(vf_bits(shifted), 23));
+    return vf_keep(vf_nlt(d, vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p, power));
+}
+
+/* A NaN is passed over. */
+NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
+    vf m[4];
+    for (int i = 0; i < 4; i++) {
+        m[i] = napier_minus_infinity();
+    }
+    int64_t key = 0;
+    for (; key + 64 <= keys; key += 64) {
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            m[i] = vf_max(vf_load(scores + key + 16 * i), m[i]);
+        }
+    }
+    for (; key < keys; key += 16) {
+        m[0] = vf_max(vf_load(scores + key), m[0]);
+    }
+    return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
+}
+
+/* 2^(from - to) for integers or infinities from < to. */
+NAPIER_KERNEL float napier_rescale(float from, float to) {
+    return from - to < -126.0f ? 0.0f : napier_power_of_two((int64_t)(from - to));
+}
+
+NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t r, float exponent) {
+    const float before = a->exponents[r];
+    a->exponents[r] = exponent;
+    if (before == -INFINITY) {
+        return; /* all is 0 so far */
+    }
+    const vf factor = vf_set(napier_rescale(before, exponent));
+    vf_store(a->sums + 16 * r, vf_mul(vf_load(a->sums + 16 * r), factor));
+    for (int64_t i = 0; i < a->cols; i += 16) {
+        float *const at = a->outputs + r * a->step + i;
+        vf_store(at, vf_mul(vf_load(at), factor));
+    }
+}
+
+NAPIER_KERNEL void napier_weigh_row(const napier_score_block *b, const napier_attention_rows *a, int64_t r) {
+    float *const scores = b->scores + r * NAPIER_ROW_STEP;
+    const float factor = napier_show_row(b, r);
+    const float exponent = rintf(napier_row_maximum(scores, b->keys) * factor);
+    if (exponent > a->exponents[r]) {
+        napier_raise_exponent(a, r, exponent);
+    }
+    const float level = a->exponents[r] == -INFINITY ? 0.0f : a->exponents[r];
+    vf sum = vf_load(a->sums + 16 * r);
+    for (int64_t key = 0; key < b->keys; key += 16) {
+        const vf t = vf_mul(vf_load(scores + key), vf_set(factor));
+        const vf w = napier_weight(vf_sub(t, vf_set(level)));
+        sum = vf_add(sum, w);
+        vf_store(scores + key, w);
+    }
+    vf_store(a->sums + 16 * r, sum);
+}
+
+static void napier_attention_weigh(const napier_score_block *block, const napier_attention_rows *rows) {
+    for (int64_t r = 0; r < block->rows; r++) {
+        napier_weigh_row(block, rows, r);
+    }
+}
+
+/* ---- Results ------------------------------------------------------------------------------------------------------ */
+
+/* log(2^E l), in double. */
+NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
+    const vd log_sum = vd_log(vd_from_vf(vf_set(sum)));
+    return vf_lane(vd_to_vf(vd_fma(vd_set((double)exponent), vd_set(NAPIER_LN2_DOUBLE), log_sum)), 0);
+}
+
+static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked, float *lse,
+                                    int64_t lse_step) {
+    for (int64_t r = 0; r < count; r++) {
+        const float sum = vf_hadd(vf_load(rows->sums + 16 * r));
+        const bool empty = sum == 0.0f, finite = sum > 0.0f;
+        const vf factor = vf_set(1.0f / sum);
+        float *const o = rows->outputs + r * rows->step;
+        for (int64_t i = 0; i < rows->cols; i += 16) {
+            /* + 0: which zero an output of 0 is may depend on the keys of other rows */
+            const vf mean = vf_mul(vf_add(vf_load(o + i), vf_zero()), factor);
+            vf_store(o + i, empty ? vf_set(masked) : mean);
+        }
+        if (lse) {
+            lse[r * lse_step] = finite  ? napier_row_lse(rows->exponents[r], sum)
+                                : empty ? -INFINITY
+                                        : napier_float_of_bits(0x7fc00000);
+        }
+    }
+}
+
+/* ---- Backward ----------------------------------------------------------------------------------------------------- */
+
+static void napier_attention_slope(const napier_score_block *b, const float *levels, const float *means,
+                                   float *slopes) {
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *const scores = b->scores + r * NAPIER_ROW_STEP, *const slope = slopes + r * NAPIER_ROW_STEP;
+        const vf factor = vf_set(napier_show_row(b, r)), mean = vf_set(means[r]);
+        const bool empty = levels[r] == -INFINITY;
+        const vf level = vf_set(levels[r]);
+        for (int64_t key = 0; key < b->keys; key += 16) {
+            const vf t = vf_mul(vf_load(scores + key), factor);
+            const vm hidden = vf_eq(t, napier_minus_infinity());
+            vf p = napier_weight(vf_sub(t, level));
+            vf s = vf_mul(p, vf_sub(vf_load(slope + key), mean));
+            p = empty ? vf_zero() : vf_select(hidden, vf_zero(), p);
+            s = empty ? vf_zero() : vf_select(hidden, vf_zero(), s);
+            vf_store(scores + key, p);
+            vf_store(slope + key, s);
+        }
+    }
+}
+
+static bool napier_attention_any_special(const float *x, int64_t n) {
+    vf sum = vf_zero();
+    for (int64_t i = 0; i < n; i += 16) {
+        sum = vf_fma(vf_load(x + i), vf_zero(), sum);
+    }
+    return vm_any(vf_unordered(sum, sum));
+}
+
+#define NAPIER_ATTENTION_KERNELS \
+    { napier_attention_weigh, napier_attention_finish, napier_attention_slope, napier_attention_any_special }

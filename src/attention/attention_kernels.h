@@ -1,0 +1,53 @@
+/* attention/attention_kernels.h - scores to weights, as each instruction set compiles it (attention.inc.h). The products
+ * before and after it are those of linear/product_kernels.h.
+ *
+ * Rows are pairs of a query and a head; a row's keys are counted from the first of its sequence ("places") and come in
+ * blocks of NAPIER_KEY_BLOCK. docs/attention.md has the order. */
+#ifndef NAPIER_ATTENTION_ATTENTION_KERNELS_H
+#define NAPIER_ATTENTION_ATTENTION_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "linear/product_kernels.h"
+
+enum {
+    NAPIER_KEY_BLOCK = NAPIER_K_BLOCK, /* keys between two looks at a row's maximum: part of the order */
+    NAPIER_SCORE_ROWS = 24             /* rows whose scores are in the first cache at a time */
+};
+
+/* The scores of up to NAPIER_SCORE_ROWS rows with a block of keys. */
+typedef struct napier_score_block {
+    float *scores; /* [rows][NAPIER_ROW_STEP]: q . k on entry */
+    int64_t rows;
+    int64_t keys;        /* how many the row with most of them sees */
+    const int64_t *seen; /* [rows]: how many each sees, 0 .. keys: the first ones */
+    float factor;        /* scale * log2(e), not negative */
+
+    const void *const *mask; /* [rows]: the row's mask, at the first of these keys; NULL: none */
+    bool mask_is_bytes;
+    int64_t mask_step; /* elements from key to key */
+} napier_score_block;
+
+/* What a row has come to after some blocks: exponent E, sums l and outputs o, where
+ *     sum_j exp(score_j) = 2^E sum_i l[i],     sum_j exp(score_j) v_j = 2^E o. */
+typedef struct napier_attention_rows {
+    float *exponents; /* [rows]: integers; -inf before the first score */
+    float *sums;      /* [rows][16]: by place modulo 16 */
+    float *outputs;   /* [rows][step] */
+    int64_t step, cols;
+} napier_attention_rows;
+
+typedef struct napier_attention_kernels {
+    /* Scores become weights 2^(score log2(e) - E); E, l and o are brought to the new E, and l receives the weights. */
+    void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
+    /* o becomes the output, and lse[r * lse_step] the logsumexp (NULL: not wanted). A row without weight: `masked`. */
+    void (*finish)(const napier_attention_rows *rows, int64_t count, float masked, float *lse, int64_t lse_step);
+    /* For the backward: scores become probabilities p = exp(score - lse), and slopes, which hold the gradients of the
+     * probabilities in rows of the same step, become p (slope - mean). levels: lse * log2(e). */
+    void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);
+    /* Is there an inf or NaN among n floats, n a multiple of 16? */
+    bool (*any_special)(const float *x, int64_t n);
+} napier_attention_kernels;
+
+#endif

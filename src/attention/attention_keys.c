@@ -1,0 +1,213 @@
+/* attention/attention_keys.c - which keys are packed together, and packing them. */
+#include "attention/attention_keys.h"
+
+#include <string.h>
+
+/* Panels of a chunk take at most so many floats, or are those of one head of one sequence. */
+enum { NAPIER_CHUNK_FLOATS = 6 << 20 };
+
+/* ---- What belongs to a chunk ------------------------------------------------------------------------------------- */
+
+static int64_t whole_prefix_panels(const napier_sequence *s) { return s->queries > 0 ? s->prefix / NAPIER_LANES : 0; }
+static int64_t own_panels(const napier_sequence *s) {
+    const int64_t left = s->keys - whole_prefix_panels(s) * NAPIER_LANES;
+    return s->queries > 0 ? napier_fill_up(left, NAPIER_LANES) / NAPIER_LANES : 0;
+}
+
+static int64_t panel_floats(const napier_attention_plan *plan) {
+    return NAPIER_LANES * (plan->k.dim + napier_value_columns(plan));
+}
+
+/* Prefixes that begin at the same row share panels, however far each goes. */
+static bool shares_prefix(const napier_sequence *a, const napier_sequence *b) {
+    return whole_prefix_panels(a) > 0 && whole_prefix_panels(b) > 0 && a->prefix_begin == b->prefix_begin;
+}
+
+/* How many sequences from `first` on go together, with all heads if at all possible, and how many panels they have. */
+static int64_t chunk_length(const napier_attention_plan *plan, int64_t first, int64_t *panel_count) {
+    const int64_t most = NAPIER_CHUNK_FLOATS / (panel_floats(plan) * plan->k.heads);
+    int64_t panels = 0, longest = 0, n = 0;
+    napier_sequence before = {0, 0, 0, 0, 0, 0};
+    for (; first + n < plan->sequences; n++) {
+        const napier_sequence s = napier_sequence_of(plan, first + n);
+        const int64_t prefix = whole_prefix_panels(&s), known = shares_prefix(&before, &s) ? longest : 0;
+        const int64_t longer = prefix > known ? prefix : known;
+        const int64_t more = panels + longer - known + own_panels(&s);
+        if (n > 0 && more > most) {
+            break;
+        }
+        panels = more, longest = longer, before = s;
+    }
+    *panel_count = panels;
+    return n;
+}
+
+static int64_t heads_together(const napier_attention_plan *plan, int64_t panel_count) {
+    const int64_t one = panel_count * panel_floats(plan);
+    const int64_t most = one > 0 ? NAPIER_CHUNK_FLOATS / one : plan->k.heads;
+    return most < 1 ? 1 : most < plan->k.heads ? most : plan->k.heads;
+}
+
+static napier_key_segment add_segment(napier_key_chunk *chunk, int64_t sequence, int64_t place, int64_t panels) {
+    const napier_key_segment segment = {chunk->panel_count, panels};
+    for (int64_t i = 0; i < panels; i++) {
+        chunk->panels[chunk->panel_count++] = (napier_key_panel){sequence, place + i * NAPIER_LANES, segment};
+    }
+    return segment;
+}
+
+/* Segments of the sequences of the chunk. A shared one is packed from the sequence with the longest prefix. */
+static void lay_out(napier_key_chunk *chunk) {
+    const napier_attention_plan *const plan = chunk->plan;
+    const int64_t end = chunk->sequence + chunk->sequences;
+    chunk->panel_count = 0;
+    for (int64_t i = chunk->sequence; i < end;) {
+        const napier_sequence first = napier_sequence_of(plan, i);
+        int64_t run = i + 1, longest = i, panels = whole_prefix_panels(&first);
+        for (; run < end; run++) {
+            const napier_sequence s = napier_sequence_of(plan, run);
+            if (!shares_prefix(&first, &s)) {
+                break;
+            }
+            if (whole_prefix_panels(&s) > panels) {
+                longest = run, panels = whole_prefix_panels(&s);
+            }
+        }
+        const napier_key_segment shared = add_segment(chunk, longest, 0, panels);
+        for (; i < run; i++) {
+            const napier_sequence s = napier_sequence_of(plan, i);
+            napier_packed_sequence *const p = &chunk->packed[i - chunk->sequence];
+            p->shared = shared;
+            p->shared_panels = whole_prefix_panels(&s);
+            p->own = add_segment(chunk, i, p->shared_panels * NAPIER_LANES, own_panels(&s));
+        }
+    }
+}
+
+/* ---- Packing ----------------------------------------------------------------------------------------------------- */
+
+static float *values_of(const napier_key_chunk *chunk, int64_t head, const napier_key_segment *segment) {
+    const int64_t keys = head * chunk->panel_count + segment->first;
+    return chunk->values + keys * NAPIER_LANES * napier_value_columns(chunk->plan);
+}
+
+/* The panel's keys, turned round. Rows from two places are first brought together. */
+static void pack_keys(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
+                      float *turned, float *out) {
+    const napier_attention_plan *const plan = chunk->plan;
+    napier_const_matrix m = napier_const_transposed(napier_head(&plan->k, head));
+    int64_t at = napier_key_row(s, place);
+    if (place < s->prefix && s->prefix < place + n) {
+        const int64_t step = napier_fill_up(plan->k.dim, 16);
+        napier_pack_places(plan, s, &plan->k, head, place, n, 0, plan->k.dim, turned, step, step);
+        m = (napier_const_matrix){turned, plan->k.dim, n, 1, step, NAPIER_F32};
+        at = 0;
+    }
+    plan->products->pack(&m, 0, plan->k.dim, at, n, false, out, NAPIER_LANES, NAPIER_LANES);
+}
+
+static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
+                        float *out, int64_t step) {
+    const napier_attention_plan *const plan = chunk->plan;
+    bool special = false;
+    for (int64_t col = 0; col < plan->v.dim; col += NAPIER_LANES, out += step) {
+        const int64_t left = plan->v.dim - col, cols = left < NAPIER_LANES ? left : NAPIER_LANES;
+        napier_pack_places(plan, s, &plan->v, head, place, n, col, cols, out, NAPIER_LANES, NAPIER_LANES);
+        special = special || plan->kernels->any_special(out, n * NAPIER_LANES);
+    }
+    return special;
+}
+
+static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_key_chunk *const chunk = argument;
+    const napier_attention_plan *const plan = chunk->plan;
+    float *const turned = chunk->turned + worker * NAPIER_LANES * napier_fill_up(plan->k.dim, 16);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t head = i / chunk->panel_count, index = i % chunk->panel_count;
+        const napier_key_panel *const panel = &chunk->panels[index];
+        const napier_sequence s = napier_sequence_of(plan, panel->sequence);
+        const int64_t left = s.keys - panel->place, n = left < NAPIER_LANES ? left : NAPIER_LANES;
+        const int64_t within = (index - panel->segment.first) * NAPIER_LANES;
+        float *const values = values_of(chunk, head, &panel->segment) + within * NAPIER_LANES;
+        pack_keys(chunk, &s, chunk->head + head, panel->place, n, turned, chunk->keys + i * NAPIER_LANES * plan->k.dim);
+        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, values,
+                                        panel->segment.panels * NAPIER_LANES * NAPIER_LANES);
+    }
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------------------------ */
+
+enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
+
+bool napier_key_chunk_create(const napier_attention_plan *plan, napier_key_chunk *chunk) {
+    const napier_allocator *const memory = &plan->context->allocator;
+    int64_t sequences = 1, panels = 1, rows = 1; /* the most of any chunk; rows: panels times heads */
+    for (int64_t i = 0, n, count; i < plan->sequences; i += n) {
+        n = chunk_length(plan, i, &count);
+        const int64_t all = count * heads_together(plan, count);
+        sequences = n > sequences ? n : sequences;
+        panels = count > panels ? count : panels;
+        rows = all > rows ? all : rows;
+    }
+    const size_t turned = (size_t)plan->context->threads * NAPIER_LANES * (size_t)napier_fill_up(plan->k.dim, 16);
+    const napier_key_chunk made = {
+        .plan = plan,
+        .packed = napier_alloc(memory, (size_t)sequences, sizeof *made.packed),
+        .panels = napier_alloc(memory, (size_t)panels, sizeof *made.panels),
+        .special = napier_alloc(memory, (size_t)rows, 1),
+        .keys = napier_alloc(memory, (size_t)(rows * NAPIER_LANES * plan->k.dim), sizeof(float)),
+        .values = napier_alloc(memory, (size_t)(rows * NAPIER_LANES * napier_value_columns(plan)), sizeof(float)),
+        .turned = napier_alloc(memory, turned, sizeof(float)),
+    };
+    *chunk = made;
+    const bool complete = made.packed && made.panels && made.special && made.keys && made.values && made.turned;
+    if (!complete) {
+        napier_key_chunk_destroy(chunk);
+    }
+    return complete;
+}
+
+void napier_key_chunk_destroy(napier_key_chunk *chunk) {
+    const napier_allocator *const memory = &chunk->plan->context->allocator;
+    napier_free(memory, chunk->packed);
+    napier_free(memory, chunk->panels);
+    napier_free(memory, chunk->special);
+    napier_free(memory, chunk->keys);
+    napier_free(memory, chunk->values);
+    napier_free(memory, chunk->turned);
+}
+
+bool napier_key_chunk_next(napier_key_chunk *chunk) {
+    const napier_attention_plan *const plan = chunk->plan;
+    chunk->head += chunk->heads;
+    if (chunk->heads == 0 || chunk->head == plan->k.heads) {
+        int64_t count;
+        chunk->sequence += chunk->sequences;
+        chunk->head = 0;
+        if (chunk->sequence == plan->sequences) {
+            return false;
+        }
+        chunk->sequences = chunk_length(plan, chunk->sequence, &count);
+        lay_out(chunk);
+    }
+    const int64_t together = heads_together(plan, chunk->panel_count), left = plan->k.heads - chunk->head;
+    chunk->heads = together < left ? together : left;
+    napier_parallel(plan->context, chunk->heads * chunk->panel_count, NAPIER_PACK_TOGETHER, pack_task, chunk);
+    return true;
+}
+
+napier_key_run napier_key_run_of(const napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head,
+                                 int64_t place, int64_t count) {
+    const int64_t shared = s->shared_panels * NAPIER_LANES;
+    const bool own = place >= shared;
+    const napier_key_segment *const segment = own ? &s->own : &s->shared;
+    const int64_t within = own ? place - shared : place, left = own ? count : shared - place;
+    const int64_t panel = head * chunk->panel_count + segment->first + within / NAPIER_LANES;
+    return (napier_key_run){
+        .keys = chunk->keys + panel * NAPIER_LANES * chunk->plan->k.dim,
+        .values = values_of(chunk, head, segment) + within * NAPIER_LANES,
+        .value_step = segment->panels * NAPIER_LANES * NAPIER_LANES,
+        .count = left < count ? left : count,
+        .special = chunk->special + panel,
+    };
+}

@@ -1,0 +1,63 @@
+/* attention/attention_keys.h - keys and values packed for the products: a chunk of sequences and heads at a time, so that
+ * memory stays bounded and what is packed stays in the caches; the whole panels of a prefix once for all sequences that
+ * follow one another and share it. */
+#ifndef NAPIER_ATTENTION_ATTENTION_KEYS_H
+#define NAPIER_ATTENTION_ATTENTION_KEYS_H
+
+#include "attention/attention_plan.h"
+
+/* Panels of NAPIER_LANES keys that follow one another in memory. */
+typedef struct napier_key_segment {
+    int64_t first, panels;
+} napier_key_segment;
+
+typedef struct napier_packed_sequence {
+    napier_key_segment shared, own;
+    int64_t shared_panels; /* of the shared ones, how many are this sequence's; its other keys are in `own` */
+    int64_t first_tile;
+} napier_packed_sequence;
+
+/* Where the keys of a panel come from. */
+typedef struct napier_key_panel {
+    int64_t sequence, place;
+    napier_key_segment segment;
+} napier_key_panel;
+
+typedef struct napier_key_chunk {
+    const napier_attention_plan *plan;
+    int64_t sequence, sequences; /* the first one, and how many */
+    int64_t head, heads;         /* of k */
+    int64_t panel_count;
+    napier_packed_sequence *packed; /* [sequences] */
+    napier_key_panel *panels;       /* [panel_count] */
+    unsigned char *special;         /* [heads][panel_count]: the panel's values have an inf or a NaN */
+    float *keys;                    /* [heads][panel_count][dim][NAPIER_LANES] */
+    float *values;                  /* [heads], then segments: [columns / NAPIER_LANES][keys][NAPIER_LANES] */
+    float *turned;                  /* [workers][NAPIER_LANES][dim, filled up] */
+} napier_key_chunk;
+
+/* Room for every chunk of a plan; NULL if there is not enough memory. */
+bool napier_key_chunk_create(const napier_attention_plan *plan, napier_key_chunk *chunk);
+void napier_key_chunk_destroy(napier_key_chunk *chunk);
+
+/* Goes to the next chunk (the first one after create) and packs it; false: there is none. */
+bool napier_key_chunk_next(napier_key_chunk *chunk);
+
+/* A run of keys: places place .. place + count - 1 of a sequence, in one segment. */
+typedef struct napier_key_run {
+    const float *keys;   /* the panel of the first place, which begins it */
+    const float *values; /* the row of the first place in the first panel of columns */
+    int64_t value_step;  /* to the next panel of columns */
+    int64_t count;
+    const unsigned char *special; /* of the first panel */
+} napier_key_run;
+
+/* The run from `place` on, a multiple of NAPIER_LANES, of at most `count` keys. */
+napier_key_run napier_key_run_of(const napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head,
+                                 int64_t place, int64_t count);
+
+static inline int64_t napier_value_columns(const napier_attention_plan *plan) {
+    return napier_fill_up(plan->v.dim, NAPIER_LANES);
+}
+
+#endif
