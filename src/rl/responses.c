@@ -57,36 +57,6 @@ napier_status napier_check_offsets_of(napier_context *context, const char *name,
     return NAPIER_OK;
 }
 
-napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
-                                      int64_t tokens) {
-    const napier_status status = napier_check_indices(context, name, offsets);
-    if (status) {
-        return status;
-    }
-    if (offsets.size < 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size 0, but B responses have B + 1 offsets", name);
-    }
-    int64_t before = 0;
-    for (int64_t i = 0; i < offsets.size; i++) {
-        const int64_t at = napier_index_at(offsets, i);
-        if (i == 0 && at != 0) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s[0] is %" PRId64 ", not 0", name, name, at);
-        }
-        if (at < before) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "%s: %s[%" PRId64 "] is %" PRId64 ", less than %" PRId64 " before it", name, name, i, at,
-                               before);
-        }
-        before = at;
-    }
-    if (before != tokens) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: %s[%" PRId64 "] is %" PRId64 ", not the number of tokens, %" PRId64, name, name,
-                           offsets.size - 1, before, tokens);
-    }
-    return NAPIER_OK;
-}
-
 napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens) {
     return napier_check_offsets_of(context, "offsets", offsets, tokens);
 }
