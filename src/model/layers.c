@@ -1,0 +1,377 @@
+/* model/layers.c - see layers.h.
+ *
+ *     x = embedding[ids]
+ *     for each layer:  x += attention(norm(x)) o^T;  x += down(silu(gate(norm(x))) * up(norm(x)))
+ *     states = norm(x)
+ *
+ * Steps between products work on some hundred rows at a time, so that what one writes is still in a cache for the next;
+ * attention wants all rows of a layer. The last layer computes keys and values of all rows, and the rest of those
+ * wanted only. Every step works row by row, so that none of this changes a bit. */
+#include "model/layers.h"
+
+#include <napier/attention.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "isa/kernels.h"
+#include "model/project.h"
+#include "model/rope.h"
+
+enum {
+    NAPIER_BLOCK_ROWS = 512,  /* between the products */
+    NAPIER_SOME_ROWS = 4,     /* of a step, to a thread at a time */
+    NAPIER_LAYERS_PARTS = 11, /* pieces of memory */
+};
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+/* Sizes come from a file: products of them end at the largest number. */
+static int64_t times(int64_t a, int64_t b) { return b > 0 && a > INT64_MAX / b ? INT64_MAX : a * b; }
+static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t q_width(const napier_model *m) { return times(m->config.num_attention_heads, m->config.head_dim); }
+static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_value_heads, m->config.head_dim); }
+
+/* Floats for the largest product of a block. */
+static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
+    const napier_layer *layer = &m->layers[0];
+    const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o, layer->gate, layer->up, layer->down};
+    size_t floats = 1;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const napier_const_matrix x = napier_const_rows(NULL, rows, all[i].cols, napier_model_activations(m));
+        const size_t wanted = napier_project_floats(context, x, all[i]);
+        if (wanted == 0) {
+            return INT64_MAX;
+        }
+        floats = wanted > floats ? wanted : floats;
+    }
+    return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
+}
+
+typedef struct part {
+    void **memory;
+    int64_t bytes;
+} part;
+
+static void list_parts(const napier_context *context, napier_ragged_size size, napier_layers *l,
+                       part parts[NAPIER_LAYERS_PARTS]) {
+    const napier_model *m = l->model;
+    const napier_model_config *c = &m->config;
+    const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
+    const int64_t block = least(size.tokens, NAPIER_BLOCK_ROWS), keys = size.tokens + size.copied;
+    const int64_t widest = most(most(q_width(m), kv_width(m)), most(c->hidden_size, c->intermediate_size));
+    const part all[NAPIER_LAYERS_PARTS] = {
+        {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},
+        {&l->normed, times(times(size.tokens, c->hidden_size), each)},
+        {&l->q, times(times(size.tokens, q_width(m)), each)},
+        {&l->attended, times(times(size.tokens, q_width(m)), each)},
+        {&l->k, times(times(keys, kv_width(m)), each)},
+        {&l->v, times(times(keys, kv_width(m)), each)},
+        {(void **)&l->wide[0], times(times(block, widest), wide)},
+        {(void **)&l->wide[1], times(times(block, c->intermediate_size), wide)},
+        {&l->narrow, times(times(block, c->intermediate_size), each)},
+        {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
+        {(void **)&l->memory, times(project_floats(context, m, block), wide)},
+    };
+    memcpy(parts, all, sizeof all);
+}
+
+static napier_layers layers_of(const napier_model *model) {
+    return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
+}
+
+int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size) {
+    napier_layers layers = layers_of(model);
+    part parts[NAPIER_LAYERS_PARTS];
+    list_parts(context, size, &layers, parts);
+    int64_t bytes = 0;
+    for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
+        bytes = plus(bytes, parts[i].bytes);
+    }
+    return bytes;
+}
+
+static void angles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layers *l = argument;
+    const int64_t half = l->model->config.head_dim / 2;
+    (void)worker;
+    for (int64_t p = begin; p < end; p++) {
+        napier_rope_angles(l->model->inverse, half, p, l->cosines + p * half, l->sines + p * half);
+    }
+}
+
+napier_status napier_layers_allocate(napier_context *context, const napier_model *model, napier_ragged_size size,
+                                     napier_layers *layers) {
+    part parts[NAPIER_LAYERS_PARTS];
+    *layers = layers_of(model);
+    list_parts(context, size, layers, parts);
+    for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
+        *parts[i].memory = napier_alloc(&context->allocator, (size_t)parts[i].bytes, 1);
+        if (!*parts[i].memory) {
+            napier_layers_release(context, layers);
+            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layers: no memory for %lld bytes",
+                               (long long)napier_layers_bytes(context, model, size));
+        }
+    }
+    layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
+    napier_parallel(context, size.positions, 16, angles_task, layers);
+    return NAPIER_OK;
+}
+
+void napier_layers_release(napier_context *context, napier_layers *l) {
+    void *const all[] = {l->x,       l->normed,  l->q,      l->attended, l->k,     l->v,
+                         l->wide[0], l->wide[1], l->narrow, l->cosines,  l->memory};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        napier_free(&context->allocator, all[i]);
+    }
+    memset(l, 0, sizeof *l);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+static void *row_of(const napier_layers *l, void *rows, int64_t row, int64_t width) {
+    return (char *)rows + row * width * (int64_t)napier_dtype_size(l->dtype);
+}
+
+static napier_matrix rows_of(const napier_layers *l, void *rows, int64_t first, int64_t count, int64_t width) {
+    return napier_rows(row_of(l, rows, first, width), count, width, l->dtype);
+}
+
+napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
+    return napier_const_rows(l->normed, rows, l->model->config.hidden_size, l->dtype);
+}
+
+/* A step of some rows between two products: what its tasks share. */
+typedef struct step {
+    const napier_layers *layers;
+    const napier_kernels *kernels;
+    const napier_ragged *batch;
+    int64_t first; /* row of the first one */
+    const napier_rms_norm *norm;
+    int64_t heads;
+    void *out; /* of all rows */
+    const int64_t *positions;
+} step;
+
+static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const int64_t width = s->norm->n;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = s->first + i;
+        s->kernels->model.norm(s->norm, l->x + row * width, l->wide[0] + i * width, row_of(l, l->normed, row, width),
+                               l->dtype);
+    }
+}
+
+static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const int64_t width = s->heads * s->norm->n, half = s->norm->n / 2;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = s->first + i, position = s->positions[row];
+        s->kernels->model.rotate(s->norm, l->wide[0] + i * width, s->heads, l->cosines + position * half,
+                                 l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
+    }
+}
+
+static void gate_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const int64_t width = l->model->config.intermediate_size;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        s->kernels->model.gate(l->wide[0] + i * width, l->wide[1] + i * width, width, row_of(l, l->narrow, i, width),
+                               l->dtype);
+    }
+}
+
+static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const napier_const_matrix *e = &l->model->embedding;
+    const napier_math_kernels *math = &s->kernels->math;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const char *from = (const char *)e->data + s->batch->ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
+        float *x = l->x + i * e->cols;
+        switch (e->dtype) {
+        case NAPIER_BF16: math->bf16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
+        case NAPIER_F16: math->f16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
+        default: memcpy(x, from, (size_t)e->cols * sizeof *x); break;
+        }
+        s->kernels->model.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
+    }
+}
+
+/* ---- A layer ----------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    napier_context *context;
+    napier_layers *layers;
+    const napier_ragged *batch;
+    const napier_kernels *kernels;
+} run;
+
+static step step_of(const run *r, int64_t first) {
+    return (step){.layers = r->layers, .kernels = r->kernels, .batch = r->batch, .first = first};
+}
+
+/* out = rows of x times weights. */
+static void project(const run *r, napier_matrix x, napier_const_matrix weights, napier_matrix out) {
+    napier_project(r->context, napier_read_only(x), weights, out, r->layers->memory);
+}
+
+static napier_matrix wide(const run *r, int which, int64_t rows, int64_t width) {
+    return napier_rows_f32(r->layers->wide[which], rows, width);
+}
+
+/* q or k: heads = rotated(normed weights). */
+static void project_rotated(const run *r, int64_t first, int64_t rows, napier_const_matrix weights,
+                            const napier_rms_norm *norm, const int64_t *positions, void *heads) {
+    napier_layers *l = r->layers;
+    project(r, rows_of(l, l->normed, first, rows, weights.cols), weights, wide(r, 0, rows, weights.rows));
+    step s = step_of(r, first);
+    s.norm = norm;
+    s.heads = weights.rows / norm->n;
+    s.out = heads;
+    s.positions = positions;
+    napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
+}
+
+static void make_keys(const run *r, const napier_layer *layer) {
+    napier_layers *l = r->layers;
+    for (int64_t first = 0; first < r->batch->tokens; first += NAPIER_BLOCK_ROWS) {
+        const int64_t rows = least(r->batch->tokens - first, NAPIER_BLOCK_ROWS);
+        project_rotated(r, first, rows, layer->k, &layer->k_norm, r->batch->positions, l->k);
+        project(r, rows_of(l, l->normed, first, rows, layer->v.cols), layer->v,
+                rows_of(l, l->v, first, rows, layer->v.rows));
+    }
+    const int64_t width = layer->k.rows;
+    const size_t bytes = (size_t)width * napier_dtype_size(l->dtype);
+    for (int64_t i = 0; i < r->batch->copies; i++) {
+        const napier_row_copy c = r->batch->copy[i];
+        memcpy(row_of(l, l->k, r->batch->tokens + c.to, width), row_of(l, l->k, c.begin, width),
+               (size_t)(c.end - c.begin) * bytes);
+        memcpy(row_of(l, l->v, r->batch->tokens + c.to, width), row_of(l, l->v, c.begin, width),
+               (size_t)(c.end - c.begin) * bytes);
+    }
+}
+
+static void make_queries(const run *r, const napier_layer *layer, int64_t rows, const int64_t *positions) {
+    for (int64_t first = 0; first < rows; first += NAPIER_BLOCK_ROWS) {
+        project_rotated(r, first, least(rows - first, NAPIER_BLOCK_ROWS), layer->q, &layer->q_norm, positions,
+                        r->layers->q);
+    }
+}
+
+static napier_const_heads heads_of(const napier_layers *l, const void *data, int64_t tokens, int64_t heads) {
+    const int64_t dim = l->model->config.head_dim;
+    return (napier_const_heads){data, tokens, heads, dim, heads * dim, dim, 1, l->dtype};
+}
+
+static napier_status attend(const run *r, int64_t rows, const int64_t *query_offsets) {
+    napier_layers *l = r->layers;
+    const napier_ragged *b = r->batch;
+    const napier_model_config *c = &l->model->config;
+    napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
+    options.causal = 1;
+    options.sequences = b->sequences;
+    options.query_offsets = query_offsets;
+    options.key_offsets = b->offsets;
+    options.prefix_begin = b->prefix_begin;
+    options.prefix_end = b->prefix_end;
+    const int64_t heads = c->num_attention_heads, keys = b->tokens + b->copied;
+    const napier_heads out = {l->attended, rows, heads, c->head_dim, heads * c->head_dim, c->head_dim, 1, l->dtype};
+    return napier_attention(r->context, heads_of(l, l->q, rows, heads), heads_of(l, l->k, keys, c->num_key_value_heads),
+                            heads_of(l, l->v, keys, c->num_key_value_heads), out, napier_rows_f32(NULL, 0, 0),
+                            &options);
+}
+
+/* x += what wide[0] holds, normed = norm(x). */
+static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
+    step s = step_of(r, first);
+    s.norm = norm;
+    napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
+}
+
+static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_rms_norm *next) {
+    napier_layers *l = r->layers;
+    for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
+        const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
+        const napier_matrix normed = rows_of(l, l->normed, first, rows, layer->gate.cols);
+        const napier_matrix narrow = rows_of(l, l->narrow, 0, rows, layer->gate.rows);
+        project(r, rows_of(l, l->attended, first, rows, layer->o.cols), layer->o, wide(r, 0, rows, layer->o.rows));
+        add_and_norm(r, first, rows, &layer->mlp_norm);
+        project(r, normed, layer->gate, wide(r, 0, rows, layer->gate.rows));
+        project(r, normed, layer->up, wide(r, 1, rows, layer->up.rows));
+        step s = step_of(r, first);
+        napier_parallel(r->context, rows, NAPIER_SOME_ROWS, gate_task, &s);
+        project(r, narrow, layer->down, wide(r, 0, rows, layer->down.rows));
+        add_and_norm(r, first, rows, next);
+    }
+}
+
+/* ---- All layers -------------------------------------------------------------------------------------------------- */
+
+/* Leaves the wanted rows of x and normed, one after the other, and their positions in `positions`. */
+static void keep_wanted(const run *r, int64_t *positions) {
+    napier_layers *l = r->layers;
+    const napier_ragged *b = r->batch;
+    const int64_t width = l->model->config.hidden_size;
+    const size_t narrow_bytes = (size_t)width * napier_dtype_size(l->dtype);
+    for (int64_t s = 0; s < b->sequences; s++) {
+        const int64_t to = b->wanted_offsets[s], count = b->wanted_offsets[s + 1] - to;
+        const int64_t from = b->offsets[s + 1] - count;
+        memmove(l->x + to * width, l->x + from * width, (size_t)(count * width) * sizeof *l->x);
+        memmove(row_of(l, l->normed, to, width), row_of(l, l->normed, from, width), (size_t)count * narrow_bytes);
+        memmove(positions + to, positions + from, (size_t)count * sizeof *positions);
+    }
+}
+
+static napier_status run_layer(const run *r, int64_t index) {
+    const napier_model *m = r->layers->model;
+    const napier_ragged *b = r->batch;
+    const napier_layer *layer = &m->layers[index];
+    const bool last = index + 1 == m->config.num_hidden_layers;
+    make_keys(r, layer);
+    if (last) {
+        keep_wanted(r, b->positions);
+    }
+    const int64_t rows = last ? b->wanted_offsets[b->sequences] : b->tokens;
+    make_queries(r, layer, rows, b->positions);
+    const napier_status status = attend(r, rows, last ? b->wanted_offsets : b->offsets);
+    if (!status) {
+        after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
+    }
+    return status;
+}
+
+static napier_status tell(const run *r, int64_t layers_done) {
+    const napier_layers *l = r->layers;
+    const double through = (double)layers_done / (double)l->model->config.num_hidden_layers;
+    if (l->progress && l->progress("scoring", l->done + l->share * through, l->user)) {
+        return napier_fail(r->context, NAPIER_CANCELLED, "cancelled by the progress callback");
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_layers_run(napier_context *context, napier_layers *layers, const napier_ragged *batch) {
+    const napier_model *m = layers->model;
+    const run r = {context, layers, batch, napier_kernels_of(context->isa)};
+    step s = step_of(&r, 0);
+    s.norm = &m->layers[0].attention_norm;
+    napier_parallel(context, batch->tokens, NAPIER_SOME_ROWS, embed_task, &s);
+    napier_status status = tell(&r, 0);
+    for (int64_t i = 0; !status && i < m->config.num_hidden_layers; i++) {
+        status = run_layer(&r, i);
+        if (!status)
+            status = tell(&r, i + 1);
+    }
+    return status;
+}
