@@ -83,6 +83,24 @@ NAPIER_API napier_status napier_logsumexp(napier_context *context, napier_const_
 NAPIER_API napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                               const napier_softmax_options *options);
 
+/* lse[i] = log |sum_j b_ij exp(z_ij)| and sign[i] the sum's sign: 1, 0 or -1. Weights of any sign, [rows, cols] like the
+ * logits (a stride of 0 repeats them); lse and sign have size rows, any dtypes. sign without data: not wanted, and then a
+ * negative sum gives NaN. The compute type is f64 if logits, weights or lse is f64, else f32. Of the options temperature
+ * (of the logits) and algorithm are used.
+ *
+ * An element with weight 0 is not there, whatever its logit is, inf and NaN included. Where every weight is 1 or 0, the bits
+ * are those of napier_logsumexp with -inf in place of what is not there; always, they depend on nothing that
+ * napier_logsumexp's do not depend on.
+ *     no element, or only logits -inf  lse -inf, sign 0       a term is +inf or -inf, not both  +inf, and its sign
+ *     terms that cancel exactly        lse -inf, sign 0       NaN, inf - inf, or inf * exp(-inf)  NaN, NaN
+ * A weighted sum may cancel: the error is that of napier_logsumexp, plus one rounding for each product, relative to
+ * sum |b| exp(z); elements that equal the largest logit are added exactly. Terms that are smaller than the largest one
+ * by a factor of exp(129) (f64: exp(800)) need not count, even where all that is larger cancels.
+ * Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+NAPIER_API napier_status napier_logsumexp_weighted(napier_context *context, napier_const_matrix logits,
+                                                   napier_const_matrix weights, napier_vector lse, napier_vector sign,
+                                                   const napier_softmax_options *options);
+
 /* ---- Gradients --------------------------------------------------------------------------------------------------
  * Vector-Jacobian products: given the gradient with respect to a result, the gradient with respect to the logits.
  * All matrices are [rows, cols]; grad_logits may be in place of either input (same strides and dtype). The row sums run

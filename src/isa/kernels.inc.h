@@ -4,6 +4,7 @@
 #include "softmax/short_rows.inc.h"
 #include "softmax/long_rows.inc.h"
 #include "softmax/lanes.inc.h"
+#include "softmax/weighted.inc.h"
 #include "softmax/gradient.inc.h"
 #include "linear/matmul.inc.h"
 #include "attention/attention.inc.h"

@@ -96,5 +96,6 @@ static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_con
         napier_short_or_tiny_rows, napier_short_columns, napier_long_rows, napier_keep_range, napier_write_kept, \
             napier_max_of_range, napier_sum_range, napier_write_range, napier_sum_strip, napier_write_strip,     \
             napier_pack_few, napier_unpack_few, napier_store_lse, napier_tile_sum_of, napier_pack, napier_write, \
-            napier_dot_range, napier_softmax_gradient, napier_log_softmax_gradient                               \
+            napier_weighted_look_at, napier_weighted_rest, napier_weighted_ties, napier_dot_range,               \
+            napier_softmax_gradient, napier_log_softmax_gradient                                                 \
     }

@@ -8,6 +8,7 @@
 #include <napier/softmax.h>
 
 #include "softmax/sum.h"
+#include "softmax/weighted.h"
 
 typedef enum napier_softmax_op { NAPIER_OP_SOFTMAX, NAPIER_OP_LOG_SOFTMAX, NAPIER_OP_LOGSUMEXP } napier_softmax_op;
 
@@ -90,6 +91,12 @@ typedef struct napier_softmax_kernels {
     /* Writes results of n contiguous z from a row's final. y of any f32 compute dtype and stride; y may be z. */
     void (*write)(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z, int64_t n,
                   void *y, napier_dtype dtype, int64_t stride, float *scratch);
+
+    /* The weighted logsumexp, n <= 1024 contiguous elements x with weights b: the functions of weighted.h, and the places
+     * of the elements that equal max and have a weight (their count; at: room for n). */
+    void (*weighted_look)(const float *x, const float *b, int n, napier_weighted_look *look);
+    float (*weighted_rest)(const float *x, const float *b, int n, const napier_weighted_look *look);
+    int (*weighted_ties)(const float *x, const float *b, int n, float max, int *at);
 
     /* Gradients; gradient.inc.h. Row sums of one row's columns [begin, end), begin a multiple of 1024: sum of a * b
      * (b NULL: sum of a) in the order of the tiles, each tile's sum added to a double. */

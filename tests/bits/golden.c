@@ -39,6 +39,7 @@ typedef enum golden_op {
     STATE_SOFTMAX, /* each row in three parts, merged, finished, applied */
     STATE_LOG_SOFTMAX,
     STATE_BYTES, /* the byte form of the merged state */
+    LOGSUMEXP_WEIGHTED,
     GOLDEN_OPS
 } golden_op;
 
@@ -46,7 +47,7 @@ static const char *const op_names[GOLDEN_OPS] = {
     "softmax",           "log_softmax",          "logsumexp",          "logsumexp_all",          "softmax/0.7",
     "log_softmax/0.7",   "logsumexp/0.7",        "softmax:first_axis", "log_softmax:first_axis", "logsumexp:first_axis",
     "softmax_backward",  "log_softmax_backward", "logsumexp_backward", "logsumexp_all_backward", "state:softmax",
-    "state:log_softmax", "state:bytes"};
+    "state:log_softmax", "state:bytes",          "logsumexp_weighted"};
 
 typedef struct golden_case {
     golden_op op;
@@ -152,6 +153,7 @@ static bool is_quick(const golden_case *c) { return c->rows * c->cols <= 25000; 
 
 /* ---- One case ---------------------------------------------------------------------------------------------------- */
 
+static bool is_state(golden_op op) { return op >= STATE_SOFTMAX && op <= STATE_BYTES; }
 static bool is_gradient(golden_op op) { return op >= SOFTMAX_BACKWARD && op <= LOGSUMEXP_ALL_BACKWARD; }
 static bool is_first_axis(golden_op op) { return op >= SOFTMAX_FIRST_AXIS && op <= LOGSUMEXP_FIRST_AXIS; }
 static bool is_warm(golden_op op) { return (op >= SOFTMAX_WARM && op <= LOGSUMEXP_WARM) || is_gradient(op); }
@@ -280,6 +282,14 @@ static napier_status run_state(napier_context *context, const golden_case *c, co
     return status;
 }
 
+/* Results and signs in two columns. */
+static napier_status run_weighted(napier_context *context, const matrix *in, const matrix *weights, const matrix *out) {
+    const napier_vector lse = {out->data, out->rows, 2, out->dtype};
+    const napier_vector sign = {(char *)out->data + napier_dtype_size(out->dtype), out->rows, 2, out->dtype};
+    return napier_logsumexp_weighted(context, napier_read_only(view_of(in)), napier_read_only(view_of(weights)), lse,
+                                     sign, NULL);
+}
+
 /* The second input of a gradient: a matrix or a column of ordinary numbers. */
 static napier_status run_gradient(napier_context *context, const golden_case *c, const matrix *in, const matrix *out,
                                   const matrix *grad, const napier_softmax_options *options) {
@@ -319,13 +329,15 @@ static uint64_t run_case(napier_context *context, const golden_case *c, bool scr
     const bool first_axis = is_first_axis(c->op), column = c->op == LOGSUMEXP_BACKWARD;
     const bool all_backward = c->op == LOGSUMEXP_ALL_BACKWARD, one = c->op == LOGSUMEXP_ALL;
     const matrix in = matrix_make(c->rows, c->cols, c->in, first_axis);
-    const matrix out = matrix_make(one ? 1 : c->rows, one || reduces ? 1 : c->cols, c->out, first_axis && !reduces);
+    const bool weighted = c->op == LOGSUMEXP_WEIGHTED;
+    const int64_t out_cols = weighted ? 2 : one || reduces ? 1 : c->cols;
+    const matrix out = matrix_make(one ? 1 : c->rows, out_cols, c->out, first_axis && !reduces);
     const matrix grad = matrix_make(all_backward ? 1 : c->rows, column || all_backward ? 1 : c->cols, c->in, false);
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     options.temperature = is_warm(c->op) ? 0.7 : 1.0;
     options.masked_rows = c->seed % 2 ? NAPIER_MASKED_ZERO : NAPIER_MASKED_NAN;
     fill(&in, c, c->seed);
-    if (is_gradient(c->op)) {
+    if (is_gradient(c->op) || weighted) {
         rng r = rng_make(c->seed);
         for (int64_t i = 0; i < grad.rows * grad.cols; i++) {
             element_set(grad.data, grad.dtype, i, rng_normal(&r));
@@ -337,10 +349,12 @@ static uint64_t run_case(napier_context *context, const golden_case *c, bool scr
     }
     uint64_t hash = fnv_basis;
     napier_status status = NAPIER_OK;
-    if (c->op >= STATE_SOFTMAX) {
+    if (is_state(c->op)) {
         for (int64_t row = 0; row < c->rows && status == NAPIER_OK; row++) {
             status = run_state(context, c, &in, &out, row, &hash);
         }
+    } else if (weighted) {
+        status = run_weighted(context, &in, &grad, &out);
     } else if (is_gradient(c->op)) {
         status = run_gradient(context, c, &in, &out, &grad, &options);
     } else {
