@@ -6,6 +6,7 @@
 #include <napier/linear.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>
+#include <napier/tokenizer.h>
 #include <napier/types.h>
 #include <napier/umap.h>
 

@@ -1,0 +1,33 @@
+/* tokenizer/merges.h - byte-pair encoding of one word: from its bytes, the pair of least rank is merged, the leftmost
+ * first, until no pair is in the table (Sennrich, Haddow and Birch, "Neural machine translation of rare words with
+ * subword units", 2016). */
+#ifndef NAPIER_TOKENIZER_MERGES_H
+#define NAPIER_TOKENIZER_MERGES_H
+
+#include "tokenizer/buffer.h"
+#include "tokenizer/vocabulary.h"
+
+/* A slot of the table of pairs: open addressing. */
+typedef struct napier_merge {
+    int32_t left, right; /* left -1: empty */
+    int32_t rank;        /* its line in the file */
+    int32_t id;          /* what they become */
+} napier_merge;
+
+typedef struct napier_merges {
+    napier_merge *slots;
+    uint32_t mask;
+} napier_merges;
+
+/* Room for `count` pairs. Free it even after a failure. */
+napier_status napier_merges_allocate(napier_context *context, napier_merges *m, size_t count);
+void napier_merges_free(const napier_allocator *allocator, napier_merges *m);
+
+/* False where the pair is there already. */
+bool napier_merges_add(napier_merges *m, napier_merge merge);
+
+/* Appends the ids of a word, of which every byte has a token. Time: size log size. */
+napier_status napier_merge_word(napier_context *context, const napier_vocabulary *vocabulary, const napier_merges *m,
+                                const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids);
+
+#endif

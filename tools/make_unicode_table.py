@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Writes src/tokenizer/unicode_runs.h: what a tokenizer has to know of each code point.
+
+The tables of Hugging Face `tokenizers` 0.23, so that ids do not depend on the Unicode version of a machine's libraries:
+- classes (letter, mark, number, space) as in Unicode 16, which its regular expressions (Oniguruma) know;
+- composition (NFC) as in Unicode 9, which its normalizer knows: code points that Unicode 9 has not are left alone.
+
+A run is a code point and the flags from there to the next run. Needs unicodedata2 == 16.0.0 (PyPI), and perl, which knows
+the version that each code point came with.
+
+    tools/make_unicode_table.py > src/tokenizer/unicode_runs.h
+"""
+import subprocess
+
+import unicodedata2 as unicode
+
+assert unicode.unidata_version == "16.0.0"
+SURROGATES = range(0xD800, 0xE000)
+OTHER, LETTER, MARK, NUMBER, SPACE = range(5)
+ACTIVE, BARRIER = 8, 16
+HANGUL = dict(l=range(0x1100, 0x1113), v=range(0x1161, 0x1176), t=range(0x11A8, 0x11C3), s=range(0xAC00, 0xD7A4))
+
+
+def known_to_unicode_9():
+    ask = r'for (0..0x10FFFF) { print "$_\n" if ($_ < 0xD800 || $_ > 0xDFFF) && chr($_) =~ /\p{Present_In: 9.0}/ }'
+    return set(map(int, subprocess.run(["perl", "-e", ask], capture_output=True, text=True, check=True).stdout.split()))
+
+
+def kind(c):
+    category = unicode.category(chr(c))
+    if category[0] == "Z" or c in range(9, 14) or c == 0x85:  # White_Space
+        return SPACE
+    return {"L": LETTER, "M": MARK, "N": NUMBER}.get(category[0], OTHER)
+
+
+def seconds(points):
+    """Code points that may join with one before them."""
+    found = set(HANGUL["v"]) | set(HANGUL["t"])
+    for c in points:
+        if c not in HANGUL["s"] and unicode.decomposition(chr(c))[:1] not in ("", "<"):
+            found.update(map(ord, unicode.normalize("NFD", chr(c))[1:]))
+    return found
+
+
+def main():
+    known = known_to_unicode_9()
+    joining = seconds(known)
+    flags = []
+    for c in range(0x110000):
+        f = kind(c)
+        if c not in known:
+            f |= BARRIER
+        elif c in joining or unicode.combining(chr(c)) or unicode.normalize("NFC", chr(c)) != chr(c):
+            f |= ACTIVE
+        flags.append(flags[-1] if c in SURROGATES else f)
+    runs = [c << 8 | f for c, f in enumerate(flags) if c == 0 or f != flags[c - 1]]
+    print("/* tokenizer/unicode_runs.h - made by tools/make_unicode_table.py: code point << 8 | flags, up to the next run. */")
+    print("/* clang-format off */")
+    for i in range(0, len(runs), 12):
+        print("".join("0x%x," % run for run in runs[i : i + 12]))
+
+
+main()
