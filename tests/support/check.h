@@ -15,6 +15,18 @@
 
 #include "support/rows.h"
 
+/* AddressSanitizer makes the kernels some ten times slower: long tests then take samples of what they take else. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* ---- Failures: a test calls problem() as often as it likes and ends with no_problems(). */
 __attribute__((format(printf, 1, 2))) void problem(const char *format, ...);
 void no_problems(void);
