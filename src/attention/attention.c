@@ -143,7 +143,7 @@ static void attend_block(const attend_job *job, const napier_row_tile *tile, con
 
 static void begin_rows(const napier_row_tile *tile, const attend_state *state) {
     const int64_t filled = napier_rows_filled(napier_tile_rows(tile));
-    napier_pack_rows(tile, &tile->plan->q, tile->plan->negative, state->queries);
+    napier_pack_rows(tile, &tile->plan->q, state->queries);
     memset(state->rows.outputs, 0, (size_t)(filled * state->rows.step) * sizeof(float));
     memset(state->rows.sums, 0, (size_t)filled * 16 * sizeof(float));
     for (int64_t r = 0; r < filled; r++) {

@@ -176,6 +176,97 @@ static void napier_attention_slope(const napier_score_block *b, const float *lev
     }
 }
 
+/* ---- Sums over rows ----------------------------------------------------------------------------------------------- */
+
+/* As the patches of linear/product.inc.h, with the keys in place of the rows. */
+#if defined(NAPIER_LANES_AVX512)
+#define NAPIER_TURNED_KEYS 12
+#define NAPIER_TURNED_VECTORS 2
+#else
+#define NAPIER_TURNED_KEYS 6
+#define NAPIER_TURNED_VECTORS 1
+#endif
+#define NAPIER_TURNED_REST 4
+#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
+#define NAPIER_TURNED_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NAPIER_TURNED_UNROLL NAPIER_UNROLL
+#endif
+
+NAPIER_KERNEL void napier_turned_patch(const int keys, const int vectors, const float *weights, const float *rows,
+                                       int64_t row_count, float *c, int64_t c_step) {
+    vf sum[NAPIER_TURNED_KEYS][NAPIER_TURNED_VECTORS];
+    NAPIER_TURNED_UNROLL
+    for (int j = 0; j < keys; j++) {
+        NAPIER_TURNED_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sum[j][v] = vf_load(c + j * c_step + 16 * v);
+        }
+    }
+    for (int64_t r = 0; r < row_count; r++) {
+        vf x[NAPIER_TURNED_VECTORS];
+        NAPIER_TURNED_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            x[v] = vf_load(rows + r * NAPIER_ROW_STEP + 16 * v);
+        }
+        NAPIER_TURNED_UNROLL
+        for (int j = 0; j < keys; j++) {
+            const vf w = vf_set(weights[r * NAPIER_ROW_STEP + j]);
+            NAPIER_TURNED_UNROLL
+            for (int v = 0; v < vectors; v++) {
+                sum[j][v] = vf_fma(w, x[v], sum[j][v]);
+            }
+        }
+    }
+    NAPIER_TURNED_UNROLL
+    for (int j = 0; j < keys; j++) {
+        NAPIER_TURNED_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            vf_store(c + j * c_step + 16 * v, sum[j][v]);
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_turned_keys(const int keys, const napier_turned_product *p, int64_t key) {
+    const int64_t hidden = p->first_row + key * p->row_slope;
+    const int64_t first = hidden < 0 ? 0 : hidden < p->row_count ? hidden : p->row_count;
+    const float *const weights = p->weights + first * NAPIER_ROW_STEP + key;
+    const float *const rows = p->rows + first * NAPIER_ROW_STEP;
+    int64_t col = 0;
+    for (; col + 16 * NAPIER_TURNED_VECTORS <= p->cols; col += 16 * NAPIER_TURNED_VECTORS) {
+        napier_turned_patch(keys, NAPIER_TURNED_VECTORS, weights, rows + col, p->row_count - first,
+                            p->c + key * p->c_step + col, p->c_step);
+    }
+    for (; col < p->cols; col += 16) {
+        napier_turned_patch(keys, 1, weights, rows + col, p->row_count - first, p->c + key * p->c_step + col,
+                            p->c_step);
+    }
+}
+
+static void napier_attention_turned(const napier_turned_product *p) {
+    int64_t key = 0;
+    for (; key + NAPIER_TURNED_KEYS <= p->keys; key += NAPIER_TURNED_KEYS) {
+        napier_turned_keys(NAPIER_TURNED_KEYS, p, key);
+    }
+    for (; key < p->keys; key += NAPIER_TURNED_REST) {
+        napier_turned_keys(NAPIER_TURNED_REST, p, key);
+    }
+}
+
+#undef NAPIER_TURNED_KEYS
+#undef NAPIER_TURNED_VECTORS
+#undef NAPIER_TURNED_REST
+#undef NAPIER_TURNED_UNROLL
+
+static void napier_attention_scale(float *c, int64_t step, int64_t rows, int64_t cols, float factor) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < cols; i += 16) {
+            const vf x = vf_add(vf_load(c + r * step + i), vf_zero());
+            vf_store(c + r * step + i, vf_mul(x, vf_set(factor)));
+        }
+    }
+}
+
 static bool napier_attention_any_special(const float *x, int64_t n) {
     vf sum = vf_zero();
     for (int64_t i = 0; i < n; i += 16) {
@@ -184,5 +275,8 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
     return vm_any(vf_unordered(sum, sum));
 }
 
-#define NAPIER_ATTENTION_KERNELS \
-    { napier_attention_weigh, napier_attention_finish, napier_attention_slope, napier_attention_any_special }
+#define NAPIER_ATTENTION_KERNELS                                                                          \
+    {                                                                                                     \
+        napier_attention_weigh, napier_attention_finish, napier_attention_slope, napier_attention_turned, \
+            napier_attention_scale, napier_attention_any_special                                          \
+    }

@@ -13,7 +13,8 @@
 
 enum {
     NAPIER_KEY_BLOCK = NAPIER_K_BLOCK, /* keys between two looks at a row's maximum: part of the order */
-    NAPIER_SCORE_ROWS = 24             /* rows whose scores are in the first cache at a time */
+    NAPIER_TURNED_MORE = 3,
+    NAPIER_SCORE_ROWS = 24 /* rows whose scores are in the first cache at a time */
 };
 
 /* The scores of up to NAPIER_SCORE_ROWS rows with a block of keys. */
@@ -22,7 +23,7 @@ typedef struct napier_score_block {
     int64_t rows;
     int64_t keys;        /* how many the row with most of them sees */
     const int64_t *seen; /* [rows]: how many each sees, 0 .. keys: the first ones */
-    float factor;        /* scale * log2(e), not negative */
+    float factor;        /* scale * log2(e) */
 
     const void *const *mask; /* [rows]: the row's mask, at the first of these keys; NULL: none */
     bool mask_is_bytes;
@@ -38,6 +39,17 @@ typedef struct napier_attention_rows {
     int64_t step, cols;
 } napier_attention_rows;
 
+/* For each key the weighted sum of rows. Both sides have rows NAPIER_ROW_STEP apart. */
+typedef struct napier_turned_product {
+    const float *weights; /* [row_count][NAPIER_ROW_STEP] */
+    const float *rows;    /* [row_count][NAPIER_ROW_STEP] */
+    int64_t row_count;
+    int64_t keys, cols;           /* cols: a multiple of 16 */
+    int64_t first_row, row_slope; /* rows before first_row + key * row_slope have weight 0 for the key */
+    float *c;                     /* [keys + NAPIER_TURNED_MORE][c_step]: rows after the last may be overwritten */
+    int64_t c_step;
+} napier_turned_product;
+
 typedef struct napier_attention_kernels {
     /* Scores become weights 2^(score log2(e) - E); E, l and o are brought to the new E, and l receives the weights. */
     void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
@@ -46,6 +58,10 @@ typedef struct napier_attention_kernels {
     /* For the backward: scores become probabilities p = exp(score - lse), and slopes, which hold the gradients of the
      * probabilities in rows of the same step, become p (slope - mean). levels: lse * log2(e). */
     void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);
+    /* c[key][col] += sum_row weights[row][key] * rows[row][col], by one chain of fma over the rows, ascending. */
+    void (*turned)(const napier_turned_product *p);
+    /* Row r of c, of `cols` columns, times `factor`; an output of 0 is +0. */
+    void (*scale)(float *c, int64_t step, int64_t rows, int64_t cols, float factor);
     /* Is there an inf or NaN among n floats, n a multiple of 16? */
     bool (*any_special)(const float *x, int64_t n);
 } napier_attention_kernels;

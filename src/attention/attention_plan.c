@@ -19,11 +19,10 @@ static bool read_scale(double scale, int64_t dim, napier_attention_plan *plan) {
     const volatile double exact = scale, width = (double)dim;
     const volatile double used = exact == 0 ? 1.0 / sqrt(width) : exact;
     const volatile float single = (float)used;
-    const volatile float factor = (float)(fabs(used) * 0x1.71547652b82fep+0);
-    const volatile bool fits = factor <= FLT_MAX;
+    const volatile float factor = (float)(used * 0x1.71547652b82fep+0);
+    const volatile bool fits = fabsf(factor) <= FLT_MAX;
     plan->scale = single;
     plan->factor = factor;
-    plan->negative = signbit(used) != 0;
     napier_fenv_leave(caller);
     return fits;
 }

@@ -19,8 +19,7 @@ typedef struct napier_attention_plan {
     int64_t sequences;
     int64_t group; /* heads of q for each of k */
     float scale;   /* of the scores */
-    float factor;  /* |scale| log2(e) */
-    bool negative; /* the scale's sign */
+    float factor;  /* scale * log2(e) */
     bool prefixes;
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
 } napier_attention_plan;

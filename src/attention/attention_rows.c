@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, bool negative, float *out) {
+void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, float *out) {
     const napier_attention_plan *const plan = tile->plan;
     const int64_t group = plan->group, rows = napier_tile_rows(tile), filled = napier_rows_filled(rows);
     for (int64_t col = 0; col < x->dim; col += NAPIER_K_BLOCK, out += filled * NAPIER_ROW_STEP) {
@@ -13,11 +13,6 @@ void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, 
             const napier_const_matrix m = napier_head(x, tile->head * group + h);
             plan->products->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, false,
                                  out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
-        }
-        for (int64_t r = 0; r < rows && negative; r++) {
-            for (int64_t i = 0; i < cols; i++) {
-                out[r * NAPIER_ROW_STEP + i] = -out[r * NAPIER_ROW_STEP + i];
-            }
         }
         memset(out + rows * NAPIER_ROW_STEP, 0, (size_t)((filled - rows) * NAPIER_ROW_STEP) * sizeof *out);
     }

@@ -24,8 +24,8 @@ static inline int64_t napier_packed_rows_floats(int64_t rows, int64_t dim) {
     return napier_fill_up(dim, NAPIER_K_BLOCK) / NAPIER_K_BLOCK * napier_rows_filled(rows) * NAPIER_ROW_STEP;
 }
 
-/* Packs the tile's rows of x ([tokens, heads of q, dim]); negative: with the opposite sign. */
-void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, bool negative, float *out);
+/* Packs the tile's rows of x ([tokens, heads of q, dim]). */
+void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, float *out);
 
 /* The tile's rows of x := rows of c, `step` floats apart, which begin with the tile's. */
 void napier_unpack_rows(const napier_row_tile *tile, const float *c, int64_t step, const napier_heads *x);
