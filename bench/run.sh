@@ -52,7 +52,7 @@ worker=$build/napier_worker
 if [ ! -x "$worker" ] || [ -n "$(find "$root/src" "$root/include" "$here" -name '*.[ch]' -newer "$worker" | head -n 1)" ]; then
     sources=
     for file in "$root"/src/*/*.c "$here"/floors*.c; do
-        case $file in */src/model/*) ;; *) sources="$sources $file" ;; esac
+        case $file in */src/model/* | */src/tokenizer/*) ;; *) sources="$sources $file" ;; esac
     done
     # shellcheck disable=SC2086
     $cc $optimise $strict -I"$root/include" -I"$root/src" -I"$here" $sources "$here/worker.c" \

@@ -21,8 +21,9 @@ python=$home/rl/bin/python
 worker=$build/rl_worker
 newer() { find "$root/src" "$root/include" "$root/bench" -name '*.[ch]' -newer "$worker" | head -n 1; }
 if [ ! -x "$worker" ] || [ -n "$(newer)" ]; then
+    sources=$(printf '%s\n' "$root"/src/*/*.c | grep -vE '/src/(model|tokenizer)/')
     # shellcheck disable=SC2086
-    $cc $optimise -std=c11 -ffp-contract=off -fopenmp -I"$root/include" -I"$root/src" -I"$root/bench" "$root"/src/*/*.c \
+    $cc $optimise -std=c11 -ffp-contract=off -fopenmp -I"$root/include" -I"$root/src" -I"$root/bench" $sources \
         "$root"/bench/floors*.c "$here/napier_worker.c" -lm -o "$worker"
 fi
 exec "$python" "$here/bench_rl.py" --home "$home" --build "$build" --compiler "$($cc --version | head -n 1), $optimise" "$@"
