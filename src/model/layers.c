@@ -79,6 +79,18 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
     memcpy(parts, all, sizeof all);
 }
 
+/* What attention packs at a time, and has for each thread: an upper bound. */
+static int64_t attention_bytes(const napier_context *context, const napier_model *m, napier_ragged_size size) {
+    enum { PACKED_MOST = 32 << 20, TILE_ROWS = 192, TILE_COLUMNS = 512 };
+    const napier_model_config *c = &m->config;
+    const int64_t wide = (int64_t)sizeof(float), dim = plus(c->head_dim, 32);
+    const int64_t longest = times(times(plus(size.positions, 64), dim), 2 * wide);
+    const int64_t all = times(times(plus(size.tokens + size.copied, 64 * size.sequences), dim),
+                              times(c->num_key_value_heads, 2 * wide));
+    const int64_t tile = times(TILE_ROWS * wide, plus(times(dim, 3), TILE_COLUMNS));
+    return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
+}
+
 static napier_layers layers_of(const napier_model *model) {
     return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
 }
@@ -87,7 +99,7 @@ int64_t napier_layers_bytes(const napier_context *context, const napier_model *m
     napier_layers layers = layers_of(model);
     part parts[NAPIER_LAYERS_PARTS];
     list_parts(context, size, &layers, parts);
-    int64_t bytes = 0;
+    int64_t bytes = attention_bytes(context, model, size);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         bytes = plus(bytes, parts[i].bytes);
     }

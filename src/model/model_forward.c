@@ -102,9 +102,8 @@ static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size)
     return s;
 }
 
-/* What the largest chunk needs, if it is no more than there may be. */
-static napier_status measure(const forward *f, napier_ragged_size *most) {
-    *most = (napier_ragged_size){0};
+/* Every chunk fits, or is one sequence that does. */
+static napier_status check_chunks(const forward *f) {
     for (int64_t s = 0; s < f->sequences;) {
         napier_ragged_size size;
         const int64_t end = next_chunk(f, s, &size);
@@ -118,7 +117,6 @@ static napier_status measure(const forward *f, napier_ragged_size *most) {
                                " tokens, which needs %" PRId64,
                                f->model->memory, s, size.tokens, bytes_of(f, size));
         }
-        *most = napier_ragged_most(*most, size);
         s = end;
     }
     return NAPIER_OK;
@@ -150,54 +148,58 @@ static void write_logits(const forward *f, int64_t row, int64_t rows) {
     }
 }
 
-static napier_status run_chunk(forward *f, int64_t s, int64_t end) {
-    napier_ragged_clear(&f->batch);
-    for (int64_t i = s; i < end; i++) {
-        const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
-        napier_ragged_add(&f->batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
-    }
-    const int64_t rows = f->batch.tokens, all = f->ids.size > 0 ? f->ids.size : 1;
-    f->layers.done = (double)begin_of(f, s) / (double)all;
-    f->layers.share = (double)rows / (double)all;
-    const napier_status status = rows > 0 ? napier_layers_run(f->context, &f->layers, &f->batch) : NAPIER_OK;
-    if (!status && f->hidden.data) {
-        write_states(f, begin_of(f, s), rows);
-    }
-    if (!status && f->logits.data) {
-        write_logits(f, begin_of(f, s), rows);
-    }
-    return status;
-}
-
-static napier_status allocate(forward *f, napier_ragged_size most) {
-    const int64_t rows = most.tokens < LOGIT_ROWS ? most.tokens : LOGIT_ROWS;
-    const napier_const_matrix x =
-        napier_const_rows(NULL, rows, f->model->head.cols, napier_model_activations(f->model));
-    const size_t row = (size_t)x.cols + 16,
-                 head = f->logits.data ? napier_project_floats(f->context, x, f->model->head) : 0;
-    f->memory = napier_alloc(&f->context->allocator, head > row ? head : row, sizeof *f->memory);
+static napier_status allocate(forward *f, napier_ragged_size size) {
+    const int64_t rows = size.tokens < LOGIT_ROWS ? size.tokens : LOGIT_ROWS;
+    const napier_const_matrix head = f->model->head;
+    const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
+    const size_t row = (size_t)head.cols + 16, all = f->logits.data ? napier_project_floats(f->context, x, head) : 0;
+    f->memory = napier_alloc(&f->context->allocator, all > row ? all : row, sizeof *f->memory);
     if (!f->memory) {
         return napier_fail(f->context, NAPIER_OUT_OF_MEMORY, "logits: no memory for a product of %" PRId64 " rows",
                            rows);
     }
-    napier_status status = napier_ragged_allocate(f->context, most, &f->batch);
+    napier_status status = napier_ragged_allocate(f->context, size, &f->batch);
     if (!status)
-        status = napier_layers_allocate(f->context, f->model, most, &f->layers);
+        status = napier_layers_allocate(f->context, f->model, size, &f->layers);
+    f->layers.progress = f->progress;
+    f->layers.user = f->user;
+    return status;
+}
+
+static void release(forward *f) {
+    napier_layers_release(f->context, &f->layers);
+    napier_ragged_release(f->context, &f->batch);
+    napier_free(&f->context->allocator, f->memory);
+    f->memory = NULL;
+}
+
+/* Sequences s .. end - 1. */
+static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged_size size) {
+    napier_status status = allocate(f, size);
+    for (int64_t i = s; !status && i < end; i++) {
+        const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
+        napier_ragged_add(&f->batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
+    }
+    f->layers.done = (double)begin_of(f, s) / (double)f->ids.size;
+    f->layers.share = (double)size.tokens / (double)f->ids.size;
+    if (!status)
+        status = napier_layers_run(f->context, &f->layers, &f->batch);
+    if (!status && f->hidden.data) {
+        write_states(f, begin_of(f, s), size.tokens);
+    }
+    if (!status && f->logits.data) {
+        write_logits(f, begin_of(f, s), size.tokens);
+    }
+    release(f);
     return status;
 }
 
 static napier_status run_all(forward *f) {
-    napier_ragged_size most, size;
-    napier_status status = measure(f, &most);
-    if (status || most.tokens == 0) {
-        return status;
-    }
-    status = allocate(f, most);
-    f->layers.progress = f->progress;
-    f->layers.user = f->user;
+    napier_status status = check_chunks(f);
+    napier_ragged_size size;
     for (int64_t s = 0, end; !status && s < f->sequences; s = end) {
         end = next_chunk(f, s, &size);
-        status = run_chunk(f, s, end);
+        status = size.tokens > 0 ? run_chunk(f, s, end, size) : NAPIER_OK;
     }
     return status;
 }
@@ -224,8 +226,5 @@ napier_status napier_model_forward(napier_context *context, const napier_model *
     const napier_fenv caller = napier_fenv_enter();
     status = run_all(&f);
     napier_fenv_leave(caller);
-    napier_layers_release(context, &f.layers);
-    napier_ragged_release(context, &f.batch);
-    napier_free(&context->allocator, f.memory);
     return status;
 }

@@ -5,14 +5,6 @@
 
 #include "rl/responses.h"
 
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-napier_ragged_size napier_ragged_most(napier_ragged_size a, napier_ragged_size b) {
-    return (napier_ragged_size){larger(a.tokens, b.tokens), larger(a.sequences, b.sequences),
-                                larger(a.copies, b.copies), larger(a.copied, b.copied),
-                                larger(a.positions, b.positions)};
-}
-
 /* Each number counts things that lie in memory, so sums fit. */
 static int64_t integers(napier_ragged_size s) { return 2 * s.tokens + 4 * s.sequences + 2; }
 

@@ -30,9 +30,6 @@ typedef struct napier_ragged_size {
     int64_t positions; /* the highest and one */
 } napier_ragged_size;
 
-/* The larger of each. */
-napier_ragged_size napier_ragged_most(napier_ragged_size a, napier_ragged_size b);
-
 int64_t napier_ragged_bytes(napier_ragged_size size);
 napier_status napier_ragged_allocate(napier_context *context, napier_ragged_size size, napier_ragged *batch);
 void napier_ragged_release(napier_context *context, napier_ragged *batch);
