@@ -9,6 +9,7 @@ int umap_command(int count, char **words);
 int grpo_command(int count, char **words);
 int kl_command(int count, char **words);
 int rubric_command(int count, char **words);
+int tokenize_command(int count, char **words);
 int info_command(int count, char **words);
 int bench_command(int count, char **words);
 
@@ -20,6 +21,7 @@ void umap_help(void);
 void grpo_help(void);
 void kl_help(void);
 void rubric_help(void);
+void tokenize_help(void);
 void info_help(void);
 void bench_help(void);
 
