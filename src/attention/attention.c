@@ -6,15 +6,21 @@
 #include "attention/attention_keys.h"
 #include "attention/attention_rows.h"
 
-enum { NAPIER_TILE_ROWS = 192, NAPIER_TILE_ROWS_LEAST = 48 };
+enum {
+    NAPIER_TILE_ROWS = 192,
+    NAPIER_TILE_ROWS_LEAST = 48,
+    NAPIER_CHUNK_FLOATS = 6 << 20, /* packed by all threads together */
+    NAPIER_OWN_FLOATS = 1 << 18    /* packed by a worker, for whom it then lies in the second cache */
+};
 
 typedef struct attend_job {
     const napier_attention_plan *plan;
     napier_heads output;
     napier_matrix lse;
-    napier_key_chunk keys;
-    int64_t tile_queries; /* at most, of a tile */
-    int64_t tiles;        /* of a head, in this chunk */
+    napier_key_chunk *chunks; /* one for all workers, or one for each */
+    int64_t *starts;          /* one for each: the ranges of sequences that a worker may take */
+    int64_t tile_queries;     /* at most, of a tile */
+    int64_t tiles;            /* one for all: of a head, in this chunk */
     float masked;
     float *scratch;
     int64_t scratch_floats; /* of a worker */
@@ -107,16 +113,16 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
 }
 
 /* A block of keys, from `place` on, for up to NAPIER_SCORE_ROWS rows. */
-static void attend_block(const attend_job *job, const napier_row_tile *tile, const napier_packed_sequence *keys,
+static void attend_block(const napier_key_chunk *chunk, const napier_row_tile *tile, const napier_packed_sequence *keys,
                          int64_t place, int64_t first, int64_t rows, const attend_state *state) {
-    const napier_attention_plan *const plan = job->plan;
+    const napier_attention_plan *const plan = tile->plan;
     int64_t seen[NAPIER_SCORE_ROWS];
     const void *mask[NAPIER_SCORE_ROWS];
     const int64_t count = napier_rows_seen(tile, first, rows, place, NAPIER_KEY_BLOCK, seen);
     napier_key_run runs[2];
     int parts = 0;
     for (int64_t at = 0; at < count; at += runs[parts++].count) {
-        runs[parts] = napier_key_run_of(&job->keys, keys, tile->head - job->keys.head, place + at, count - at);
+        runs[parts] = napier_key_run_of(chunk, keys, tile->head - chunk->head, place + at, count - at);
         napier_row_products(plan, state->queries, napier_tile_rows(tile), plan->q.dim, first, rows, runs[parts].keys,
                             runs[parts].count, state->scores + at);
     }
@@ -168,15 +174,15 @@ static void finish_rows(const attend_job *job, const napier_row_tile *tile, cons
     napier_unpack_rows(tile, state->rows.outputs, state->rows.step, &job->output);
 }
 
-static void attend_tile(const attend_job *job, const napier_row_tile *tile, const napier_packed_sequence *keys,
-                        const attend_state *state) {
+static void attend_tile(const attend_job *job, const napier_key_chunk *chunk, const napier_packed_sequence *keys,
+                        const napier_row_tile *tile, const attend_state *state) {
     const int64_t rows = napier_tile_rows(tile);
     const int64_t most = napier_keys_seen(tile->plan, &tile->sequence, tile->query + tile->queries - 1);
     begin_rows(tile, state);
     for (int64_t place = 0; place < most; place += NAPIER_KEY_BLOCK) {
         for (int64_t first = 0; first < rows; first += NAPIER_SCORE_ROWS) {
             const int64_t left = rows - first;
-            attend_block(job, tile, keys, place, first, left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS, state);
+            attend_block(chunk, tile, keys, place, first, left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS, state);
         }
     }
     finish_rows(job, tile, state);
@@ -198,28 +204,54 @@ static int64_t sequence_of_tile(const napier_key_chunk *chunk, int64_t tile) {
     return low;
 }
 
-/* The last queries of a sequence first: they see the most keys. */
-static void attend_task(void *argument, int worker, int64_t begin, int64_t end) {
+/* Tile `index` of a sequence: the last queries first, which see the most keys. */
+static void attend_sequence(const attend_job *job, const napier_key_chunk *chunk, int64_t sequence, int64_t index,
+                            int64_t head, const attend_state *state) {
+    const napier_sequence s = napier_sequence_of(job->plan, chunk->sequence + sequence);
+    const int64_t count = tiles_of(job, s.queries), tile = count - 1 - index;
+    const int64_t first = s.queries * tile / count, last = s.queries * (tile + 1) / count;
+    const napier_row_tile t = {job->plan, s, first, last - first, head};
+    attend_tile(job, chunk, &chunk->packed[sequence], &t, state);
+}
+
+static void attend_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const attend_job *const job = argument;
+    const napier_key_chunk *const chunk = job->chunks;
     const attend_state state = state_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
-        const int64_t index = sequence_of_tile(&job->keys, i % job->tiles);
-        const napier_packed_sequence *const keys = &job->keys.packed[index];
-        const napier_sequence s = napier_sequence_of(job->plan, job->keys.sequence + index);
-        const int64_t count = tiles_of(job, s.queries), tile = count - 1 - (i % job->tiles - keys->first_tile);
-        const int64_t first = s.queries * tile / count, last = s.queries * (tile + 1) / count;
-        const napier_row_tile t = {job->plan, s, first, last - first, job->keys.head + i / job->tiles};
-        attend_tile(job, &t, keys, &state);
+        const int64_t tile = i % job->tiles, sequence = sequence_of_tile(chunk, tile);
+        attend_sequence(job, chunk, sequence, tile - chunk->packed[sequence].first_tile, chunk->head + i / job->tiles,
+                        &state);
     }
 }
 
-static void attend_chunk(attend_job *job) {
-    job->tiles = 0;
-    for (int64_t i = 0; i < job->keys.sequences; i++) {
-        job->keys.packed[i].first_tile = job->tiles;
-        job->tiles += tiles_of(job, napier_sequence_of(job->plan, job->keys.sequence + i).queries);
+static void attend_together(attend_job *job) {
+    napier_key_chunk *const chunk = job->chunks;
+    while (napier_key_chunk_next(chunk)) {
+        job->tiles = 0;
+        for (int64_t i = 0; i < chunk->sequences; i++) {
+            chunk->packed[i].first_tile = job->tiles;
+            job->tiles += tiles_of(job, napier_sequence_of(job->plan, chunk->sequence + i).queries);
+        }
+        napier_parallel(job->plan->context, job->tiles * chunk->heads, 1, attend_tiles, job);
     }
-    napier_parallel(job->plan->context, job->tiles * job->keys.heads, 1, attend_task, job);
+}
+
+/* Item: a range of sequences and a head. */
+static void attend_own(void *argument, int worker, int64_t begin, int64_t end) {
+    const attend_job *const job = argument;
+    const int64_t heads = job->plan->k.heads;
+    napier_key_chunk *const chunk = &job->chunks[worker];
+    const attend_state state = state_of(job, worker);
+    for (int64_t i = begin; i < end; i++) {
+        napier_key_chunk_load(chunk, job->starts[i / heads], job->starts[i / heads + 1], i % heads);
+        for (int64_t sequence = 0; sequence < chunk->sequences; sequence++) {
+            const int64_t queries = napier_sequence_of(job->plan, chunk->sequence + sequence).queries;
+            for (int64_t tile = 0; tile < tiles_of(job, queries); tile++) {
+                attend_sequence(job, chunk, sequence, tile, i % heads, &state);
+            }
+        }
+    }
 }
 
 /* Large tiles read the keys less often; small ones share the work out better. */
@@ -232,19 +264,77 @@ static int64_t choose_tile_queries(const napier_attention_plan *plan) {
     return rows > plan->group ? rows / plan->group : 1;
 }
 
+static bool create_chunks(attend_job *job, int chunks, int64_t floats, int64_t heads_most, int workers) {
+    const napier_attention_plan *const plan = job->plan;
+    job->chunks = napier_alloc(&plan->context->allocator, (size_t)chunks, sizeof *job->chunks);
+    int made = 0;
+    while (job->chunks && made < chunks &&
+           napier_key_chunk_create(plan, floats, heads_most, workers, &job->chunks[made])) {
+        made++;
+    }
+    if (job->chunks && made < chunks) {
+        for (int i = 0; i < made; i++) {
+            napier_key_chunk_destroy(&job->chunks[i]);
+        }
+        napier_free(&plan->context->allocator, job->chunks);
+        job->chunks = NULL;
+    }
+    return job->chunks != NULL;
+}
+
+static void destroy_chunks(attend_job *job, int chunks) {
+    for (int i = 0; i < chunks; i++) {
+        napier_key_chunk_destroy(&job->chunks[i]);
+    }
+    napier_free(&job->plan->context->allocator, job->chunks);
+}
+
+/* Every worker packs for itself. */
+static bool run_own(attend_job *job, int64_t ranges) {
+    const napier_attention_plan *const plan = job->plan;
+    const napier_context *const context = plan->context;
+    const int64_t items = ranges * plan->k.heads;
+    const int workers = napier_workers(context, items, 1);
+    job->starts = napier_alloc(&context->allocator, (size_t)(ranges + 1), sizeof *job->starts);
+    const bool complete = job->starts && create_chunks(job, workers, NAPIER_OWN_FLOATS, 1, 1);
+    if (complete) {
+        napier_key_chunk_starts(plan, NAPIER_OWN_FLOATS, 1, job->starts);
+        napier_parallel(context, items, 1, attend_own, job);
+        destroy_chunks(job, workers);
+    }
+    napier_free(&context->allocator, job->starts);
+    return complete;
+}
+
+static bool run_together(attend_job *job) {
+    const napier_attention_plan *const plan = job->plan;
+    if (!create_chunks(job, 1, NAPIER_CHUNK_FLOATS, plan->k.heads, plan->context->threads)) {
+        return false;
+    }
+    attend_together(job);
+    destroy_chunks(job, 1);
+    return true;
+}
+
+/* Enough pieces for every worker, each small enough for its cache: then nobody waits for anybody. */
+static bool run(attend_job *job) {
+    const napier_attention_plan *const plan = job->plan;
+    const napier_key_chunks own = napier_key_chunks_of(plan, NAPIER_OWN_FLOATS, 1);
+    const bool small = own.all * napier_panel_floats_of(plan) <= NAPIER_OWN_FLOATS;
+    const bool enough = own.count * plan->k.heads >= 4 * (int64_t)plan->context->threads;
+    return small && (enough || plan->context->threads == 1) ? run_own(job, own.count) : run_together(job);
+}
+
 static napier_status attend(napier_context *context, attend_job *job) {
     const napier_attention_plan *const plan = job->plan;
     job->tile_queries = choose_tile_queries(plan);
     job->scratch_floats = napier_fill_up(state_floats(plan, job->tile_queries * plan->group), 16);
-    job->scratch = napier_alloc(&context->allocator, (size_t)(job->scratch_floats * context->threads), sizeof(float));
-    const bool complete = job->scratch && napier_key_chunk_create(plan, &job->keys);
-    if (complete) {
-        memset(job->scratch, 0, (size_t)(job->scratch_floats * context->threads) * sizeof(float));
-        while (napier_key_chunk_next(&job->keys)) {
-            attend_chunk(job);
-        }
-        napier_key_chunk_destroy(&job->keys);
+    const size_t floats = (size_t)(job->scratch_floats * context->threads);
+    job->scratch = napier_alloc(&context->allocator, floats, sizeof(float));
+    if (job->scratch) {
+        memset(job->scratch, 0, floats * sizeof(float));
     }
+    const bool complete = job->scratch && run(job);
     napier_free(&context->allocator, job->scratch);
     return complete ? NAPIER_OK
                     : napier_fail(context, NAPIER_OUT_OF_MEMORY,

@@ -34,14 +34,20 @@ NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int
     return vf_select(vm_first(n), t, napier_minus_infinity());
 }
 
-/* Does the row see all keys, unmasked, so that its products are its scores up to a factor? Otherwise they are brought
- * to units of log 2 here. Returns the factor that is left. */
+/* Hides what the row does not see; returns the factor from what is then in its place to units of log 2. With a mask the
+ * row is brought to those units. */
 NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
-    if (!b->mask && b->seen[r] == b->keys && b->keys % 16 == 0 && b->factor > 0) {
+    float *const scores = b->scores + r * NAPIER_ROW_STEP;
+    if (!b->mask && b->factor > 0) {
+        const int64_t first = b->seen[r] / 16 * 16;
+        for (int64_t key = first; key < b->keys; key += 16) {
+            const vm seen = vm_first(key == first ? (int)(b->seen[r] - first) : 0);
+            vf_store(scores + key, vf_select(seen, vf_load(scores + key), napier_minus_infinity()));
+        }
         return b->factor;
     }
     for (int64_t key = 0; key < b->keys; key += 16) {
-        vf_store(b->scores + r * NAPIER_ROW_STEP + key, napier_shown_scores(b, r, key));
+        vf_store(scores + key, napier_shown_scores(b, r, key));
     }
     return 1.0f;
 }
@@ -62,6 +68,32 @@ NAPIER_KERNEL vf napier_weight(vf d) {
     p = vf_fma(p, f, vf_set(1.0f));
     const vf power = vf_from_bits(vi_shl(vf_bits(shifted), 23));
     return vf_keep(vf_nlt(d, vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p, power));
+}
+
+/* The same four times, step by step. */
+NAPIER_KERNEL void napier_weights4(vf d[4]) {
+    static const float c[5] = {NAPIER_EXP2_C5, NAPIER_EXP2_C4, NAPIER_EXP2_C3, NAPIER_EXP2_C2, NAPIER_EXP2_C1};
+    const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
+    vf shifted[4], f[4], p[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        shifted[i] = vf_add(d[i], magic);
+        f[i] = vf_sub(d[i], vf_sub(shifted[i], magic));
+        p[i] = vf_set(NAPIER_EXP2_C6);
+    }
+    NAPIER_UNROLL
+    for (int j = 0; j < 5; j++) {
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            p[i] = vf_fma(p[i], f[i], vf_set(c[j]));
+        }
+    }
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        p[i] = vf_fma(p[i], f[i], vf_set(1.0f));
+        const vf power = vf_from_bits(vi_shl(vf_bits(shifted[i]), 23));
+        d[i] = vf_keep(vf_nlt(d[i], vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p[i], power));
+    }
 }
 
 /* A NaN is passed over. */
@@ -110,10 +142,25 @@ NAPIER_KERNEL void napier_weigh_row(const napier_score_block *b, const napier_at
         napier_raise_exponent(a, r, exponent);
     }
     const float level = a->exponents[r] == -INFINITY ? 0.0f : a->exponents[r];
+    const vf scale = vf_set(factor), zero = vf_set(level);
+    const int64_t keys = b->keys;
     vf sum = vf_load(a->sums + 16 * r);
-    for (int64_t key = 0; key < b->keys; key += 16) {
-        const vf t = vf_mul(vf_load(scores + key), vf_set(factor));
-        const vf w = napier_weight(vf_sub(t, vf_set(level)));
+    int64_t key = 0;
+    for (; key + 64 <= keys; key += 64) { /* four at a time: their latencies overlap */
+        vf w[4];
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            w[i] = vf_sub(vf_mul(vf_load(scores + key + 16 * i), scale), zero);
+        }
+        napier_weights4(w);
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            sum = vf_add(sum, w[i]);
+            vf_store(scores + key + 16 * i, w[i]);
+        }
+    }
+    for (; key < keys; key += 16) {
+        const vf w = napier_weight(vf_sub(vf_mul(vf_load(scores + key), scale), zero));
         sum = vf_add(sum, w);
         vf_store(scores + key, w);
     }

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-/* Panels of a chunk take at most so many floats, or are those of one head of one sequence. */
-enum { NAPIER_CHUNK_FLOATS = 6 << 20 };
-
 /* ---- What belongs to a chunk ------------------------------------------------------------------------------------- */
 
 static int64_t whole_prefix_panels(const napier_sequence *s) { return s->queries > 0 ? s->prefix / NAPIER_LANES : 0; }
@@ -14,18 +11,15 @@ static int64_t own_panels(const napier_sequence *s) {
     return s->queries > 0 ? napier_fill_up(left, NAPIER_LANES) / NAPIER_LANES : 0;
 }
 
-static int64_t panel_floats(const napier_attention_plan *plan) {
-    return NAPIER_LANES * (plan->k.dim + napier_value_columns(plan));
-}
-
 /* Prefixes that begin at the same row share panels, however far each goes. */
 static bool shares_prefix(const napier_sequence *a, const napier_sequence *b) {
     return whole_prefix_panels(a) > 0 && whole_prefix_panels(b) > 0 && a->prefix_begin == b->prefix_begin;
 }
 
-/* How many sequences from `first` on go together, with all heads if at all possible, and how many panels they have. */
-static int64_t chunk_length(const napier_attention_plan *plan, int64_t first, int64_t *panel_count) {
-    const int64_t most = NAPIER_CHUNK_FLOATS / (panel_floats(plan) * plan->k.heads);
+/* How many sequences from `first` on go together, with as many heads as may be, and how many panels they have. */
+static int64_t chunk_length(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t first,
+                            int64_t *panel_count) {
+    const int64_t most = floats / (napier_panel_floats_of(plan) * heads);
     int64_t panels = 0, longest = 0, n = 0;
     napier_sequence before = {0, 0, 0, 0, 0, 0};
     for (; first + n < plan->sequences; n++) {
@@ -42,10 +36,29 @@ static int64_t chunk_length(const napier_attention_plan *plan, int64_t first, in
     return n;
 }
 
-static int64_t heads_together(const napier_attention_plan *plan, int64_t panel_count) {
-    const int64_t one = panel_count * panel_floats(plan);
-    const int64_t most = one > 0 ? NAPIER_CHUNK_FLOATS / one : plan->k.heads;
-    return most < 1 ? 1 : most < plan->k.heads ? most : plan->k.heads;
+static int64_t heads_together(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t panel_count) {
+    const int64_t one = panel_count * napier_panel_floats_of(plan), most = one > 0 ? floats / one : heads;
+    return most < 1 ? 1 : most < heads ? most : heads;
+}
+
+napier_key_chunks napier_key_chunks_of(const napier_attention_plan *plan, int64_t floats, int64_t heads_most) {
+    napier_key_chunks c = {0, 1, 1, 1};
+    for (int64_t i = 0, n, panels; i < plan->sequences; i += n, c.count++) {
+        n = chunk_length(plan, floats, heads_most, i, &panels);
+        const int64_t all = panels * heads_together(plan, floats, heads_most, panels);
+        c.sequences = n > c.sequences ? n : c.sequences;
+        c.panels = panels > c.panels ? panels : c.panels;
+        c.all = all > c.all ? all : c.all;
+    }
+    return c;
+}
+
+void napier_key_chunk_starts(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int64_t *starts) {
+    int64_t i = 0, panels;
+    for (; i < plan->sequences; i += chunk_length(plan, floats, heads_most, i, &panels)) {
+        *starts++ = i;
+    }
+    *starts = i;
 }
 
 static napier_key_segment add_segment(napier_key_chunk *chunk, int64_t sequence, int64_t place, int64_t panels) {
@@ -139,24 +152,20 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
 
-bool napier_key_chunk_create(const napier_attention_plan *plan, napier_key_chunk *chunk) {
+bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
+                             napier_key_chunk *chunk) {
     const napier_allocator *const memory = &plan->context->allocator;
-    int64_t sequences = 1, panels = 1, rows = 1; /* the most of any chunk; rows: panels times heads */
-    for (int64_t i = 0, n, count; i < plan->sequences; i += n) {
-        n = chunk_length(plan, i, &count);
-        const int64_t all = count * heads_together(plan, count);
-        sequences = n > sequences ? n : sequences;
-        panels = count > panels ? count : panels;
-        rows = all > rows ? all : rows;
-    }
-    const size_t turned = (size_t)plan->context->threads * NAPIER_LANES * (size_t)napier_fill_up(plan->k.dim, 16);
+    const napier_key_chunks most = napier_key_chunks_of(plan, floats, heads_most);
+    const size_t turned = (size_t)workers * NAPIER_LANES * (size_t)napier_fill_up(plan->k.dim, 16);
     const napier_key_chunk made = {
         .plan = plan,
-        .packed = napier_alloc(memory, (size_t)sequences, sizeof *made.packed),
-        .panels = napier_alloc(memory, (size_t)panels, sizeof *made.panels),
-        .special = napier_alloc(memory, (size_t)rows, 1),
-        .keys = napier_alloc(memory, (size_t)(rows * NAPIER_LANES * plan->k.dim), sizeof(float)),
-        .values = napier_alloc(memory, (size_t)(rows * NAPIER_LANES * napier_value_columns(plan)), sizeof(float)),
+        .floats = floats,
+        .heads_most = heads_most,
+        .packed = napier_alloc(memory, (size_t)most.sequences, sizeof *made.packed),
+        .panels = napier_alloc(memory, (size_t)most.panels, sizeof *made.panels),
+        .special = napier_alloc(memory, (size_t)most.all, 1),
+        .keys = napier_alloc(memory, (size_t)(most.all * NAPIER_LANES * plan->k.dim), sizeof(float)),
+        .values = napier_alloc(memory, (size_t)(most.all * NAPIER_LANES * napier_value_columns(plan)), sizeof(float)),
         .turned = napier_alloc(memory, turned, sizeof(float)),
     };
     *chunk = made;
@@ -187,13 +196,23 @@ bool napier_key_chunk_next(napier_key_chunk *chunk) {
         if (chunk->sequence == plan->sequences) {
             return false;
         }
-        chunk->sequences = chunk_length(plan, chunk->sequence, &count);
+        chunk->sequences = chunk_length(plan, chunk->floats, chunk->heads_most, chunk->sequence, &count);
         lay_out(chunk);
     }
-    const int64_t together = heads_together(plan, chunk->panel_count), left = plan->k.heads - chunk->head;
+    const int64_t together = heads_together(plan, chunk->floats, chunk->heads_most, chunk->panel_count);
+    const int64_t left = plan->k.heads - chunk->head;
     chunk->heads = together < left ? together : left;
     napier_parallel(plan->context, chunk->heads * chunk->panel_count, NAPIER_PACK_TOGETHER, pack_task, chunk);
     return true;
+}
+
+void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head) {
+    chunk->sequence = first;
+    chunk->sequences = end - first;
+    chunk->head = head;
+    chunk->heads = 1;
+    lay_out(chunk);
+    pack_task(chunk, 0, 0, chunk->panel_count);
 }
 
 napier_key_run napier_key_run_of(const napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head,

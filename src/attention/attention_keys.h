@@ -1,6 +1,6 @@
 /* attention/attention_keys.h - keys and values packed for the products: a chunk of sequences and heads at a time, so that
  * memory stays bounded and what is packed stays in the caches; the whole panels of a prefix once for all sequences that
- * follow one another and share it. */
+ * follow one another and share it. A chunk is packed by all threads together, or by a worker for itself. */
 #ifndef NAPIER_ATTENTION_ATTENTION_KEYS_H
 #define NAPIER_ATTENTION_ATTENTION_KEYS_H
 
@@ -25,6 +25,7 @@ typedef struct napier_key_panel {
 
 typedef struct napier_key_chunk {
     const napier_attention_plan *plan;
+    int64_t floats, heads_most;  /* at most so many floats, or one head of one sequence; and so many heads */
     int64_t sequence, sequences; /* the first one, and how many */
     int64_t head, heads;         /* of k */
     int64_t panel_count;
@@ -36,12 +37,31 @@ typedef struct napier_key_chunk {
     float *turned;                  /* [workers][NAPIER_LANES][dim, filled up] */
 } napier_key_chunk;
 
-/* Room for every chunk of a plan; NULL if there is not enough memory. */
-bool napier_key_chunk_create(const napier_attention_plan *plan, napier_key_chunk *chunk);
+/* What the chunks of a plan come to. */
+typedef struct napier_key_chunks {
+    int64_t count;     /* of ranges of sequences, each once for every `heads_most` heads or fewer */
+    int64_t sequences; /* the most of any chunk */
+    int64_t panels;    /* of one head: likewise */
+    int64_t all;       /* of all heads of a chunk: likewise */
+} napier_key_chunks;
+
+napier_key_chunks napier_key_chunks_of(const napier_attention_plan *plan, int64_t floats, int64_t heads_most);
+/* starts[i]: the first sequence of range i; starts[count]: sequences. */
+void napier_key_chunk_starts(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int64_t *starts);
+
+/* Room for every chunk of a plan, to be packed by `workers` workers; false if there is not enough memory. */
+bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
+                             napier_key_chunk *chunk);
 void napier_key_chunk_destroy(napier_key_chunk *chunk);
 
-/* Goes to the next chunk (the first one after create) and packs it; false: there is none. */
+/* Goes to the next chunk (the first one after create) and packs it with all threads; false: there is none. */
 bool napier_key_chunk_next(napier_key_chunk *chunk);
+/* Packs one head of the sequences first .. end - 1, a range of napier_key_chunk_starts, on this thread. */
+void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head);
+
+static inline int64_t napier_panel_floats_of(const napier_attention_plan *plan) {
+    return NAPIER_LANES * (plan->k.dim + napier_fill_up(plan->v.dim, NAPIER_LANES));
+}
 
 /* A run of keys: places place .. place + count - 1 of a sequence, in one segment. */
 typedef struct napier_key_run {
