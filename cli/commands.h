@@ -10,6 +10,7 @@ int grpo_command(int count, char **words);
 int kl_command(int count, char **words);
 int rubric_command(int count, char **words);
 int tokenize_command(int count, char **words);
+int logprobs_command(int count, char **words);
 int info_command(int count, char **words);
 int bench_command(int count, char **words);
 
@@ -22,6 +23,7 @@ void grpo_help(void);
 void kl_help(void);
 void rubric_help(void);
 void tokenize_help(void);
+void logprobs_help(void);
 void info_help(void);
 void bench_help(void);
 

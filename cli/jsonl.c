@@ -270,6 +270,15 @@ int jsonl_next(jsonl_reader *r, const struct cJSON **object) {
     return status;
 }
 
+bool jsonl_has_zero(const jsonl_reader *r) {
+    for (const char *at = strchr(r->text, '\\'); at != NULL && at[1] != '\0'; at = strchr(at + 2, '\\')) {
+        if (strncmp(at, "\\u0000", 6) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void jsonl_close(jsonl_reader *r) {
     forget_object(r);
     free(r->bytes);

@@ -35,6 +35,9 @@ int jsonl_open(jsonl_reader *r, const char *path);
 void jsonl_open_file(jsonl_reader *r, FILE *file, const char *name);
 void jsonl_close(jsonl_reader *r);
 
+/* Whether the line has an escaped byte 0 (\u0000), at which cJSON would end a string without a word. */
+bool jsonl_has_zero(const jsonl_reader *r);
+
 /* The object on the next line, which the reader keeps until the next call; NULL at the end of the file. */
 int jsonl_next(jsonl_reader *r, const struct cJSON **object);
 

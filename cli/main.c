@@ -28,6 +28,7 @@ static const command commands[] = {
     {"kl", kl_command, kl_help, "how far a policy is from a reference"},
     {"rubric", rubric_command, rubric_help, "scores of responses by criteria, and rewards"},
     {"tokenize", tokenize_command, tokenize_help, "token ids of a text, by a model's tokenizer, and back"},
+    {"logprobs", logprobs_command, logprobs_help, "log-probabilities of responses under a language model"},
     {"info", info_command, info_help, "version, numerics version, instruction sets, threads"},
     {"bench", bench_command, bench_help, "how fast this machine runs them, against the floors of the hardware"},
 };
@@ -44,7 +45,8 @@ static const command *find_command(const char *name) {
 
 static void print_help(void) {
     puts("napier - softmax, log-softmax, logsumexp and UMAP of arrays in .npy, CSV and TSV files; GRPO losses,\n"
-         "KL and rubric scores of responses in JSON Lines and arrays; token ids of text.\n"
+         "KL and rubric scores of responses in JSON Lines and arrays; token ids of text, and log-probabilities of\n"
+         "responses under Qwen3 models.\n"
          "The same input gives the same bits on every machine.\n"
          "\n"
          "usage: napier COMMAND [OPTIONS] [FILE]\n");

@@ -325,16 +325,6 @@ static int chat(session *s, const cJSON *object) {
 
 /* ---- The input --------------------------------------------------------------------------------------------------- */
 
-/* cJSON ends a string there: it would be cut without a word. */
-static bool has_zero(const char *json) {
-    for (const char *at = strchr(json, '\\'); at != NULL && at[1] != '\0'; at = strchr(at + 2, '\\')) {
-        if (strncmp(at, "\\u0000", 6) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int run_chat(session *s) {
     jsonl_reader reader;
     const cJSON *object = NULL;
@@ -346,8 +336,8 @@ static int run_chat(session *s) {
             s->line = reader.line;
         }
         if (status == STATUS_OK && object != NULL) {
-            status = has_zero(reader.text) ? complain("%s:%" PRId64 ": \\u0000 in a string", s->name, s->line)
-                                           : chat(s, object);
+            status = jsonl_has_zero(&reader) ? complain("%s:%" PRId64 ": \\u0000 in a string", s->name, s->line)
+                                             : chat(s, object);
         }
     } while (status == STATUS_OK && object != NULL);
     jsonl_close(&reader);
