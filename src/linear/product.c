@@ -11,6 +11,13 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
+/* Where rows are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the second cache. */
+static int64_t direct_k_block(int64_t k, int64_t lanes) {
+    enum { FLOATS = 128 << 10 };
+    const int64_t most = FLOATS / lanes, blocks = k > most ? (k + most - 1) / most : 1;
+    return round_up(k > 0 ? (k + blocks - 1) / blocks : 1, NAPIER_PAIRS_BLOCK);
+}
+
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows) {
     const napier_product_kernels *kernels = &napier_kernels_of(context->isa)->linear.matmul;
@@ -18,7 +25,13 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
     s.k = s.pairs ? round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
     s.multiply = !s.pairs ? kernels->chain : context->engine == NAPIER_ENGINE_ON ? napier_amx_pairs : kernels->pairs;
-    s.few = lanes.rows <= NAPIER_FEW && rows.col_stride == 1 && (!s.pairs || s.kernels->few_pairs);
+    const bool from_memory =
+        rows.col_stride == 1 && (!s.pairs || (kernels->direct_pairs && s.multiply == kernels->pairs));
+    s.few = lanes.rows <= NAPIER_FEW && from_memory;
+    s.direct = from_memory;
+    const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < NAPIER_LANE_BLOCK ? lanes.rows : NAPIER_LANE_BLOCK;
+    s.k_block = s.direct ? direct_k_block(s.k, round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
+    s.c_step = round_up(together, 16);
     return s;
 }
 
@@ -43,7 +56,7 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
  * evenly. Where panel `panel` of the block begins at k: */
 static float *panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
-    const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+    const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
     return s->panels + (block * NAPIER_LANE_BLOCK * s->k + (k * panels + cols * panel) * NAPIER_LANES);
 }
 
@@ -51,8 +64,8 @@ static void pack_panel(const napier_product_sides *s, int64_t panel) {
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
     const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = NAPIER_LANE_BLOCK / NAPIER_LANES;
     const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES;
-    for (int64_t k = 0; k < s->k; k += NAPIER_K_BLOCK) {
-        const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+    for (int64_t k = 0; k < s->k; k += s->k_block) {
+        const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
         const int64_t there = s->lanes.cols - k < cols ? s->lanes.cols - k : cols;
         float *out = panel_at(s, panel / each, panel % each, k);
         s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
@@ -91,32 +104,8 @@ static void multiply_few(const napier_product_sides *s, int64_t row, int64_t row
                                   .lane_step = round_up(s->k, 16),
                                   .k = s->rows.cols,
                                   .c = c,
-                                  .c_step = NAPIER_LANE_BLOCK};
+                                  .c_step = s->c_step};
     (s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
-}
-
-/* What will be packed next, if rows lie along k: it is fetched while this group is multiplied. */
-static void look_ahead(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, napier_product_block *b) {
-    const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype), left = s->rows.cols - k;
-    b->ahead_rows = 0;
-    if (s->rows.col_stride == 1 && left > 0 && rows > 0) {
-        b->ahead = (const char *)s->rows.data + (row * s->rows.row_stride + k) * size;
-        b->ahead_rows = rows < NAPIER_ROW_GROUP ? rows : NAPIER_ROW_GROUP;
-        b->ahead_step = s->rows.row_stride * size;
-        b->ahead_bytes = (left < NAPIER_K_BLOCK ? left : NAPIER_K_BLOCK) * size;
-    }
-}
-
-/* The panels of the next block of k, or the first ones of the next block of lanes: each group fetches a part. */
-static void look_later(const napier_product_sides *s, int64_t block, int64_t k, int64_t r, int64_t rows,
-                       napier_product_block *b) {
-    const int64_t next_k = k + NAPIER_K_BLOCK < s->k ? k + NAPIER_K_BLOCK : 0;
-    const int64_t next = next_k > 0 ? block : (block + 1) % napier_lane_blocks(s);
-    const int64_t cols = s->k - next_k < NAPIER_K_BLOCK ? s->k - next_k : NAPIER_K_BLOCK;
-    const int64_t floats = round_up(napier_block_lanes(s, next), NAPIER_LANES) * cols;
-    const int64_t from = floats / rows * r, to = r + b->row_count < rows ? floats / rows * (r + b->row_count) : floats;
-    b->later = (const char *)(panel_at(s, next, 0, next_k) + from);
-    b->later_bytes = (to - from) * (int64_t)sizeof(float);
 }
 
 static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
@@ -133,30 +122,46 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
                               .panel_step = panel_at(s, block, 1, k) - panel_at(s, block, 0, k),
                               .lanes = round_up(napier_block_lanes(s, block), 16),
                               .k = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK,
-                              .c_step = NAPIER_LANE_BLOCK,
+                              .c_step = s->c_step,
                               .first = first};
     for (int64_t r = 0; r < rows; r += NAPIER_ROW_GROUP) {
-        const int64_t next = r + NAPIER_ROW_GROUP;
-        b.row_count = rows < next ? rows - r : NAPIER_ROW_GROUP;
-        b.c = c + r * NAPIER_LANE_BLOCK;
+        b.row_count = rows - r < NAPIER_ROW_GROUP ? rows - r : NAPIER_ROW_GROUP;
+        b.c = c + r * s->c_step;
         pack_group(s, row + r, b.row_count, k, packed);
-        look_ahead(s, next < rows ? row + next : row, next < rows ? rows - next : rows,
-                   next < rows ? k : k + NAPIER_K_BLOCK, &b);
-        look_later(s, block, k, r, rows, &b);
         s->multiply(&b);
     }
+}
+
+/* The same with rows as they lie in memory. */
+static void multiply_direct(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
+                            bool first, float *c, float *room) {
+    const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
+    const napier_direct_block b = {.rows = (const char *)s->rows.data + (row * s->rows.row_stride + k) * size,
+                                   .dtype = s->rows.dtype,
+                                   .row_count = rows,
+                                   .row_step = s->rows.row_stride * size,
+                                   .cols = s->rows.cols - k,
+                                   .room = s->rows.dtype == NAPIER_F32 ? NULL : room,
+                                   .panels = panel_at(s, block, 0, k),
+                                   .panel_step = panel_at(s, block, 1, k) - panel_at(s, block, 0, k),
+                                   .lanes = round_up(napier_block_lanes(s, block), 16),
+                                   .k = s->k - k < s->k_block ? s->k - k : s->k_block,
+                                   .c = c,
+                                   .c_step = s->c_step,
+                                   .first = first};
+    (s->pairs ? s->kernels->direct_pairs : s->kernels->direct_chain)(&b);
 }
 
 static const float *multiply_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, bool add,
                                    float *scratch) {
     float *c = scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP;
     if (s->k == 0 && !add) {
-        memset(c, 0, (size_t)(rows * NAPIER_LANE_BLOCK) * sizeof *c);
+        memset(c, 0, (size_t)(rows * s->c_step) * sizeof *c);
     } else if (s->few) {
         multiply_few(s, row, rows, c);
     }
-    for (int64_t k = 0; k < s->k && !s->few; k += NAPIER_K_BLOCK) {
-        multiply_k_block(s, block, row, rows, k, k == 0 && !add, c, scratch);
+    for (int64_t k = 0; k < s->k && !s->few; k += s->k_block) {
+        (s->direct ? multiply_direct : multiply_k_block)(s, block, row, rows, k, k == 0 && !add, c, scratch);
     }
     return c;
 }
@@ -228,10 +233,10 @@ static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t r
     if (p->add) {
         const napier_const_matrix so_far = napier_read_only(p->out);
         s->kernels->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP,
-                         NAPIER_LANE_BLOCK, round_up(lanes, 16));
+                         s->c_step, round_up(lanes, 16));
     }
     const float *c = multiply_strip(s, block, row, rows, p->add, scratch);
-    s->kernels->unpack(c, NAPIER_LANE_BLOCK, rows, lanes, p->out, row, lane, p->stream);
+    s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
 }
 
 /* Units follow one another over the lanes, so that rows are still in a cache when the next block wants them. */

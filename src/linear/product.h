@@ -1,8 +1,9 @@
 /* linear/product.h - a matrix product in blocks: what napier_matmul and the head of a language model share.
  *
- * The side of the lanes is packed once, as panels, all threads together; the other side is packed by whoever needs
- * it, 48 rows and 256 k at a time: that costs a copy, while turning it round would cost a transpose. A worker takes
- * a range of panels that its second cache holds and passes rows by them. */
+ * The side of the lanes is packed once, as panels, all threads together. A worker takes a range of panels that its
+ * second cache holds and passes rows by them. Rows that lie along k, as weights [n, k] do, are used where they are:
+ * so weights are best as rows, and activations, few or many, as lanes. Other rows are packed by whoever needs them,
+ * 48 rows and 256 k at a time. */
 #ifndef NAPIER_LINEAR_PRODUCT_H
 #define NAPIER_LINEAR_PRODUCT_H
 
@@ -10,7 +11,7 @@
 #include "isa/kernels.h"
 
 enum {
-    NAPIER_LANE_BLOCK = 256,           /* lanes that a worker takes at a time: 256 KB of panels, a block of k */
+    NAPIER_LANE_BLOCK = 256,           /* lanes that a worker takes at a time: 512 KB of panels, a block of k */
     NAPIER_PANEL_BYTES_MOST = 32 << 20 /* panels of at most so many bytes at a time, or one block of lanes */
 };
 
@@ -22,9 +23,12 @@ typedef struct napier_product_sides {
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
     void (*multiply)(const napier_product_block *block);
-    bool few;      /* so few lanes that rows are not packed; "panels" are then rows along k */
-    int64_t k;     /* filled up: in pairs to a multiple of 32 */
-    float *panels; /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
+    bool few;        /* so few lanes that rows are not packed; "panels" are then rows along k */
+    bool direct;     /* rows are not packed, and go by more k at a time */
+    int64_t k_block; /* k of a panel at a time */
+    int64_t c_step;  /* floats from one row of a strip's products to the next */
+    int64_t k;       /* filled up: in pairs to a multiple of 32 */
+    float *panels;   /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
     int64_t first_lane, lane_count;
 } napier_product_sides;
 
@@ -54,7 +58,7 @@ static inline int64_t napier_block_lanes(const napier_product_sides *sides, int6
 }
 
 /* The products of `rows` rows, from `row` on, with a block of lanes: lane l of row r at
- * result[r * NAPIER_LANE_BLOCK + l]. Returns that result, which lies in scratch. */
+ * result[r * sides->c_step + l]. Returns that result, which lies in scratch. */
 const float *napier_product_strip(const napier_product_sides *sides, int64_t block, int64_t row, int64_t rows,
                                   float *scratch);
 

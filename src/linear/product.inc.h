@@ -259,81 +259,23 @@ static bool napier_pairs_need_care(const napier_product_block *p) {
 
 /* ---- Patches of a block ------------------------------------------------------------------------------------------ */
 
-enum { NAPIER_CHUNK = 16 }; /* k between two looks ahead: a line of each row in turn */
-
-/* Rows to be fetched: each patch takes `share` bytes of them on, in step with its own k; and a piece of what comes
- * later, a line at every look at most. */
-typedef struct napier_ahead {
-    const char *at, *end;
-    int64_t step, share, bytes;
-    const char *later;
-    int64_t later_share;
-} napier_ahead;
-
-static napier_ahead napier_ahead_of(const napier_product_block *p) {
-    const int64_t width = 16 * NAPIER_PATCH_VECTORS;
-    const int64_t patches =
-        (p->row_count + NAPIER_PATCH_ROWS - 1) / NAPIER_PATCH_ROWS * ((p->lanes + width - 1) / width);
-    const int64_t rows = (p->ahead_rows + patches - 1) / patches;
-    const char *at = p->ahead_rows > 0 ? p->ahead : (const char *)p->rows;
-    const char *later = p->later_bytes > 0 ? p->later : (const char *)p->rows;
-    return (napier_ahead){.at = at,
-                          .end = at + p->ahead_rows * p->ahead_step,
-                          .step = p->ahead_step,
-                          .share = rows * p->ahead_step,
-                          .bytes = p->ahead_bytes,
-                          .later = later,
-                          .later_share = p->later_bytes / patches / 64 * 64};
-}
-
-/* The lines that belong to k. */
-NAPIER_KERNEL void napier_fetch_ahead(const napier_ahead *a, int64_t k) {
-    const int64_t offset = k / NAPIER_CHUNK * 64;
-    if (offset < a->later_share) {
-        __builtin_prefetch(a->later + offset, 0, 2);
-    }
-    if (offset < a->bytes) {
-        for (int64_t row = 0; row != a->share; row += a->step) {
-            __builtin_prefetch(a->at + row + offset, 0, 2);
-        }
-    }
-}
-
-static void napier_ahead_next(napier_ahead *a) {
-    a->later += a->later_share;
-    a->at += a->share;
-    if (a->at == a->end || a->share == 0) {
-        a->share = 0;
-    } else if ((a->end - a->at) / a->step < a->share / a->step) {
-        a->share = a->end - a->at;
-    }
-}
-
 NAPIER_KERNEL void napier_patch_chain(const int rows, const int vectors, const float *a, const float *panel, int64_t k,
-                                      float *c, int64_t c_step, bool first, const napier_ahead *ahead) {
+                                      float *c, int64_t c_step, bool first) {
     napier_patch sum;
     napier_patch_load(rows, vectors, first ? NULL : c, c_step, sum);
-    int64_t i = 0;
-    for (; i + NAPIER_CHUNK <= k; i += NAPIER_CHUNK) {
-        napier_fetch_ahead(ahead, i);
-        napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_CHUNK, 1, sum);
-    }
-    napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, k - i, 1, sum);
+    napier_patch_add(rows, vectors, a, panel, k, 1, sum);
     napier_patch_store(rows, vectors, c, c_step, sum);
 }
 
 /* The even k of a block, then the odd ones, each with all registers; what comes first waits in memory. */
 NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const float *a, const float *panel,
-                                      const int64_t k, float *c, const int64_t c_step, bool first,
-                                      const napier_ahead *ahead) {
+                                      const int64_t k, float *c, const int64_t c_step, bool first) {
     float even[NAPIER_PATCH_ROWS * NAPIER_PATCH_VECTORS * 16];
     for (int64_t i = 0; i < k; i += NAPIER_PAIRS_BLOCK) {
         napier_patch sum;
-        napier_fetch_ahead(ahead, i);
         napier_patch_load(rows, vectors, NULL, 0, sum);
         napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
         napier_patch_store(rows, vectors, even, 16 * vectors, sum);
-        napier_fetch_ahead(ahead, i + NAPIER_CHUNK);
         napier_patch_load(rows, vectors, NULL, 0, sum);
         napier_patch_add(rows, vectors, a + i + 1, panel + (i + 1) * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
         const bool start = first && i == 0;
@@ -350,38 +292,35 @@ NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const f
 }
 
 /* The rows stay in the first cache while the panels pass by. */
-NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napier_product_block *p, int64_t r,
-                                    napier_ahead *ahead) {
+NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napier_product_block *p, int64_t r) {
     const float *a = p->rows + r * NAPIER_ROW_STEP;
     for (int64_t l = 0; l < p->lanes;) {
         const float *panel = p->panels + l / NAPIER_LANES * p->panel_step + l % NAPIER_LANES;
         float *c = p->c + r * p->c_step + l;
         const bool whole = NAPIER_PATCH_VECTORS == 2 && p->lanes - l >= 32;
         if (pairs && whole) {
-            napier_patch_pairs(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first, ahead);
+            napier_patch_pairs(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first);
         } else if (pairs) {
-            napier_patch_pairs(rows, 1, a, panel, p->k, c, p->c_step, p->first, ahead);
+            napier_patch_pairs(rows, 1, a, panel, p->k, c, p->c_step, p->first);
         } else if (whole) {
-            napier_patch_chain(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first, ahead);
+            napier_patch_chain(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first);
         } else {
-            napier_patch_chain(rows, 1, a, panel, p->k, c, p->c_step, p->first, ahead);
+            napier_patch_chain(rows, 1, a, panel, p->k, c, p->c_step, p->first);
         }
-        napier_ahead_next(ahead);
         l += whole ? 32 : 16;
     }
 }
 
 NAPIER_KERNEL void napier_patches(const bool pairs, const napier_product_block *p) {
-    napier_ahead ahead = napier_ahead_of(p);
     int64_t r = 0;
     for (; r + NAPIER_PATCH_ROWS <= p->row_count; r += NAPIER_PATCH_ROWS) {
-        napier_patch_row(pairs, NAPIER_PATCH_ROWS, p, r, &ahead);
+        napier_patch_row(pairs, NAPIER_PATCH_ROWS, p, r);
     }
     for (; r + NAPIER_PATCH_REST <= p->row_count; r += NAPIER_PATCH_REST) {
-        napier_patch_row(pairs, NAPIER_PATCH_REST, p, r, &ahead);
+        napier_patch_row(pairs, NAPIER_PATCH_REST, p, r);
     }
     for (; r < p->row_count; r++) {
-        napier_patch_row(pairs, 1, p, r, &ahead);
+        napier_patch_row(pairs, 1, p, r);
     }
 }
 
@@ -403,6 +342,8 @@ static void napier_pairs(const napier_product_block *p) {
     }
 #endif
 }
+
+#include "linear/direct.inc.h"
 
 /* ---- Few lanes -----------------------------------------------------------------------------------------------------
  * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes. */
@@ -620,8 +561,8 @@ static void napier_unpack_product(const float *c, int64_t step, int64_t rows, in
 #undef NAPIER_PATCH_UNROLL
 #undef NAPIER_HAS_FLUSH_MODE
 
-#define NAPIER_PRODUCT_KERNELS                                                                                   \
-    {                                                                                                            \
-        napier_pack_product, napier_chain, napier_pairs, napier_few_chain, napier_few_pairs, napier_chain_lanes, \
-            napier_pairs_lanes, napier_unpack_product                                                            \
+#define NAPIER_PRODUCT_KERNELS                                                                                       \
+    {                                                                                                                \
+        napier_pack_product, napier_chain, napier_pairs, napier_direct_chain, napier_direct_pairs, napier_few_chain, \
+            napier_few_pairs, napier_chain_lanes, napier_pairs_lanes, napier_unpack_product                          \
     }

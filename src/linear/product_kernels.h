@@ -33,13 +33,23 @@ typedef struct napier_product_block {
     float *c;      /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
     bool first; /* c starts from 0 here */
-    /* What the caller will pack next, fetched from memory on the way: ahead_rows pieces of ahead_bytes bytes. */
-    const char *ahead;
-    int64_t ahead_rows, ahead_step, ahead_bytes;
-    /* And panels that come later. */
-    const char *later;
-    int64_t later_bytes;
 } napier_product_block;
+
+/* One step of a product whose rows are not packed: they lie along k. */
+typedef struct napier_direct_block {
+    const void *rows; /* [row_count, cols] of `dtype`, row_step bytes apart */
+    napier_dtype dtype;
+    int64_t row_count, row_step;
+    int64_t cols;        /* of the rows; in pairs k may be more, as if they were filled up */
+    float *room;         /* [8][NAPIER_ROW_STEP] for rows that must be widened; NULL: they are f32 */
+    const float *panels; /* panel p at panels + p * panel_step: [k][NAPIER_LANES] */
+    int64_t panel_step;
+    int64_t lanes; /* a multiple of 16 */
+    int64_t k;
+    float *c; /* [row_count][c_step]: lane l of row r */
+    int64_t c_step;
+    bool first; /* c starts from 0 here */
+} napier_direct_block;
 
 /* The product of many rows with at most NAPIER_FEW lanes, straight from memory: rows lie along k. */
 typedef struct napier_few_block {
@@ -62,6 +72,9 @@ typedef struct napier_product_kernels {
     /* c += rows * lanes, by one chain of fma over k ascending; and in the order of bf16 by bf16. */
     void (*chain)(const napier_product_block *block);
     void (*pairs)(const napier_product_block *block);
+    /* The same with rows from memory. direct_pairs is NULL where subnormals are flushed by hand. */
+    void (*direct_chain)(const napier_direct_block *block);
+    void (*direct_pairs)(const napier_direct_block *block);
     /* The same for few lanes. few_pairs is NULL where subnormals are flushed by hand. */
     void (*few_chain)(const napier_few_block *block);
     void (*few_pairs)(const napier_few_block *block);
