@@ -9,8 +9,9 @@
 enum {
     NAPIER_TILE_ROWS = 192,
     NAPIER_TILE_ROWS_LEAST = 48,
-    NAPIER_CHUNK_FLOATS = 6 << 20, /* packed by all threads together */
-    NAPIER_OWN_FLOATS = 1 << 18    /* packed by a worker, for whom it then lies in the second cache */
+    NAPIER_BATCH = 16,
+    NAPIER_OWN_FLOATS = 1 << 18, /* packed by a worker for itself: these stay in its second cache */
+    NAPIER_OWN_MOST = 1 << 20    /* beyond, all threads pack together */
 };
 
 typedef struct attend_job {
@@ -93,9 +94,16 @@ static bool run_is_special(const napier_key_run *run) {
     return false;
 }
 
+static void clear_outputs(const napier_attention_rows *sums, int64_t rows) {
+    memset(sums->outputs, 0, (size_t)(rows * sums->step) * sizeof(float));
+}
+
 static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place,
                        const napier_key_run *run, const float *weights, const napier_attention_rows *sums) {
     if (run_is_special(run)) {
+        if (place == 0) {
+            clear_outputs(sums, rows);
+        }
         add_values_seen(tile, first, rows, place, run, weights, sums);
         return;
     }
@@ -108,6 +116,7 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
         .k = run->count,
         .c = sums->outputs,
         .c_step = sums->step,
+        .first = place == 0,
     };
     tile->plan->products->chain(&block);
 }
@@ -126,13 +135,16 @@ static void attend_block(const napier_key_chunk *chunk, const napier_row_tile *t
         napier_row_products(plan, state->queries, napier_tile_rows(tile), plan->q.dim, first, rows, runs[parts].keys,
                             runs[parts].count, state->scores + at);
     }
+    const napier_attention_rows sums = rows_from(&state->rows, first);
     if (count == 0) {
+        if (place == 0) {
+            clear_outputs(&sums, rows);
+        }
         return;
     }
     if (plan->options.mask) {
         napier_rows_mask(tile, first, rows, place, mask);
     }
-    const napier_attention_rows sums = rows_from(&state->rows, first);
     const napier_score_block block = {.scores = state->scores,
                                       .rows = rows,
                                       .keys = count,
@@ -150,42 +162,86 @@ static void attend_block(const napier_key_chunk *chunk, const napier_row_tile *t
 static void begin_rows(const napier_row_tile *tile, const attend_state *state) {
     const int64_t filled = napier_rows_filled(napier_tile_rows(tile));
     napier_pack_rows(tile, &tile->plan->q, state->queries);
-    memset(state->rows.outputs, 0, (size_t)(filled * state->rows.step) * sizeof(float));
     memset(state->rows.sums, 0, (size_t)filled * 16 * sizeof(float));
     for (int64_t r = 0; r < filled; r++) {
         state->rows.exponents[r] = -INFINITY;
     }
 }
 
-static void finish_rows(const attend_job *job, const napier_row_tile *tile, const attend_state *state) {
-    const napier_attention_plan *const plan = job->plan;
-    const int64_t group = plan->group, first = tile->head * group;
+/* The last look at some rows: straight to the output where the elements of a row lie side by side. */
+static void finish_some(const attend_job *job, const napier_row_tile *tile, int64_t first, int64_t rows,
+                        const attend_state *state) {
+    const napier_heads *const out = &job->output;
+    const int64_t group = tile->plan->group, size = out->dtype == NAPIER_F32 ? 4 : 2;
+    const bool along = out->dim_stride == 1;
+    const napier_attention_rows some = rows_from(&state->rows, first);
     float lse[NAPIER_SCORE_ROWS];
-    for (int64_t r = 0; r < napier_tile_rows(tile); r += NAPIER_SCORE_ROWS) {
-        const int64_t left = napier_tile_rows(tile) - r, rows = left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS;
-        const napier_attention_rows some = rows_from(&state->rows, r);
-        plan->kernels->finish(&some, rows, job->masked, job->lse.data ? lse : NULL, 1);
-        for (int64_t i = 0; i < rows && job->lse.data; i++) {
-            const int64_t token = tile->sequence.query_begin + tile->query + (r + i) / group;
-            const int64_t head = first + (r + i) % group;
-            ((float *)job->lse.data)[token * job->lse.row_stride + head * job->lse.col_stride] = lse[i];
-        }
+    void *results[NAPIER_SCORE_ROWS];
+    float *places[NAPIER_SCORE_ROWS];
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t token = tile->sequence.query_begin + tile->query + (first + r) / group;
+        const int64_t head = tile->head * group + (first + r) % group;
+        results[r] = (char *)out->data + (token * out->token_stride + head * out->head_stride) * size;
+        places[r] =
+            job->lse.data ? (float *)job->lse.data + token * job->lse.row_stride + head * job->lse.col_stride : NULL;
     }
-    napier_unpack_rows(tile, state->rows.outputs, state->rows.step, &job->output);
+    tile->plan->kernels->finish(&some, rows, job->masked, along ? results : NULL, out->dtype, out->dim,
+                                job->lse.data ? lse : NULL);
+    for (int64_t r = 0; r < rows && job->lse.data; r++) {
+        *places[r] = lse[r];
+    }
 }
 
-static void attend_tile(const attend_job *job, const napier_key_chunk *chunk, const napier_packed_sequence *keys,
-                        const napier_row_tile *tile, const attend_state *state) {
-    const int64_t rows = napier_tile_rows(tile);
-    const int64_t most = napier_keys_seen(tile->plan, &tile->sequence, tile->query + tile->queries - 1);
-    begin_rows(tile, state);
+static void finish_rows(const attend_job *job, const napier_row_tile *tile, const attend_state *state) {
+    const int64_t all = napier_tile_rows(tile);
+    for (int64_t first = 0; first < all; first += NAPIER_SCORE_ROWS) {
+        const int64_t left = all - first;
+        finish_some(job, tile, first, left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS, state);
+    }
+    if (job->output.dim_stride != 1) {
+        napier_unpack_rows(tile, state->rows.outputs, state->rows.step, &job->output);
+    }
+}
+
+/* Tiles that pass by the keys together: one, or those of sequences that share a prefix, which is then read once. */
+typedef struct attend_batch {
+    int count;
+    napier_row_tile tiles[NAPIER_BATCH];
+    const napier_packed_sequence *keys[NAPIER_BATCH];
+} attend_batch;
+
+/* The part of the scratch that belongs to the rows after `rows` others. */
+static attend_state state_from(const attend_state *all, int64_t rows, int64_t dim) {
+    attend_state state = *all;
+    state.queries += napier_packed_rows_floats(rows, dim);
+    state.rows = rows_from(&all->rows, rows);
+    return state;
+}
+
+static void attend(const attend_job *job, const napier_key_chunk *chunk, const attend_batch *batch,
+                   const attend_state *all) {
+    attend_state states[NAPIER_BATCH];
+    int64_t most = 1, rows_before = 0;
+    for (int i = 0; i < batch->count; i++) {
+        const napier_row_tile *const tile = &batch->tiles[i];
+        const int64_t seen = napier_keys_seen(job->plan, &tile->sequence, tile->query + tile->queries - 1);
+        most = seen > most ? seen : most;
+        states[i] = state_from(all, rows_before, job->plan->q.dim);
+        rows_before += napier_rows_filled(napier_tile_rows(tile));
+        begin_rows(tile, &states[i]);
+    }
     for (int64_t place = 0; place < most; place += NAPIER_KEY_BLOCK) {
-        for (int64_t first = 0; first < rows; first += NAPIER_SCORE_ROWS) {
-            const int64_t left = rows - first;
-            attend_block(chunk, tile, keys, place, first, left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS, state);
+        for (int i = 0; i < batch->count; i++) {
+            const int64_t rows = napier_tile_rows(&batch->tiles[i]);
+            for (int64_t first = 0; first < rows; first += NAPIER_SCORE_ROWS) {
+                const int64_t left = rows - first, some = left < NAPIER_SCORE_ROWS ? left : NAPIER_SCORE_ROWS;
+                attend_block(chunk, &batch->tiles[i], batch->keys[i], place, first, some, &states[i]);
+            }
         }
     }
-    finish_rows(job, tile, state);
+    for (int i = 0; i < batch->count; i++) {
+        finish_rows(job, &batch->tiles[i], &states[i]);
+    }
 }
 
 /* ---- All tiles --------------------------------------------------------------------------------------------------- */
@@ -204,14 +260,39 @@ static int64_t sequence_of_tile(const napier_key_chunk *chunk, int64_t tile) {
     return low;
 }
 
-/* Tile `index` of a sequence: the last queries first, which see the most keys. */
-static void attend_sequence(const attend_job *job, const napier_key_chunk *chunk, int64_t sequence, int64_t index,
-                            int64_t head, const attend_state *state) {
-    const napier_sequence s = napier_sequence_of(job->plan, chunk->sequence + sequence);
-    const int64_t count = tiles_of(job, s.queries), tile = count - 1 - index;
-    const int64_t first = s.queries * tile / count, last = s.queries * (tile + 1) / count;
-    const napier_row_tile t = {job->plan, s, first, last - first, head};
-    attend_tile(job, chunk, &chunk->packed[sequence], &t, state);
+/* Where the batch that begins with a sequence of the chunk ends. */
+static int64_t batch_end(const attend_job *job, const napier_key_chunk *chunk, int64_t first) {
+    const int64_t group = job->plan->group, most = napier_rows_filled(job->tile_queries * group);
+    const napier_packed_sequence *const p = &chunk->packed[first];
+    int64_t end = first, rows = 0;
+    for (; end < chunk->sequences && end - first < NAPIER_BATCH; end++) {
+        const int64_t queries = napier_sequence_of(job->plan, chunk->sequence + end).queries;
+        const bool shares = p->shared_panels > 0 && chunk->packed[end].shared_panels > 0 &&
+                            chunk->packed[end].shared.first == p->shared.first;
+        rows += napier_rows_filled(queries * group);
+        if (end > first && (rows > most || !shares)) {
+            break;
+        }
+    }
+    return end;
+}
+
+static int64_t tiles_of_batch(const attend_job *job, const napier_key_chunk *chunk, int64_t first, int64_t end) {
+    return end - first > 1 ? 1 : tiles_of(job, napier_sequence_of(job->plan, chunk->sequence + first).queries);
+}
+
+/* Tile `index` of a batch: the last queries of a sequence first, which see the most keys. */
+static void attend_sequences(const attend_job *job, const napier_key_chunk *chunk, int64_t first, int64_t end,
+                             int64_t index, int64_t head, const attend_state *state) {
+    const int64_t count = tiles_of_batch(job, chunk, first, end), tile = count - 1 - index;
+    attend_batch batch = {.count = 0};
+    for (int64_t i = first; i < end; i++) {
+        const napier_sequence s = napier_sequence_of(job->plan, chunk->sequence + i);
+        const int64_t begin = s.queries * tile / count, last = s.queries * (tile + 1) / count;
+        batch.keys[batch.count] = &chunk->packed[i];
+        batch.tiles[batch.count++] = (napier_row_tile){job->plan, s, begin, last - begin, head};
+    }
+    attend(job, chunk, &batch, state);
 }
 
 static void attend_tiles(void *argument, int worker, int64_t begin, int64_t end) {
@@ -220,8 +301,8 @@ static void attend_tiles(void *argument, int worker, int64_t begin, int64_t end)
     const attend_state state = state_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
         const int64_t tile = i % job->tiles, sequence = sequence_of_tile(chunk, tile);
-        attend_sequence(job, chunk, sequence, tile - chunk->packed[sequence].first_tile, chunk->head + i / job->tiles,
-                        &state);
+        attend_sequences(job, chunk, sequence, batch_end(job, chunk, sequence),
+                         tile - chunk->packed[sequence].first_tile, chunk->head + i / job->tiles, &state);
     }
 }
 
@@ -229,9 +310,13 @@ static void attend_together(attend_job *job) {
     napier_key_chunk *const chunk = job->chunks;
     while (napier_key_chunk_next(chunk)) {
         job->tiles = 0;
-        for (int64_t i = 0; i < chunk->sequences; i++) {
+        for (int64_t i = 0, end; i < chunk->sequences; i = end) {
+            end = batch_end(job, chunk, i);
             chunk->packed[i].first_tile = job->tiles;
-            job->tiles += tiles_of(job, napier_sequence_of(job->plan, chunk->sequence + i).queries);
+            job->tiles += tiles_of_batch(job, chunk, i, end);
+            for (int64_t other = i + 1; other < end; other++) {
+                chunk->packed[other].first_tile = job->tiles;
+            }
         }
         napier_parallel(job->plan->context, job->tiles * chunk->heads, 1, attend_tiles, job);
     }
@@ -245,10 +330,10 @@ static void attend_own(void *argument, int worker, int64_t begin, int64_t end) {
     const attend_state state = state_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
         napier_key_chunk_load(chunk, job->starts[i / heads], job->starts[i / heads + 1], i % heads);
-        for (int64_t sequence = 0; sequence < chunk->sequences; sequence++) {
-            const int64_t queries = napier_sequence_of(job->plan, chunk->sequence + sequence).queries;
-            for (int64_t tile = 0; tile < tiles_of(job, queries); tile++) {
-                attend_sequence(job, chunk, sequence, tile, i % heads, &state);
+        for (int64_t first = 0, next; first < chunk->sequences; first = next) {
+            next = batch_end(job, chunk, first);
+            for (int64_t tile = 0; tile < tiles_of_batch(job, chunk, first, next); tile++) {
+                attend_sequences(job, chunk, first, next, tile, i % heads, &state);
             }
         }
     }
@@ -320,12 +405,12 @@ static bool run_together(attend_job *job) {
 static bool run(attend_job *job) {
     const napier_attention_plan *const plan = job->plan;
     const napier_key_chunks own = napier_key_chunks_of(plan, NAPIER_OWN_FLOATS, 1);
-    const bool small = own.all * napier_panel_floats_of(plan) <= NAPIER_OWN_FLOATS;
+    const bool small = own.all * napier_panel_floats_of(plan) <= NAPIER_OWN_MOST;
     const bool enough = own.count * plan->k.heads >= 4 * (int64_t)plan->context->threads;
     return small && (enough || plan->context->threads == 1) ? run_own(job, own.count) : run_together(job);
 }
 
-static napier_status attend(napier_context *context, attend_job *job) {
+static napier_status attend_all(napier_context *context, attend_job *job) {
     const napier_attention_plan *const plan = job->plan;
     job->tile_queries = choose_tile_queries(plan);
     job->scratch_floats = napier_fill_up(state_floats(plan, job->tile_queries * plan->group), 16);
@@ -372,5 +457,5 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
     }
     attend_job job = {.plan = &plan, .output = output, .lse = lse};
     job.masked = plan.options.masked_rows == NAPIER_MASKED_ZERO ? 0.0f : (float)NAN;
-    return attend(context, &job);
+    return attend_all(context, &job);
 }

@@ -181,22 +181,45 @@ NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
     return vf_lane(vd_to_vf(vd_fma(vd_set((double)exponent), vd_set(NAPIER_LN2_DOUBLE), log_sum)), 0);
 }
 
-static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked, float *lse,
-                                    int64_t lse_step) {
+/* + 0: which zero an output of 0 is may depend on the keys of other rows. */
+NAPIER_KERNEL vf napier_output(const float *o, vf factor) {
+    const vf mean = vf_mul(vf_add(vf_load(o), vf_zero()), factor);
+    return vf_select(vf_unordered(mean, mean), vf_canonical_nan(), mean);
+}
+
+NAPIER_KERNEL void napier_outputs(const float *o, float factor, void *result, const napier_dtype dtype, int64_t cols) {
+    const vf f = vf_set(factor);
+    int64_t i = 0;
+    for (; i + 16 <= cols; i += 16) {
+        napier_store16(napier_at_out(result, dtype, i), dtype, napier_output(o + i, f));
+    }
+    if (i < cols) {
+        napier_store_part(napier_at_out(result, dtype, i), dtype, (int)(cols - i), napier_output(o + i, f));
+    }
+}
+
+static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked,
+                                    void *const *results, napier_dtype dtype, int64_t cols, float *lse) {
+    const float nan = napier_float_of_bits(0x7fc00000);
     for (int64_t r = 0; r < count; r++) {
         const float sum = vf_hadd(vf_load(rows->sums + 16 * r));
-        const bool empty = sum == 0.0f, finite = sum > 0.0f;
-        const vf factor = vf_set(1.0f / sum);
         float *const o = rows->outputs + r * rows->step;
-        for (int64_t i = 0; i < rows->cols; i += 16) {
-            /* + 0: which zero an output of 0 is may depend on the keys of other rows */
-            const vf mean = vf_mul(vf_add(vf_load(o + i), vf_zero()), factor);
-            vf_store(o + i, empty ? vf_set(masked) : mean);
+        const bool empty = sum == 0.0f;
+        const float factor = empty ? masked : 1.0f / sum;
+        if (empty) { /* 0 times a hidden infinity has been left out: all is 0 */
+            memset(o, 0, (size_t)rows->cols * sizeof *o);
+        }
+        if (!results) {
+            napier_outputs(o, factor, o, NAPIER_F32, rows->cols);
+        } else if (dtype == NAPIER_F32) {
+            napier_outputs(o, factor, results[r], NAPIER_F32, cols);
+        } else if (dtype == NAPIER_F16) {
+            napier_outputs(o, factor, results[r], NAPIER_F16, cols);
+        } else {
+            napier_outputs(o, factor, results[r], NAPIER_BF16, cols);
         }
         if (lse) {
-            lse[r * lse_step] = finite  ? napier_row_lse(rows->exponents[r], sum)
-                                : empty ? -INFINITY
-                                        : napier_float_of_bits(0x7fc00000);
+            lse[r] = sum > 0.0f ? napier_row_lse(rows->exponents[r], sum) : empty ? -INFINITY : nan;
         }
     }
 }

@@ -53,8 +53,10 @@ typedef struct napier_turned_product {
 typedef struct napier_attention_kernels {
     /* Scores become weights 2^(score log2(e) - E); E, l and o are brought to the new E, and l receives the weights. */
     void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
-    /* o becomes the output, and lse[r * lse_step] the logsumexp (NULL: not wanted). A row without weight: `masked`. */
-    void (*finish)(const napier_attention_rows *rows, int64_t count, float masked, float *lse, int64_t lse_step);
+    /* The outputs of `count` rows go to results[r], [cols] of `dtype`, or stay in place (results NULL), and lse[r] receives
+     * the logsumexp (NULL: not wanted). A row without weight: `masked`. */
+    void (*finish)(const napier_attention_rows *rows, int64_t count, float masked, void *const *results,
+                   napier_dtype dtype, int64_t cols, float *lse);
     /* For the backward: scores become probabilities p = exp(score - lse), and slopes, which hold the gradients of the
      * probabilities in rows of the same step, become p (slope - mean). levels: lse * log2(e). */
     void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);

@@ -19,7 +19,7 @@ static bool shares_prefix(const napier_sequence *a, const napier_sequence *b) {
 /* How many sequences from `first` on go together, with as many heads as may be, and how many panels they have. */
 static int64_t chunk_length(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t first,
                             int64_t *panel_count) {
-    const int64_t most = floats / (napier_panel_floats_of(plan) * heads);
+    const int64_t each = napier_panel_floats_of(plan) * heads;
     int64_t panels = 0, longest = 0, n = 0;
     napier_sequence before = {0, 0, 0, 0, 0, 0};
     for (; first + n < plan->sequences; n++) {
@@ -27,7 +27,7 @@ static int64_t chunk_length(const napier_attention_plan *plan, int64_t floats, i
         const int64_t prefix = whole_prefix_panels(&s), known = shares_prefix(&before, &s) ? longest : 0;
         const int64_t longer = prefix > known ? prefix : known;
         const int64_t more = panels + longer - known + own_panels(&s);
-        if (n > 0 && more > most) {
+        if (n > 0 && more > (shares_prefix(&before, &s) ? NAPIER_CHUNK_FLOATS : floats) / each) {
             break;
         }
         panels = more, longest = longer, before = s;
@@ -131,6 +131,17 @@ static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s,
     return special;
 }
 
+/* Fetches the rows of a panel in time: what is done meanwhile hides the way from memory. */
+static void fetch_rows(const napier_const_heads *x, const napier_sequence *s, int64_t head, int64_t place, int64_t n) {
+    const int64_t size = x->dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t i = 0; i < n && x->dim_stride == 1; i++) {
+        const int64_t at = napier_key_row(s, place + i) * x->token_stride + head * x->head_stride;
+        for (int64_t byte = 0; byte < x->dim * size; byte += 64) {
+            __builtin_prefetch((const char *)x->data + at * size + byte);
+        }
+    }
+}
+
 static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_key_chunk *const chunk = argument;
     const napier_attention_plan *const plan = chunk->plan;
@@ -142,6 +153,7 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
         const int64_t left = s.keys - panel->place, n = left < NAPIER_LANES ? left : NAPIER_LANES;
         const int64_t within = (index - panel->segment.first) * NAPIER_LANES;
         float *const values = values_of(chunk, head, &panel->segment) + within * NAPIER_LANES;
+        fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
         pack_keys(chunk, &s, chunk->head + head, panel->place, n, turned, chunk->keys + i * NAPIER_LANES * plan->k.dim);
         chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, values,
                                         panel->segment.panels * NAPIER_LANES * NAPIER_LANES);

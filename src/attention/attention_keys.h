@@ -25,7 +25,7 @@ typedef struct napier_key_panel {
 
 typedef struct napier_key_chunk {
     const napier_attention_plan *plan;
-    int64_t floats, heads_most;  /* at most so many floats, or one head of one sequence; and so many heads */
+    int64_t floats, heads_most;
     int64_t sequence, sequences; /* the first one, and how many */
     int64_t head, heads;         /* of k */
     int64_t panel_count;
@@ -37,7 +37,11 @@ typedef struct napier_key_chunk {
     float *turned;                  /* [workers][NAPIER_LANES][dim, filled up] */
 } napier_key_chunk;
 
-/* What the chunks of a plan come to. */
+/* Packed keys and values of a chunk take at most so many floats, or are those of one head of one sequence. */
+enum { NAPIER_CHUNK_FLOATS = 6 << 20 };
+
+/* What the chunks of a plan come to: of up to `floats` floats, up to NAPIER_CHUNK_FLOATS where sequences share a prefix;
+ * and of up to heads_most heads. */
 typedef struct napier_key_chunks {
     int64_t count;     /* of ranges of sequences, each once for every `heads_most` heads or fewer */
     int64_t sequences; /* the most of any chunk */
