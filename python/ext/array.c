@@ -237,19 +237,36 @@ static int resolve_sign(array *a, PyObject **object, const char *name, int what)
     return a->object ? 0 : -1;
 }
 
+static bool view_tensor(array *a, PyObject *object, dlpack_tensor *view) {
+    array_release_tensor(a);
+    return a->exchange->view_of_object ? a->exchange->view_of_object(object, view) != 0
+                                       : a->exchange->from_object(object, &a->tensor) != 0;
+}
+
+/* Imaginary parts lie two apart: neighbours in memory are none, and asking costs time. */
+static bool may_have_sign(const dlpack_tensor *t) {
+    return t->ndim == 0 || t->shape[t->ndim - 1] <= 1 || (t->strides && t->strides[t->ndim - 1] != 1);
+}
+
 /* 1: taken; 0: not this way; -1: an error is set. */
 static int array_take_exchange(array *a, PyObject *object, const char *name, int what) {
     a->exchange = exchange_of(object);
     if (!a->exchange) {
         return 0;
     }
-    if (refuse_gradients(object, name) || resolve_sign(a, &object, name, what)) {
+    if (refuse_gradients(object, name)) {
         return -1;
     }
     dlpack_tensor view;
     const dlpack_tensor *t = &view;
-    const bool failed = a->exchange->view_of_object ? a->exchange->view_of_object(object, &view) != 0
-                                                    : a->exchange->from_object(object, &a->tensor) != 0;
+    bool failed = view_tensor(a, object, &view);
+    if (!failed && may_have_sign(t)) {
+        PyObject *given = object;
+        if (resolve_sign(a, &object, name, what)) {
+            return -1;
+        }
+        failed = object != given && view_tensor(a, object, &view);
+    }
     t = a->tensor ? &a->tensor->tensor : t;
     if (failed || (!t->data && !has_no_elements(t))) {
         PyErr_Clear();
@@ -469,7 +486,10 @@ static PyObject *block_new(size_t bytes) {
 
 /* ---- Out: NumPy --------------------------------------------------------------------------------------------------- */
 
-enum { FROM_POOL = 256 * 1024 }; /* bytes: below, NumPy's own allocation is quicker */
+enum {
+    FROM_POOL = 256 * 1024, /* bytes: below, NumPy's own allocation is quicker */
+    RESULT_ALIGNMENT = 64
+};
 
 static PyObject *shape_tuple(int ndim, const int64_t *shape) {
     PyObject *tuple = PyTuple_New(ndim);
@@ -482,19 +502,39 @@ static PyObject *shape_tuple(int ndim, const int64_t *shape) {
     return tuple;
 }
 
+/* (shape, dtype): the last one is kept, as small results often come in rows of one shape. */
+static PyObject *shape_and_dtype(int ndim, const int64_t *shape, PyObject *dtype) {
+    enum { MOST_KEPT = 4 };
+    static PyObject *kept, *kept_dtype;
+    static int kept_ndim = -1;
+    static int64_t kept_shape[MOST_KEPT];
+    if (ndim == kept_ndim && dtype == kept_dtype && memcmp(shape, kept_shape, (size_t)ndim * sizeof *shape) == 0) {
+        return Py_NewRef(kept);
+    }
+    PyObject *tuple = shape_tuple(ndim, shape), *pair = tuple ? PyTuple_Pack(2, tuple, dtype) : NULL;
+    Py_XDECREF(tuple);
+    if (pair && ndim > 0 && ndim <= MOST_KEPT) {
+        PyObject *old = kept;
+        kept = Py_NewRef(pair);
+        kept_dtype = dtype; /* held by the pair */
+        kept_ndim = ndim;
+        memcpy(kept_shape, shape, (size_t)ndim * sizeof *shape);
+        Py_XDECREF(old);
+    }
+    return pair;
+}
+
 static PyObject *numpy_make(int ndim, const int64_t *shape, PyObject *dtype, size_t bytes) {
-    PyObject *tuple = shape_tuple(ndim, shape), *result = NULL;
-    if (tuple && bytes < FROM_POOL) {
-        PyObject *args[2] = {tuple, dtype};
-        PyObject *pair = PyTuple_Pack(2, args[0], args[1]);
-        result = pair ? PyObject_CallObject(numpy_empty, pair) : NULL;
-        Py_XDECREF(pair);
-    } else if (tuple) {
+    PyObject *pair = shape_and_dtype(ndim, shape, dtype), *result = NULL;
+    if (pair && bytes < FROM_POOL) {
+        result = PyObject_CallObject(numpy_empty, pair);
+    } else if (pair) {
         PyObject *block = block_new(bytes);
-        result = block ? PyObject_CallFunctionObjArgs(numpy_ndarray, tuple, dtype, block, NULL) : NULL;
+        result =
+            block ? PyObject_CallFunctionObjArgs(numpy_ndarray, PyTuple_GetItem(pair, 0), dtype, block, NULL) : NULL;
         Py_XDECREF(block);
     }
-    Py_XDECREF(tuple);
+    Py_XDECREF(pair);
     return result;
 }
 
@@ -511,23 +551,43 @@ static void made_tensor_delete(dlpack_managed_versioned *self) {
     free(self);
 }
 
-static PyObject *tensor_make(array *result, uint8_t code, uint8_t bits) {
-    const size_t ndim = (size_t)result->ndim;
-    made_tensor *t = malloc(sizeof *t + 2 * ndim * sizeof *t->shape_and_strides);
-    void *data = t ? block_take((size_t)result->size * (bits / 8)) : NULL;
-    if (!data) {
+/* A small tensor's elements lie behind its shape, in one allocation. */
+static void small_tensor_delete(dlpack_managed_versioned *self) { free(self); }
+
+static made_tensor *tensor_room(size_t ndim, size_t bytes, void **data) {
+    const size_t head = sizeof(made_tensor) + 2 * ndim * sizeof(int64_t);
+    if (bytes < FROM_POOL) {
+        made_tensor *t = malloc(head + RESULT_ALIGNMENT + bytes);
+        *data = t ? (char *)t + head + (RESULT_ALIGNMENT - ((uintptr_t)t + head) % RESULT_ALIGNMENT) : NULL;
+        return t;
+    }
+    made_tensor *t = malloc(head);
+    *data = t ? block_take(bytes) : NULL;
+    if (!*data) {
         free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static PyObject *tensor_make(array *result, uint8_t code, uint8_t bits) {
+    const size_t ndim = (size_t)result->ndim, bytes = (size_t)result->size * (bits / 8);
+    void *data = NULL, *object = NULL;
+    made_tensor *t = tensor_room(ndim, bytes, &data);
+    if (!t) {
         return PyErr_NoMemory();
     }
     int64_t *shape = t->shape_and_strides, *strides = shape + ndim;
     memcpy(shape, result->shape, ndim * sizeof *shape);
     memcpy(strides, result->strides, ndim * sizeof *strides);
-    t->managed = (dlpack_managed_versioned){
-        {1, 1}, NULL, made_tensor_delete, 0, {data, DLPACK_CPU, 0, result->ndim, code, bits, 1, shape, strides, 0}};
+    t->managed = (dlpack_managed_versioned){{1, 1},
+                                            NULL,
+                                            bytes < FROM_POOL ? small_tensor_delete : made_tensor_delete,
+                                            0,
+                                            {data, DLPACK_CPU, 0, result->ndim, code, bits, 1, shape, strides, 0}};
     result->data = data;
-    void *object = NULL;
     if (result->exchange->to_object(&t->managed, &object)) {
-        made_tensor_delete(&t->managed);
+        t->managed.deleter(&t->managed);
         return NULL;
     }
     return object;

@@ -3,10 +3,53 @@
 #include "ext.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+/* ---- Scratch of calls: with or without the GIL ------------------------------------------------------------------------
+ * A block of more than 64 KB costs the C library a tidying up when it is freed, which takes longer than a small call. So one
+ * is kept, and whoever comes first has it. It belongs to no context. */
+
+enum { SCRATCH_LEAST = 32 << 10, SCRATCH_MOST = 4 << 20, SCRATCH_HEADER = 64 };
+
+typedef struct scratch {
+    void *start;
+    size_t bytes; /* behind this header */
+} scratch;
+
+static _Atomic(scratch *) spare_scratch;
+
+static void *scratch_take(size_t bytes, size_t alignment, void *user) {
+    (void)user;
+    const size_t header = alignment > SCRATCH_HEADER ? alignment : SCRATCH_HEADER;
+    scratch *s = NULL;
+    if (header == SCRATCH_HEADER && bytes >= SCRATCH_LEAST && bytes <= SCRATCH_MOST) {
+        s = atomic_exchange(&spare_scratch, NULL);
+        if (s && s->bytes >= bytes) {
+            return (char *)s + SCRATCH_HEADER;
+        }
+        free(s ? s->start : NULL);
+    }
+    void *start = NULL;
+    if (bytes > SIZE_MAX - header || posix_memalign(&start, header, header + bytes) != 0) {
+        return NULL;
+    }
+    char *memory = (char *)start + header;
+    s = (scratch *)(void *)(memory - SCRATCH_HEADER);
+    *s = (scratch){start, bytes};
+    return memory;
+}
+
+static void scratch_give(void *memory, void *user) {
+    (void)user;
+    scratch *s = (scratch *)(void *)((char *)memory - SCRATCH_HEADER);
+    const bool keep = s->bytes >= SCRATCH_LEAST && s->bytes <= SCRATCH_MOST && s->start == (void *)s;
+    scratch *old = keep ? atomic_exchange(&spare_scratch, s) : s;
+    free(old ? old->start : NULL);
+}
 
 /* ---- Contexts: all of this with the GIL held ------------------------------------------------------------------------ */
 
@@ -33,6 +76,7 @@ napier_context *context_take(void) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = pool.forked ? 1 : pool.threads;
     options.highest_isa = pool.isa;
+    options.allocator = (napier_allocator){scratch_take, scratch_give, NULL};
     napier_context *context = NULL;
     const napier_status status = napier_context_create(&context, &options);
     if (status) {

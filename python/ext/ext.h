@@ -104,10 +104,43 @@ void context_give(napier_context *context);
 /* Raises what the status stands for, with the context's text. Returns -1; 0 for NAPIER_OK. */
 int raise_status(napier_context *context, napier_status status, const char *function);
 
-#define CALL(status_, context_, call_)             \
-    do {                                           \
-        Py_BEGIN_ALLOW_THREADS(status_) = (call_); \
-        Py_END_ALLOW_THREADS                       \
+/* Evaluates `call_`, a status, in which `context` is a context, without the GIL. failed_ becomes 0, or -1 with an error set. */
+#define RUN(failed_, function_, call_)                                                 \
+    do {                                                                               \
+        napier_context *context = context_take();                                      \
+        (failed_) = -1;                                                                \
+        if (context) {                                                                 \
+            napier_status status_;                                                     \
+            Py_BEGIN_ALLOW_THREADS status_ = (call_);                                  \
+            Py_END_ALLOW_THREADS(failed_) = raise_status(context, status_, function_); \
+            context_give(context);                                                     \
+        }                                                                              \
+    } while (0)
+
+/* The same for work on so many elements: where it takes less time than giving the GIL away and back, it is kept. */
+#define RUN_SIZED(failed_, function_, call_, elements_)                \
+    do {                                                               \
+        if ((elements_) > KEEP_GIL) {                                  \
+            RUN(failed_, function_, call_);                            \
+        } else {                                                       \
+            napier_context *context = context_take();                  \
+            (failed_) = -1;                                            \
+            if (context) {                                             \
+                (failed_) = raise_status(context, (call_), function_); \
+                context_give(context);                                 \
+            }                                                          \
+        }                                                              \
+    } while (0)
+enum { KEEP_GIL = 1024 };
+
+/* As RUN, and given_ becomes the object `value_` if it succeeded. */
+#define RUN_FOR(given_, function_, call_, value_) \
+    do {                                          \
+        int failed_;                              \
+        RUN(failed_, function_, call_);           \
+        if (!failed_) {                           \
+            (given_) = (value_);                  \
+        }                                         \
     } while (0)
 
 extern PyObject *numpy_module, *numpy_empty;
@@ -116,8 +149,8 @@ extern PyObject *numpy_module, *numpy_empty;
 
 #define FAST(function_) (PyCFunction)(void (*)(void)) function_, METH_FASTCALL | METH_KEYWORDS
 
-extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], state_functions[], umap_edge_functions[],
-    umap_stage_functions[];
+extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], attention_functions[], state_functions[],
+    umap_edge_functions[], umap_stage_functions[];
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);

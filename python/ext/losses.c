@@ -5,20 +5,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Calls `call_` with a context and evaluates to the object `value_` if it succeeded, else to NULL. */
-#define RUN(given_, function_, call_, value_)                   \
-    do {                                                        \
-        napier_context *context = context_take();               \
-        if (context) {                                          \
-            napier_status status_;                              \
-            CALL(status_, context, call_);                      \
-            if (!raise_status(context, status_, (function_))) { \
-                (given_) = (value_);                            \
-            }                                                   \
-            context_give(context);                              \
-        }                                                       \
-    } while (0)
-
 static PyObject *pair_of(const array *a, const array *b) {
     PyObject *x = call_object(a), *y = call_object(b), *pair = PyTuple_Pack(2, x, y);
     Py_DECREF(x);
@@ -64,15 +50,16 @@ static PyObject *py_kl_per_response(PyObject *self, PyObject *const *args, Py_ss
     static const signature names = {"kl_per_response", 8, 3, 3, {KL_ARGUMENTS}};
     (void)self;
     PyObject *v[8], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     kl_inputs in;
     napier_vector kl;
     array *made;
     if (!arguments(&names, args, count, keywords, v) && !take_kl(&c, v, &in) &&
         !call_made_vector(&c, responses_in(in.offsets), NAPIER_F32, &made, &kl)) {
-        RUN(given, names.function,
-            napier_kl_per_response(context, in.policy, in.ref, in.offsets, in.mask, &in.options, kl),
-            call_object(made));
+        RUN_FOR(given, names.function,
+                napier_kl_per_response(context, in.policy, in.ref, in.offsets, in.mask, &in.options, kl),
+                call_object(made));
     }
     call_release(&c);
     return given;
@@ -83,7 +70,8 @@ static PyObject *py_kl_per_response_backward(PyObject *self, PyObject *const *ar
     static const signature names = {"kl_per_response_backward", 9, 3, 3, {KL_ARGUMENTS, "grad_kl"}};
     (void)self;
     PyObject *v[9], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     kl_inputs in;
     napier_const_vector grad;
     napier_vector policy, ref;
@@ -92,10 +80,10 @@ static PyObject *py_kl_per_response_backward(PyObject *self, PyObject *const *ar
         !call_vector(&c, v[8], "grad_kl", &grad) &&
         !call_made_vector(&c, in.policy.size, in.policy.dtype, &made_policy, &policy) &&
         !call_made_vector(&c, in.ref.size, in.ref.dtype, &made_ref, &ref)) {
-        RUN(given, names.function,
-            napier_kl_per_response_backward(context, in.policy, in.ref, in.offsets, in.mask, &in.options, grad, policy,
-                                            ref),
-            pair_of(made_policy, made_ref));
+        RUN_FOR(given, names.function,
+                napier_kl_per_response_backward(context, in.policy, in.ref, in.offsets, in.mask, &in.options, grad,
+                                                policy, ref),
+                pair_of(made_policy, made_ref));
     }
     call_release(&c);
     return given;
@@ -105,7 +93,8 @@ static PyObject *py_kl_full(PyObject *self, PyObject *const *args, Py_ssize_t co
     static const signature names = {"kl_full", 3, 2, 2, {"policy_logits", "ref_logits", "temperature"}};
     (void)self;
     PyObject *v[3], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_matrix policy, ref;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     napier_vector kl;
@@ -113,7 +102,7 @@ static PyObject *py_kl_full(PyObject *self, PyObject *const *args, Py_ssize_t co
     if (!arguments(&names, args, count, keywords, v) && !take_double(v[2], "temperature", &options.temperature) &&
         !call_matrix(&c, v[0], "policy_logits", &policy) && !call_matrix(&c, v[1], "ref_logits", &ref) &&
         !call_made_vector(&c, policy.rows, NAPIER_F32, &made, &kl)) {
-        RUN(given, names.function, napier_kl_full(context, policy, ref, &options, kl), call_object(made));
+        RUN_FOR(given, names.function, napier_kl_full(context, policy, ref, &options, kl), call_object(made));
     }
     call_release(&c);
     return given;
@@ -124,7 +113,8 @@ static PyObject *py_kl_full_backward(PyObject *self, PyObject *const *args, Py_s
         "kl_full_backward", 4, 3, 3, {"policy_logits", "ref_logits", "grad_kl", "temperature"}};
     (void)self;
     PyObject *v[4], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_matrix policy, ref;
     napier_const_vector grad;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
@@ -135,8 +125,8 @@ static PyObject *py_kl_full_backward(PyObject *self, PyObject *const *args, Py_s
         !call_vector(&c, v[2], "grad_kl", &grad) &&
         !call_made_matrix(&c, policy.rows, policy.cols, policy.dtype, &made_policy, &to_policy) &&
         !call_made_matrix(&c, ref.rows, ref.cols, ref.dtype, &made_ref, &to_ref)) {
-        RUN(given, names.function, napier_kl_full_backward(context, policy, ref, &options, grad, to_policy, to_ref),
-            pair_of(made_policy, made_ref));
+        RUN_FOR(given, names.function, napier_kl_full_backward(context, policy, ref, &options, grad, to_policy, to_ref),
+                pair_of(made_policy, made_ref));
     }
     call_release(&c);
     return given;
@@ -148,7 +138,8 @@ static PyObject *py_rubric_score(PyObject *self, PyObject *const *args, Py_ssize
     static const signature names = {"rubric_score", 5, 5, 5, {"logprobs", "token_ids", "offsets", "rubric", "weights"}};
     (void)self;
     PyObject *v[5], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_vector logprobs, weights;
     napier_const_matrix rubric;
     napier_indices ids, offsets;
@@ -160,9 +151,9 @@ static PyObject *py_rubric_score(PyObject *self, PyObject *const *args, Py_ssize
         !call_matrix(&c, v[3], "rubric", &rubric) && !call_vector(&c, v[4], "weights", &weights) &&
         !call_made_matrix(&c, responses_in(offsets), rubric.rows, NAPIER_F32, &made_scores, &scores) &&
         !call_made_vector(&c, responses_in(offsets), NAPIER_F32, &made_rewards, &rewards)) {
-        RUN(given, names.function,
-            napier_rubric_score(context, logprobs, ids, offsets, rubric, weights, scores, rewards),
-            pair_of(made_scores, made_rewards));
+        RUN_FOR(given, names.function,
+                napier_rubric_score(context, logprobs, ids, offsets, rubric, weights, scores, rewards),
+                pair_of(made_scores, made_rewards));
     }
     call_release(&c);
     return given;
@@ -173,7 +164,8 @@ static PyObject *py_rubric_score_backward(PyObject *self, PyObject *const *args,
         "rubric_score_backward", 6, 6, 4, {"token_ids", "offsets", "rubric", "weights", "grad_scores", "grad_rewards"}};
     (void)self;
     PyObject *v[6], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_vector weights, grad_rewards;
     napier_const_matrix rubric, grad_scores;
     napier_indices ids, offsets;
@@ -185,9 +177,9 @@ static PyObject *py_rubric_score_backward(PyObject *self, PyObject *const *args,
         !call_vector(&c, v[3], "weights", &weights) && !call_matrix(&c, v[4], "grad_scores", &grad_scores) &&
         !call_vector(&c, v[5], "grad_rewards", &grad_rewards) &&
         !call_made_vector(&c, ids.size, NAPIER_F32, &made, &grad)) {
-        RUN(given, names.function,
-            napier_rubric_score_backward(context, ids, offsets, rubric, weights, grad_scores, grad_rewards, grad),
-            call_object(made));
+        RUN_FOR(given, names.function,
+                napier_rubric_score_backward(context, ids, offsets, rubric, weights, grad_scores, grad_rewards, grad),
+                call_object(made));
     }
     call_release(&c);
     return given;
@@ -348,7 +340,8 @@ static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ss
     static const signature names = {"grpo_token_loss", 9, 9, 3, {BATCH_ARGUMENTS}};
     (void)self;
     PyObject *v[9], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
     napier_vector losses, grad;
@@ -356,8 +349,8 @@ static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ss
     if (!arguments(&names, args, count, keywords, v) && !take_batch(&c, v, 0, &batch, &options) &&
         !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_losses, &losses) &&
         !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_grad, &grad)) {
-        RUN(given, names.function, napier_grpo_token_loss(context, &batch, &options, losses, grad),
-            pair_of(made_losses, made_grad));
+        RUN_FOR(given, names.function, napier_grpo_token_loss(context, &batch, &options, losses, grad),
+                pair_of(made_losses, made_grad));
     }
     call_release(&c);
     return given;
@@ -368,7 +361,8 @@ static PyObject *py_grpo_loss(PyObject *self, PyObject *const *args, Py_ssize_t 
     static const signature names = {"grpo_loss", 9, 9, 3, {BATCH_ARGUMENTS}};
     (void)self;
     PyObject *v[9], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
     napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
@@ -377,8 +371,8 @@ static PyObject *py_grpo_loss(PyObject *self, PyObject *const *args, Py_ssize_t 
     if (!arguments(&names, args, count, keywords, v) && !take_batch(&c, v, 0, &batch, &options) &&
         !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_grad, &grad) &&
         !(v[6] && call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_entropies, &grad_entropies))) {
-        RUN(given, names.function, napier_grpo_loss(context, &batch, &options, &metrics, grad, grad_entropies),
-            Py_NewRef(Py_None));
+        RUN_FOR(given, names.function, napier_grpo_loss(context, &batch, &options, &metrics, grad, grad_entropies),
+                Py_NewRef(Py_None));
     }
     if (given) {
         Py_DECREF(given);
@@ -395,7 +389,8 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
         "grpo_from_logits", 15, 15, 2, {"logits", "ids", BATCH_ARGUMENTS, "temperature", "softcap", "gradient", "out"}};
     (void)self;
     PyObject *v[15], *given = NULL;
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
     napier_token_options tokens = NAPIER_TOKEN_OPTIONS_INIT;
@@ -424,10 +419,10 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
         failed = call_made_matrix(&c, logits.rows, logits.cols, logits.dtype, &made_grad, &grad);
     }
     if (!failed) {
-        RUN(given, names.function,
-            napier_grpo_from_logits(context, logits, ids, &batch, &options, &tokens, &metrics, grad, logprobs,
-                                    entropies),
-            Py_NewRef(Py_None));
+        RUN_FOR(given, names.function,
+                napier_grpo_from_logits(context, logits, ids, &batch, &options, &tokens, &metrics, grad, logprobs,
+                                        entropies),
+                Py_NewRef(Py_None));
     }
     if (given) {
         Py_DECREF(given);

@@ -45,7 +45,7 @@ static void join(slices *s) {
     }
 }
 
-void slices_start(slices *s, const array *const *arrays, int operands, int axis, bool last_is_reduced) {
+void slices_start(slices *s, const array *const *arrays, int operands, int axis, int reduced) {
     const array *first = arrays[0];
     s->operands = operands;
     s->outer = 0;
@@ -64,7 +64,7 @@ void slices_start(slices *s, const array *const *arrays, int operands, int axis,
             s->shape[s->outer] = first->shape[d];
         }
         for (int k = 0; k < operands; k++) {
-            const bool lacks = last_is_reduced && k == operands - 1 && arrays[k]->ndim < first->ndim;
+            const bool lacks = k >= operands - reduced && arrays[k]->ndim < first->ndim;
             const int64_t stride = lacks && d == axis ? 0 : arrays[k]->strides[lacks && d > axis ? d - 1 : d];
             if (d == axis) {
                 s->col_stride[k] = stride;

@@ -4,9 +4,9 @@
 
 #include "ext.h"
 
-enum { MOST_OPERANDS = 3 };
+enum { MOST_OPERANDS = 4 };
 
-/* Up to three arrays of one shape, an axis of which is the columns. Of the other dimensions those are joined that lie
+/* Up to four arrays of one shape, an axis of which is the columns. Of the other dimensions those are joined that lie
  * behind one another in all arrays; the largest that is left is the rows, the rest is walked through. */
 typedef struct slices {
     int operands;
@@ -19,9 +19,9 @@ typedef struct slices {
     int64_t shape[MOST_DIMS], strides[MOST_DIMS][MOST_OPERANDS], index[MOST_DIMS];
 } slices;
 
-/* axis counts from 0; arrays have their shape in common, except that with `reduced` the last has size 1 along the axis, or
- * lacks it (`lacks_axis`). */
-void slices_start(slices *s, const array *const *arrays, int operands, int axis, bool last_is_reduced);
+/* axis counts from 0; arrays have their shape in common, except that the last `reduced` of them have size 1 along the
+ * axis, or lack it. */
+void slices_start(slices *s, const array *const *arrays, int operands, int axis, int reduced);
 /* The next slice; false after the last. Not to be called on arrays without elements. */
 bool slices_next(slices *s);
 napier_const_matrix slices_matrix(const slices *s, int operand);

@@ -47,6 +47,15 @@ static int result_like(array *y, const array *x, PyObject *out, napier_dtype dty
     return 0;
 }
 
+/* A result as an object, or NULL where the call failed. */
+static PyObject *give_or_release(array *y, int failed) {
+    if (failed) {
+        array_release(y);
+        return NULL;
+    }
+    return array_give(y);
+}
+
 /* ---- softmax and log_softmax ---------------------------------------------------------------------------------------- */
 
 static napier_status map_slices(napier_context *context, map_call *call, slices *s,
@@ -82,25 +91,19 @@ static int map_arrays(const char *function, map_call *call, const array *x, cons
                       const napier_softmax_options *options) {
     slices s;
     const array *const both[] = {x, y};
-    slices_start(&s, both, 2, axis, false);
+    slices_start(&s, both, 2, axis, 0);
     if (x->size > 0 && slices_overlap(x, y, &s)) {
         PyErr_SetString(PyExc_ValueError, "out: overlaps x without being x");
         return -1;
     }
-    napier_context *context = context_take();
-    if (!context) {
-        return -1;
-    }
-    napier_status status = NAPIER_OK;
+    int failed;
     if (x->size > 0) {
-        CALL(status, context, map_slices(context, call, &s, options));
+        RUN_SIZED(failed, function, map_slices(context, call, &s, options), x->size);
     } else { /* the options are still to be right */
-        napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
-        napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
-        status = call(context, none, writable_matrix(no_result), options);
+        const napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
+        const napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
+        RUN(failed, function, call(context, none, writable_matrix(no_result), options));
     }
-    const int failed = raise_status(context, status, function);
-    context_give(context);
     return failed;
 }
 
@@ -166,21 +169,15 @@ static napier_status gradient_slices(napier_context *context, gradient_call *cal
 static int gradient_arrays(const char *function, gradient_call *call, const array *const *three, int axis,
                            const napier_softmax_options *options) {
     slices s;
-    slices_start(&s, three, 3, axis, false);
+    slices_start(&s, three, 3, axis, 0);
     if (three[0]->size > 0 && (slices_overlap(three[0], three[2], &s) || slices_overlap(three[1], three[2], &s))) {
         PyErr_SetString(PyExc_ValueError, "out: overlaps an input without being it");
         return -1;
     }
-    napier_context *context = context_take();
-    if (!context) {
-        return -1;
-    }
-    napier_status status = NAPIER_OK;
+    int failed = 0;
     if (three[0]->size > 0) {
-        CALL(status, context, gradient_slices(context, call, &s, options));
+        RUN_SIZED(failed, function, gradient_slices(context, call, &s, options), three[0]->size);
     }
-    const int failed = raise_status(context, status, function);
-    context_give(context);
     return failed;
 }
 
@@ -235,35 +232,32 @@ static PyObject *py_log_softmax_backward(PyObject *self, PyObject *const *args, 
 
 /* ---- logsumexp along an axis ---------------------------------------------------------------------------------------- */
 
+static napier_vector slices_vector(const slices *s, int k) {
+    const napier_const_matrix m = slices_matrix(s, k);
+    return (napier_vector){s->data[k], m.rows, m.rows > 1 ? m.row_stride : 1, m.dtype};
+}
+
 static napier_status reduce_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
     napier_status status = NAPIER_OK;
     do {
-        const napier_const_matrix y = slices_matrix(s, 1);
-        const napier_vector lse = {s->data[1], y.rows, y.rows > 1 ? y.row_stride : 1, y.dtype};
-        status = napier_logsumexp(context, slices_matrix(s, 0), lse, options);
+        status = napier_logsumexp(context, slices_matrix(s, 0), slices_vector(s, 1), options);
     } while (!status && slices_next(s));
     return status;
 }
 
 /* x to its logsumexp along the axis; the result has that axis with size 1, or lacks it. */
 static int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
-    napier_context *context = context_take();
-    if (!context) {
-        return -1;
-    }
     slices s;
     const array *const both[] = {x, y};
-    slices_start(&s, both, 2, axis, true);
-    napier_status status = NAPIER_OK;
+    slices_start(&s, both, 2, axis, 1);
+    int failed = 0;
     if (y->size > 0) {
-        CALL(status, context, reduce_slices(context, &s, options));
+        RUN_SIZED(failed, "logsumexp", reduce_slices(context, &s, options), x->size);
     }
-    const int failed = raise_status(context, status, "logsumexp");
-    context_give(context);
     return failed;
 }
 
-static int64_t reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
+static int reduced_shape(const array *x, int axis, bool keepdims, int64_t *shape) {
     int n = 0;
     for (int d = 0; d < x->ndim; d++) {
         if (d != axis || keepdims) {
@@ -273,7 +267,24 @@ static int64_t reduced_shape(const array *x, int axis, bool keepdims, int64_t *s
     return n;
 }
 
-/* _logsumexp(x, axis, keepdims, temperature, dtype): one axis. Tuples, None and weights are napier.logsumexp's. */
+static int ones(int ndim, int64_t *shape) {
+    for (int d = 0; d < ndim; d++) {
+        shape[d] = 1;
+    }
+    return ndim;
+}
+
+/* An array without gaps as one row; its dimensions in the result, if they are to be kept, are all 1. */
+static int as_one_row(array *x) {
+    const int ndim = x->ndim;
+    x->ndim = 1;
+    x->shape[0] = x->size;
+    x->strides[0] = 1;
+    return ndim;
+}
+
+/* _logsumexp(x, axis, keepdims, temperature, dtype): one axis; None: all, or None where the elements are not one run. Tuples
+ * and weights are napier.logsumexp's. */
 static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
         "logsumexp", 6, 3, 1, {"a", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
@@ -294,15 +305,88 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
     napier_dtype dtype = x.dtype;
     int64_t shape[MOST_DIMS];
     PyObject *given = NULL;
+    if (!v[1] && !array_is_contiguous(&x)) {
+        array_release(&x);
+        Py_RETURN_NONE;
+    }
+    const int dims = v[1] ? x.ndim : as_one_row(&x);
     if (!take_axis(v[1], "axis", x.ndim, &axis) && !take_dtype(v[5], "dtype", &dtype) &&
-        !array_make(&y, &x, (int)reduced_shape(&x, axis, keepdims, shape), shape, dtype)) {
-        if (reduce_arrays(&x, &y, axis, &options)) {
-            array_release(&y);
-        } else {
-            given = array_give(&y);
-        }
+        !array_make(&y, &x, v[1] ? reduced_shape(&x, axis, keepdims, shape) : ones(keepdims ? dims : 0, shape), shape,
+                    dtype)) {
+        given = give_or_release(&y, reduce_arrays(&x, &y, axis, &options));
     }
     array_release(&x);
+    return given;
+}
+
+/* ---- logsumexp with weights ----------------------------------------------------------------------------------------- */
+
+static napier_status weighted_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        status = napier_logsumexp_weighted(context, slices_matrix(s, 0), slices_matrix(s, 1), slices_vector(s, 2),
+                                           slices_vector(s, 3), options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
+static PyObject *weighted_arrays(const array *x, const array *b, int axis, bool keepdims, napier_dtype dtype,
+                                 const napier_softmax_options *options) {
+    int64_t shape[MOST_DIMS];
+    const int ndim = reduced_shape(x, axis, keepdims, shape);
+    array lse, sign;
+    if (array_make(&lse, x, ndim, shape, dtype)) {
+        return NULL;
+    }
+    if (array_make(&sign, x, ndim, shape, dtype)) {
+        array_release(&lse);
+        return NULL;
+    }
+    slices s;
+    const array *const four[] = {x, b, &lse, &sign};
+    slices_start(&s, four, 4, axis, 2);
+    int failed = 0;
+    if (lse.size > 0) {
+        RUN_SIZED(failed, "logsumexp", weighted_slices(context, &s, options), x->size);
+    }
+    PyObject *first = give_or_release(&lse, failed), *second = give_or_release(&sign, failed);
+    PyObject *pair = first && second ? PyTuple_Pack(2, first, second) : NULL;
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return pair;
+}
+
+/* _logsumexp_weighted(a, b, axis, keepdims, temperature, algorithm, dtype): the logsumexp and its sign along one axis, of
+ * arrays of one shape. */
+static PyObject *py_logsumexp_weighted(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "logsumexp", 7, 4, 2, {"a", "b", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
+    (void)self;
+    PyObject *v[7], *given = NULL;
+    napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
+    int axis = -1, keepdims = 0, algorithm = NAPIER_ALGORITHM_AUTO;
+    array x, b;
+    if (arguments(&names, args, count, keywords, v) || take_bool(v[3], "keepdims", &keepdims) ||
+        take_double(v[4], "temperature", &options.temperature) ||
+        take_word(v[5], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
+        array_take(&x, v[0], "a", TAKE_FLOATS)) {
+        return NULL;
+    }
+    if (array_take(&b, v[1], "b", TAKE_FLOATS)) {
+        array_release(&x);
+        return NULL;
+    }
+    options.algorithm = (napier_algorithm)algorithm;
+    napier_dtype dtype = x.dtype == b.dtype                               ? x.dtype
+                         : x.dtype == NAPIER_F64 || b.dtype == NAPIER_F64 ? NAPIER_F64
+                                                                          : NAPIER_F32;
+    if (!same_shape(&x, &b)) {
+        PyErr_SetString(PyExc_ValueError, "b: its shape is not that of a");
+    } else if (!take_axis(v[2], "axis", x.ndim, &axis) && !take_dtype(v[6], "dtype", &dtype)) {
+        given = weighted_arrays(&x, &b, axis, keepdims, dtype, &options);
+    }
+    array_release(&x);
+    array_release(&b);
     return given;
 }
 
@@ -324,19 +408,9 @@ static PyObject *py_logsumexp_all(PyObject *self, PyObject *const *args, Py_ssiz
     napier_dtype dtype = x.dtype;
     PyObject *given = NULL;
     if (!take_dtype(v[2], "dtype", &dtype) && !array_matrix(&x, "x", &m) && !array_make(&y, &x, 0, NULL, dtype)) {
-        napier_context *context = context_take();
-        napier_status status = NAPIER_OK;
-        if (context) {
-            CALL(status, context, napier_logsumexp_all(context, m, napier_array(y.data, 1, dtype), &options));
-        }
-        if (!context || raise_status(context, status, "logsumexp_all")) {
-            array_release(&y);
-        } else {
-            given = array_give(&y);
-        }
-        if (context) {
-            context_give(context);
-        }
+        int failed;
+        RUN(failed, "logsumexp_all", napier_logsumexp_all(context, m, napier_array(y.data, 1, dtype), &options));
+        given = give_or_release(&y, failed);
     }
     array_release(&x);
     return given;
@@ -374,27 +448,19 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
     PyObject *given = NULL;
     int64_t shape[MOST_DIMS];
     if (!take_axis(v[2], "axis", x.ndim, &axis)) {
-        array want = {.ndim = (int)reduced_shape(&x, axis, false, shape)};
+        array want = {.ndim = reduced_shape(&x, axis, false, shape)};
         memcpy(want.shape, shape, (size_t)want.ndim * sizeof *shape);
         if (!same_shape(&want, &grad)) {
             PyErr_SetString(PyExc_ValueError, "grad_lse: its shape is not that of x without the axis");
         } else if (!array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
             const array *const three[] = {&x, &y, &grad};
-            napier_context *context = context_take();
-            napier_status status = NAPIER_OK;
             slices s;
-            slices_start(&s, three, 3, axis, true);
-            if (context && x.size > 0) {
-                CALL(status, context, spread_slices(context, &s, &options));
+            slices_start(&s, three, 3, axis, 1);
+            int failed = 0;
+            if (x.size > 0) {
+                RUN(failed, names.function, spread_slices(context, &s, &options));
             }
-            if (!context || raise_status(context, status, names.function)) {
-                array_release(&y);
-            } else {
-                given = array_give(&y);
-            }
-            if (context) {
-                context_give(context);
-            }
+            given = give_or_release(&y, failed);
         }
     }
     array_release(&x);
@@ -426,19 +492,11 @@ static PyObject *py_logsumexp_all_backward(PyObject *self, PyObject *const *args
         PyErr_Format(PyExc_ValueError, "grad_lse: expected 1 element, got %lld", (long long)grad.size);
     } else if (!array_matrix(&x, "x", &m) && !array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
         const napier_const_vector g = {grad.data, 1, 1, grad.dtype};
-        napier_context *context = array_matrix(&y, "x", &out) ? NULL : context_take();
-        napier_status status = NAPIER_OK;
-        if (context) {
-            CALL(status, context, napier_logsumexp_all_backward(context, m, g, writable_matrix(out), &options));
+        int failed = array_matrix(&y, "x", &out);
+        if (!failed) {
+            RUN(failed, names.function, napier_logsumexp_all_backward(context, m, g, writable_matrix(out), &options));
         }
-        if (!context || raise_status(context, status, names.function)) {
-            array_release(&y);
-        } else {
-            given = array_give(&y);
-        }
-        if (context) {
-            context_give(context);
-        }
+        given = give_or_release(&y, failed);
     }
     array_release(&x);
     array_release(&grad);
@@ -473,6 +531,9 @@ PyMethodDef softmax_functions[] = {
      "[[0.0, -1e+30], [-0.6931, -0.6931]]\n"},
     {"_logsumexp", FAST(py_logsumexp),
      "_logsumexp(x, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\nAlong one axis."},
+    {"_logsumexp_weighted", FAST(py_logsumexp_weighted),
+     "_logsumexp_weighted(a, b, axis, keepdims, *, temperature, algorithm, dtype)\n--\n\n"
+     "(logsumexp, sign) along one axis, with weights b of a's shape."},
     {"logsumexp_all", FAST(py_logsumexp_all),
      "logsumexp_all(x, *, temperature=1.0, dtype=None)\n--\n\n"
      "logsumexp of all elements of an array of 1 or 2 dimensions, with the bits of one row that holds them in "

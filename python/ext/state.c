@@ -1,16 +1,38 @@
 /* state.c - napier.SoftmaxState: a reduction that is streamed, distributed, or kept on disk. */
 #include "ext.h"
 
+#include <pthread.h>
 #include <string.h>
 
+/* Work on a state runs without the GIL; `lock` keeps other threads from the same state meanwhile. */
 typedef struct state_object {
     PyObject ob_base;
     napier_softmax_state *state;
+    pthread_mutex_t lock;
 } state_object;
 
 static PyObject *state_type;
 
 static napier_softmax_state *state_of(PyObject *self) { return ((state_object *)self)->state; }
+
+/* Never waits with the GIL, which whoever has the lock may want. */
+static void state_lock(PyObject *self) {
+    pthread_mutex_t *lock = &((state_object *)self)->lock;
+    if (pthread_mutex_trylock(lock) != 0) {
+        Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(lock);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+static void state_unlock(PyObject *self) { pthread_mutex_unlock(&((state_object *)self)->lock); }
+
+/* RUN_SIZED on a locked state. */
+#define RUN_LOCKED(failed_, self_, function_, call_, elements_) \
+    do {                                                        \
+        state_lock(self_);                                      \
+        RUN_SIZED(failed_, function_, call_, elements_);        \
+        state_unlock(self_);                                    \
+    } while (0)
 
 static PyObject *state_wrap(napier_softmax_state *state) {
     state_object *o = PyObject_New(state_object, (PyTypeObject *)state_type);
@@ -19,12 +41,17 @@ static PyObject *state_wrap(napier_softmax_state *state) {
         return NULL;
     }
     o->state = state;
+    if (pthread_mutex_init(&o->lock, NULL) != 0) {
+        Py_DECREF((PyObject *)o);
+        return PyErr_NoMemory();
+    }
     return (PyObject *)o;
 }
 
 static void state_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     napier_softmax_state_destroy(state_of(self));
+    pthread_mutex_destroy(&((state_object *)self)->lock);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -43,14 +70,9 @@ static PyObject *state_make(PyObject *const *args, Py_ssize_t count, PyObject *k
         return NULL;
     }
     options.masked_rows = (napier_masked_rows)masked;
-    napier_context *context = context_take();
-    if (!context) {
-        return NULL;
-    }
     napier_softmax_state *state = NULL;
-    const napier_status status = napier_softmax_state_create(context, dtype, first, &options, &state);
-    const int failed = raise_status(context, status, names.function);
-    context_give(context);
+    int failed;
+    RUN_SIZED(failed, names.function, napier_softmax_state_create(context, dtype, first, &options, &state), 0);
     return failed ? NULL : state_wrap(state);
 }
 
@@ -81,49 +103,45 @@ static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     return made;
 }
 
-/* Bits do not depend on the order of update and merge, but a state is one: calls on it hold the GIL. */
 static PyObject *state_update(PyObject *self, PyObject *block) {
     array a;
     napier_const_vector x;
     if (array_take(&a, block, "block", TAKE_FLOATS)) {
         return NULL;
     }
-    PyObject *given = NULL;
-    napier_context *context = array_vector(&a, "block", &x) ? NULL : context_take();
-    if (context) {
-        if (!raise_status(context, napier_softmax_state_update(context, state_of(self), x), "update")) {
-            given = Py_NewRef(self);
-        }
-        context_give(context);
+    int failed = array_vector(&a, "block", &x);
+    if (!failed) {
+        RUN_LOCKED(failed, self, "update", napier_softmax_state_update(context, state_of(self), x), x.size);
     }
     array_release(&a);
-    return given;
+    return failed ? NULL : Py_NewRef(self);
 }
 
+/* Both states are locked, in the order of their addresses: two threads that merge crosswise do not wait for each other. */
 static PyObject *state_merge(PyObject *self, PyObject *other) {
     if (Py_TYPE(other) != (PyTypeObject *)state_type) {
         PyErr_Format(PyExc_TypeError, "other: expected a SoftmaxState, got %R", other);
         return NULL;
     }
-    napier_context *context = context_take();
-    if (!context) {
-        return NULL;
+    PyObject *first = self < other ? self : other, *second = self < other ? other : self;
+    int failed;
+    state_lock(first);
+    if (second != first) {
+        state_lock(second);
     }
-    const int failed =
-        raise_status(context, napier_softmax_state_merge(context, state_of(self), state_of(other)), "merge");
-    context_give(context);
+    RUN_SIZED(failed, "merge", napier_softmax_state_merge(context, state_of(self), state_of(other)), 0);
+    if (second != first) {
+        state_unlock(second);
+    }
+    state_unlock(first);
     return failed ? NULL : Py_NewRef(self);
 }
 
 static PyObject *state_finish(PyObject *self, PyObject *none) {
     (void)none;
-    napier_context *context = context_take();
-    if (!context) {
-        return NULL;
-    }
     double lse = 0;
-    const int failed = raise_status(context, napier_softmax_state_finish(context, state_of(self), &lse), "finish");
-    context_give(context);
+    int failed;
+    RUN_LOCKED(failed, self, "finish", napier_softmax_state_finish(context, state_of(self), &lse), 0);
     return failed ? NULL : PyFloat_FromDouble(lse);
 }
 
@@ -144,14 +162,15 @@ static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t c
         array_release(&x);
         return NULL;
     }
-    napier_context *context = array_vector(&y, "out", &out) ? NULL : context_take();
-    if (context) {
-        const napier_status status =
-            napier_softmax_state_apply(context, state_of(self), (napier_softmax_kind)kind, in, writable_vector(out));
-        if (!raise_status(context, status, names.function)) {
-            given = Py_NewRef(v[3] ? v[3] : y.object);
-        }
-        context_give(context);
+    int failed = array_vector(&y, "out", &out);
+    if (!failed) {
+        RUN_LOCKED(
+            failed, self, names.function,
+            napier_softmax_state_apply(context, state_of(self), (napier_softmax_kind)kind, in, writable_vector(out)),
+            in.size);
+    }
+    if (!failed) {
+        given = Py_NewRef(v[3] ? v[3] : y.object);
     }
     array_release(&y);
     array_release(&x);
@@ -160,15 +179,13 @@ static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t c
 
 static PyObject *state_bytes(PyObject *self, PyObject *none) {
     (void)none;
-    char room[32 * 1024];
-    const size_t size = napier_softmax_state_size(state_of(self));
-    napier_context *context = size <= sizeof room ? context_take() : NULL;
-    if (!context) {
-        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    const int failed =
-        raise_status(context, napier_softmax_state_save(context, state_of(self), room, sizeof room), "to_bytes");
-    context_give(context);
+    char room[32 * 1024]; /* the header promises less */
+    size_t size = 0;
+    int failed;
+    state_lock(self);
+    size = napier_softmax_state_size(state_of(self));
+    RUN_SIZED(failed, "to_bytes", napier_softmax_state_save(context, state_of(self), room, sizeof room), 0);
+    state_unlock(self);
     return failed ? NULL : PyBytes_FromStringAndSize(room, (Py_ssize_t)size);
 }
 
@@ -180,12 +197,8 @@ static PyObject *py_state_from_bytes(PyObject *self, PyObject *data) {
         return NULL;
     }
     napier_softmax_state *state = NULL;
-    napier_context *context = context_take();
-    int failed = -1;
-    if (context) {
-        failed = raise_status(context, napier_softmax_state_load(context, b.buf, (size_t)b.len, &state), "from_bytes");
-        context_give(context);
-    }
+    int failed;
+    RUN_SIZED(failed, "from_bytes", napier_softmax_state_load(context, b.buf, (size_t)b.len, &state), 0);
     PyBuffer_Release(&b);
     return failed ? NULL : state_wrap(state);
 }
@@ -203,12 +216,18 @@ static PyObject *state_reduce(PyObject *self, PyObject *none) {
 
 static PyObject *state_first(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromLongLong(napier_softmax_state_first_index(state_of(self)));
+    state_lock(self);
+    const int64_t n = napier_softmax_state_first_index(state_of(self));
+    state_unlock(self);
+    return PyLong_FromLongLong(n);
 }
 
 static PyObject *state_count(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromLongLong(napier_softmax_state_count(state_of(self)));
+    state_lock(self);
+    const int64_t n = napier_softmax_state_count(state_of(self));
+    state_unlock(self);
+    return PyLong_FromLongLong(n);
 }
 
 static PyMethodDef state_methods[] = {

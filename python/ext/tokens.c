@@ -92,7 +92,8 @@ static int64_t ids_per_row(napier_indices ids, int64_t rows) {
 
 /* weights NULL: x are logits; else hidden states. */
 static PyObject *token_forward(const char *function, PyObject *const *v, PyObject *weights) {
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     token_outputs o = {.results = NAPIER_TOKEN_RESULTS_INIT};
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_const_matrix x, w = {0};
@@ -109,19 +110,10 @@ static PyObject *token_forward(const char *function, PyObject *const *v, PyObjec
         call_release(&c);
         return NULL;
     }
-    napier_context *context = context_take();
-    if (context) {
-        napier_status status;
-        if (weights) {
-            CALL(status, context, napier_linear_token_logprobs(context, x, w, ids, &options, &o.results));
-        } else {
-            CALL(status, context, napier_token_logprobs(context, x, ids, &options, &o.results));
-        }
-        if (!raise_status(context, status, function)) {
-            given = token_tuple(&o);
-        }
-        context_give(context);
-    }
+    RUN_FOR(given, function,
+            weights ? napier_linear_token_logprobs(context, x, w, ids, &options, &o.results)
+                    : napier_token_logprobs(context, x, ids, &options, &o.results),
+            token_tuple(&o));
     call_release(&c);
     return given;
 }
@@ -166,7 +158,8 @@ static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *arg
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_const_matrix x, given_out = {0};
@@ -188,14 +181,9 @@ static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *arg
     } else if (call_made_matrix(&c, x.rows, x.cols, x.dtype, &made, &grad)) {
         made = NULL;
     }
-    napier_context *context = made ? context_take() : NULL;
-    if (context) {
-        napier_status status;
-        CALL(status, context, napier_token_logprobs_backward(context, x, ids, &options, &gradients, grad));
-        if (!raise_status(context, status, names.function)) {
-            given = v[12] ? Py_NewRef(v[12]) : call_object(made);
-        }
-        context_give(context);
+    if (made) {
+        RUN_FOR(given, names.function, napier_token_logprobs_backward(context, x, ids, &options, &gradients, grad),
+                v[12] ? Py_NewRef(v[12]) : call_object(made));
     }
     call_release(&c);
     return given;
@@ -211,7 +199,8 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_const_matrix x, w;
@@ -224,17 +213,10 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
         !take_token_gradients(&c, v + 9, &gradients) &&
         !call_made_matrix(&c, x.rows, x.cols, x.dtype, &hidden, &grad_hidden) &&
         !call_made_matrix(&c, w.rows, w.cols, w.dtype, &weights, &grad_weights)) {
-        napier_context *context = context_take();
-        if (context) {
-            napier_status status;
-            CALL(status, context,
-                 napier_linear_token_logprobs_backward(context, x, w, ids, &options, &gradients, grad_hidden,
-                                                       grad_weights));
-            if (!raise_status(context, status, names.function)) {
-                given = PyTuple_Pack(2, hidden->object, weights->object);
-            }
-            context_give(context);
-        }
+        RUN_FOR(
+            given, names.function,
+            napier_linear_token_logprobs_backward(context, x, w, ids, &options, &gradients, grad_hidden, grad_weights),
+            PyTuple_Pack(2, hidden->object, weights->object));
     }
     call_release(&c);
     return given;
@@ -249,7 +231,8 @@ static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t cou
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_matrix a, b;
     napier_matrix product;
     array *made = NULL;
@@ -257,15 +240,7 @@ static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t cou
     if (!call_matrix(&c, v[0], "a", &a) && !call_matrix(&c, v[1], "b", &b)) {
         napier_dtype dtype = a.dtype == b.dtype ? a.dtype : NAPIER_F32;
         if (!take_dtype(v[2], "dtype", &dtype) && !call_made_matrix(&c, a.rows, b.cols, dtype, &made, &product)) {
-            napier_context *context = context_take();
-            if (context) {
-                napier_status status;
-                CALL(status, context, napier_matmul(context, a, b, product));
-                if (!raise_status(context, status, names.function)) {
-                    given = call_object(made);
-                }
-                context_give(context);
-            }
+            RUN_FOR(given, names.function, napier_matmul(context, a, b, product), call_object(made));
         }
     }
     call_release(&c);
@@ -279,7 +254,8 @@ static PyObject *py_gather_logprobs(PyObject *self, PyObject *const *args, Py_ss
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_matrix logprobs;
     napier_indices ids;
     napier_vector gathered;
@@ -287,15 +263,7 @@ static PyObject *py_gather_logprobs(PyObject *self, PyObject *const *args, Py_ss
     PyObject *given = NULL;
     if (!call_matrix(&c, v[0], "logprobs", &logprobs) && !call_indices(&c, v[1], "ids", &ids) &&
         !call_made_vector(&c, logprobs.rows, logprobs.dtype, &made, &gathered)) {
-        napier_context *context = context_take();
-        if (context) {
-            napier_status status;
-            CALL(status, context, napier_gather_logprobs(context, logprobs, ids, gathered));
-            if (!raise_status(context, status, names.function)) {
-                given = call_object(made);
-            }
-            context_give(context);
-        }
+        RUN_FOR(given, names.function, napier_gather_logprobs(context, logprobs, ids, gathered), call_object(made));
     }
     call_release(&c);
     return given;
@@ -309,7 +277,8 @@ static PyObject *py_gather_logprobs_backward(PyObject *self, PyObject *const *ar
     if (arguments(&names, args, count, keywords, v)) {
         return NULL;
     }
-    call_arrays c = {.count = 0};
+    call_arrays c;
+    c.count = 0;
     napier_const_vector gathered;
     napier_indices ids;
     napier_matrix grad;
@@ -319,15 +288,8 @@ static PyObject *py_gather_logprobs_backward(PyObject *self, PyObject *const *ar
     if (!call_vector(&c, v[0], "grad_gathered", &gathered) && !call_indices(&c, v[1], "ids", &ids) &&
         !take_int64(v[2], "vocabulary", &vocabulary) &&
         !call_made_matrix(&c, gathered.size, vocabulary, gathered.dtype, &made, &grad)) {
-        napier_context *context = context_take();
-        if (context) {
-            napier_status status;
-            CALL(status, context, napier_gather_logprobs_backward(context, gathered, ids, grad));
-            if (!raise_status(context, status, names.function)) {
-                given = call_object(made);
-            }
-            context_give(context);
-        }
+        RUN_FOR(given, names.function, napier_gather_logprobs_backward(context, gathered, ids, grad),
+                call_object(made));
     }
     call_release(&c);
     return given;

@@ -5,6 +5,7 @@ Functions take NumPy arrays, PyTorch tensors on the CPU, and anything else with 
 copies, and answer in kind. See `napier.rl`, `napier.torch` (autograd) and `napier.UMAP`.
 """
 from . import rl
+from ._attention import attention, attention_backward
 from ._logsumexp import logsumexp
 from ._napier import (SoftmaxState, __version__, get_isa, get_num_threads, isa_available, log_softmax,
                       log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
@@ -51,7 +52,7 @@ def __dir__():
 
 
 __all__ = [
-    "SoftmaxState", "UMAP", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
+    "SoftmaxState", "UMAP", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
     "get_num_threads", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full",
     "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax",

@@ -35,6 +35,7 @@ def logsumexp_backward(x: Array, grad_lse: Array, axis: int = -1, *, temperature
 def logsumexp_all_backward(x: Array, grad_lse: Array, *, temperature: float = 1.0) -> Any: ...
 
 @final
+
 class SoftmaxState:
     def __new__(cls, dtype: DType = "float32", first_index: int = 0, *, temperature: float = 1.0,
                 masked_rows: MaskedRows = "nan") -> SoftmaxState: ...

@@ -11,6 +11,7 @@ import torch
 from torch.library import custom_op
 
 from . import _napier
+from ._attention import _arguments
 from ._logsumexp import _axes
 from .rl import TokenLogprobs, _shaped, _token_arguments, _want
 
@@ -18,7 +19,7 @@ if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError("napier.torch needs PyTorch 2.10 or later")
 
 __all__ = [
-    "LogSoftmax", "LogSumExp", "Softmax", "gather_logprobs", "grpo_from_logits", "grpo_loss", "kl_full",
+    "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "kl_full",
     "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "rubric_score", "softmax", "token_logprobs",
 ]
 
@@ -223,6 +224,77 @@ class LogSumExp(torch.nn.Module):
 
     def extra_repr(self):
         return f"dim={self.dim}, keepdim={self.keepdim}, temperature={self.temperature}"
+
+
+# ---- Attention -----------------------------------------------------------------------------------------------------------------
+
+_Offsets = Optional[Tensor]
+
+
+def _without_double(*tensors):
+    return (_single(x) for x in tensors)
+
+
+@_operator("attention")
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float, causal: bool, masked_rows: str,
+               query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
+               prefix_end: _Offsets) -> tuple[Tensor, Tensor]:
+    return _napier._attention(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix_begin, prefix_end)
+
+
+@_operator("attention_backward")
+def _attention_backward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float, causal: bool,
+                        masked_rows: str, query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
+                        prefix_end: _Offsets, grad: Tensor, output: Tensor, lse: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return _napier._attention_backward(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix_begin,
+                                       prefix_end, grad, output, lse)
+
+
+@_attention.register_fake
+def _(q, k, v, mask, scale, causal, masked_rows, query_offsets, *_):
+    lse = q.shape[:-1] if query_offsets is None else q.shape[:2]
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(lse, dtype=torch.float32)
+
+
+@_attention_backward.register_fake
+def _(q, k, v, *_):
+    return _row_major_like(q), _row_major_like(k), _row_major_like(v)
+
+
+def _setup_attention(ctx, inputs, output):
+    ctx.options = inputs[4:7]
+    ctx.save_for_backward(*inputs[:4], *inputs[7:], *output)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient_attention(ctx, grad, _):
+    q, k, v, mask, *offsets, output, lse = ctx.saved_tensors
+    grads = _attention_backward(q, k, v, mask, *ctx.options, *offsets, grad.to(output.dtype), output, lse)
+    return (*grads,) + (None,) * 8
+
+
+_once(_attention, _gradient_attention, _setup_attention)
+
+
+def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
+              prefix=None, return_lse=False):
+    """napier.attention with gradients, to q, k and v: softmax(scale * q k^T + mask) v without the matrix of scores.
+
+    q [batch, heads, queries, dim], k and v [batch, key heads, keys, dim] as in scaled_dot_product_attention, or ragged tokens
+    [tokens, heads, dim] with query_offsets. The mask is a constant.
+    """
+    mask = _as_tensor(mask)
+    prefix = None if prefix is None else tuple(_as_tensor(x) for x in prefix)
+    query_offsets, key_offsets = _as_tensor(query_offsets), _as_tensor(key_offsets)
+    _check(q=q, k=k, v=v, mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
+    if mask is not None and mask.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError("mask: has no gradient here; use mask.detach()")
+    arguments, plain = _arguments(*_without_double(q, k, v), mask, scale, causal, masked_rows, query_offsets, key_offsets,
+                                  prefix)
+    output, lse = _attention(*arguments)
+    if plain:
+        output, lse = output[0], lse[0]
+    return (output, lse) if return_lse else output
 
 
 # ---- Log-probabilities of tokens ---------------------------------------------------------------------------------------------

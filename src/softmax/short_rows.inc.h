@@ -501,8 +501,9 @@ static void napier_batch_round(const napier_softmax_job *job, const napier_short
     }
 }
 
-static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], float *scratch) {
-    for (int i = 0; i < NAPIER_BATCH_SLOTS; i++) {
+/* Batches use the slots in turn: with few of them some slots are never touched. */
+static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches, float *scratch) {
+    for (int i = 0; i < NAPIER_BATCH_SLOTS && i < batches; i++) {
         for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row stay so */
             slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
         }
@@ -517,7 +518,7 @@ static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int6
     float *staged = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS, *spare = staged + 2 * NAPIER_STAGE_FLOATS;
     napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
     napier_batch slot[NAPIER_BATCH_SLOTS];
-    napier_slots_start(slot, scratch);
+    napier_slots_start(slot, batches, scratch);
     for (int64_t b = -2; b < batches + 2; b++) {
         napier_batch *look = NULL, *sum = NULL, *write = NULL;
         if (b + 2 < batches) {

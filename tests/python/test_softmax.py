@@ -245,13 +245,60 @@ def test_logsumexp_of_special_things():
         (lambda: napier.logsumexp([1j]), TypeError, "^a: complex"),
         (lambda: napier.logsumexp([1j], axis=0), TypeError, "^a: complex"),
         (lambda: napier.logsumexp([[1.0], [1.0, 2.0]]), ValueError, "^a: not an array"),
-        (lambda: napier.logsumexp([1.0], b=[1.0]), NotImplementedError, "^b"),
-        (lambda: napier.logsumexp([1.0], return_sign=True), NotImplementedError, "return_sign"),
+        (lambda: napier.logsumexp([1.0, 2.0], b=[1.0, 2.0, 3.0]), ValueError, "^b: shape .3,. does not broadcast"),
+        (lambda: napier.logsumexp([1.0], b=[1j]), TypeError, "^b: complex"),
+        (lambda: napier.logsumexp([1.0], b=np.ma.masked_array([1.0], [True])), TypeError, "^b: masked"),
         (lambda: napier.logsumexp(np.ma.masked_array([1.0], [True])), TypeError, "^a: masked"),
         (lambda: napier.logsumexp([1.0], temperature=np.nan), ValueError, "temperature"),
     ]:
         with pytest.raises(kind, match=text):
             call()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), hnp.array_shapes(max_dims=4, max_side=5), st.sampled_from([np.float32, np.float64]), st.booleans(),
+       st.booleans())
+def test_weights(data, shape, dtype, keepdims, return_sign):
+    """scipy.special.logsumexp's b and return_sign, over shapes, axes and what broadcasts."""
+    a = data.draw(hnp.arrays(dtype, shape, elements=st.floats(-50, 50, width=32)))
+    of = data.draw(st.sampled_from([np.float64, np.float32, np.int64, np.bool_]))
+    some = tuple(n if data.draw(st.booleans()) else 1 for n in shape)[data.draw(st.integers(0, len(shape))):]
+    weights = st.floats(-4, 4, width=32).filter(lambda x: x == 0 or abs(x) > 1e-3)
+    b = data.draw(hnp.arrays(np.float32, some, elements=weights)).astype(of)
+    axis = data.draw(st.none() | st.integers(-len(shape), len(shape) - 1) |
+                     st.sets(st.integers(0, len(shape) - 1), min_size=1).map(tuple))
+    ours = napier.logsumexp(a, axis, b, keepdims, return_sign)
+    theirs = scipy.special.logsumexp(a, axis, b, keepdims, return_sign)
+    wide, b64 = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    reach = scipy.special.logsumexp(wide, axis, np.abs(b64), keepdims)  # what cancels is right beside this
+    lse, sign = scipy.special.logsumexp(wide, axis, b64, keepdims, True)
+    sure = lse > reach - 3
+    if return_sign:
+        np.testing.assert_array_equal(ours[1][sure], sign[sure])
+        ours, theirs = ours[0], theirs[0]
+    else:
+        assert (np.isnan(ours) == (sign < 0))[sure].all()
+        lse = np.where(sign < 0, np.nan, lse)
+    assert ours.shape == np.shape(theirs) and ours.dtype == theirs.dtype
+    tolerance = 1e-12 if ours.dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(ours[sure], lse[sure], rtol=tolerance, atol=tolerance)
+
+
+@every_dtype
+def test_weights_of_one_and_zero(dtype, rng):
+    x = (3 * rng.standard_normal((4, 1500))).astype(dtype)
+    keep = rng.random((4, 1500)) < 0.7
+    dropped = x.copy()
+    dropped[~keep] = -np.inf
+    x[~keep] = rng.choice(np.array([np.inf, np.nan, 5.0]), (~keep).sum()).astype(dtype)
+    for axis in (0, 1, None):
+        assert bits(napier.logsumexp(x, axis, keep.astype(dtype))) == bits(napier.logsumexp(dropped, axis))
+        assert bits(napier.logsumexp(dropped, axis, 1)) == bits(napier.logsumexp(dropped, axis))
+    lse, sign = napier.logsumexp(dropped, 1, return_sign=True)
+    assert bits(lse) == bits(napier.logsumexp(dropped, 1)) and (sign == 1).all() and sign.dtype == dtype
+    lse, sign = napier.logsumexp([[1.0, 1.0], [2.0, 1.0]], 1, [[1, -1], [-3, 1]], return_sign=True)
+    assert lse[0] == -np.inf and sign.tolist() == [0, -1]
+    assert np.isnan(napier.logsumexp([1.0], b=[-1])) and napier.logsumexp([], b=[]) == -np.inf
 
 
 def central_difference(f, x, grad, step=1e-6):

@@ -1,6 +1,8 @@
 """napier.SoftmaxState: whatever the split, the bits of the one call."""
+import concurrent.futures
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -103,3 +105,42 @@ def test_masked_rows():
         s = napier.SoftmaxState(masked_rows=masked).update(x)
         assert s.finish() == -np.inf
         np.testing.assert_array_equal(s.apply(x), np.full(3, want))
+
+
+def test_one_state_from_many_threads(rng):
+    """Work on a state runs without the GIL: calls on the same state wait for each other."""
+    a, b = napier.SoftmaxState(), napier.SoftmaxState(first_index=1024 * 64)
+    blocks = [np.full(1024, k, np.float32) for k in range(64)]
+
+    def work(k):
+        (a if k % 2 else b).update(blocks[k])
+        a.to_bytes()
+        return a.count + b.count
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(64)))
+    c, d = copy.copy(a), copy.copy(b)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:  # crosswise: no deadlock
+        both = [pool.submit(c.merge, d), pool.submit(d.merge, c)]
+        assert [x.exception() for x in both].count(None) >= 1
+    assert a.merge(b).finish() == napier.logsumexp(np.concatenate(blocks))
+    assert a.count == 64 * 1024
+
+
+def test_the_gil_is_released():
+    """Another thread counts on while a state takes in a long block."""
+    block, counts, done = np.zeros(1 << 25, np.float32), [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counts[0] += 1
+
+    thread = threading.Thread(target=count)
+    state = napier.SoftmaxState()
+    thread.start()
+    before = counts[0]
+    state.update(block)
+    after = counts[0]
+    done.set()
+    thread.join()
+    assert after - before > 100

@@ -1,0 +1,9 @@
+"""Types of logsumexp. Array: as in _napier.pyi."""
+from typing import Any, Optional
+
+Array = Any
+DType = Any
+
+def logsumexp(a: Array, axis: Optional[int | tuple[int, ...]] = None, b: Optional[float] = None,
+              keepdims: bool = False, return_sign: bool = False, *, temperature: float = 1.0,
+              dtype: Optional[DType] = None) -> Any: ...

@@ -1,0 +1,110 @@
+"""napier.torch.attention: values and gradients against scaled_dot_product_attention in float64; compiled graphs; examples that
+need PyTorch."""
+import os
+import subprocess
+import sys
+
+import torch
+
+import napier
+import napier.torch as nt
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples")
+
+
+def theirs(q, k, v, mask=None, causal=False):
+    t, s = q.shape[-2], k.shape[-2]
+    if causal:
+        mask = torch.ones(t, s, dtype=torch.bool).tril(s - t)
+    elif mask is not None and mask.dtype != torch.bool:
+        mask = mask.double()
+    return torch.nn.functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), mask, enable_gqa=True)
+
+
+def worst_of(mine, right, inputs, seed=0):
+    """Of the value and of the gradients to the inputs."""
+    g = torch.randn(mine.shape, generator=torch.Generator().manual_seed(seed)).to(mine.dtype)
+    a, b = torch.autograd.grad(mine, inputs, g), torch.autograd.grad(right, inputs, g.double())
+    return max((x.double() - y.double()).abs().max().item() for x, y in zip((mine, *a), (right, *b)))
+
+
+def test_batches():
+    worst = 0.0
+    torch.manual_seed(0)
+    for b, h, g, t, s, d in [(2, 4, 4, 7, 7, 8), (2, 4, 2, 5, 9, 16), (1, 2, 1, 33, 33, 64), (3, 6, 2, 1, 17, 32)]:
+        for tokens_first in (False, True):
+            def leaf(heads, tokens, dim):
+                if tokens_first:
+                    return torch.randn(b, tokens, heads, dim).transpose(1, 2).requires_grad_()
+                return torch.randn(b, heads, tokens, dim, requires_grad=True)
+
+            q, k, v = leaf(h, t, d), leaf(g, s, d), leaf(g, s, d + 3)
+            seen = torch.rand(t, s) < 0.7
+            seen[:, 0] = True
+            for mask in (None, seen, torch.randn(b, 1, t, s), torch.randn(1, h, 1, s)):
+                worst = max(worst, worst_of(nt.attention(q, k, v, mask=mask), theirs(q, k, v, mask), [q, k, v]))
+            mine = nt.attention(q, k, v, causal=True)
+            worst = max(worst, worst_of(mine, theirs(q, k, v, causal=True), [q, k, v]))
+            assert torch.equal(mine, napier.attention(q.detach(), k.detach(), v.detach(), causal=True))
+    assert worst < 5e-6
+    return f"within {worst:.1e}"
+
+
+def test_ragged_tokens_with_prefixes():
+    torch.manual_seed(1)
+    queries, keys = torch.tensor([0, 3, 3, 8]), torch.tensor([10, 14, 14, 19])
+    begin, end = torch.tensor([0, 2, 0]), torch.tensor([6, 2, 10])
+    q, k, v = (torch.randn(n, h, 16, requires_grad=True) for n, h in ((8, 4), (20, 2), (20, 2)))
+    mine = nt.attention(q, k, v, causal=True, query_offsets=queries, key_offsets=keys, prefix=(begin, end))
+    parts = []
+    for i in (0, 2):
+        rows = torch.cat([torch.arange(begin[i], end[i]), torch.arange(keys[i], keys[i + 1])])
+        one = [x.transpose(0, 1)[None] for x in (q[queries[i]:queries[i + 1]], k[rows], v[rows])]
+        parts.append(theirs(*one, causal=True)[0].transpose(0, 1))
+    worst = worst_of(mine, torch.cat(parts), [q, k, v])
+    assert worst < 5e-6
+    return f"within {worst:.1e}"
+
+
+def test_sixteen_bits_and_double():
+    torch.manual_seed(2)
+    for dtype, bound in ((torch.bfloat16, 0.03), (torch.float16, 0.004), (torch.float64, 5e-6)):
+        q, k, v = (torch.randn(2, 3, 8, 16, dtype=dtype, requires_grad=True) for _ in range(3))
+        mine = nt.attention(q, k, v, causal=True)
+        assert worst_of(mine, theirs(q, k, v, causal=True), [q, k, v]) < bound
+
+
+def test_gradients_by_differences():
+    """gradcheck in float32: wide steps, wide tolerance."""
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(3))
+    assert torch.autograd.gradcheck(lambda *x: nt.attention(*x, causal=True), (q, k, v), eps=1e-2, atol=2e-3, rtol=2e-2)
+
+
+def test_compiled():
+    torch.manual_seed(4)
+    q = torch.randn(2, 4, 5, 8, requires_grad=True)
+    compiled = torch.compile(lambda x: nt.attention(x, x, x, causal=True), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q), nt.attention(q, q, q, causal=True))
+    compiled(q).sum().backward()
+    assert q.grad.shape == q.shape
+
+
+def test_errors():
+    q = torch.randn(1, 2, 3, 4)
+    mask = torch.zeros(3, 3, requires_grad=True)
+    for call, kind, text in [(lambda: nt.attention(q, q, q, mask=mask), RuntimeError, "mask: has no gradient"),
+                             (lambda: nt.attention(q.numpy(), q, q), TypeError, "q: expected a tensor"),
+                             (lambda: nt.attention(q, q[:, :, :, :3], q), ValueError, "k: dim 3")]:
+        try:
+            call()
+        except kind as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(text)
+
+
+def test_the_classifier_of_the_gallery():
+    done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "torch_classifier.py")], capture_output=True, text=True)
+    assert done.returncode == 0 and "are the same" in done.stdout, done.stderr
+    return done.stdout.splitlines()[-1]
