@@ -160,6 +160,47 @@ NAPIER_API napier_status napier_model_batch_plan(napier_context *context, const 
                                                  const napier_score_batch *batch, const napier_score_options *options,
                                                  napier_score_plan *plan);
 
+/* ---- Judging ------------------------------------------------------------------------------------------------------
+ * The model itself as the judge of B responses by C criteria: a prompt for each response and criterion asks for a verdict,
+ * and the log-probabilities of given verdicts ("Yes", "No") are the answer. With L_v the sum of the log-probabilities of
+ * verdict v's tokens after the prompt, at the temperature of the options,
+ *     p_v = exp(L_v) / sum_u exp(L_u),   scores[b][c] = weights[c] * sum_v p_v values[v],   rewards[b] = sum_c scores[b][c],
+ * as napier_rubric_score has them; sums in double, ascending. */
+typedef struct napier_judge_batch {
+    size_t struct_size;             /* sizeof(napier_judge_batch) */
+    napier_indices prompt_ids;      /* of all prompts */
+    napier_indices prompt_offsets;  /* [B C + 1]: list b C + c asks about response b and criterion c */
+    int64_t criteria;               /* C > 0 */
+    napier_indices verdict_ids;     /* of all verdicts */
+    napier_indices verdict_offsets; /* [V + 1], none empty, V > 0 */
+    const double *values;           /* [V] */
+    napier_const_vector weights;    /* [C]; data NULL: all 1 */
+} napier_judge_batch;
+
+#define NAPIER_JUDGE_BATCH_INIT \
+    { .struct_size = sizeof(napier_judge_batch) }
+
+/* scores [B, C], rewards [B], logprobs [B C, V] (L_v); each may be absent (data NULL). Where all L_v are -inf or one is
+ * NaN the score is NaN. Errors: as napier_model_batch_logprobs. */
+NAPIER_API napier_status napier_model_judge(napier_context *context, const napier_model *model,
+                                            const napier_judge_batch *batch, const napier_score_options *options,
+                                            napier_matrix scores, napier_vector rewards, napier_matrix logprobs);
+
+/* ---- Texts -------------------------------------------------------------------------------------------------------*/
+
+typedef struct napier_text {
+    const char *bytes;
+    size_t size;
+} napier_text;
+
+/* The lists of ids of `count` texts: each is encoded by itself and appended to ids, and offsets [count + 1] say where it
+ * begins, the first offset 0: ids is emptied first. Prompts and responses encoded so make a napier_score_batch.
+ * Errors: as napier_tokenizer_encode; the text names the number of the text. */
+NAPIER_API napier_status napier_model_encode_texts(napier_context *context, const napier_tokenizer *tokenizer,
+                                                   const napier_text *texts, int64_t count,
+                                                   const napier_encode_options *options, napier_token_buffer *ids,
+                                                   int64_t *offsets);
+
 #ifdef __cplusplus
 }
 #endif

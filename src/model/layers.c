@@ -61,7 +61,7 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
     const napier_model *m = l->model;
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
-    const int64_t block = least(size.tokens, NAPIER_BLOCK_ROWS), keys = size.tokens + size.copied;
+    const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
     const int64_t widest = most(most(q_width(m), kv_width(m)), most(c->hidden_size, c->intermediate_size));
     const part all[NAPIER_LAYERS_PARTS] = {
         {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},

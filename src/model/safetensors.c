@@ -536,6 +536,14 @@ static napier_shown show_shape(int ndim, const int64_t *shape) {
     return shown;
 }
 
+static bool has_shape(const napier_tensor *t, int ndim, const int64_t *shape) {
+    int same = 0;
+    while (t->ndim == ndim && same < ndim && t->shape[same] == shape[same]) {
+        same++;
+    }
+    return t->ndim == ndim && same == ndim;
+}
+
 napier_status napier_safetensors_get(napier_context *context, const napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out) {
     const napier_tensor *const t = napier_safetensors_find(all, name);
@@ -544,7 +552,7 @@ napier_status napier_safetensors_get(napier_context *context, const napier_safet
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,
                            (long long)all->count);
     }
-    if (t->ndim != ndim || memcmp(t->shape, shape, (size_t)ndim * sizeof *shape) != 0) {
+    if (!has_shape(t, ndim, shape)) {
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: its shape is %s, but %s is wanted", name,
                            show_shape(t->ndim, t->shape).text, show_shape(ndim, shape).text);
     }

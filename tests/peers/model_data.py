@@ -1,5 +1,5 @@
 """Small random Qwen3 models, made by transformers and written as checkpoints; and what Napier makes of them."""
-import ctypes
+import copy
 import json
 import os
 import tempfile
@@ -28,8 +28,7 @@ def make(dtype=torch.float32, seed=1, spread=0.3, **changes):
 
 def save(model, directory, dtype=torch.float32, shard="5GB", old_config=False):
     """As a checkpoint. old_config: rope_theta at the top, and torch_dtype, as transformers 4 wrote it."""
-    model.to(dtype).save_pretrained(directory, max_shard_size=shard)
-    model.float()
+    copy.deepcopy(model).to(dtype).save_pretrained(directory, max_shard_size=shard)
     if old_config:
         path = os.path.join(directory, "config.json")
         config = json.load(open(path, encoding="utf-8"))

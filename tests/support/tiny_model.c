@@ -1,0 +1,167 @@
+/* support/tiny_model.c - see tiny_model.h. A weight is a hash of the seed, its tensor's name and its index. */
+#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* mkdtemp */
+
+#include "support/tiny_model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "math/f64.h"
+#include "support/rows.h"
+
+enum { NAME = 96, MOST_TENSORS = 128 };
+
+typedef struct tensor {
+    char name[NAME];
+    int64_t rows, cols; /* cols 0: one dimension */
+} tensor;
+
+/* ---- What there is ----------------------------------------------------------------------------------------------- */
+
+static void add(tensor *all, int *count, const char *name, int64_t rows, int64_t cols) {
+    if (*count < MOST_TENSORS) {
+        tensor *t = &all[(*count)++];
+        snprintf(t->name, sizeof t->name, "%s.weight", name);
+        t->rows = rows;
+        t->cols = cols;
+    }
+}
+
+static void add_layer(const tiny_model *m, int64_t layer, tensor *all, int *count) {
+    const int64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    const struct {
+        const char *name;
+        int64_t rows, cols;
+    } parts[] = {{"input_layernorm", m->hidden, 0},
+                 {"self_attn.q_proj", q, m->hidden},
+                 {"self_attn.k_proj", kv, m->hidden},
+                 {"self_attn.v_proj", kv, m->hidden},
+                 {"self_attn.o_proj", m->hidden, q},
+                 {"self_attn.q_norm", m->head_dim, 0},
+                 {"self_attn.k_norm", m->head_dim, 0},
+                 {"post_attention_layernorm", m->hidden, 0},
+                 {"mlp.gate_proj", m->intermediate, m->hidden},
+                 {"mlp.up_proj", m->intermediate, m->hidden},
+                 {"mlp.down_proj", m->hidden, m->intermediate}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char name[NAME / 2];
+        snprintf(name, sizeof name, "model.layers.%d.%s", (int)layer, parts[i].name);
+        add(all, count, name, parts[i].rows, parts[i].cols);
+    }
+}
+
+static int list_tensors(const tiny_model *m, tensor *all) {
+    int count = 0;
+    add(all, &count, "model.embed_tokens", m->vocabulary, m->hidden);
+    for (int64_t layer = 0; layer < m->layers; layer++) {
+        add_layer(m, layer, all, &count);
+    }
+    add(all, &count, "model.norm", m->hidden, 0);
+    if (!m->tied) {
+        add(all, &count, "lm_head", m->vocabulary, m->hidden);
+    }
+    return count;
+}
+
+double tiny_model_weight(const tiny_model *m, const char *name, int64_t i) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ m->seed;
+    for (const char *c = name; *c != '\0'; c++) {
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    }
+    rng r = rng_make(hash + (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15));
+    const bool norm = strstr(name, "norm") != NULL;
+    double value = norm ? 1.0 + 0.25 * rng_normal(&r) : 0.2 * rng_normal(&r), stored = 0;
+    napier_f64_store(&stored, m->dtype, 0, value);
+    return napier_f64_load(&stored, m->dtype, 0);
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+static void write_config(const tiny_model *m, FILE *file) {
+    fprintf(file,
+            "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", \"hidden_act\": \"silu\",\n"
+            " \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d,\n"
+            " \"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d,\n"
+            " \"rms_norm_eps\": 1e-06, \"tie_word_embeddings\": %s, \"attention_bias\": false,\n",
+            (int)m->hidden, (int)m->layers, (int)m->heads, (int)m->kv_heads, (int)m->head_dim, (int)m->intermediate,
+            (int)m->vocabulary, m->tied ? "true" : "false");
+    fprintf(file,
+            m->old_config ? " \"rope_theta\": %g}\n"
+                          : " \"rope_parameters\": {\"rope_theta\": %g, "
+                            "\"rope_type\": \"default\"}}\n",
+            m->theta);
+}
+
+static int64_t elements(const tensor *t) { return t->rows * (t->cols > 0 ? t->cols : 1); }
+
+static void write_header(const tiny_model *m, const tensor *all, int count, FILE *file) {
+    static const char *const names[] = {"", "F32", "F16", "BF16", "F64"};
+    char text[1 << 15];
+    size_t size = 0;
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) {
+        const int64_t bytes = elements(&all[i]) * (int64_t)napier_dtype_size(m->dtype);
+        char shape[48];
+        snprintf(shape, sizeof shape, all[i].cols > 0 ? "%" PRId64 ", %" PRId64 : "%" PRId64, all[i].rows, all[i].cols);
+        size += (size_t)snprintf(text + size, sizeof text - size,
+                                 "%s\"%s\": {\"dtype\": \"%s\", \"shape\": [%s], \"data_offsets\": [%" PRId64
+                                 ", %" PRId64 "]}",
+                                 i > 0 ? ", " : "{", all[i].name, names[m->dtype], shape, at, at + bytes);
+        at += bytes;
+    }
+    size += (size_t)snprintf(text + size, sizeof text - size, "}");
+    while (size % 8 != 0) {
+        text[size++] = ' ';
+    }
+    for (int i = 0; i < 8; i++) {
+        fputc((int)(size >> 8 * i & 255), file);
+    }
+    fwrite(text, 1, size, file);
+}
+
+static void write_tensors(const tiny_model *m, FILE *file) {
+    static tensor all[MOST_TENSORS];
+    const int count = list_tensors(m, all);
+    write_header(m, all, count, file);
+    for (int t = 0; t < count; t++) {
+        for (int64_t i = 0; i < elements(&all[t]); i++) {
+            double stored = 0;
+            napier_f64_store(&stored, m->dtype, 0, tiny_model_weight(m, all[t].name, i));
+            fwrite(&stored, 1, napier_dtype_size(m->dtype), file);
+        }
+    }
+}
+
+static FILE *create(const tiny_model *m, const char *name) {
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", m->directory, name);
+    return fopen(path, "wb");
+}
+
+void tiny_model_write(tiny_model *m) {
+    const char *temporary = getenv("TMPDIR");
+    snprintf(m->directory, sizeof m->directory, "%s/napier-model-XXXXXX", temporary ? temporary : "/tmp");
+    FILE *const config = mkdtemp(m->directory) ? create(m, "config.json") : NULL;
+    FILE *const tensors = config ? create(m, "model.safetensors") : NULL;
+    if (!tensors) {
+        m->directory[0] = '\0';
+        return;
+    }
+    write_config(m, config);
+    write_tensors(m, tensors);
+    fclose(config);
+    fclose(tensors);
+}
+
+void tiny_model_remove(tiny_model *m) {
+    char path[192];
+    snprintf(path, sizeof path, "%s/config.json", m->directory);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/model.safetensors", m->directory);
+    unlink(path);
+    rmdir(m->directory);
+}

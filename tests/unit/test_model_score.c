@@ -1,0 +1,478 @@
+/* Log-probabilities of responses: logits[i] is about token i + 1; the same bits shared and not, in any order and company, for
+ * every instruction set, thread count and memory limit, and by the way of all logits; what runs and what it takes; results
+ * of any dtype; arguments, cancelling, and memory that runs out. */
+#include "support/check.h"
+
+#include <math.h>
+#include <napier/model.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/tiny_model.h"
+#include "umap_support.h"
+
+/* ---- Batches ----------------------------------------------------------------------------------------------------- */
+
+enum { MOST_LISTS = 64, MOST_IDS = 6000 };
+
+typedef struct lists {
+    int64_t count, ids[MOST_IDS], offsets[MOST_LISTS + 1];
+} lists;
+
+static void add_list(lists *l, const int64_t *ids, int64_t count) {
+    memcpy(l->ids + l->offsets[l->count], ids, (size_t)count * sizeof *ids);
+    l->offsets[l->count + 1] = l->offsets[l->count] + count;
+    l->count++;
+}
+
+static int64_t size_of(const lists *l, int64_t i) { return l->offsets[i + 1] - l->offsets[i]; }
+
+typedef struct batch {
+    lists prompts, responses;
+} batch;
+
+static napier_score_batch view_of(const batch *b) {
+    napier_score_batch view = NAPIER_SCORE_BATCH_INIT;
+    view.prompt_ids = napier_indices_i64(b->prompts.ids, b->prompts.offsets[b->prompts.count]);
+    view.prompt_offsets = napier_indices_i64(b->prompts.offsets, b->prompts.count + 1);
+    view.response_ids = napier_indices_i64(b->responses.ids, b->responses.offsets[b->responses.count]);
+    view.response_offsets = napier_indices_i64(b->responses.offsets, b->responses.count + 1);
+    return view;
+}
+
+static int64_t tokens_of(const batch *b) { return b->responses.offsets[b->responses.count]; }
+
+static void random_ids(int64_t *ids, int64_t count, rng *r) {
+    for (int64_t i = 0; i < count; i++) {
+        ids[i] = rng_below(r, 83);
+    }
+}
+
+/* `groups` prompts with 1 to 16 responses of 0 to 9 tokens; some prompts begin like the one before. */
+static void fill_batch(batch *b, int groups, uint64_t seed) {
+    rng r = rng_make(seed);
+    int64_t prompt[200], size = 0;
+    memset(b, 0, sizeof *b);
+    for (int g = 0; g < groups; g++) {
+        const int64_t kept = g % 3 == 1 ? (size < 40 ? size : 40) : 0;
+        size = kept + (g % 5 == 1 ? 0 : 1 + rng_below(&r, 50));
+        size = size > 0 ? size : 1;
+        random_ids(prompt + kept, size - kept, &r);
+        const int64_t count = 1 + rng_below(&r, 16);
+        for (int64_t i = 0; i < count && b->prompts.count < MOST_LISTS; i++) {
+            int64_t response[9];
+            const int64_t tokens = rng_below(&r, 10);
+            random_ids(response, tokens, &r);
+            add_list(&b->prompts, prompt, size);
+            add_list(&b->responses, response, tokens);
+        }
+    }
+}
+
+/* ---- Scoring ----------------------------------------------------------------------------------------------------- */
+
+typedef struct scores {
+    float logprobs[MOST_IDS], entropy[MOST_IDS];
+    int64_t argmax[MOST_IDS];
+    uint8_t is_greedy[MOST_IDS];
+} scores;
+
+typedef struct setting {
+    const tiny_model *m;
+    napier_compute compute;
+    napier_isa isa;
+    int threads, unshared;
+    int64_t memory;
+    double temperature;
+} setting;
+
+static void run(const setting *s, const batch *b, scores *out, napier_score_plan *plan) {
+    napier_context *context = context_of(s->isa, s->threads);
+    napier_model_options how = NAPIER_MODEL_OPTIONS_INIT;
+    napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    napier_model *model = NULL;
+    how.compute = s->compute;
+    how.memory = s->memory;
+    options.unshared = s->unshared;
+    options.temperature = s->temperature;
+    memset(out, 0, sizeof *out);
+    results.logprobs = napier_array_f32(out->logprobs, tokens_of(b));
+    results.entropy = napier_array_f32(out->entropy, tokens_of(b));
+    results.argmax = out->argmax;
+    results.is_greedy = out->is_greedy;
+    const napier_score_batch view = view_of(b);
+    succeeded(context, napier_model_load(context, s->m->directory, &how, &model), "load");
+    succeeded(context, napier_model_batch_logprobs(context, model, &view, &options, &results), "score");
+    if (plan) {
+        *plan = (napier_score_plan)NAPIER_SCORE_PLAN_INIT;
+        succeeded(context, napier_model_batch_plan(context, model, &view, &options, plan), "plan");
+    }
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+}
+
+static bool same(const scores *a, const scores *b, int64_t tokens) {
+    return memcmp(a->logprobs, b->logprobs, (size_t)tokens * sizeof(float)) == 0 &&
+           memcmp(a->entropy, b->entropy, (size_t)tokens * sizeof(float)) == 0 &&
+           memcmp(a->argmax, b->argmax, (size_t)tokens * sizeof(int64_t)) == 0 &&
+           memcmp(a->is_greedy, b->is_greedy, (size_t)tokens) == 0;
+}
+
+/* ---- The way of all logits --------------------------------------------------------------------------------------- */
+
+/* Forward over prompt and response, and then napier_token_logprobs of rows size - 1 .. on. */
+static void score_by_logits(const setting *s, const batch *b, int64_t i, float *logprobs) {
+    int64_t ids[256];
+    const int64_t before = size_of(&b->prompts, i), after = size_of(&b->responses, i);
+    static float logits[256 * 83];
+    memcpy(ids, b->prompts.ids + b->prompts.offsets[i], (size_t)before * sizeof *ids);
+    memcpy(ids + before, b->responses.ids + b->responses.offsets[i], (size_t)after * sizeof *ids);
+    napier_context *context = context_of(s->isa, s->threads);
+    napier_model_options how = NAPIER_MODEL_OPTIONS_INIT;
+    napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
+    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
+    napier_model *model = NULL;
+    how.compute = s->compute;
+    options.temperature = s->temperature;
+    results.logprobs = napier_rows_f32(logprobs, after, 1);
+    succeeded(context, napier_model_load(context, s->m->directory, &how, &model), "load");
+    succeeded(context,
+              napier_model_forward(context, model, napier_indices_i64(ids, before + after), napier_indices_i64(NULL, 0),
+                                   napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, before + after, 83), NULL,
+                                   NULL),
+              "forward");
+    succeeded(context,
+              napier_token_logprobs(context, napier_const_rows_f32(logits + (before - 1) * 83, after, 83),
+                                    napier_indices_i64(ids + before, after), &options, &results),
+              "token_logprobs");
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+}
+
+static void check_routes(const setting *s, const batch *b, const scores *got) {
+    for (int64_t i = 0; i < b->prompts.count; i += 5) {
+        float logprobs[16];
+        const int64_t at = b->responses.offsets[i], count = size_of(&b->responses, i);
+        if (count == 0) {
+            continue;
+        }
+        score_by_logits(s, b, i, logprobs);
+        expect(memcmp(logprobs, got->logprobs + at, (size_t)count * sizeof(float)) == 0,
+               "response %lld: other bits by the way of all logits", (long long)i);
+    }
+}
+
+static void test_routes(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    static batch b;
+    static scores got;
+    (void)state;
+    m.dtype = NAPIER_BF16;
+    tiny_model_write(&m);
+    fill_batch(&b, 6, 1);
+    for (int compute = 0; compute < 2; compute++) {
+        for (double temperature = 1.0; temperature > 0.5; temperature -= 0.3) {
+            const setting s = {&m, (napier_compute)compute, NAPIER_ISA_AUTO, 1, 0, 0, temperature};
+            run(&s, &b, &got, NULL);
+            check_routes(&s, &b, &got);
+        }
+    }
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+/* ---- Sharing ----------------------------------------------------------------------------------------------------- */
+
+/* The batch with its pairs in another order, and where each came from. */
+static void shuffle(const batch *from, batch *to, int64_t *source, uint64_t seed) {
+    rng r = rng_make(seed);
+    memset(to, 0, sizeof *to);
+    for (int64_t i = 0; i < from->prompts.count; i++) {
+        source[i] = i;
+    }
+    for (int64_t i = from->prompts.count - 1; i > 0; i--) {
+        const int64_t j = rng_below(&r, i + 1), kept = source[i];
+        source[i] = source[j];
+        source[j] = kept;
+    }
+    for (int64_t i = 0; i < from->prompts.count; i++) {
+        const int64_t s = source[i];
+        add_list(&to->prompts, from->prompts.ids + from->prompts.offsets[s], size_of(&from->prompts, s));
+        add_list(&to->responses, from->responses.ids + from->responses.offsets[s], size_of(&from->responses, s));
+    }
+}
+
+static void check_shuffled(const setting *s, const batch *b, const scores *wanted) {
+    static batch other;
+    static scores got;
+    int64_t source[MOST_LISTS];
+    shuffle(b, &other, source, 9);
+    run(s, &other, &got, NULL);
+    for (int64_t i = 0; i < b->prompts.count; i++) {
+        const int64_t at = other.responses.offsets[i], was = b->responses.offsets[source[i]];
+        expect(memcmp(got.logprobs + at, wanted->logprobs + was,
+                      (size_t)size_of(&other.responses, i) * sizeof(float)) == 0,
+               "pair %lld has other bits in another order", (long long)source[i]);
+    }
+}
+
+static void check_sharing(const tiny_model *m, napier_compute compute, const batch *b) {
+    static scores wanted, got;
+    napier_score_plan plan, tight;
+    const setting alone = {m, compute, NAPIER_ISA_SCALAR, 1, 1, 0, 1.0};
+    setting s = {m, compute, NAPIER_ISA_AUTO, 2, 0, 0, 1.0};
+    run(&alone, b, &wanted, NULL);
+    run(&s, b, &got, &plan);
+    expect(same(&got, &wanted, tokens_of(b)), "shared: other bits than unshared");
+    expect(plan.chunks == 1 && plan.tokens_run < plan.tokens_unshared && plan.tokens == tokens_of(b),
+           "%lld chunks, %lld tokens run of %lld", (long long)plan.chunks, (long long)plan.tokens_run,
+           (long long)plan.tokens_unshared);
+    check_shuffled(&s, b, &wanted);
+    s.memory = plan.bytes - plan.bytes / 8;
+    run(&s, b, &got, &tight);
+    expect(same(&got, &wanted, tokens_of(b)), "memory %lld: other bits", (long long)s.memory);
+    expect(tight.chunks > 1 && tight.bytes <= s.memory, "%lld chunks of at most %lld bytes, where %lld are allowed",
+           (long long)tight.chunks, (long long)tight.bytes, (long long)s.memory);
+    s.memory = 0;
+    s.threads = 7;
+    run(&s, b, &got, NULL);
+    expect(same(&got, &wanted, tokens_of(b)), "7 threads: other bits");
+    napier_isa isas[ISA_LIMIT];
+    for (int i = available_isas(isas) - 1; i >= 0; i--) {
+        s.threads = 1;
+        s.isa = isas[i];
+        run(&s, b, &got, NULL);
+        expect(same(&got, &wanted, tokens_of(b)), "%s: other bits", napier_isa_name(isas[i]));
+    }
+}
+
+static void test_sharing(void **state) {
+    static batch b;
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        tiny_model m = TINY_MODEL_INIT;
+        m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
+        m.kv_heads = which == 1 ? 4 : 1;
+        tiny_model_write(&m);
+        fill_batch(&b, SANITIZED ? 3 : 6, (uint64_t)which + 20);
+        check_sharing(&m, which == 1 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32, &b);
+        tiny_model_remove(&m);
+    }
+    no_problems();
+}
+
+/* ---- What runs --------------------------------------------------------------------------------------------------- */
+
+static napier_score_plan plan_of(const tiny_model *m, const batch *b) {
+    static scores got;
+    napier_score_plan plan;
+    const setting s = {m, NAPIER_COMPUTE_F32, NAPIER_ISA_AUTO, 1, 0, 0, 1.0};
+    run(&s, b, &got, &plan);
+    return plan;
+}
+
+static void test_plan(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    static batch b;
+    int64_t ids[100];
+    rng r = rng_make(4);
+    (void)state;
+    tiny_model_write(&m);
+    random_ids(ids, 100, &r);
+    memset(&b, 0, sizeof b);
+    for (int i = 0; i < 8; i++) { /* one prompt, eight responses of 12 */
+        add_list(&b.prompts, ids, 60);
+        add_list(&b.responses, ids + i, 12);
+    }
+    napier_score_plan plan = plan_of(&m, &b);
+    expect(plan.prompts == 1 && plan.tokens_run == 60 + 8 * 11 && plan.tokens_unshared == 8 * 71,
+           "one prompt: %lld of %lld", (long long)plan.tokens_run, (long long)plan.tokens_unshared);
+    memset(&b, 0, sizeof b);
+    for (int i = 0; i < 4; i++) { /* four prompts with 50 tokens in common, one of them no longer */
+        const int64_t kept = ids[50];
+        ids[50] = i;
+        add_list(&b.prompts, ids, i == 0 ? 50 : 60);
+        add_list(&b.responses, ids, 1);
+        ids[50] = kept;
+    }
+    plan = plan_of(&m, &b);
+    expect(plan.prompts == 4 && plan.tokens_run == 50 + 3 * 10, "common beginnings: %lld", (long long)plan.tokens_run);
+    memset(&b, 0, sizeof b);
+    for (int i = 0; i < 3; i++) { /* too little in common; an empty response runs nothing */
+        ids[10] = i;
+        add_list(&b.prompts, ids, 20);
+        add_list(&b.responses, ids, i < 2 ? 1 : 0);
+    }
+    plan = plan_of(&m, &b);
+    expect(plan.prompts == 2 && plan.tokens_run == 40, "10 in common: %lld", (long long)plan.tokens_run);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static int stop_at_once(const char *stage, double done, void *user) {
+    (void)stage;
+    ++*(int *)user;
+    return done > 0.4;
+}
+
+typedef struct call {
+    napier_context *context;
+    napier_model *model;
+    batch b;
+    napier_score_batch view;
+    napier_score_options options;
+    napier_score_results results;
+    float logprobs[8];
+} call;
+
+static void call_make(call *c, const tiny_model *m) {
+    const int64_t ids[] = {1, 2, 3, 4};
+    memset(c, 0, sizeof *c);
+    c->context = context_of(NAPIER_ISA_AUTO, 1);
+    succeeded(c->context, napier_model_load(c->context, m->directory, NULL, &c->model), "load");
+    add_list(&c->b.prompts, ids, 3);
+    add_list(&c->b.prompts, ids, 0);
+    add_list(&c->b.responses, ids, 4);
+    add_list(&c->b.responses, ids + 1, 2);
+    c->view = view_of(&c->b);
+    c->options = (napier_score_options)NAPIER_SCORE_OPTIONS_INIT;
+    c->options.prefix_token = 9;
+    c->results = (napier_score_results)NAPIER_SCORE_RESULTS_INIT;
+    c->results.logprobs = napier_array_f32(c->logprobs, 6);
+}
+
+static napier_status call_run(call *c) {
+    return napier_model_batch_logprobs(c->context, c->model, &c->view, &c->options, &c->results);
+}
+
+static void expect_refusal(call *c, const char *word, const char *other) {
+    memset(c->logprobs, 0x55, sizeof c->logprobs);
+    const float before = c->logprobs[0];
+    refused(c->context, call_run(c), NAPIER_INVALID_ARGUMENT, word, other, NULL);
+    expect(memcmp(&before, c->logprobs, sizeof before) == 0, "%s: something was written", word);
+    c->view = view_of(&c->b);
+    c->options.temperature = 1.0;
+    c->options.prefix_token = 9;
+    c->results.logprobs = napier_array_f32(c->logprobs, 6);
+}
+
+static void test_arguments(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    static call c;
+    int calls = 0;
+    (void)state;
+    tiny_model_write(&m);
+    call_make(&c, &m);
+    succeeded(c.context, call_run(&c), "an empty prompt with a prefix token");
+    c.options.prefix_token = -1;
+    expect_refusal(&c, "prompt of response 1 is empty", "prefix_token");
+    c.options.prefix_token = 83;
+    expect_refusal(&c, "prefix_token 83", "83");
+    c.options.temperature = 0.0;
+    expect_refusal(&c, "temperature 0", "above 0");
+    c.options.temperature = (double)INFINITY;
+    expect_refusal(&c, "temperature inf", "finite");
+    c.b.prompts.ids[1] = 83;
+    expect_refusal(&c, "prompt_ids[1] is 83", "83");
+    c.b.prompts.ids[1] = 2;
+    c.b.responses.ids[5] = -1;
+    expect_refusal(&c, "response_ids[5] is -1", "83");
+    c.b.responses.ids[5] = 2;
+    c.view.response_offsets.size--;
+    expect_refusal(&c, "response_offsets[1] is 4", "6");
+    const int64_t falling[] = {0, 5, 4, 6}, prompt_of[] = {0, 2};
+    c.view.response_offsets = napier_indices_i64(falling, 4);
+    expect_refusal(&c, "response_offsets[2] is 4", "5");
+    c.view.prompt_of = napier_indices_i64(prompt_of, 2);
+    expect_refusal(&c, "prompt_of[1] is 2", "2");
+    c.results.logprobs.size = 5;
+    expect_refusal(&c, "logprobs", "5");
+    c.results.logprobs = napier_array_f32((float *)(void *)c.b.responses.ids, 6);
+    expect_refusal(&c, "logprobs", "response_ids");
+    c.options.progress = stop_at_once;
+    c.options.user = &calls;
+    refused(c.context, call_run(&c), NAPIER_CANCELLED, "cancelled", NULL);
+    expect(calls >= 2, "%d calls of progress", calls);
+    napier_model_destroy(c.context, c.model);
+    napier_context_destroy(c.context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+/* A pair by itself, prompts given once, results in bf16 two apart, i32 ids: all come to the same numbers. */
+static void test_forms(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    static call c;
+    const int32_t prompt[] = {1, 2, 3}, response[] = {2, 3};
+    const int64_t of[] = {0, 0};
+    float pair[2];
+    uint16_t narrow[12];
+    (void)state;
+    tiny_model_write(&m);
+    call_make(&c, &m);
+    c.view.prompt_of = napier_indices_i64(of, 2);
+    succeeded(c.context, call_run(&c), "prompts given once");
+    c.results.logprobs = napier_array_f32(pair, 2);
+    succeeded(c.context,
+              napier_model_logprobs_for(c.context, c.model, napier_indices_i32(prompt, 3),
+                                        napier_indices_i32(response, 2), NULL, &c.results),
+              "a pair");
+    expect(memcmp(pair, c.logprobs + 4, sizeof pair) == 0, "a pair by itself: other bits");
+    c.results.logprobs = (napier_vector){narrow, 6, 2, NAPIER_BF16};
+    succeeded(c.context, call_run(&c), "bf16");
+    for (int i = 0; i < 6; i++) {
+        uint32_t bits;
+        memcpy(&bits, c.logprobs + i, sizeof bits);
+        const uint16_t rounded = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+        expect(narrow[2 * i] == rounded, "bf16 result %d: %04x, not %04x", i, narrow[2 * i], rounded);
+    }
+    napier_model_destroy(c.context, c.model);
+    napier_context_destroy(c.context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+typedef struct memory_case {
+    const napier_model *model;
+    const batch *b;
+} memory_case;
+
+static napier_status score_again(napier_context *context, void *argument) {
+    const memory_case *c = argument;
+    static float logprobs[MOST_IDS];
+    const napier_score_batch view = view_of(c->b);
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    results.logprobs = napier_array_f32(logprobs, tokens_of(c->b));
+    return napier_model_batch_logprobs(context, c->model, &view, NULL, &results);
+}
+
+static void test_memory(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    static batch b;
+    napier_model *model = NULL;
+    (void)state;
+    m.layers = 1;
+    tiny_model_write(&m);
+    fill_batch(&b, 2, 5);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
+    memory_case c = {model, &b};
+    umap_check_allocations("score", score_again, &c);
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_routes),    cmocka_unit_test(test_sharing), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_forms),   cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
