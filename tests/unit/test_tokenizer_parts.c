@@ -1,0 +1,429 @@
+/* test_tokenizer_parts - the parts alone: normal form against utf8proc's own, the expression's translation and what it
+ * refuses, and files that are not what they should be. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "support/check.h"
+#include "support/tiny_tokenizer.h"
+#include "tokenizer/normalize.h"
+#include "tokenizer/split.h"
+
+static napier_context *context;
+static uint8_t *table;
+
+static int start(void **state) {
+    (void)state;
+    table = malloc(NAPIER_CODE_POINTS);
+    napier_unicode_table(table);
+    return napier_context_create(&context, NULL) != NAPIER_OK;
+}
+
+static int stop(void **state) {
+    (void)state;
+    free(table);
+    napier_context_destroy(context);
+    return 0;
+}
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint32_t random_below(uint32_t limit) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 33) % limit;
+}
+
+/* ---- Normal form ---------------------------------------------------------------------------------------------------
+ */
+
+static bool nfc(const char *text, size_t size, napier_text_buffer *out) {
+    napier_scratch scratch = {0};
+    out->size = 0;
+    const bool good =
+        succeeded(context, napier_nfc(context, table, (const uint8_t *)text, size, &scratch, out), "napier_nfc");
+    napier_scratch_free(context, &scratch);
+    return good;
+}
+
+static void check_nfc(const char *text, size_t size, const char *wanted, size_t wanted_size) {
+    napier_text_buffer out = {0};
+    if (nfc(text, size, &out)) {
+        expect(out.size == wanted_size && memcmp(out.bytes, wanted, wanted_size) == 0, "'%s' becomes '%.*s', not '%s'",
+               text, (int)out.size, out.bytes, wanted);
+        const bool same = size == wanted_size && memcmp(text, wanted, size) == 0;
+        expect(same || napier_nfc_may_change(table, (const uint8_t *)text, size), "'%s': no change was announced",
+               text);
+    }
+    napier_text_buffer_free(context, &out);
+}
+
+static void normal_form(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"plain", "plain"},
+        {"e\u0301", "\u00e9"},
+        {"xe\u0301x", "x\u00e9x"},
+        {"a\u0323\u0307", "\u1ea1\u0307"},
+        {"a\u0307\u0323", "\u1ea1\u0307"}, /* marks in order first */
+        {"e\u0334\u0301", "\u00e9\u0334"}, /* U+0334, of class 1, does not block U+0301, of 230 */
+        {"\u1112\u1161\u11ab", "\ud55c"},
+        {"\ud558\u11ab", "\ud55c"},
+        {"\u1112\u1161 \u11ab", "\ud558 \u11ab"},
+        {"\u2126\u212b\u212a", "\u03a9\u00c5K"}, /* singletons */
+        {"\u0958", "\u0915\u093c"},              /* excluded from composition */
+        {"\u0344", "\u0308\u0301"},
+        {"\u0301e", "\u0301e"}, /* nothing before it */
+        {"\uac00\u11a8\u11a8", "\uac01\u11a8"},
+        {"A\u030a\u0301", "\u01fa"},
+        {"\U000105d2\u0307", "\U000105d2\u0307"}, /* joins in Unicode 16 only */
+        {"a\u0897\u0334", "a\u0897\u0334"},       /* a mark since Unicode 16 */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check_nfc(cases[i][0], strlen(cases[i][0]), cases[i][1], strlen(cases[i][1]));
+    }
+    check_nfc("a\0\u0301", 4, "a\0\u0301", 4);
+    no_problems();
+}
+
+/* Characters of old versions, in which utf8proc is as old as the table; long runs of marks now and then. */
+static size_t random_text(char *text) {
+    static const uint32_t starts[] = {0x20,   0x41,   0xc0,   0x300,  0x300,  0x323,  0x390,  0x590,  0x5b0,  0x644,
+                                      0x64b,  0x928,  0x93c,  0x9c7,  0xbc6,  0xdd9,  0x1025, 0x1100, 0x1161, 0x11a8,
+                                      0x1e00, 0x1f80, 0x3046, 0x3099, 0x4e00, 0xac00, 0xf900, 0xfb1d, 0x1d15e};
+    enum { STARTS = sizeof starts / sizeof starts[0] };
+    size_t size = 0;
+    const uint32_t marks = random_below(20) == 0 ? 60 : 0;
+    for (uint32_t n = 1 + random_below(20); n > 0; n--) {
+        const uint32_t c = starts[random_below(STARTS)] + random_below(random_below(3) == 0 ? 16 : 3);
+        size += napier_utf8_put((uint8_t *)text + size, c);
+    }
+    for (uint32_t n = 0; n < marks; n++) {
+        size += napier_utf8_put((uint8_t *)text + size, 0x300 + random_below(0x50));
+    }
+    text[size] = '\0';
+    return size;
+}
+
+static void against_utf8proc(void **state) {
+    (void)state;
+    char text[512];
+    napier_text_buffer out = {0};
+    for (int trial = 0; trial < 20000; trial++) {
+        const size_t size = random_text(text);
+        utf8proc_uint8_t *const wanted = utf8proc_NFC((const utf8proc_uint8_t *)text);
+        if (nfc(text, size, &out) && wanted != NULL) {
+            expect(out.size == strlen((char *)wanted) && memcmp(out.bytes, wanted, out.size) == 0,
+                   "trial %d: '%s' becomes '%.*s', not '%s'", trial, text, (int)out.size, out.bytes, (char *)wanted);
+        }
+        free(wanted);
+    }
+    napier_text_buffer_free(context, &out);
+    no_problems();
+}
+
+/* ---- The expression ------------------------------------------------------------------------------------------------
+ */
+
+static const napier_json *document(void) {
+    static napier_json json;
+    json = (napier_json){context, "a file", NULL};
+    return &json;
+}
+
+/* "he|llo| |1" where `pattern` cuts `text` into these. */
+static void check_split(const char *pattern, const char *text, const char *wanted) {
+    napier_split split = {0};
+    napier_matcher matcher = {0};
+    uint8_t classes[256];
+    char found[512] = "";
+    const size_t size = strlen(text), n = napier_classify(table, (const uint8_t *)text, size, classes);
+    const char *at = text;
+    if (succeeded(context, napier_split_compile(document(), &context->allocator, pattern, &split), pattern) &&
+        succeeded(context, napier_matcher_prepare(context, &split, &matcher), pattern)) {
+        napier_matcher_limit(&matcher, n);
+        for (size_t from = 0, begin, end; from < n; from = end) {
+            if (!succeeded(context, napier_matcher_next(context, &matcher, classes, n, from, &begin, &end), pattern)) {
+                break;
+            }
+            for (size_t i = from; i < end; i++) {
+                strcat(found, i == begin && i > 0 ? "|" : "");
+                strncat(found, at, napier_utf8_length((uint8_t)*at));
+                at += napier_utf8_length((uint8_t)*at);
+            }
+            strcat(found, end < n ? "|" : "");
+        }
+    }
+    /* A match that begins where the last ended puts two bars. */
+    for (char *two = strstr(found, "||"); two != NULL; two = strstr(found, "||")) {
+        memmove(two, two + 1, strlen(two));
+    }
+    expect(strcmp(found, wanted) == 0, "/%s/ cuts '%s' into '%s', not '%s'", pattern, text, found, wanted);
+    napier_matcher_free(&matcher);
+    napier_split_free(&split);
+}
+
+static void expressions(void **state) {
+    (void)state;
+    static const char qwen[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
+                               "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    check_split(qwen, "I've 12 \u4e2d\u6587's", "I|'ve| |1|2| \u4e2d\u6587|'s");
+    check_split(qwen, "a'\u017f b'\u212a", "a|'\u017f| b|'\u212a"); /* the long s is an s; k is no suffix */
+    check_split(qwen, "  x \n\n y\u3000z", " | x| \n\n| y|\u3000z");
+    check_split(qwen,
+                "\u180ea\xc2\x85"
+                "b",
+                "\u180ea|\xc2\x85"
+                "b"); /* U+180E is no space since Unicode 6.3, U+0085 is one */
+    check_split(qwen, "\u2167\u00bd\u0663", "\u2167|\u00bd|\u0663");
+    check_split(qwen, "e\u0301 \u0301", "e|\u0301| \u0301");
+    check_split("[ks]", "\u017f\u212aks", "\u017f\u212a|k|s");
+    check_split("(?i:[ks])", "\u017f\u212aKa", "\u017f|\u212a|K|a");
+    check_split("(?i:[^ks])", "\u017fx", "\u017f|x");
+    check_split("\\p{M}", "e\u0301", "e|\u0301");
+    check_split("\\P{L}+", "a \u0663!b", "a| \u0663!|b");
+    check_split("a{2}|.", "aaa\n", "aa|a|\n");
+    check_split("[a-c\\-]+", "ab-cd", "ab-c|d");
+    check_split("(?=b)b|a(?!b)", "aab", "a|a|b");
+    check_split("a++|\\.", "aa.", "aa|.");
+    no_problems();
+}
+
+static void refused_expressions(void **state) {
+    (void)state;
+    static const char *const patterns[] = {
+        "\\w+",    "\\d",     "\\b",     "^a",      "a$",     "\\p{Lu}", "\\p{Han}", "\\p{^L}", "\\h",    "\\R",
+        "(?i)a",   "(?<=a)b", "(?>a)",   "(a",      "a)",     "[a",      "[]a]",     "[[a]]",   "[a&&b]", "[b-a]",
+        "[\\s-a]", "a**",     "a{2}?",   "a{2}+",   "a{3,2}", "a{,2}",   "a{2000}",  "*a",      "a|",     "a*",
+        "\u00e9",  "(?i:ss)", "(?i:fi)", "(?i:st)", "a\\",    "(?:",     "(?!a)*b",  "{2}",     "]",      "\\x41",
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
+        napier_split split = {0};
+        refused(context, napier_split_compile(document(), &context->allocator, patterns[i], &split), NAPIER_UNSUPPORTED,
+                "a file", "pattern", NULL);
+        napier_split_free(&split);
+    }
+    char deep[400] = "", wide[5000];
+    for (int i = 0; i < 60; i++) {
+        strcat(deep, "(?:");
+    }
+    memset(wide, 'a', sizeof wide - 1);
+    wide[sizeof wide - 1] = '\0';
+    napier_split split = {0};
+    refused(context, napier_split_compile(document(), &context->allocator, deep, &split), NAPIER_UNSUPPORTED, "group",
+            NULL);
+    refused(context, napier_split_compile(document(), &context->allocator, wide, &split), NAPIER_UNSUPPORTED, "4096",
+            NULL);
+    no_problems();
+}
+
+/* An expression that goes back without end is stopped. */
+static void endless(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    napier_token_buffer ids = {0};
+    char text[65];
+    memset(text, 'a', 64);
+    text[64] = '!';
+    if (succeeded(context, tiny_load(context, "(?i:'s", "(?:a+)+b|(?i:'s", &t), "endless")) {
+        refused(context, napier_tokenizer_encode(context, t, text, 65, NULL, &ids), NAPIER_UNSUPPORTED, "pattern",
+                "limit", NULL);
+    }
+    napier_token_buffer_free(context, &ids);
+    napier_tokenizer_destroy(context, t);
+    no_problems();
+}
+
+/* ---- Files ----------------------------------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *from, *to;
+    napier_status status;
+    const char *word;
+} edits[] = {
+    {"{\"version\"", "[\"version\"", NAPIER_CORRUPT_DATA, "not JSON"},
+    {"\"l l\",", "", NAPIER_OK, ""},
+    {"\"1.0\"", "\"2.0\"", NAPIER_UNSUPPORTED, "version"},
+    {"\"1.0\"", "3", NAPIER_CORRUPT_DATA, "version"},
+    {"\"version\"", "\"padding\"", NAPIER_CORRUPT_DATA, "padding: given 2 times"},
+    {"\"truncation\": null", "\"truncation\": {}", NAPIER_UNSUPPORTED, "truncation"},
+    {"\"padding\": null", "\"padding\": {\"a\": 1}", NAPIER_UNSUPPORTED, "padding"},
+    {"\"NFC\"", "\"NFD\"", NAPIER_UNSUPPORTED, "normalizer: type \"NFD\""},
+    {"{\"type\": \"NFC\"}", "3", NAPIER_CORRUPT_DATA, "3, where an object"},
+    {"\"Sequence\"", "\"ByteLevel\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"ByteLevel\""},
+    {"\"Split\"", "\"Digits\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"Digits\""},
+    {"\"Regex\"", "\"String\"", NAPIER_UNSUPPORTED, "without Regex"},
+    {"\"Isolated\"", "\"Removed\"", NAPIER_UNSUPPORTED, "behavior Removed"},
+    {"\"invert\": false", "\"invert\": true", NAPIER_UNSUPPORTED, "invert"},
+    {"\"invert\": false}", "\"invert\": false}, {}", NAPIER_UNSUPPORTED, "Split and ByteLevel"},
+    {"\"use_regex\": false", "\"use_regex\": true", NAPIER_UNSUPPORTED, "use_regex"},
+    {"\"add_prefix_space\": false", "\"add_prefix_space\": true", NAPIER_UNSUPPORTED, "add_prefix_space"},
+    {"\"post_processor\": {\"type\": \"ByteLevel\"", "\"post_processor\": {\"type\": \"TemplateProcessing\"",
+     NAPIER_UNSUPPORTED, "TemplateProcessing"},
+    {"\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"Metaspace\"", NAPIER_UNSUPPORTED, "Metaspace"},
+    {"\"decoder\"", "\"decode\"", NAPIER_UNSUPPORTED, "decoder: none"},
+    {"\"BPE\"", "\"WordPiece\"", NAPIER_UNSUPPORTED, "model: type \"WordPiece\""},
+    {"\"dropout\": null", "\"dropout\": 0.1", NAPIER_UNSUPPORTED, "dropout is 0.1"},
+    {"\"end_of_word_suffix\": \"\"", "\"end_of_word_suffix\": \"</w>\"", NAPIER_UNSUPPORTED, "end_of_word_suffix"},
+    {"\"continuing_subword_prefix\": \"\"", "\"continuing_subword_prefix\": \"##\"", NAPIER_UNSUPPORTED, "prefix"},
+    {"\"model\":", "\"models\":", NAPIER_CORRUPT_DATA, "type: looked for"},
+    {"\"vocab\": {", "\"vocab\": [{", NAPIER_CORRUPT_DATA, "not JSON"},
+    {"\"!\": 0", "\"!\": 1", NAPIER_CORRUPT_DATA, "given twice"},
+    {"\"!\": 0", "\"a\": 0", NAPIER_CORRUPT_DATA, "given twice"},
+    {"\"!\": 0", "\"aaa\": 0", NAPIER_UNSUPPORTED, "byte 0x21 has no token"},
+    {"\"!\": 0", "\"!\": 0.5", NAPIER_CORRUPT_DATA, "0.5 is no id"},
+    {"\"!\": 0", "\"!\": -1", NAPIER_CORRUPT_DATA, "-1 is no id"},
+    {"\"!\": 0", "\"!\": 1e300", NAPIER_CORRUPT_DATA, "is no id"},
+    {"\"!\": 0", "\"!\": \"0\"", NAPIER_CORRUPT_DATA, "is no id"},
+    {"\"!\": 0", "\"\xff\": 0", NAPIER_CORRUPT_DATA, "not UTF-8"},
+    {"\"!\": 0", "\"\\u0000\": 0", NAPIER_CORRUPT_DATA, "\\u0000"},
+    {"\"l l\"", "\"ll\"", NAPIER_CORRUPT_DATA, "merges[0]: \"ll\" is not two tokens"},
+    {"\"l l\"", "\"l l l\"", NAPIER_CORRUPT_DATA, "is not two tokens"},
+    {"\"l l\"", "[\"l\"]", NAPIER_CORRUPT_DATA, "is not two tokens"},
+    {"\"l l\"", "[\"l\", \"l\", \"l\"]", NAPIER_CORRUPT_DATA, "is not two tokens"},
+    {"\"l l\"", "3", NAPIER_CORRUPT_DATA, "is not two tokens"},
+    {"\"l l\"", "\"l q\"", NAPIER_CORRUPT_DATA, "not in vocab"},
+    {"\"l l\"", "\"l \xff\"", NAPIER_CORRUPT_DATA, "is not two tokens"},
+    {"\"l l\"", "\"h e\"", NAPIER_CORRUPT_DATA, "merged before"},
+    {"\"merges\": [", "\"merges\": {}, \"x\": [", NAPIER_CORRUPT_DATA, "merges is an object"},
+    {"\"added_tokens\": [", "\"added_tokens\": 3, \"x\": [", NAPIER_CORRUPT_DATA, "added_tokens"},
+    {"\"id\": 278", "\"id\": 279", NAPIER_CORRUPT_DATA, "belongs to another token"},
+    {"\"id\": 278", "\"id\": 3", NAPIER_CORRUPT_DATA, "belongs to another token"},
+    {"\"id\": 278", "\"id\": 1e9", NAPIER_CORRUPT_DATA, "is no id"},
+    {"\"id\": 278, ", "", NAPIER_CORRUPT_DATA, "is no id"},
+    {"<|endoftext|>", "", NAPIER_CORRUPT_DATA, "without content"},
+    {"<|endoftext|>", "<|im_end|>", NAPIER_CORRUPT_DATA, "the same token twice"},
+    {"<|endoftext|>", "hello", NAPIER_CORRUPT_DATA, "belongs to another token"},
+    {"\"single_word\": false", "\"single_word\": true", NAPIER_UNSUPPORTED, "single_word"},
+    {"\"lstrip\": false", "\"lstrip\": true", NAPIER_UNSUPPORTED, "lstrip"},
+    {"\"rstrip\": false", "\"rstrip\": true", NAPIER_UNSUPPORTED, "rstrip"},
+    {"\"special\": true", "\"special\": 1", NAPIER_CORRUPT_DATA, "special"},
+    {"]}}\n", "]}} x\n", NAPIER_CORRUPT_DATA, "not JSON"},
+    {"]}}\n", "]}", NAPIER_CORRUPT_DATA, "not JSON"},
+};
+
+static void files(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
+        napier_tokenizer *t = NULL;
+        const napier_status status = tiny_load(context, edits[i].from, edits[i].to, &t);
+        if (edits[i].status == NAPIER_OK) {
+            succeeded(context, status, edits[i].from);
+        } else if (!refused(context, status, edits[i].status, edits[i].word, NULL)) {
+            problem("(edit %zu: %s to %s)", i, edits[i].from, edits[i].to);
+        }
+        expect((status == NAPIER_OK) == (t != NULL), "edit %zu: status %d, tokenizer %p", i, (int)status, (void *)t);
+        napier_tokenizer_destroy(context, t);
+    }
+    no_problems();
+}
+
+/* A file that ends anywhere is refused. */
+static void cut_files(void **state) {
+    (void)state;
+    char *const text = tiny_text(NULL, NULL);
+    assert_non_null(text);
+    for (size_t size = 0; size < TINY_SIZE - 1; size += 1 + size / 50) {
+        napier_tokenizer *t = NULL;
+        refused(context, napier_tokenizer_from_json(context, text, size, &t), NAPIER_CORRUPT_DATA, "not JSON", NULL);
+        expect(t == NULL, "a tokenizer of %zu bytes", size);
+    }
+    free(text);
+    no_problems();
+}
+
+static void paths(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    const napier_status bad = NAPIER_IO_ERROR, wrong = NAPIER_INVALID_ARGUMENT;
+    refused(context, napier_tokenizer_load(context, "/nowhere/tokenizer.json", &t), bad, "/nowhere", NULL);
+    refused(context, napier_tokenizer_load(context, "/", &t), bad, "/", NULL);
+    refused(context, napier_tokenizer_load(context, "/dev/null", &t), bad, "regular", NULL);
+    refused(context, napier_tokenizer_load(context, NULL, &t), wrong, "path", NULL);
+    refused(context, napier_tokenizer_load(context, "x", NULL), wrong, "out", NULL);
+    refused(context, napier_tokenizer_from_json(context, NULL, 3, &t), wrong, "json", NULL);
+    expect(napier_tokenizer_load(NULL, "x", &t) == wrong, "context NULL");
+    napier_tokenizer_destroy(context, NULL);
+    napier_tokenizer_destroy(NULL, NULL);
+    no_problems();
+}
+
+/* ---- Chat -----------------------------------------------------------------------------------------------------------
+ */
+
+/* tests/peers renders many more with Jinja. */
+static void check_chat(const napier_chat_message *messages, int64_t count, int prompt, int quiet, const char *wanted) {
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_text_buffer text = {0};
+    options.add_generation_prompt = prompt;
+    options.disable_thinking = quiet;
+    if (succeeded(context, napier_chat_text(context, messages, count, &options, &text), wanted)) {
+        const bool same = text.size == strlen(wanted) && (text.size == 0 || memcmp(text.bytes, wanted, text.size) == 0);
+        expect(same, "'%.*s', not '%s'", (int)text.size, text.bytes, wanted);
+    }
+    napier_text_buffer_free(context, &text);
+}
+
+#define MESSAGE(role, content) \
+    { role, content, sizeof content - 1 }
+
+static void chat(void **state) {
+    (void)state;
+    const napier_chat_message talk[] = {
+        MESSAGE("system", "s"),
+        MESSAGE("user", "q"),
+        MESSAGE("assistant", "<think>\nhm\n</think>\n\na"),
+        MESSAGE("user", "r"),
+        MESSAGE("assistant", "<think>\nwell\n</think>\n\nb"),
+        MESSAGE("tool", "1"),
+        MESSAGE("tool", "2"),
+        MESSAGE("assistant", "c"),
+    };
+    check_chat(NULL, 0, 1, 0, "<|im_start|>assistant\n");
+    check_chat(NULL, 0, 1, 1, "<|im_start|>assistant\n<think>\n\n</think>\n\n");
+    check_chat(NULL, 0, 0, 0, "");
+    check_chat(talk, 2, 1, 0,
+               "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n");
+    check_chat(talk + 1, 2, 0, 0,
+               "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\na<|im_end|>\n");
+    check_chat(talk + 1, 3, 0, 0,
+               "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nr<|im_end|>\n");
+    check_chat(
+        talk + 3, 5, 0, 0,
+        "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n<think>\nwell\n</think>\n\nb<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\nc<|im_end|>\n");
+    no_problems();
+}
+
+static void chat_arguments(void **state) {
+    (void)state;
+    const napier_chat_message robot = MESSAGE("robot", "x"), nobody = {NULL, "x", 1}, nothing = {"user", NULL, 1};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_text_buffer text = {0};
+    const napier_status wrong = NAPIER_INVALID_ARGUMENT;
+    refused(context, napier_chat_text(context, &robot, 1, NULL, &text), wrong, "messages[0]", "robot", NULL);
+    refused(context, napier_chat_text(context, &nobody, 1, NULL, &text), wrong, "role", NULL);
+    refused(context, napier_chat_text(context, &nothing, 1, NULL, &text), wrong, "content", NULL);
+    refused(context, napier_chat_text(context, NULL, 1, NULL, &text), wrong, "messages", NULL);
+    refused(context, napier_chat_text(context, &robot, -1, NULL, &text), wrong, "count -1", NULL);
+    refused(context, napier_chat_text(context, &robot, 0, NULL, NULL), wrong, "text", NULL);
+    options.struct_size = 1;
+    refused(context, napier_chat_text(context, &robot, 0, &options, &text), wrong, "struct_size", NULL);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(normal_form), cmocka_unit_test(against_utf8proc),
+        cmocka_unit_test(expressions), cmocka_unit_test(refused_expressions),
+        cmocka_unit_test(endless),     cmocka_unit_test(files),
+        cmocka_unit_test(cut_files),   cmocka_unit_test(paths),
+        cmocka_unit_test(chat),        cmocka_unit_test(chat_arguments),
+    };
+    return cmocka_run_group_tests_name("tokenizer's parts", tests, start, stop);
+}
