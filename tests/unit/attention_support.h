@@ -1,0 +1,288 @@
+/* attention_support.h - ragged batches in every layout, and attention in double precision: what the tests of forward and
+ * backward share. */
+#ifndef NAPIER_TESTS_ATTENTION_SUPPORT_H
+#define NAPIER_TESTS_ATTENTION_SUPPORT_H
+
+#include "support/check.h"
+
+#include <math.h>
+#include <napier/attention.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/formats.h"
+
+/* Heads of tokens in a grid: [tokens, heads * dim], or head after head, [heads * tokens, dim]. */
+typedef struct heads_grid {
+    grid g;
+    napier_heads view;
+} heads_grid;
+
+static inline heads_grid heads_make(layout l, bool head_major, int64_t tokens, int64_t heads, int64_t dim,
+                                    napier_dtype dtype) {
+    heads_grid h = {.g = head_major ? grid_make(l, heads * tokens, dim, dtype)
+                                    : grid_make(l, tokens, heads * dim, dtype)};
+    const napier_matrix m = h.g.view;
+    const int64_t head_stride = head_major ? tokens * m.row_stride : dim * m.col_stride;
+    h.view = (napier_heads){m.data, tokens, heads, dim, m.row_stride, head_stride, m.col_stride, dtype};
+    return h;
+}
+
+static inline napier_const_heads read_only(napier_heads h) {
+    return (napier_const_heads){h.data, h.tokens, h.heads, h.dim, h.token_stride, h.head_stride, h.dim_stride, h.dtype};
+}
+
+static inline int64_t heads_index(const heads_grid *h, int64_t token, int64_t head, int64_t i) {
+    return token * h->view.token_stride + head * h->view.head_stride + i * h->view.dim_stride;
+}
+static inline double heads_get(const heads_grid *h, int64_t token, int64_t head, int64_t i) {
+    return element_get(h->view.data, h->view.dtype, heads_index(h, token, head, i));
+}
+static inline uint64_t heads_bits(const heads_grid *h, int64_t token, int64_t head, int64_t i) {
+    return element_bits(h->view.data, h->view.dtype, heads_index(h, token, head, i));
+}
+static inline void heads_set(heads_grid *h, int64_t token, int64_t head, int64_t i, double value) {
+    element_set(h->view.data, h->view.dtype, heads_index(h, token, head, i), value);
+}
+static inline void heads_fill(heads_grid *h, rng *r, double scale) {
+    for (int64_t t = 0; t < h->view.tokens; t++) {
+        for (int64_t n = 0; n < h->view.heads; n++) {
+            for (int64_t i = 0; i < h->view.dim; i++) {
+                heads_set(h, t, n, i, scale * rng_normal(r));
+            }
+        }
+    }
+}
+
+/* Elements whose bits differ, counted; shapes are the same. */
+static inline int64_t heads_differ(const heads_grid *a, const heads_grid *b) {
+    int64_t differ = 0;
+    for (int64_t t = 0; t < a->view.tokens; t++) {
+        for (int64_t n = 0; n < a->view.heads; n++) {
+            for (int64_t i = 0; i < a->view.dim; i++) {
+                differ += heads_bits(a, t, n, i) != heads_bits(b, t, n, i);
+            }
+        }
+    }
+    return differ;
+}
+
+/* ---- A ragged batch ---------------------------------------------------------------------------------------------- */
+
+enum { SEQUENCES_MOST = 8 };
+typedef enum mask_kind { MASK_NONE, MASK_FLOATS, MASK_BYTES } mask_kind;
+
+typedef struct shape {
+    int64_t heads, group, dim, v_dim; /* heads of k */
+    int64_t sequences;                /* 0: one */
+    int64_t queries[SEQUENCES_MOST], own[SEQUENCES_MOST];
+    int64_t prefix_begin[SEQUENCES_MOST], prefix_end[SEQUENCES_MOST]; /* all 0: none */
+    int causal;
+    double scale;
+    mask_kind mask;
+    napier_dtype dtype;
+    layout l;
+    bool head_major;
+} shape;
+
+typedef struct batch {
+    shape s;
+    int64_t queries, tokens, most_keys; /* tokens: of k */
+    int64_t query_offsets[SEQUENCES_MOST + 1], key_offsets[SEQUENCES_MOST + 1];
+    heads_grid q, k, v;
+    float *mask; /* or bytes */
+    napier_attention_options options;
+} batch;
+
+static inline bool has_prefixes(const shape *s) {
+    bool any = false;
+    for (int64_t i = 0; i < s->sequences; i++) {
+        any = any || s->prefix_end[i] > 0;
+    }
+    return any;
+}
+
+/* Own rows follow the longest prefix. */
+static inline void batch_offsets(batch *b) {
+    const shape *const s = &b->s;
+    const int64_t count = s->sequences > 0 ? s->sequences : 1;
+    int64_t before = 0;
+    for (int64_t i = 0; i < s->sequences; i++) {
+        before = s->prefix_end[i] > before ? s->prefix_end[i] : before;
+    }
+    b->query_offsets[0] = 0;
+    b->key_offsets[0] = before;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t keys = s->own[i] + s->prefix_end[i] - s->prefix_begin[i];
+        b->query_offsets[i + 1] = b->query_offsets[i] + s->queries[i];
+        b->key_offsets[i + 1] = b->key_offsets[i] + s->own[i];
+        b->most_keys = keys > b->most_keys ? keys : b->most_keys;
+    }
+    b->queries = b->query_offsets[count];
+    b->tokens = b->key_offsets[count];
+}
+
+static inline void batch_mask(batch *b, rng *r) {
+    const int64_t count = b->queries * b->s.heads * b->s.group * b->most_keys;
+    b->mask = room_for(count + 1, sizeof *b->mask);
+    for (int64_t i = 0; i < count; i++) {
+        const bool hidden = rng_below(r, 4) == 0;
+        if (b->s.mask == MASK_BYTES) {
+            ((unsigned char *)b->mask)[i] = hidden ? 0 : (unsigned char)(1 + rng_below(r, 255));
+        } else {
+            b->mask[i] = hidden ? -INFINITY : (float)rng_normal(r);
+        }
+    }
+    b->options.mask = b->mask;
+    b->options.mask_is_bytes = b->s.mask == MASK_BYTES;
+    b->options.mask_token_stride = b->s.heads * b->s.group * b->most_keys;
+    b->options.mask_head_stride = b->most_keys;
+    b->options.mask_key_stride = 1;
+    b->options.mask_keys = b->most_keys;
+}
+
+/* The options point into *b, which must stay where it is. */
+static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
+    const napier_attention_options defaults = NAPIER_ATTENTION_OPTIONS_INIT;
+    rng r = rng_make(seed);
+    memset(b, 0, sizeof *b);
+    b->s = *s;
+    b->options = defaults;
+    batch_offsets(b);
+    b->q = heads_make(s->l, s->head_major, b->queries, s->heads * s->group, s->dim, s->dtype);
+    b->k = heads_make(s->l, s->head_major, b->tokens, s->heads, s->dim, s->dtype);
+    b->v = heads_make(s->l, s->head_major, b->tokens, s->heads, s->v_dim, s->dtype);
+    heads_fill(&b->q, &r, 1.0);
+    heads_fill(&b->k, &r, 1.0);
+    heads_fill(&b->v, &r, 1.0);
+    b->options.causal = s->causal;
+    b->options.scale = s->scale;
+    b->options.sequences = s->sequences;
+    b->options.query_offsets = b->query_offsets;
+    b->options.key_offsets = b->key_offsets;
+    if (has_prefixes(s)) {
+        b->options.prefix_begin = b->s.prefix_begin;
+        b->options.prefix_end = b->s.prefix_end;
+    }
+    if (s->mask != MASK_NONE) {
+        batch_mask(b, &r);
+    }
+}
+
+static inline void batch_free(batch *b) {
+    grid_free(&b->q.g);
+    grid_free(&b->k.g);
+    grid_free(&b->v.g);
+    free(b->mask);
+}
+
+static inline int64_t sequence_keys(const batch *b, int64_t i) {
+    return b->s.own[i] + b->s.prefix_end[i] - b->s.prefix_begin[i];
+}
+static inline int64_t key_row(const batch *b, int64_t sequence, int64_t place) {
+    const int64_t prefix = b->s.prefix_end[sequence] - b->s.prefix_begin[sequence];
+    return place < prefix ? b->s.prefix_begin[sequence] + place : b->key_offsets[sequence] + place - prefix;
+}
+static inline int64_t sequence_of(const batch *b, int64_t token) {
+    int64_t i = 0;
+    while (token >= b->query_offsets[i + 1]) {
+        i++;
+    }
+    return i;
+}
+
+/* What the mask adds: 0 without one, -inf for a key that is hidden, by causality too. */
+static inline float mask_value(const batch *b, int64_t token, int64_t head, int64_t place) {
+    const int64_t i = sequence_of(b, token), query = token - b->query_offsets[i];
+    if (b->s.causal && place > sequence_keys(b, i) - b->s.queries[i] + query) {
+        return -INFINITY;
+    }
+    const int64_t at = token * b->options.mask_token_stride + head * b->options.mask_head_stride + place;
+    if (b->s.mask == MASK_BYTES) {
+        return ((unsigned char *)b->mask)[at] ? 0.0f : -INFINITY;
+    }
+    return b->s.mask == MASK_FLOATS ? b->mask[at] : 0.0f;
+}
+
+static inline double scale_of(const batch *b) { return b->s.scale == 0.0 ? 1.0 / sqrt((double)b->s.dim) : b->s.scale; }
+
+/* ---- A row in double precision ----------------------------------------------------------------------------------- */
+
+typedef struct truth {
+    int64_t keys;
+    double *probs; /* [keys] */
+    double lse;    /* -inf: nothing is seen */
+    double size;   /* the most that a score's products come to, times the scale */
+} truth;
+
+static inline truth truth_of(const batch *b, int64_t token, int64_t head) {
+    const int64_t sequence = sequence_of(b, token);
+    truth t = {.keys = sequence_keys(b, sequence), .lse = -HUGE_VAL};
+    double most = -HUGE_VAL, sum = 0.0;
+    t.probs = room_for(t.keys + 1, sizeof *t.probs);
+    for (int64_t place = 0; place < t.keys; place++) {
+        double score = 0.0, size = 0.0;
+        for (int64_t i = 0; i < b->s.dim; i++) {
+            const double term = scale_of(b) * heads_get(&b->q, token, head, i) *
+                                heads_get(&b->k, key_row(b, sequence, place), head / b->s.group, i);
+            score += term;
+            size += fabs(term);
+        }
+        score += (double)mask_value(b, token, head, place);
+        t.probs[place] = score;
+        if (score > -HUGE_VAL) {
+            const double with_mask = size + fabs((double)mask_value(b, token, head, place));
+            t.size = with_mask > t.size ? with_mask : t.size;
+        }
+        most = score > most ? score : most;
+    }
+    for (int64_t place = 0; place < t.keys; place++) {
+        t.probs[place] = most == -HUGE_VAL ? 0.0 : exp(t.probs[place] - most);
+        sum += t.probs[place];
+    }
+    for (int64_t place = 0; place < t.keys && sum > 0; place++) {
+        t.probs[place] /= sum;
+    }
+    t.lse = sum > 0 ? most + log(sum) : -HUGE_VAL;
+    return t;
+}
+
+static inline double true_output(const batch *b, const truth *t, int64_t token, int64_t head, int64_t i) {
+    double sum = 0.0;
+    for (int64_t place = 0; place < t->keys; place++) {
+        if (t->probs[place] > 0) {
+            sum += t->probs[place] * heads_get(&b->v, key_row(b, sequence_of(b, token), place), head / b->s.group, i);
+        }
+    }
+    return sum;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+typedef struct outcome {
+    heads_grid output;
+    float *lse; /* [queries, heads] */
+} outcome;
+
+static inline napier_matrix lse_view(const batch *b, float *lse) {
+    return napier_rows_f32(lse, b->queries, b->s.heads * b->s.group);
+}
+
+static inline outcome outcome_make(const batch *b, napier_dtype dtype, layout l, bool head_major) {
+    outcome o = {.output = heads_make(l, head_major, b->queries, b->s.heads * b->s.group, b->s.v_dim, dtype)};
+    o.lse = room_for(b->queries * b->s.heads * b->s.group + 1, sizeof *o.lse);
+    return o;
+}
+static inline void outcome_free(outcome *o) {
+    grid_free(&o->output.g);
+    free(o->lse);
+}
+
+static inline bool run_forward(napier_context *context, const batch *b, outcome *o, const char *what) {
+    return succeeded(context,
+                     napier_attention(context, read_only(b->q.view), read_only(b->k.view), read_only(b->v.view),
+                                      o->output.view, lse_view(b, o->lse), &b->options),
+                     what);
+}
+
+#endif

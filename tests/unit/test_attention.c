@@ -1,0 +1,592 @@
+/* Attention, forward: bit for bit against the order of docs/attention.md written out on one row, for every instruction
+ * set, thread count, stride, dtype, mask and batch; within the promised error of double precision; prefixes shared or
+ * not; rows that see nothing, NaN and infinities, seen and hidden; arguments that cannot be, memory that runs out. */
+#include "attention_support.h"
+
+#include <stdio.h>
+
+/* ---- The order, one row ------------------------------------------------------------------------------------------ */
+
+static float weight(float d) {
+    static const float c[] = {
+        0x1.3f906cp-13f, 0x1.5f0a66p-10f, 0x1.3b30b0p-7f, 0x1.c6af78p-5f, 0x1.ebfbd8p-3f, 0x1.62e430p-1f, 1.0f};
+    if (isnan(d) || d < -125.0f) {
+        return isnan(d) ? d : 0.0f;
+    }
+    const float n = rintf(d + 12583039.0f) - 12583039.0f, f = d - n; /* 1.5 * 2^23 + 127: which way halves go */
+    float p = c[0];
+    for (int i = 1; i < 7; i++) {
+        p = fmaf(p, f, c[i]);
+    }
+    return ldexpf(p, (int)n);
+}
+
+typedef struct ordered_row {
+    float exponent, sums[16];
+    float *outputs;
+} ordered_row;
+
+static void raise(ordered_row *row, float exponent, int64_t v_dim) {
+    if (!(exponent > row->exponent)) {
+        return;
+    }
+    const float change = row->exponent - exponent;
+    const float factor = change < -126.0f ? 0.0f : ldexpf(1.0f, (int)change);
+    for (int i = 0; i < 16 && row->exponent > -INFINITY; i++) {
+        row->sums[i] *= factor;
+    }
+    for (int64_t i = 0; i < v_dim && row->exponent > -INFINITY; i++) {
+        row->outputs[i] *= factor;
+    }
+    row->exponent = exponent;
+}
+
+/* The score in units of log 2; -inf where it is hidden. */
+static float ordered_score(const batch *b, int64_t token, int64_t head, int64_t place) {
+    const int64_t row = key_row(b, sequence_of(b, token), place);
+    const float factor = (float)(scale_of(b) * 0x1.71547652b82fep+0), mask = mask_value(b, token, head, place);
+    float s = 0.0f;
+    if (mask == -INFINITY) {
+        return mask;
+    }
+    for (int64_t i = 0; i < b->s.dim; i++) {
+        s = fmaf((float)heads_get(&b->q, token, head, i), (float)heads_get(&b->k, row, head / b->s.group, i), s);
+    }
+    return b->s.mask == MASK_NONE ? s * factor : fmaf(mask, 0x1.715476p+0f, s * factor);
+}
+
+static void ordered_block(const batch *b, int64_t token, int64_t head, int64_t begin, int64_t end, ordered_row *row) {
+    float scores[256], most = -INFINITY;
+    const int64_t sequence = sequence_of(b, token);
+    for (int64_t place = begin; place < end; place++) {
+        scores[place - begin] = ordered_score(b, token, head, place);
+        most = scores[place - begin] > most ? scores[place - begin] : most;
+    }
+    raise(row, rintf(most), b->s.v_dim);
+    const float level = row->exponent == -INFINITY ? 0.0f : row->exponent;
+    for (int64_t place = begin; place < end; place++) {
+        const float w = weight(scores[place - begin] - level);
+        row->sums[(place - begin) % 16] += w;
+        for (int64_t i = 0; i < b->s.v_dim && mask_value(b, token, head, place) > -INFINITY; i++) {
+            const float v = (float)heads_get(&b->v, key_row(b, sequence, place), head / b->s.group, i);
+            row->outputs[i] = fmaf(w, v, row->outputs[i]);
+        }
+    }
+}
+
+static void ordered_output(const batch *b, int64_t token, int64_t head, double masked, double *out) {
+    ordered_row row = {-INFINITY, {0}, room_for(b->s.v_dim + 1, sizeof(float))};
+    const int64_t keys = sequence_keys(b, sequence_of(b, token));
+    memset(row.outputs, 0, (size_t)b->s.v_dim * sizeof *row.outputs);
+    for (int64_t begin = 0; begin < keys; begin += 256) {
+        ordered_block(b, token, head, begin, begin + 256 < keys ? begin + 256 : keys, &row);
+    }
+    for (int half = 8; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            row.sums[i] += row.sums[i + half];
+        }
+    }
+    const float factor = 1.0f / row.sums[0];
+    for (int64_t i = 0; i < b->s.v_dim; i++) {
+        out[i] = row.sums[0] == 0.0f ? masked : (double)((row.outputs[i] + 0.0f) * factor);
+    }
+    free(row.outputs);
+}
+
+/* Every `step`th row against the order. */
+static void check_rows(const batch *b, const outcome *o, double masked, const char *what, int64_t step) {
+    double *wanted = room_for(b->s.v_dim, sizeof *wanted);
+    const int64_t heads = b->s.heads * b->s.group;
+    int64_t differ = 0;
+    for (int64_t r = 0; r < b->queries * heads; r += step) {
+        ordered_output(b, r / heads, r % heads, masked, wanted);
+        for (int64_t i = 0; i < b->s.v_dim; i++) {
+            const napier_dtype dtype = o->output.view.dtype;
+            const uint64_t bits = isnan(wanted[i]) ? dtype_canonical_nan(dtype) : dtype_bits(dtype, wanted[i]);
+            differ += heads_bits(&o->output, r / heads, r % heads, i) != bits;
+        }
+    }
+    expect(differ == 0, "%s: %lld elements differ from the order", what, (long long)differ);
+    free(wanted);
+}
+
+/* The scalar build against the order; everything else against the scalar build. */
+static void check_order(const shape *s, layout l, napier_dtype out, uint64_t seed, int64_t step) {
+    batch b;
+    batch_make(&b, s, seed);
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    outcome first = outcome_make(&b, out, l, !s->head_major);
+    for (int run = 0; run < count + 2; run++) {
+        const int threads = run < count ? 1 : run == count ? 2 : 7;
+        napier_context *context = context_of(isas[run < count ? run : count - 1], threads);
+        outcome o = outcome_make(&b, out, l, !s->head_major);
+        char what[120];
+        snprintf(what, sizeof what, "seed %d, %s, %d threads", (int)seed, napier_isa_name(napier_context_isa(context)),
+                 threads);
+        if (run_forward(context, &b, run == 0 ? &first : &o, what) && run == 0) {
+            check_rows(&b, &first, NAN, what, step);
+        } else {
+            const size_t bytes = (size_t)(b.queries * s->heads * s->group) * sizeof(float);
+            expect(heads_differ(&o.output, &first.output) == 0, "%s: other bits than scalar", what);
+            expect(memcmp(o.lse, first.lse, bytes) == 0, "%s: another lse than scalar", what);
+            expect(grid_damage(&o.output.g) == 0, "%s: wrote outside of the output", what);
+        }
+        outcome_free(&o);
+        napier_context_destroy(context);
+    }
+    outcome_free(&first);
+    batch_free(&b);
+}
+
+static void sizes_have_the_bits_of_the_order(void **state) {
+    static const int64_t sizes[][6] = {/* heads of k, group, dim, v_dim, queries, keys */
+                                       {1, 1, 1, 1, 1, 1},      {2, 1, 16, 16, 5, 7},    {1, 2, 33, 17, 40, 257},
+                                       {2, 3, 64, 64, 30, 300}, {1, 5, 48, 20, 50, 50},  {1, 1, 300, 290, 13, 40},
+                                       {1, 30, 8, 8, 9, 31},    {3, 1, 128, 128, 1, 600}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            const int64_t *const n = sizes[i];
+            const shape s = {.heads = n[0],
+                             .group = n[1],
+                             .dim = n[2],
+                             .v_dim = n[3],
+                             .queries = {n[4]},
+                             .own = {n[5]},
+                             .causal = causal,
+                             .dtype = NAPIER_F32};
+            check_order(&s, LAYOUT_CONTIGUOUS, NAPIER_F32, 10 + i, i < 2 ? 1 : 7);
+        }
+    }
+    no_problems();
+}
+
+/* Sequences of all sorts: without queries, without keys, without a prefix, with more queries than keys. */
+static const shape ragged = {.heads = 2,
+                             .group = 2,
+                             .dim = 24,
+                             .v_dim = 40,
+                             .sequences = 7,
+                             .queries = {12, 3, 0, 9, 20, 0, 5},
+                             .own = {12, 3, 4, 9, 0, 0, 7},
+                             .prefix_begin = {0, 0, 0, 30, 10, 0, 5},
+                             .prefix_end = {300, 300, 64, 70, 17, 0, 5},
+                             .causal = 1,
+                             .dtype = NAPIER_F32};
+
+static void options_layouts_and_dtypes_have_the_bits_of_the_order(void **state) {
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+    (void)state;
+    for (int i = 0; i < LAYOUTS; i++) {
+        shape s = ragged;
+        s.mask = (mask_kind)(i % 3);
+        s.causal = i / 3 % 2;
+        s.scale = i % 4 == 3 ? -0.3 : 0.0;
+        s.dtype = dtypes[i / 2 % 3];
+        s.l = (layout)i;
+        s.head_major = i % 2 == 1;
+        check_order(&s, (layout)((i + 4) % LAYOUTS), dtypes[i % 3], 100 + (uint64_t)i, 5);
+    }
+    no_problems();
+}
+
+/* Scores far apart and rising: exponents change from block to block, and weights fall out of range. */
+static void large_scores_have_the_bits_of_the_order(void **state) {
+    static const double scales[] = {3.0, -40.0, 2000.0, 1e7, 1e30, 1e-30};
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const shape s = {.heads = 1,
+                         .group = 2,
+                         .dim = 16,
+                         .v_dim = 16,
+                         .queries = {20},
+                         .own = {800},
+                         .scale = scales[i],
+                         .causal = i % 2,
+                         .dtype = NAPIER_F32};
+        check_order(&s, LAYOUT_CONTIGUOUS, NAPIER_F32, 200 + (uint64_t)i, 9);
+    }
+    no_problems();
+}
+
+/* ---- Truth ------------------------------------------------------------------------------------------------------- */
+
+/* The bounds of napier/attention.h. Tells the largest part of them that was used. */
+static void check_truth(const shape *s, uint64_t seed) {
+    batch b;
+    batch_make(&b, s, seed);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    outcome o = outcome_make(&b, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
+    const int64_t heads = s->heads * s->group;
+    double worst = 0.0, largest = 0.0;
+    if (run_forward(context, &b, &o, "truth")) {
+        for (int64_t r = 0; r < b.queries * heads; r += 3) {
+            truth t = truth_of(&b, r / heads, r % heads);
+            const double scores = (double)(s->dim + 4) * t.size;
+            const double lse_bound = (scores + (double)t.keys / 16 + 12) * 0x1p-24 + fabs(t.lse) * 0x1p-23;
+            for (int64_t i = 0; i < s->v_dim && t.lse > -HUGE_VAL; i++) {
+                double most = 0.0;
+                for (int64_t place = 0; place < t.keys; place++) {
+                    const int64_t row = key_row(&b, sequence_of(&b, r / heads), place);
+                    most = fmax(most, fabs(heads_get(&b.v, row, r % heads / s->group, i)));
+                }
+                const double error =
+                    fabs(heads_get(&o.output, r / heads, r % heads, i) - true_output(&b, &t, r / heads, r % heads, i));
+                worst = fmax(worst, error / ((2 * scores + (double)t.keys + 12) * 0x1p-24 * most));
+                largest = fmax(largest, error / most);
+            }
+            if (t.lse > -HUGE_VAL) {
+                worst = fmax(worst, fabs((double)o.lse[r] - t.lse) / lse_bound);
+            } else {
+                expect(o.lse[r] == -INFINITY, "row %d sees nothing, its lse is %g", (int)r, (double)o.lse[r]);
+            }
+            free(t.probs);
+        }
+    }
+    expect(worst <= 1.0, "seed %d: %.3g times the bound", (int)seed, worst);
+    print_message("seed %d: at most %.3g of the bound, %.2g of the largest value\n", (int)seed, worst, largest);
+    outcome_free(&o);
+    batch_free(&b);
+    napier_context_destroy(context);
+}
+
+static void errors_are_within_the_bound(void **state) {
+    (void)state;
+    for (int mask = 0; mask < 3; mask++) {
+        shape s = ragged;
+        s.mask = (mask_kind)mask;
+        check_truth(&s, 300 + (uint64_t)mask);
+        s.scale = 5.0;
+        s.dtype = mask == 1 ? NAPIER_F16 : NAPIER_BF16;
+        check_truth(&s, 310 + (uint64_t)mask);
+    }
+    const shape long_one = {.heads = 1,
+                            .group = 1,
+                            .dim = 64,
+                            .v_dim = 8,
+                            .queries = {30},
+                            .own = {3000},
+                            .causal = 1,
+                            .dtype = NAPIER_F32};
+    check_truth(&long_one, 320);
+    no_problems();
+}
+
+/* ---- Batches ----------------------------------------------------------------------------------------------------- */
+
+/* The same keys without sharing: every sequence has its own copy. */
+static void shared_is_unshared(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 3; threads++) {
+        batch shared, own;
+        batch_make(&shared, &ragged, 400);
+        shape s = ragged;
+        memset(s.prefix_begin, 0, sizeof s.prefix_begin);
+        memset(s.prefix_end, 0, sizeof s.prefix_end);
+        for (int64_t i = 0; i < s.sequences; i++) {
+            s.own[i] = sequence_keys(&shared, i);
+        }
+        batch_make(&own, &s, 400); /* the same queries: they are drawn first */
+        for (int64_t i = 0; i < s.sequences; i++) {
+            for (int64_t p = 0; p < s.own[i] * s.heads; p++) {
+                const int64_t to = own.key_offsets[i] + p / s.heads, from = key_row(&shared, i, p / s.heads);
+                for (int64_t d = 0; d < s.v_dim; d++) {
+                    heads_set(&own.v, to, p % s.heads, d, heads_get(&shared.v, from, p % s.heads, d));
+                    if (d < s.dim) {
+                        heads_set(&own.k, to, p % s.heads, d, heads_get(&shared.k, from, p % s.heads, d));
+                    }
+                }
+            }
+        }
+        napier_context *context = context_of(NAPIER_ISA_AUTO, threads);
+        outcome a = outcome_make(&shared, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
+        outcome b = outcome_make(&own, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
+        run_forward(context, &shared, &a, "shared");
+        run_forward(context, &own, &b, "unshared");
+        expect(heads_differ(&a.output, &b.output) == 0, "shared and unshared outputs differ");
+        expect(memcmp(a.lse, b.lse, (size_t)(shared.queries * 4) * sizeof(float)) == 0, "their lse differ");
+        outcome_free(&a);
+        outcome_free(&b);
+        batch_free(&shared);
+        batch_free(&own);
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
+/* Each sequence by itself, and a mask that says what causal says. */
+static void a_sequence_does_not_know_its_batch(void **state) {
+    (void)state;
+    batch b;
+    shape with_mask = ragged;
+    with_mask.causal = 0;
+    with_mask.mask = MASK_BYTES;
+    batch_make(&b, &ragged, 500);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    outcome all = outcome_make(&b, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
+    outcome one = outcome_make(&b, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
+    run_forward(context, &b, &all, "batch");
+    for (int64_t i = 0; i < ragged.sequences; i++) {
+        const int64_t queries[2] = {0, ragged.queries[i]};
+        napier_attention_options options = b.options;
+        napier_const_heads q = read_only(b.q.view);
+        napier_heads out = one.output.view;
+        napier_matrix none = {.dtype = NAPIER_F32};
+        options.sequences = 1;
+        options.query_offsets = queries;
+        options.key_offsets = b.key_offsets + i;
+        options.prefix_begin += i;
+        options.prefix_end += i;
+        q.tokens = out.tokens = queries[1];
+        q.data = (const float *)q.data + b.query_offsets[i] * q.token_stride;
+        out.data = (float *)out.data + b.query_offsets[i] * out.token_stride;
+        succeeded(context, napier_attention(context, q, read_only(b.k.view), read_only(b.v.view), out, none, &options),
+                  "one");
+    }
+    expect(heads_differ(&all.output, &one.output) == 0, "a sequence by itself has other bits");
+    batch m;
+    batch_make(&m, &with_mask, 500);
+    for (int64_t r = 0; r < m.queries * 4; r++) {
+        for (int64_t place = 0; place < m.most_keys; place++) {
+            const int64_t keys = sequence_keys(&b, sequence_of(&b, r / 4));
+            ((unsigned char *)m.mask)[r * m.most_keys + place] =
+                place < keys && mask_value(&b, r / 4, r % 4, place) > -INFINITY;
+        }
+    }
+    run_forward(context, &m, &one, "masked");
+    expect(heads_differ(&all.output, &one.output) == 0, "a triangular mask is not causal");
+    outcome_free(&all);
+    outcome_free(&one);
+    batch_free(&m);
+    batch_free(&b);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Special rows ------------------------------------------------------------------------------------------------ */
+
+/* NaN and infinities among keys and values, some of them hidden: what is not seen leaves no trace. */
+static void odd_values_touch_only_rows_that_see_them(void **state) {
+    static const double odd[] = {NAN, INFINITY, -INFINITY};
+    (void)state;
+    for (int kind = 0; kind < 12; kind++) {
+        shape s = {.heads = 1,
+                   .group = 2,
+                   .dim = 16,
+                   .v_dim = 20,
+                   .queries = {40},
+                   .own = {45},
+                   .causal = 1,
+                   .mask = (mask_kind)(kind % 3),
+                   .dtype = NAPIER_F32};
+        batch b;
+        batch_make(&b, &s, 600 + (uint64_t)kind);
+        heads_set(kind % 2 ? &b.k : &b.v, 20, 0, 3, odd[kind / 4]);
+        heads_set(kind % 2 ? &b.v : &b.k, 44, 0, 3, odd[kind / 4]);
+        heads_set(&b.q, 7, 1, 2, odd[kind / 4]);
+        napier_isa isas[ISA_LIMIT];
+        for (int i = available_isas(isas) - 1; i >= 0; i--) {
+            napier_context *context = context_of(isas[i], 2);
+            outcome o = outcome_make(&b, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
+            run_forward(context, &b, &o, "odd values");
+            check_rows(&b, &o, NAN, napier_isa_name(isas[i]), 1);
+            outcome_free(&o);
+            napier_context_destroy(context);
+        }
+        batch_free(&b);
+    }
+    no_problems();
+}
+
+static void rows_that_see_nothing(void **state) {
+    (void)state;
+    shape s = ragged; /* sequence 4 has 20 queries and 7 keys */
+    batch b;
+    batch_make(&b, &s, 700);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int zero = 0; zero < 2; zero++) {
+        outcome o = outcome_make(&b, NAPIER_BF16, LAYOUT_CONTIGUOUS, false);
+        b.options.masked_rows = zero ? NAPIER_MASKED_ZERO : NAPIER_MASKED_NAN;
+        run_forward(context, &b, &o, "masked rows");
+        check_rows(&b, &o, zero ? 0.0 : (double)NAN, "masked rows", 1);
+        const uint64_t bits = heads_bits(&o.output, b.query_offsets[4], 1, 5);
+        expect(bits == (zero ? 0 : dtype_canonical_nan(NAPIER_BF16)), "a masked row has bits %llx",
+               (unsigned long long)bits);
+        expect(o.lse[b.query_offsets[4] * 4] == -INFINITY, "its lse is not -inf");
+        outcome_free(&o);
+    }
+    napier_context_destroy(context);
+    batch_free(&b);
+    no_problems();
+}
+
+/* ---- What cannot be ---------------------------------------------------------------------------------------------- */
+
+typedef struct call {
+    napier_const_heads q, k, v;
+    napier_heads output;
+    napier_matrix lse;
+    napier_attention_options options;
+} call;
+
+static float memory[4096];
+
+static call good_call(void) {
+    static const int64_t queries[3] = {0, 2, 4}, keys[3] = {0, 3, 6}, begin[2] = {0, 1}, end[2] = {2, 4};
+    call c = {.q = {memory, 4, 4, 8, 32, 8, 1, NAPIER_F32},
+              .k = {memory + 200, 6, 2, 8, 16, 8, 1, NAPIER_F32},
+              .v = {memory + 400, 6, 2, 4, 8, 4, 1, NAPIER_F32},
+              .output = {memory + 600, 4, 4, 4, 16, 4, 1, NAPIER_F32},
+              .lse = {memory + 800, 4, 4, 4, 1, NAPIER_F32},
+              .options = NAPIER_ATTENTION_OPTIONS_INIT};
+    c.options.sequences = 2;
+    c.options.query_offsets = queries;
+    c.options.key_offsets = keys;
+    c.options.prefix_begin = begin;
+    c.options.prefix_end = end;
+    return c;
+}
+
+static napier_status make_call(napier_context *context, const call *c) {
+    return napier_attention(context, c->q, c->k, c->v, c->output, c->lse, &c->options);
+}
+
+#define REFUSED(change, ...)                                                                          \
+    do {                                                                                              \
+        call c = good_call();                                                                         \
+        change;                                                                                       \
+        refused(context, make_call(context, &c), NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (char *)NULL); \
+    } while (0)
+
+static void wrong_views_are_named(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    const call good = good_call();
+    succeeded(context, make_call(context, &good), "a good call");
+    REFUSED(c.q.dtype = NAPIER_F64, "q", "f64");
+    REFUSED(c.q.tokens = -1, "q", "tokens -1");
+    REFUSED(c.k.heads = 0, "k", "heads 0");
+    REFUSED(c.v.dim = 0, "v", "dim 0");
+    REFUSED(c.q.heads = 3, "q", "heads 3", "2");
+    REFUSED(c.k.dim = 7, "k", "dim 7", "8");
+    REFUSED(c.v.tokens = 5, "v", "5 x 2");
+    REFUSED(c.v.data = NULL, "v", "NULL");
+    REFUSED(c.k.data = (char *)memory + 2, "k", "aligned");
+    REFUSED(c.k.token_stride = INT64_MAX, "k", "address space");
+    REFUSED(c.k.head_stride = INT64_MIN, "k", "address space");
+    REFUSED(c.output.dim = 5, "output", "4 x 4 x 5");
+    REFUSED(c.output.token_stride = 0, "output", "overlap");
+    REFUSED(c.output.head_stride = 3, "output", "overlap");
+    REFUSED(c.output.data = memory + 100, "output", "overlaps q");
+    REFUSED(c.output.data = memory + 220, "output", "overlaps k");
+    REFUSED(c.output.data = memory + 440, "output", "overlaps v");
+    REFUSED(c.lse.data = memory + 610, "lse", "overlaps output");
+    REFUSED(c.lse.dtype = NAPIER_F16, "lse", "f16");
+    REFUSED(c.lse.cols = 3, "lse", "4 x 3");
+    expect(napier_attention(NULL, good.q, good.k, good.v, good.output, good.lse, NULL) == NAPIER_INVALID_ARGUMENT,
+           "no context is no error");
+    /* Interleaved, but apart: outputs between the heads of q. */
+    call c = good_call();
+    c.q = (napier_const_heads){memory, 4, 4, 8, 48, 12, 1, NAPIER_F32};
+    c.output = (napier_heads){memory + 8, 4, 4, 4, 48, 12, 1, NAPIER_F32};
+    succeeded(context, make_call(context, &c), "interleaved");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static void wrong_options_are_named(void **state) {
+    static const int64_t falling[3] = {0, 3, 2}, late[3] = {1, 2, 4}, short_one[3] = {0, 2, 3}, beyond[3] = {0, 3, 7};
+    static const int64_t below[3] = {-1, 3, 6}, two[2] = {2, 5}, huge[2] = {0, INT64_MAX};
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    REFUSED(c.options.struct_size = 3, "struct_size is 3");
+    REFUSED(c.options.scale = NAN, "scale");
+    REFUSED(c.options.scale = 1e39, "scale 1e+39");
+    REFUSED(c.options.masked_rows = (napier_masked_rows)7, "masked_rows 7");
+    REFUSED(c.options.sequences = -2, "sequences -2");
+    REFUSED(c.options.sequences = INT64_MAX, "sequences");
+    REFUSED(c.options.query_offsets = NULL, "query_offsets");
+    REFUSED(c.options.query_offsets = falling, "query_offsets[2]", "2");
+    REFUSED(c.options.query_offsets = late, "query_offsets[0]", "1");
+    REFUSED(c.options.query_offsets = short_one, "query_offsets[2]", "3", "4");
+    REFUSED(c.options.key_offsets = beyond, "key_offsets[2]", "7", "6");
+    REFUSED(c.options.key_offsets = below, "key_offsets[0]", "-1");
+    REFUSED(c.options.prefix_end = NULL, "prefix_begin", "prefix_end");
+    REFUSED(c.options.prefix_begin = two, "prefix_begin[1] 5");
+    REFUSED(c.options.prefix_end = huge, "prefix_end[1] 9223372036854775807", "6");
+    REFUSED((c.options.mask = memory + 1000, c.options.mask_keys = 4), "mask_keys 4", "5", "sequence 0");
+    REFUSED((c.options.mask = memory + 1000, c.options.mask_keys = -4), "mask_keys -4");
+    REFUSED((c.options.mask = (char *)memory + 1001, c.options.mask_keys = 6), "mask", "aligned");
+    REFUSED((c.options.mask = memory + 1000, c.options.mask_keys = 6, c.options.mask_token_stride = INT64_MAX), "mask",
+            "address space");
+    REFUSED((c.options.mask = memory + 610, c.options.mask_keys = 6), "output", "options: mask");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* Hostile sizes that strides of 0 allow: refused before anything is written. */
+static void endless_views_are_refused(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    call c = good_call();
+    c.options.sequences = 0;
+    c.k = (napier_const_heads){memory, INT64_MAX, 2, 8, 0, 0, 0, NAPIER_F32};
+    c.v = (napier_const_heads){memory, INT64_MAX, 2, 4, 0, 0, 0, NAPIER_F32};
+    refused(context, make_call(context, &c), NAPIER_OUT_OF_MEMORY, "too many", NULL);
+    c.k.tokens = c.v.tokens = INT64_C(1) << 39;
+    refused(context, make_call(context, &c), NAPIER_OUT_OF_MEMORY, "no memory", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static int allocations_left;
+static void *allocate_some(size_t size, size_t alignment, void *user) {
+    (void)user;
+    return allocations_left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
+}
+static void free_some(void *block, void *user) {
+    (void)user;
+    free(block);
+}
+
+static void memory_that_runs_out_is_told(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 4; threads += 3) {
+        napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+        options.allocator = (napier_allocator){allocate_some, free_some, NULL};
+        options.threads = threads;
+        allocations_left = 1;
+        napier_context *context;
+        assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+        const call c = good_call();
+        napier_status status = NAPIER_OUT_OF_MEMORY;
+        int count = 0;
+        for (; status != NAPIER_OK && count < 50; count++) {
+            allocations_left = count;
+            status = make_call(context, &c);
+            expect(status == NAPIER_OK || status == NAPIER_OUT_OF_MEMORY, "status %d", (int)status);
+        }
+        expect(status == NAPIER_OK && count > 3, "%d allocations", count);
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_have_the_bits_of_the_order),
+        cmocka_unit_test(options_layouts_and_dtypes_have_the_bits_of_the_order),
+        cmocka_unit_test(large_scores_have_the_bits_of_the_order),
+        cmocka_unit_test(errors_are_within_the_bound),
+        cmocka_unit_test(shared_is_unshared),
+        cmocka_unit_test(a_sequence_does_not_know_its_batch),
+        cmocka_unit_test(odd_values_touch_only_rows_that_see_them),
+        cmocka_unit_test(rows_that_see_nothing),
+        cmocka_unit_test(wrong_views_are_named),
+        cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(endless_views_are_refused),
+        cmocka_unit_test(memory_that_runs_out_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,485 @@
+/* Attention, backward: against the formula in double precision, which finite differences of the forward in double
+ * precision confirm; the same bits for every instruction set, thread count and stride; gradients of a shared prefix are
+ * the sums of the unshared ones; what is hidden or masked gets nothing; arguments that cannot be, and memory. */
+#include "attention_support.h"
+
+#include <stdio.h>
+
+/* ---- Truth ------------------------------------------------------------------------------------------------------- */
+
+typedef struct gradients {
+    double *q, *k, *v;                /* [tokens, heads, dim] */
+    double *q_size, *k_size, *v_size; /* what their terms come to without their signs */
+} gradients;
+
+static int64_t at(const heads_grid *x, int64_t token, int64_t head, int64_t i) {
+    return (token * x->view.heads + head) * x->view.dim + i;
+}
+static double *zeros(const heads_grid *x) {
+    double *const memory = calloc((size_t)(x->view.tokens * x->view.heads * x->view.dim + 1), sizeof *memory);
+    assert_non_null(memory);
+    return memory;
+}
+
+static void true_row(const batch *b, const heads_grid *grad, int64_t token, int64_t head, gradients *g) {
+    truth t = truth_of(b, token, head);
+    const int64_t kv = head / b->s.group, sequence = sequence_of(b, token);
+    double mean = 0.0, size = 0.0;
+    for (int64_t i = 0; i < b->s.v_dim; i++) {
+        const double term = heads_get(grad, token, head, i) * true_output(b, &t, token, head, i);
+        mean += term;
+        size += fabs(term);
+    }
+    for (int64_t place = 0; place < t.keys; place++) {
+        const int64_t row = key_row(b, sequence, place);
+        double dp = 0.0, dp_size = size;
+        for (int64_t i = 0; i < b->s.v_dim; i++) {
+            const double x = heads_get(grad, token, head, i), v = heads_get(&b->v, row, kv, i);
+            dp += x * v;
+            dp_size += fabs(x * v);
+            g->v[at(&b->v, row, kv, i)] += t.probs[place] * x;
+            g->v_size[at(&b->v, row, kv, i)] += t.probs[place] * fabs(x);
+        }
+        const double slope = scale_of(b) * t.probs[place] * (dp - mean);
+        const double slope_size = fabs(scale_of(b)) * t.probs[place] * dp_size;
+        for (int64_t i = 0; i < b->s.dim; i++) {
+            const double q = heads_get(&b->q, token, head, i), k = heads_get(&b->k, row, kv, i);
+            g->q[at(&b->q, token, head, i)] += slope * k;
+            g->q_size[at(&b->q, token, head, i)] += slope_size * fabs(k);
+            g->k[at(&b->k, row, kv, i)] += slope * q;
+            g->k_size[at(&b->k, row, kv, i)] += slope_size * fabs(q);
+        }
+    }
+    free(t.probs);
+}
+
+static gradients true_gradients(const batch *b, const heads_grid *grad) {
+    gradients g = {zeros(&b->q), zeros(&b->k), zeros(&b->v), zeros(&b->q), zeros(&b->k), zeros(&b->v)};
+    for (int64_t r = 0; r < b->queries * b->q.view.heads; r++) {
+        true_row(b, grad, r / b->q.view.heads, r % b->q.view.heads, &g);
+    }
+    return g;
+}
+static void gradients_free(gradients *g) {
+    free(g->q), free(g->k), free(g->v);
+    free(g->q_size), free(g->k_size), free(g->v_size);
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+typedef struct results {
+    outcome forward;
+    heads_grid grad, q, k, v;
+} results;
+
+static results results_make(const batch *b, layout l, bool head_major) {
+    const shape *const s = &b->s;
+    results r = {.forward = outcome_make(b, s->dtype, l, head_major),
+                 .grad = heads_make(l, head_major, b->queries, s->heads * s->group, s->v_dim, s->dtype),
+                 .q = heads_make(l, head_major, b->queries, s->heads * s->group, s->dim, s->dtype),
+                 .k = heads_make(l, head_major, b->tokens, s->heads, s->dim, s->dtype),
+                 .v = heads_make(l, head_major, b->tokens, s->heads, s->v_dim, s->dtype)};
+    rng random = rng_make(77);
+    heads_fill(&r.grad, &random, 1.0);
+    return r;
+}
+static void results_free(results *r) {
+    outcome_free(&r->forward);
+    grid_free(&r->grad.g);
+    grid_free(&r->q.g);
+    grid_free(&r->k.g);
+    grid_free(&r->v.g);
+}
+
+static bool run_backward(napier_context *context, const batch *b, results *r) {
+    const napier_const_matrix lse = napier_const_rows_f32(r->forward.lse, b->queries, b->s.heads * b->s.group);
+    return run_forward(context, b, &r->forward, "forward") &&
+           succeeded(context,
+                     napier_attention_backward(context, read_only(r->grad.view), read_only(b->q.view),
+                                               read_only(b->k.view), read_only(b->v.view),
+                                               read_only(r->forward.output.view), lse, r->q.view, r->k.view, r->v.view,
+                                               &b->options),
+                     "backward");
+}
+
+static double worst_of(const heads_grid *got, const double *wanted, const double *size, const char *what) {
+    double worst = 0.0;
+    const napier_heads x = got->view;
+    for (int64_t n = 0; n < x.tokens * x.heads * x.dim; n++) {
+        const double value = heads_get(got, n / x.dim / x.heads, n / x.dim % x.heads, n % x.dim);
+        const double error = fabs(value - wanted[n]);
+        if (size[n] == 0.0) {
+            expect(value == 0.0, "%s: element %d is %g, not 0", what, (int)n, value);
+        } else {
+            worst = fmax(worst, error / size[n]);
+        }
+    }
+    return worst;
+}
+
+/* ---- Against the formula ----------------------------------------------------------------------------------------- */
+
+static const shape ragged = {.heads = 2,
+                             .group = 2,
+                             .dim = 24,
+                             .v_dim = 40,
+                             .sequences = 7,
+                             .queries = {12, 3, 0, 9, 20, 0, 60},
+                             .own = {12, 3, 4, 9, 0, 0, 70},
+                             .prefix_begin = {0, 0, 0, 30, 10, 0, 5},
+                             .prefix_end = {150, 150, 64, 70, 17, 0, 5},
+                             .causal = 1,
+                             .dtype = NAPIER_F32};
+
+static void check_gradients(const shape *s, uint64_t seed, double bound) {
+    batch b;
+    batch_make(&b, s, seed);
+    b.options.masked_rows = NAPIER_MASKED_ZERO; /* NaN outputs have no truth */
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
+    if (run_backward(context, &b, &r)) {
+        gradients g = true_gradients(&b, &r.grad);
+        const double q = worst_of(&r.q, g.q, g.q_size, "grad_q"), k = worst_of(&r.k, g.k, g.k_size, "grad_k");
+        const double v = worst_of(&r.v, g.v, g.v_size, "grad_v");
+        print_message("seed %d: errors %.2g, %.2g, %.2g of the terms\n", (int)seed, q, k, v);
+        expect(q <= bound && k <= bound && v <= bound, "seed %d: %g, %g, %g are above %g", (int)seed, q, k, v, bound);
+        gradients_free(&g);
+    }
+    results_free(&r);
+    batch_free(&b);
+    napier_context_destroy(context);
+}
+
+static void gradients_are_those_of_the_formula(void **state) {
+    (void)state;
+    for (int mask = 0; mask < 3; mask++) {
+        shape s = ragged;
+        s.mask = (mask_kind)mask;
+        s.causal = mask != 2;
+        s.scale = mask == 1 ? -0.2 : 0.0;
+        check_gradients(&s, 10 + (uint64_t)mask, 2e-6);
+    }
+    const shape one = {.heads = 1,
+                       .group = 3,
+                       .dim = 70,
+                       .v_dim = 33,
+                       .queries = {140},
+                       .own = {270},
+                       .causal = 1,
+                       .dtype = NAPIER_F32};
+    check_gradients(&one, 20, 2e-6);
+    const shape wide = {
+        .heads = 1, .group = 1, .dim = 300, .v_dim = 270, .queries = {9}, .own = {11}, .dtype = NAPIER_F32};
+    check_gradients(&wide, 21, 2e-6);
+    shape half = ragged;
+    half.dtype = NAPIER_F16;
+    check_gradients(&half, 22, 1e-3);
+    half.dtype = NAPIER_BF16;
+    check_gradients(&half, 23, 8e-3);
+    no_problems();
+}
+
+/* The loss sum grad * output in double precision, of the whole batch. */
+static double true_loss(const batch *b, const heads_grid *grad) {
+    double loss = 0.0;
+    const int64_t heads = b->q.view.heads;
+    for (int64_t r = 0; r < b->queries * heads; r++) {
+        truth t = truth_of(b, r / heads, r % heads);
+        for (int64_t i = 0; i < b->s.v_dim; i++) {
+            loss += heads_get(grad, r / heads, r % heads, i) * true_output(b, &t, r / heads, r % heads, i);
+        }
+        free(t.probs);
+    }
+    return loss;
+}
+
+static void check_difference(batch *b, const heads_grid *grad, heads_grid *x, const double *wanted, int64_t index) {
+    const int64_t i = index % x->view.dim, head = index / x->view.dim % x->view.heads;
+    const int64_t token = index / x->view.dim / x->view.heads;
+    const double middle = heads_get(x, token, head, i), step = 0x1p-10;
+    heads_set(x, token, head, i, middle + step);
+    const double above = heads_get(x, token, head, i), high = true_loss(b, grad);
+    heads_set(x, token, head, i, middle - step);
+    const double below = heads_get(x, token, head, i), low = true_loss(b, grad);
+    heads_set(x, token, head, i, middle);
+    const double slope = (high - low) / (above - below);
+    expect(fabs(slope - wanted[index]) <= 1e-5 * (1.0 + fabs(slope)), "element %d: difference %g, formula %g",
+           (int)index, slope, wanted[index]);
+}
+
+static void the_formula_is_that_of_finite_differences(void **state) {
+    const shape s = {.heads = 1,
+                     .group = 2,
+                     .dim = 5,
+                     .v_dim = 4,
+                     .sequences = 2,
+                     .queries = {3, 4},
+                     .own = {3, 4},
+                     .prefix_end = {6, 6},
+                     .causal = 1,
+                     .mask = MASK_FLOATS,
+                     .dtype = NAPIER_F32};
+    (void)state;
+    batch b;
+    batch_make(&b, &s, 30);
+    results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
+    gradients g = true_gradients(&b, &r.grad);
+    for (int64_t i = 0; i < 40; i += 3) {
+        check_difference(&b, &r.grad, &b.q, g.q, i);
+        check_difference(&b, &r.grad, &b.k, g.k, i);
+        check_difference(&b, &r.grad, &b.v, g.v, i);
+    }
+    gradients_free(&g);
+    results_free(&r);
+    batch_free(&b);
+    no_problems();
+}
+
+/* ---- Bits -------------------------------------------------------------------------------------------------------- */
+
+static void check_same(const results *a, const results *b, const char *what) {
+    expect(heads_differ(&a->q, &b->q) == 0, "%s: grad_q differs", what);
+    expect(heads_differ(&a->k, &b->k) == 0, "%s: grad_k differs", what);
+    expect(heads_differ(&a->v, &b->v) == 0, "%s: grad_v differs", what);
+}
+
+static void check_bits(const shape *s, uint64_t seed) {
+    batch b;
+    batch_make(&b, s, seed);
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    results first = results_make(&b, LAYOUT_CONTIGUOUS, false);
+    for (int run = 0; run < count + 2; run++) {
+        const int threads = run < count ? 1 : run == count ? 2 : 7;
+        napier_context *context = context_of(isas[run < count ? run : count - 1], threads);
+        results r = results_make(&b, (layout)((uint64_t)run + seed) % LAYOUTS, run % 2 == 1);
+        char what[100];
+        snprintf(what, sizeof what, "seed %d, run %d", (int)seed, run);
+        if (run_backward(context, &b, run == 0 ? &first : &r) && run > 0) {
+            check_same(&first, &r, what);
+            expect(grid_damage(&r.q.g) + grid_damage(&r.k.g) + grid_damage(&r.v.g) == 0, "%s: wrote outside", what);
+        }
+        results_free(&r);
+        napier_context_destroy(context);
+    }
+    results_free(&first);
+    batch_free(&b);
+}
+
+static void bits_are_the_same_everywhere(void **state) {
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        shape s = ragged;
+        s.dtype = dtypes[i % 3];
+        s.mask = (mask_kind)(i / 3);
+        s.causal = i % 2;
+        s.scale = i == 5 ? -50.0 : 0.0;
+        s.l = (layout)i;
+        s.group = i % 4 == 3 ? 5 : 2;
+        check_bits(&s, 40 + (uint64_t)i);
+        if (i % 3 == 0) { /* without prefixes, every sequence for itself */
+            memset(s.prefix_end, 0, sizeof s.prefix_end);
+            memset(s.prefix_begin, 0, sizeof s.prefix_begin);
+            check_bits(&s, 60 + (uint64_t)i);
+        }
+    }
+    no_problems();
+}
+
+/* Unshared, each sequence has its own gradient of the prefix; shared, their sum in order. */
+static void shared_gradients_are_sums(void **state) {
+    const shape s = {.heads = 2,
+                     .group = 2,
+                     .dim = 16,
+                     .v_dim = 16,
+                     .sequences = 3,
+                     .queries = {5, 9, 2},
+                     .own = {5, 9, 2},
+                     .prefix_end = {140, 140, 33},
+                     .causal = 1,
+                     .dtype = NAPIER_F32};
+    (void)state;
+    batch b;
+    batch_make(&b, &s, 80);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    results all = results_make(&b, LAYOUT_CONTIGUOUS, false), sum = results_make(&b, LAYOUT_CONTIGUOUS, false);
+    results one = results_make(&b, LAYOUT_CONTIGUOUS, false);
+    run_backward(context, &b, &all);
+    memset(sum.k.g.view.data, 0, (size_t)(b.tokens * 32) * sizeof(float));
+    memset(sum.v.g.view.data, 0, (size_t)(b.tokens * 32) * sizeof(float));
+    for (int64_t i = 0; i < s.sequences; i++) {
+        batch alone = b;
+        alone.s.sequences = 3; /* the others have no queries */
+        for (int64_t j = 0; j <= 3; j++) {
+            alone.query_offsets[j] = j <= i ? 0 : b.query_offsets[i + 1] - b.query_offsets[i];
+        }
+        alone.options.query_offsets = alone.query_offsets;
+        alone.queries = alone.query_offsets[3];
+        const int64_t skip = b.query_offsets[i] * 64;
+        napier_heads *const views[] = {&alone.q.view, &one.grad.view, &one.q.view, &one.forward.output.view};
+        for (int n = 0; n < 4; n++) {
+            views[n]->tokens = alone.queries;
+        }
+        alone.q.view.data = (float *)b.q.view.data + skip;
+        one.grad.view.data = (float *)all.grad.view.data + skip;
+        run_backward(context, &alone, &one);
+        for (int64_t n = 0; n < b.tokens * 32; n++) {
+            ((float *)sum.k.view.data)[n] += ((float *)one.k.view.data)[n];
+            ((float *)sum.v.view.data)[n] += ((float *)one.v.view.data)[n];
+        }
+        expect(memcmp(one.q.view.data, (float *)all.q.view.data + skip, (size_t)(alone.queries * 64) * sizeof(float)) ==
+                   0,
+               "grad_q of sequence %d knows its batch", (int)i);
+    }
+    expect(heads_differ(&all.k, &sum.k) == 0, "grad_k is not the sum over sequences");
+    expect(heads_differ(&all.v, &sum.v) == 0, "grad_v is not the sum over sequences");
+    results_free(&all);
+    results_free(&sum);
+    results_free(&one);
+    batch_free(&b);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Special values ---------------------------------------------------------------------------------------------- */
+
+/* A NaN in a query reaches the keys it sees, one in a key the queries that see it, and nothing else. */
+static void nan_touches_only_what_it_is_seen_by(void **state) {
+    const shape s = {
+        .heads = 1, .group = 1, .dim = 16, .v_dim = 16, .queries = {40}, .own = {40}, .causal = 1, .dtype = NAPIER_F32};
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        batch b;
+        batch_make(&b, &s, 90);
+        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        results r = results_make(&b, LAYOUT_CONTIGUOUS, false), plain = results_make(&b, LAYOUT_CONTIGUOUS, false);
+        run_backward(context, &b, &plain);
+        const int64_t at_token = kind < 2 ? 3 : 36; /* an early query, or a late key */
+        heads_set(kind == 0 ? &b.q : kind == 1 ? &r.grad : kind == 2 ? &b.k : &b.v, at_token, 0, 1, NAN);
+        run_backward(context, &b, &r);
+        for (int64_t t = 0; t < 40; t++) {
+            const bool query_sees = kind < 2 ? t == at_token : t >= at_token;
+            expect(isnan(heads_get(&r.q, t, 0, 0)) == query_sees, "kind %d: grad_q %d is %g", kind, (int)t,
+                   heads_get(&r.q, t, 0, 0));
+            if (kind < 2) {
+                expect(isnan(heads_get(&r.k, t, 0, 0)) == (t <= at_token), "kind %d: grad_k %d is %g", kind, (int)t,
+                       heads_get(&r.k, t, 0, 0));
+            }
+            if (!query_sees) {
+                expect(heads_bits(&r.q, t, 0, 5) == heads_bits(&plain.q, t, 0, 5), "kind %d: grad_q %d changed", kind,
+                       (int)t);
+            }
+        }
+        results_free(&r);
+        results_free(&plain);
+        batch_free(&b);
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
+/* ---- What cannot be ---------------------------------------------------------------------------------------------- */
+
+typedef struct call {
+    napier_const_heads grad, q, k, v, output;
+    napier_const_matrix lse;
+    napier_heads grad_q, grad_k, grad_v;
+    napier_attention_options options;
+} call;
+
+static float memory[4096];
+
+static call good_call(void) {
+    const napier_const_heads q = {memory, 4, 4, 8, 32, 8, 1, NAPIER_F32};
+    const napier_const_heads k = {memory + 200, 6, 2, 8, 16, 8, 1, NAPIER_F32};
+    const napier_const_heads v = {memory + 400, 6, 2, 4, 8, 4, 1, NAPIER_F32};
+    const napier_const_heads o = {memory + 600, 4, 4, 4, 16, 4, 1, NAPIER_F32};
+    const napier_const_heads g = {memory + 700, 4, 4, 4, 16, 4, 1, NAPIER_F32};
+    return (call){g,
+                  q,
+                  k,
+                  v,
+                  o,
+                  napier_const_rows_f32(memory + 800, 4, 4),
+                  {memory + 1000, 4, 4, 8, 32, 8, 1, NAPIER_F32},
+                  {memory + 1200, 6, 2, 8, 16, 8, 1, NAPIER_F32},
+                  {memory + 1400, 6, 2, 4, 8, 4, 1, NAPIER_F32},
+                  NAPIER_ATTENTION_OPTIONS_INIT};
+}
+
+static napier_status make_call(napier_context *context, const call *c) {
+    return napier_attention_backward(context, c->grad, c->q, c->k, c->v, c->output, c->lse, c->grad_q, c->grad_k,
+                                     c->grad_v, &c->options);
+}
+
+#define REFUSED(change, ...)                                                                          \
+    do {                                                                                              \
+        call c = good_call();                                                                         \
+        change;                                                                                       \
+        refused(context, make_call(context, &c), NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (char *)NULL); \
+    } while (0)
+
+static void wrong_arguments_are_named(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    call good = good_call();
+    succeeded(context, make_call(context, &good), "a good call");
+    good.grad_q.data = good.grad_v.data = NULL;
+    succeeded(context, make_call(context, &good), "grad_k alone");
+    REFUSED(c.grad.dim = 3, "grad_output", "4 x 4 x 3");
+    REFUSED(c.grad.data = NULL, "grad_output", "NULL");
+    REFUSED(c.output.tokens = 3, "output", "3 x 4 x 4");
+    REFUSED(c.lse.rows = 5, "lse", "5 x 4");
+    REFUSED(c.lse.dtype = NAPIER_F64, "lse", "f64");
+    REFUSED(c.lse.data = NULL, "lse", "NULL");
+    REFUSED(c.grad_q.dim = 4, "grad_q", "4 x 4 x 4");
+    REFUSED(c.grad_k.heads = 4, "grad_k", "6 x 4 x 8");
+    REFUSED(c.grad_v.dtype = NAPIER_F64, "grad_v", "f64");
+    REFUSED(c.grad_q.data = memory + 8, "grad_q", "overlaps q");
+    REFUSED(c.grad_k.data = memory + 790, "grad_k", "overlaps");
+    REFUSED(c.grad_v.data = memory + 1201, "grad_v", "overlaps grad_k");
+    REFUSED(c.grad_v.token_stride = 7, "grad_v", "overlap");
+    REFUSED(c.options.sequences = -1, "sequences -1");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static int allocations_left;
+static void *allocate_some(size_t size, size_t alignment, void *user) {
+    (void)user;
+    return allocations_left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
+}
+static void free_some(void *block, void *user) {
+    (void)user;
+    free(block);
+}
+
+static void memory_that_runs_out_is_told(void **state) {
+    (void)state;
+    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+    options.allocator = (napier_allocator){allocate_some, free_some, NULL};
+    allocations_left = 1;
+    napier_context *context;
+    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    const call c = good_call();
+    allocations_left = 0;
+    refused(context, make_call(context, &c), NAPIER_OUT_OF_MEMORY, "no memory", NULL);
+    allocations_left = 1;
+    succeeded(context, make_call(context, &c), "with memory");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_are_those_of_the_formula),
+        cmocka_unit_test(the_formula_is_that_of_finite_differences),
+        cmocka_unit_test(bits_are_the_same_everywhere),
+        cmocka_unit_test(shared_gradients_are_sums),
+        cmocka_unit_test(nan_touches_only_what_it_is_seen_by),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(memory_that_runs_out_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
