@@ -4,6 +4,7 @@
 
 #include <napier/attention.h>
 #include <napier/linear.h>
+#include <napier/model.h>
 #include <napier/rl.h>
 #include <napier/softmax.h>
 #include <napier/tokenizer.h>
