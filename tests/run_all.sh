@@ -227,6 +227,7 @@ goldens=(
     "golden_umap golden_umap.txt maps quick golden_table.c"
     "golden_rl golden_rl.txt RL quick golden_table.c formats.c"
     "golden_linear golden_linear.txt products quick golden_table.c formats.c"
+    "golden_attention golden_attention.txt attention quick golden_table.c formats.c"
 )
 
 # Every golden program of a directory against its table: name of the build, directory, and the emulator if it needs one.
