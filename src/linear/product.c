@@ -9,6 +9,10 @@
 /* Results larger than this are stored past the caches: they do not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
+/* Rows from memory go by so many lanes at a time: a whole patch. Sums then go from registers to their place, and the
+ * panels leave room for them in the second cache. Rows that are packed must serve more lanes. */
+enum { DIRECT_LANES = 64 };
+
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 /* Where rows are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the second cache. */
@@ -29,7 +33,8 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
         rows.col_stride == 1 && (!s.pairs || (kernels->direct_pairs && s.multiply == kernels->pairs));
     s.few = lanes.rows <= NAPIER_FEW && from_memory;
     s.direct = from_memory;
-    const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < NAPIER_LANE_BLOCK ? lanes.rows : NAPIER_LANE_BLOCK;
+    s.lane_block = s.direct ? DIRECT_LANES : NAPIER_LANE_BLOCK;
+    const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < s.lane_block ? lanes.rows : s.lane_block;
     s.k_block = s.direct ? direct_k_block(s.k, round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
     s.c_step = round_up(together, 16);
     return s;
@@ -57,12 +62,12 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
 static float *panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
     const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
-    return s->panels + (block * NAPIER_LANE_BLOCK * s->k + (k * panels + cols * panel) * NAPIER_LANES);
+    return s->panels + (block * s->lane_block * s->k + (k * panels + cols * panel) * NAPIER_LANES);
 }
 
 static void pack_panel(const napier_product_sides *s, int64_t panel) {
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
-    const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = NAPIER_LANE_BLOCK / NAPIER_LANES;
+    const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = s->lane_block / NAPIER_LANES;
     const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES;
     for (int64_t k = 0; k < s->k; k += s->k_block) {
         const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
@@ -205,7 +210,7 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
  * by. */
 static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
     enum { UNITS = 8, GROUPS = 8 };
-    const int64_t blocks = (lanes + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;
+    const int64_t blocks = (lanes + s->lane_block - 1) / s->lane_block;
     const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
     const int64_t fair = groups / (UNITS * context->threads / blocks + 1) + 1;
     return (fair < GROUPS ? fair : GROUPS) * NAPIER_ROW_GROUP;
@@ -229,7 +234,7 @@ size_t napier_product_floats(const napier_context *context, const napier_product
 static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t row, float *scratch) {
     const napier_product_sides *s = &p->sides;
     const int64_t rows = s->rows.rows - row < p->row_block ? s->rows.rows - row : p->row_block;
-    const int64_t lane = s->first_lane + block * NAPIER_LANE_BLOCK, lanes = napier_block_lanes(s, block);
+    const int64_t lane = s->first_lane + block * s->lane_block, lanes = napier_block_lanes(s, block);
     if (p->add) {
         const napier_const_matrix so_far = napier_read_only(p->out);
         s->kernels->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP,

@@ -11,7 +11,7 @@
 #include "isa/kernels.h"
 
 enum {
-    NAPIER_LANE_BLOCK = 256,           /* lanes that a worker takes at a time: 512 KB of panels, a block of k */
+    NAPIER_LANE_BLOCK = 256,           /* most lanes that a worker takes at a time */
     NAPIER_PANEL_BYTES_MOST = 32 << 20 /* panels of at most so many bytes at a time, or one block of lanes */
 };
 
@@ -23,12 +23,13 @@ typedef struct napier_product_sides {
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
     bool pairs;                      /* in the order of bf16 by bf16 */
     void (*multiply)(const napier_product_block *block);
-    bool few;        /* so few lanes that rows are not packed; "panels" are then rows along k */
-    bool direct;     /* rows are not packed, and go by more k at a time */
-    int64_t k_block; /* k of a panel at a time */
-    int64_t c_step;  /* floats from one row of a strip's products to the next */
-    int64_t k;       /* filled up: in pairs to a multiple of 32 */
-    float *panels;   /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
+    bool few;           /* so few lanes that rows are not packed; "panels" are then rows along k */
+    bool direct;        /* rows are not packed, and go by more k at a time */
+    int64_t k_block;    /* k of a panel at a time */
+    int64_t lane_block; /* lanes that a worker takes at a time: panels of up to 512 KB, a block of k */
+    int64_t c_step;     /* floats from one row of a strip's products to the next */
+    int64_t k;          /* filled up: in pairs to a multiple of 32 */
+    float *panels;      /* of lanes first_lane .. first_lane + lane_count - 1; the caller's memory */
     int64_t first_lane, lane_count;
 } napier_product_sides;
 
@@ -36,7 +37,7 @@ typedef struct napier_product_sides {
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows);
 
-/* How many lanes are packed at a time: a multiple of NAPIER_LANE_BLOCK. */
+/* How many lanes are packed at a time: whole blocks of them. */
 int64_t napier_lanes_at_a_time(const napier_product_sides *sides);
 /* Floats of panels for so many lanes; 0 if that does not fit. */
 size_t napier_panel_floats(const napier_product_sides *sides, int64_t lanes);
@@ -49,12 +50,12 @@ static inline size_t napier_product_scratch(int64_t rows) {
 }
 
 static inline int64_t napier_lane_blocks(const napier_product_sides *sides) {
-    return (sides->lane_count + NAPIER_LANE_BLOCK - 1) / NAPIER_LANE_BLOCK;
+    return (sides->lane_count + sides->lane_block - 1) / sides->lane_block;
 }
 /* Lanes in block `block` of those that are packed. */
 static inline int64_t napier_block_lanes(const napier_product_sides *sides, int64_t block) {
-    const int64_t left = sides->lane_count - block * NAPIER_LANE_BLOCK;
-    return left < NAPIER_LANE_BLOCK ? left : NAPIER_LANE_BLOCK;
+    const int64_t left = sides->lane_count - block * sides->lane_block;
+    return left < sides->lane_block ? left : sides->lane_block;
 }
 
 /* The products of `rows` rows, from `row` on, with a block of lanes: lane l of row r at

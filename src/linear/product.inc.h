@@ -348,11 +348,19 @@ static void napier_pairs(const napier_product_block *p) {
 /* ---- Few lanes -----------------------------------------------------------------------------------------------------
  * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes. */
 
-NAPIER_KERNEL void napier_few_load(const napier_dtype dtype, const char *const x[16], int64_t k, int n, vf v[16]) {
+/* Fetches what a row of `bytes` bytes has 512 bytes beyond `offset`; where that is past its end, the beginning of the
+ * row that comes `next` bytes later. The processor's own prefetcher stops at the ends of pages. */
+NAPIER_KERNEL void napier_few_fetch(const char *row, int64_t offset, int64_t bytes, int64_t next) {
+    const int64_t beyond = offset + 512;
+    __builtin_prefetch((const void *)((uintptr_t)row + (uintptr_t)(beyond < bytes ? beyond : beyond - bytes + next)));
+}
+
+NAPIER_KERNEL void napier_few_load(const napier_dtype dtype, const char *const x[16], int64_t k, int n, int64_t bytes,
+                                   int64_t ahead, vf v[16]) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
     NAPIER_PATCH_UNROLL
     for (int i = 0; i < 16; i++) {
-        __builtin_prefetch(x[i] + k * size + 512);
+        napier_few_fetch(x[i], k * size, bytes, ahead);
         v[i] = n >= 16 ? napier_load16(x[i] + k * size, dtype) : napier_load_part(x[i] + k * size, dtype, n, vf_zero());
     }
     vf_transpose(v);
@@ -368,6 +376,7 @@ NAPIER_KERNEL void napier_few_rows(const bool pairs, const napier_dtype dtype, c
         x[i] = (const char *)p->rows + (row + (i < height ? i : 0)) * p->row_step;
     }
     vf total[NAPIER_FEW], sum[2][NAPIER_FEW];
+    const int64_t bytes = p->k * (dtype == NAPIER_F32 ? 4 : 2);
     NAPIER_PATCH_UNROLL
     for (int l = 0; l < lanes; l++) {
         y[l] = p->lane_data + (l < p->lanes ? l : 0) * p->lane_step;
@@ -376,7 +385,7 @@ NAPIER_KERNEL void napier_few_rows(const bool pairs, const napier_dtype dtype, c
     for (int64_t k = 0; k < p->k; k += 16) {
         const int n = p->k - k < 16 ? (int)(p->k - k) : 16;
         vf v[16];
-        napier_few_load(dtype, x, k, n, v);
+        napier_few_load(dtype, x, k, n, bytes, 16 * p->row_step, v);
         NAPIER_PATCH_UNROLL
         for (int i = 0; i < 16; i++) {
             NAPIER_PATCH_UNROLL

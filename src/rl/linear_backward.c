@@ -57,9 +57,9 @@ static void napier_linear_tile(const napier_linear_back *b, int worker, int64_t 
     const napier_token_job job = {napier_read_only(whole), h->call->rules, h->call->wants};
     const int64_t begin = b->col + tile * NAPIER_TILE, left = b->col + b->cols - begin;
     const int64_t n = left < NAPIER_TILE ? left : NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
-    const int64_t first = b->row + block * NAPIER_LANE_BLOCK;
+    const int64_t first = b->row + block * h->sides.lane_block;
     float *scratch = h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
-    const int64_t there = (block * NAPIER_LANE_BLOCK) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
+    const int64_t there = (block * h->sides.lane_block) * NAPIER_LINEAR_COLS + tile * NAPIER_TILE;
     const napier_matrix turned = {b->g + there, n, lanes, 1, NAPIER_LINEAR_COLS, NAPIER_F32};
     napier_head_logits(h, worker, block, begin, n, turned);
     for (int64_t row = first; row < first + lanes; row++) {

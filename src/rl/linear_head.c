@@ -173,7 +173,7 @@ static void napier_head_tile(const napier_head *h, int worker, int64_t tile, int
     const napier_matrix turned = {z, n, lanes, 1, NAPIER_HEAD_Z, NAPIER_F32};
     napier_head_logits(h, worker, block, begin, n, turned);
     for (int64_t l = 0; l < lanes; l++) {
-        napier_head_consume(h, worker, h->first + block * NAPIER_LANE_BLOCK + l, tile, n, z + l * NAPIER_HEAD_Z);
+        napier_head_consume(h, worker, h->first + block * h->sides.lane_block + l, tile, n, z + l * NAPIER_HEAD_Z);
     }
 }
 
