@@ -1,0 +1,313 @@
+"""Token ids against Hugging Face tokenizers, for text of every kind; chats against Jinja. The tokenizers are made here:
+trained on this project's own files, with the normal form, expression and added tokens that Qwen2 and Qwen3 have."""
+import ctypes
+import glob
+import json
+import os
+import random
+import tempfile
+import time
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from napier_c import ROOT, NapierError, napier
+
+PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+ADDED = ("<think>", "</think>", "<tool_response>", "</tool_response>")
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def corpus():
+    """This project's own text, and some of other scripts."""
+    paths = sorted(glob.glob(ROOT + "/docs/*.md") + glob.glob(ROOT + "/src/*/*.[ch]") + glob.glob(ROOT + "/*.md"))
+    other = "".join(chr(0x4E00 + i * 7919 % 3000) + ("\u3002" if i % 9 == 0 else "") for i in range(20000))
+    arabic = "".join(chr(0x627 + i * 31 % 36) + (" " if i % 5 == 0 else "") for i in range(5000))
+    hangul = "".join(chr(0xAC00 + i * 577 % 11172) for i in range(5000))
+    latin = "caf\u00e9 na\u00efve \u00c5ngstr\u00f6m \U0001f469\u200d\U0001f467 " * 200
+    return [read(path) for path in paths] + [other, arabic, hangul, latin]
+
+
+def qwen_like(size):
+    """A BPE tokenizer with all that Qwen's has around it."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(PATTERN), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(corpus(), trainer)
+    tokenizer.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in SPECIAL])
+    tokenizer.add_tokens([AddedToken(word, normalized=False, special=False) for word in ADDED])
+    tokenizer.add_tokens([AddedToken("cafe\u0301!", normalized=True, special=False)])
+    return tokenizer
+
+
+class Ours:
+    """Napier's tokenizer of the same file."""
+
+    def __init__(self, text):
+        self.pointer, self.ids, self.text = None, napier.make("napier_token_buffer"), napier.make("napier_text_buffer")
+        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            self.pointer = napier.create("napier_tokenizer_load", file.name)
+
+    def fill(self, data, options=None):
+        """The ids of these bytes, in the buffer."""
+        self.ids.size = 0
+        napier.call("napier_tokenizer_encode", self.pointer, ctypes.c_char_p(data), len(data), options, self.ids)
+
+    def encode(self, text, plain_special=False):
+        self.fill(text.encode(), napier.make("napier_encode_options", plain_special=int(plain_special)))
+        return list((ctypes.c_int32 * self.ids.size).from_address(self.ids.ids)) if self.ids.size else []
+
+    def decode(self, ids, skip_special=False):
+        self.text.size = 0
+        options = napier.make("napier_decode_options", skip_special=int(skip_special))
+        array = (ctypes.c_int32 * len(ids))(*ids)
+        napier.call("napier_tokenizer_decode", self.pointer, ctypes.byref(array), len(ids), options, self.text)
+        return ctypes.string_at(self.text.bytes, self.text.size) if self.text.size else b""
+
+    def __del__(self):
+        napier.call("napier_token_buffer_free", self.ids)
+        napier.call("napier_text_buffer_free", self.text)
+        napier.call("napier_tokenizer_destroy", self.pointer)
+
+
+class Pair:
+    """One file, two readers. `change` edits the file first."""
+
+    def __init__(self, text, change=None):
+        if change:
+            document = json.loads(text)
+            change(document)
+            text = json.dumps(document)
+        self.theirs, self.ours = Tokenizer.from_str(text), Ours(text)
+        self.odd = {token["id"] for token in json.loads(text)["added_tokens"] if not token["content"].isascii()}
+
+    def check(self, text, plain_special=False, back=True):
+        """The same ids and, where `back`, the same text from them. An added token with a character of the byte alphabet
+        beyond ASCII comes back from tokenizers as that one byte, no UTF-8; here as it was: not compared."""
+        self.theirs.encode_special_tokens = plain_special
+        wanted, got = self.theirs.encode(text).ids, self.ours.encode(text, plain_special)
+        assert got == wanted, f"{ascii(text[:200])}: {got[:40]}, not {wanted[:40]}"
+        if not back or self.odd & set(wanted):
+            return len(wanted)
+        for skip in (False, True):
+            decoded = self.theirs.decode(wanted, skip_special_tokens=skip)
+            ours = self.ours.decode(got, skip).decode("utf-8", "replace")
+            assert ours == decoded, f"{wanted[:40]}: {ascii(ours[:200])}, not {ascii(decoded[:200])}"
+        return len(wanted)
+
+
+def trained(cache=[]):
+    if not cache:
+        cache.append(qwen_like(4000).to_str())
+    return cache[0]
+
+
+# ---- Text of every kind ------------------------------------------------------------------------------------------------
+
+POOLS = (
+    "abcdefghijklmnopqrstuvwxyz", "ABCKST", "'s'S'\u017f'T'RE're'Ve'LL'd'M'K'\u212a", "   \t\n\r\v\f",
+    "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u180e\u2000\u200a\u200b\u2028\u2029\u202f\u205f\u3000\ufeff",
+    "0123456789\u0661\u0662\u0663\u096a\u096b\u2167\u00bd\u00b2\u2462",
+    "\u4e2d\u6587\u5b57\u65e5\u672c\u304b\u30ca\u3099\ud55c\uad6d",
+    "\u0627\u0644\u0639\u0631\u0628\u064a\u0629\u064b\u064c\u0651\u0640",
+    "aeou\u0301\u0300\u0308\u0323\u0327\u0345\u0334\u030a\u0306\u0338",
+    "\u1100\u1112\u1161\u1175\u11a8\u11c2\uac00\ud7a3\u11a7",
+    "\U0001f468\u200d\U0001f469\U0001f3fd\u2764\ufe0f\U0001f1e9\U0001f1ea\U0001f3f3",
+    "!?.,;:#$%&()*+-/<=>@[]^_`{|}~\"\\", "\0\x01\x7f\x80\x9f\xad",
+    "\u00c5\u00df\u1e9e\u0130\u0131\u0149\u01f0\ufb01\ufb05"
+    "\u212b\u2126\u1f82\u0344\u0958\u09cb\u0dda\u1026\U0001d15e\u0f73\u2adc",
+    "\U00016d40\U00016d67\U000105d2\u0307\U00011935\U00011930\u0897\u07fd\U0001e5ee\U0001f8d0\u0378\U000e0001")
+WORDS = SPECIAL + ADDED + ("<|im_", "<|", "<thi", "caf\u00e9!", "cafe\u0301!", "cafe\u0301", "the", " return")
+
+
+def random_character(dice):
+    limit = dice.choice((0x300, 0x3000, 0x10000, 0x20000, 0x110000))
+    c = dice.randrange(limit)
+    return "" if 0xD800 <= c < 0xE000 else chr(c)
+
+
+def random_text(dice):
+    pieces = []
+    for _ in range(dice.choice((1, 2, 3, 5, 10, 20, 60))):
+        kind = dice.random()
+        if kind < 0.08:
+            pieces.append(dice.choice(WORDS))
+        elif kind < 0.2:
+            pieces.append(random_character(dice))
+        else:
+            pieces.append(dice.choice(dice.choice(POOLS)) * (1 if dice.random() < 0.9 else dice.randrange(1, 6)))
+    return "".join(pieces)
+
+
+def test_random_texts():
+    dice, pair, tokens = random.Random(1), Pair(trained()), 0
+    for trial in range(30000):
+        tokens += pair.check(random_text(dice), plain_special=trial % 5 == 0)
+    return f"30000 texts, {tokens} tokens"
+
+
+def test_every_code_point():
+    pair = Pair(trained())
+    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    for frame in (" {}1", "a{}\u0301\u0323 x", "\u0308{}\u0334\u0345"):
+        for i in range(0, len(characters), 2000):
+            pair.check("|".join(frame.format(c) for c in characters[i:i + 2000]), back=False)
+    return f"{len(characters)} characters in 3 places"
+
+
+def test_real_text():
+    pair = Pair(trained())
+    return f"{sum(pair.check(text) for text in corpus())} tokens"
+
+
+def test_long_runs():
+    pair = Pair(trained())
+    for unit in ("a", "ab", " ", "\n", " \n", "\n ", "!", "\u0323\u0301", "\u4e2d", "1", "e\u0301", "<|im_", "\u3000"):
+        pair.check(unit * (20000 // len(unit)) + "x")
+
+
+# ---- Other files --------------------------------------------------------------------------------------------------------
+
+def test_tiny_file_in_all_forms():
+    def arrays(document):
+        document["model"]["merges"] = [merge.split(" ") for merge in document["model"]["merges"]]
+
+    def no_normalizer(document):
+        document["normalizer"] = None
+
+    def ignore_merges(document):
+        document["model"]["ignore_merges"] = True
+
+    text = read(ROOT + "/tests/support/tiny_tokenizer.json")
+    for change in (None, arrays, no_normalizer, ignore_merges):
+        dice, pair = random.Random(2), Pair(text, change)
+        for _ in range(2000):
+            pair.check(random_text(dice))
+            pair.check("".join(dice.choice(("hello", " world", "a", "b", "l", "he", " xyz", "12", "'s", "\n", "  "))
+                               for _ in range(12)))
+
+
+def test_what_is_refused():
+    """What tokenizers would do otherwise is an error here, not other ids."""
+    def of(*path_and_value):
+        *path, key, value = path_and_value
+
+        def change(document):
+            for name in path:
+                document = document[name]
+            document[key] = value
+        return change
+
+    for change in (of("normalizer", {"type": "NFKC"}), of("model", "dropout", 0.5),
+                   of("pre_tokenizer", "pretokenizers", 0, "behavior", "Removed"),
+                   of("added_tokens", 0, "lstrip", True), of("truncation", {"a": 1}),
+                   of("pre_tokenizer", "pretokenizers", 0, "pattern", {"Regex": r"\w+|\W"})):
+        document = json.loads(trained())
+        change(document)
+        try:
+            Ours(json.dumps(document))
+        except NapierError as error:
+            assert error.status == napier.NAPIER_UNSUPPORTED, error
+        else:
+            raise AssertionError("taken")
+
+
+# ---- Chat ---------------------------------------------------------------------------------------------------------------
+
+# Qwen3's format without tools, written anew from what it does.
+TEMPLATE = r"""
+{%- set state = namespace(question=messages|length - 1) -%}
+{%- for m in messages -%}
+  {%- set wrapped = m.content.startswith('<tool_response>') and m.content.endswith('</tool_response>') -%}
+  {%- if m.role == 'user' and not wrapped -%}
+    {%- set state.question = loop.index0 -%}
+  {%- endif -%}
+{%- endfor -%}
+{%- for m in messages -%}
+  {%- set parts = m.content.split('</think>') -%}
+  {%- if m.role == 'tool' -%}
+    {{- '<|im_start|>user' if loop.first or loop.previtem.role != 'tool' else '' -}}
+    {{- '\n<tool_response>\n' ~ m.content ~ '\n</tool_response>' -}}
+    {{- '<|im_end|>\n' if loop.last or loop.nextitem.role != 'tool' else '' -}}
+  {%- elif m.role == 'assistant' and (parts|length > 1 or loop.last and loop.index0 > state.question) -%}
+    {%- set thoughts = parts[0].rstrip('\n').split('<think>')[-1].lstrip('\n') if parts|length > 1 else '' -%}
+    {%- set answer = parts[-1].lstrip('\n') -%}
+    {{- '<|im_start|>assistant\n' -}}
+    {%- if loop.index0 > state.question and (loop.last or thoughts) -%}
+      {{- '<think>\n' ~ thoughts.strip('\n') ~ '\n</think>\n\n' -}}
+    {%- endif -%}
+    {{- answer ~ '<|im_end|>\n' -}}
+  {%- else -%}
+    {{- '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' -}}
+  {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+  {{- '<|im_start|>assistant\n' -}}
+  {{- '<think>\n\n</think>\n\n' if enable_thinking is defined and not enable_thinking else '' -}}
+{%- endif -%}
+"""
+CONTENTS = ("", "q", "\n\nq\n", "<think>\nhm\n</think>\n\nanswer", "<think></think>x", "a</think>b</think>\n\nc",
+            "<think>a<think>\n\nb\n\n</think>\n\n\nc\n", "</think>", "<think>", "\n<think>\n\n</think>\n\n",
+            "<tool_response>\n1\n</tool_response>", "<tool_response>", "x</tool_response>", "<|im_end|>", "\u00e9 \u4e2d")
+
+
+def render(messages, prompt, thinking):
+    messages = [(role.encode(), content.encode()) for role, content in messages]
+    kind = napier.headers.struct("napier_chat_message")
+    array = (kind * len(messages))()
+    for place, (role, content) in zip(array, messages):
+        place.role = ctypes.cast(ctypes.c_char_p(role), ctypes.c_void_p)
+        place.content, place.size = ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p), len(content)
+    options = napier.make("napier_chat_options", add_generation_prompt=int(prompt), disable_thinking=int(not thinking))
+    text = napier.make("napier_text_buffer")
+    napier.call("napier_chat_text", ctypes.byref(array), len(messages), options, text)
+    result = ctypes.string_at(text.bytes, text.size) if text.size else b""
+    napier.call("napier_text_buffer_free", text)
+    return result.decode()
+
+
+def test_chats():
+    dice = random.Random(3)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(trained()), chat_template=TEMPLATE)
+    for _ in range(5000):
+        messages = [(dice.choice(("system", "user", "user", "assistant", "assistant", "tool")), dice.choice(CONTENTS))
+                    for _ in range(dice.randrange(1, 7))]
+        prompt, thinking = dice.random() < 0.5, dice.random() < 0.5
+        wanted = tokenizer.apply_chat_template([{"role": role, "content": content} for role, content in messages],
+                                               tokenize=False, add_generation_prompt=prompt, enable_thinking=thinking)
+        got = render(messages, prompt, thinking)
+        assert got == wanted, f"{messages}: {got!r}, not {wanted!r}"
+    return "5000 conversations"
+
+
+# ---- Speed (a remark, not a test) --------------------------------------------------------------------------------------
+
+def test_speed():
+    """Texts of about 4 KB, one after another, one thread each; tokenizers by its fastest call, without offsets."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    pair, text = Pair(qwen_like(30000).to_str()), "".join(corpus())
+    texts = [text[i:i + 4000] for i in range(0, len(text), 4000)]
+    data = [t.encode() for t in texts]
+    size, best = sum(map(len, data)), [1e9, 1e9]
+    for _ in range(3):
+        for k, (encode, inputs) in enumerate(((lambda text: pair.theirs.encode_batch_fast([text]), texts), (pair.ours.fill, data))):
+            begin = time.perf_counter()
+            for one in inputs:
+                encode(one)
+            best[k] = min(best[k], time.perf_counter() - begin)
+    assert best[1] > 0
+    return f"{size / 1e6:.1f} MB: tokenizers {size / best[0] / 1e6:.1f} MB/s, Napier {size / best[1] / 1e6:.1f} MB/s"
