@@ -85,4 +85,16 @@ napier_product_plan napier_product_plan_of(const napier_context *context, napier
 size_t napier_product_floats(const napier_context *context, const napier_product_plan *plan);
 void napier_product_run(const napier_context *context, napier_product_plan *plan, float *memory);
 
+/* ---- Several products of the same lanes --------------------------------------------------------------------------
+ * Plans whose lanes have one shape and dtype, and whose rows agree in dtype and in lying along k, pack alike. Where
+ * plan->lanes is no less than the lanes there are, one may run on what another has packed, or on panels that were
+ * made in place. */
+
+/* Where panel `panel` of a block of lanes begins at k, a multiple of sides->k_block: [k][NAPIER_LANES], k filled up
+ * with +0 to sides->k where the order is that of pairs. Lanes beyond the last 16 that are used may hold anything. */
+float *napier_panel_at(const napier_product_sides *sides, int64_t block, int64_t panel, int64_t k);
+bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b);
+/* scratch: context->threads times napier_product_scratch(plan->row_block) floats. */
+void napier_product_run_packed(const napier_context *context, napier_product_plan *plan, float *panels, float *scratch);
+
 #endif
