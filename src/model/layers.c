@@ -19,9 +19,9 @@
 #include "model/rope.h"
 
 enum {
-    NAPIER_BLOCK_ROWS = 512,  /* between the products */
-    NAPIER_SOME_ROWS = 4,     /* of a step, to a thread at a time */
-    NAPIER_LAYERS_PARTS = 11, /* pieces of memory */
+    NAPIER_BLOCK_ROWS = 512, /* between the products */
+    NAPIER_SOME_ROWS = 4,    /* of a step, to a thread at a time */
+    NAPIER_LAYERS_PARTS = 9, /* pieces of memory */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -38,12 +38,15 @@ static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_
 /* Floats for the largest product of a block. */
 static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
     const napier_layer *layer = &m->layers[0];
-    const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o, layer->gate, layer->up, layer->down};
-    size_t floats = 1;
+    const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o};
+    const napier_const_matrix normed = napier_const_rows(NULL, rows, layer->gate.cols, napier_model_activations(m));
+    const size_t gated =
+        napier_project_gated_floats(context, normed, &(napier_gated){layer->gate, layer->up, layer->down});
+    size_t floats = gated;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const napier_const_matrix x = napier_const_rows(NULL, rows, all[i].cols, napier_model_activations(m));
         const size_t wanted = napier_project_floats(context, x, all[i]);
-        if (wanted == 0) {
+        if (wanted == 0 || gated == 0) {
             return INT64_MAX;
         }
         floats = wanted > floats ? wanted : floats;
@@ -62,7 +65,7 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
     const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
-    const int64_t widest = most(most(q_width(m), kv_width(m)), most(c->hidden_size, c->intermediate_size));
+    const int64_t widest = most(plus(q_width(m), kv_width(m)), c->hidden_size);
     const part all[NAPIER_LAYERS_PARTS] = {
         {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},
         {&l->normed, times(times(size.tokens, c->hidden_size), each)},
@@ -70,9 +73,7 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
         {&l->attended, times(times(size.tokens, q_width(m)), each)},
         {&l->k, times(times(keys, kv_width(m)), each)},
         {&l->v, times(times(keys, kv_width(m)), each)},
-        {(void **)&l->wide[0], times(times(block, widest), wide)},
-        {(void **)&l->wide[1], times(times(block, c->intermediate_size), wide)},
-        {&l->narrow, times(times(block, c->intermediate_size), each)},
+        {(void **)&l->wide, times(times(block, widest), wide)},
         {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
         {(void **)&l->memory, times(project_floats(context, m, block), wide)},
     };
@@ -134,8 +135,7 @@ napier_status napier_layers_allocate(napier_context *context, const napier_model
 }
 
 void napier_layers_release(napier_context *context, napier_layers *l) {
-    void *const all[] = {l->x,       l->normed,  l->q,      l->attended, l->k,     l->v,
-                         l->wide[0], l->wide[1], l->narrow, l->cosines,  l->memory};
+    void *const all[] = {l->x, l->normed, l->q, l->attended, l->k, l->v, l->wide, l->cosines, l->memory};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         napier_free(&context->allocator, all[i]);
     }
@@ -164,8 +164,8 @@ typedef struct step {
     int64_t first; /* row of the first one */
     const napier_rms_norm *norm;
     int64_t heads;
-    void *out; /* of all rows */
-    const int64_t *positions;
+    const float *from; /* [rows, heads, n], of these rows */
+    void *out;         /* of all rows */
 } step;
 
 static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -175,7 +175,7 @@ static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i;
-        s->kernels->model.norm(s->norm, l->x + row * width, l->wide[0] + i * width, row_of(l, l->normed, row, width),
+        s->kernels->model.norm(s->norm, l->x + row * width, l->wide + i * width, row_of(l, l->normed, row, width),
                                l->dtype);
     }
 }
@@ -186,20 +186,9 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
     const int64_t width = s->heads * s->norm->n, half = s->norm->n / 2;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t row = s->first + i, position = s->positions[row];
-        s->kernels->model.rotate(s->norm, l->wide[0] + i * width, s->heads, l->cosines + position * half,
+        const int64_t row = s->first + i, position = s->batch->positions[row];
+        s->kernels->model.rotate(s->norm, s->from + i * width, s->heads, l->cosines + position * half,
                                  l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
-    }
-}
-
-static void gate_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const step *s = argument;
-    const napier_layers *l = s->layers;
-    const int64_t width = l->model->config.intermediate_size;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        s->kernels->model.gate(l->wide[0] + i * width, l->wide[1] + i * width, width, row_of(l, l->narrow, i, width),
-                               l->dtype);
     }
 }
 
@@ -234,51 +223,66 @@ static step step_of(const run *r, int64_t first) {
     return (step){.layers = r->layers, .kernels = r->kernels, .batch = r->batch, .first = first};
 }
 
-/* out = rows of x times weights. */
-static void project(const run *r, napier_matrix x, napier_const_matrix weights, napier_matrix out) {
-    napier_project(r->context, napier_read_only(x), weights, out, r->layers->memory);
+/* Rows first .. of x, times weights. */
+static void project(const run *r, const void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
+    const napier_layers *l = r->layers;
+    const int64_t width = all->weights.cols, at = first * width * (int64_t)napier_dtype_size(l->dtype);
+    const napier_const_matrix view = napier_const_rows((const char *)x + at, rows, width, l->dtype);
+    napier_project(r->context, view, all, count, l->memory);
 }
 
-static napier_matrix wide(const run *r, int which, int64_t rows, int64_t width) {
-    return napier_rows_f32(r->layers->wide[which], rows, width);
-}
-
-/* q or k: heads = rotated(normed weights). */
-static void project_rotated(const run *r, int64_t first, int64_t rows, napier_const_matrix weights,
-                            const napier_rms_norm *norm, const int64_t *positions, void *heads) {
-    napier_layers *l = r->layers;
-    project(r, rows_of(l, l->normed, first, rows, weights.cols), weights, wide(r, 0, rows, weights.rows));
+/* q or k: heads = rotated(from). */
+static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
+                   int64_t heads, void *out) {
     step s = step_of(r, first);
     s.norm = norm;
-    s.heads = weights.rows / norm->n;
-    s.out = heads;
-    s.positions = positions;
+    s.heads = heads;
+    s.from = from;
+    s.out = out;
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
 }
 
-static void make_keys(const run *r, const napier_layer *layer) {
+/* Keys and values of some rows, and queries where they are wanted of all rows. */
+static void make_heads(const run *r, const napier_layer *layer, bool queries, int64_t first, int64_t rows) {
     napier_layers *l = r->layers;
-    for (int64_t first = 0; first < r->batch->tokens; first += NAPIER_BLOCK_ROWS) {
-        const int64_t rows = least(r->batch->tokens - first, NAPIER_BLOCK_ROWS);
-        project_rotated(r, first, rows, layer->k, &layer->k_norm, r->batch->positions, l->k);
-        project(r, rows_of(l, l->normed, first, rows, layer->v.cols), layer->v,
-                rows_of(l, l->v, first, rows, layer->v.rows));
-    }
-    const int64_t width = layer->k.rows;
-    const size_t bytes = (size_t)width * napier_dtype_size(l->dtype);
-    for (int64_t i = 0; i < r->batch->copies; i++) {
-        const napier_row_copy c = r->batch->copy[i];
-        memcpy(row_of(l, l->k, r->batch->tokens + c.to, width), row_of(l, l->k, c.begin, width),
-               (size_t)(c.end - c.begin) * bytes);
-        memcpy(row_of(l, l->v, r->batch->tokens + c.to, width), row_of(l, l->v, c.begin, width),
-               (size_t)(c.end - c.begin) * bytes);
+    const napier_model_config *c = &l->model->config;
+    float *const q = l->wide + rows * layer->k.rows;
+    const napier_projection all[] = {{layer->q, napier_rows_f32(q, rows, layer->q.rows)}, /* the largest first */
+                                     {layer->k, napier_rows_f32(l->wide, rows, layer->k.rows)},
+                                     {layer->v, rows_of(l, l->v, first, rows, layer->v.rows)}};
+    project(r, l->normed, first, rows, queries ? all : all + 1, queries ? 3 : 2);
+    rotate(r, first, rows, &layer->k_norm, l->wide, c->num_key_value_heads, l->k);
+    if (queries) {
+        rotate(r, first, rows, &layer->q_norm, q, c->num_attention_heads, l->q);
     }
 }
 
-static void make_queries(const run *r, const napier_layer *layer, int64_t rows, const int64_t *positions) {
-    for (int64_t first = 0; first < rows; first += NAPIER_BLOCK_ROWS) {
-        project_rotated(r, first, least(rows - first, NAPIER_BLOCK_ROWS), layer->q, &layer->q_norm, positions,
-                        r->layers->q);
+static void copy_keys(const run *r, int64_t width) {
+    napier_layers *l = r->layers;
+    const size_t bytes = (size_t)width * napier_dtype_size(l->dtype);
+    for (int64_t i = 0; i < r->batch->copies; i++) {
+        const napier_row_copy c = r->batch->copy[i];
+        const int64_t to = r->batch->tokens + c.to;
+        memcpy(row_of(l, l->k, to, width), row_of(l, l->k, c.begin, width), (size_t)(c.end - c.begin) * bytes);
+        memcpy(row_of(l, l->v, to, width), row_of(l, l->v, c.begin, width), (size_t)(c.end - c.begin) * bytes);
+    }
+}
+
+static void make_all_heads(const run *r, const napier_layer *layer, bool queries) {
+    for (int64_t first = 0; first < r->batch->tokens; first += NAPIER_BLOCK_ROWS) {
+        make_heads(r, layer, queries, first, least(r->batch->tokens - first, NAPIER_BLOCK_ROWS));
+    }
+    copy_keys(r, layer->k.rows);
+}
+
+/* Queries of the first rows, of the wanted ones. */
+static void make_queries(const run *r, const napier_layer *layer, int64_t all) {
+    napier_layers *l = r->layers;
+    for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
+        const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
+        const napier_projection q = {layer->q, napier_rows_f32(l->wide, rows, layer->q.rows)};
+        project(r, l->normed, first, rows, &q, 1);
+        rotate(r, first, rows, &layer->q_norm, l->wide, l->model->config.num_attention_heads, l->q);
     }
 }
 
@@ -305,7 +309,7 @@ static napier_status attend(const run *r, int64_t rows, const int64_t *query_off
                             &options);
 }
 
-/* x += what wide[0] holds, normed = norm(x). */
+/* x += what `wide` holds, normed = norm(x). */
 static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
     step s = step_of(r, first);
     s.norm = norm;
@@ -314,17 +318,15 @@ static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier
 
 static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_rms_norm *next) {
     napier_layers *l = r->layers;
+    const napier_gated mlp = {layer->gate, layer->up, layer->down};
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
-        const napier_matrix normed = rows_of(l, l->normed, first, rows, layer->gate.cols);
-        const napier_matrix narrow = rows_of(l, l->narrow, 0, rows, layer->gate.rows);
-        project(r, rows_of(l, l->attended, first, rows, layer->o.cols), layer->o, wide(r, 0, rows, layer->o.rows));
+        const napier_projection o = {layer->o, napier_rows_f32(l->wide, rows, layer->o.rows)};
+        project(r, l->attended, first, rows, &o, 1);
         add_and_norm(r, first, rows, &layer->mlp_norm);
-        project(r, normed, layer->gate, wide(r, 0, rows, layer->gate.rows));
-        project(r, normed, layer->up, wide(r, 1, rows, layer->up.rows));
-        step s = step_of(r, first);
-        napier_parallel(r->context, rows, NAPIER_SOME_ROWS, gate_task, &s);
-        project(r, narrow, layer->down, wide(r, 0, rows, layer->down.rows));
+        const napier_matrix normed = rows_of(l, l->normed, first, rows, layer->gate.cols);
+        napier_project_gated(r->context, napier_read_only(normed), &mlp,
+                             napier_rows_f32(l->wide, rows, layer->down.rows), l->memory);
         add_and_norm(r, first, rows, next);
     }
 }
@@ -351,12 +353,12 @@ static napier_status run_layer(const run *r, int64_t index) {
     const napier_ragged *b = r->batch;
     const napier_layer *layer = &m->layers[index];
     const bool last = index + 1 == m->config.num_hidden_layers;
-    make_keys(r, layer);
-    if (last) {
-        keep_wanted(r, b->positions);
-    }
     const int64_t rows = last ? b->wanted_offsets[b->sequences] : b->tokens;
-    make_queries(r, layer, rows, b->positions);
+    make_all_heads(r, layer, rows == b->tokens);
+    if (rows < b->tokens) {
+        keep_wanted(r, b->positions);
+        make_queries(r, layer, rows);
+    }
     const napier_status status = attend(r, rows, last ? b->wanted_offsets : b->offsets);
     if (!status) {
         after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);

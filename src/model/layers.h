@@ -16,8 +16,7 @@ typedef struct napier_layers {
     void *normed;              /* [tokens, hidden] */
     void *q, *attended;        /* [tokens, heads, head_dim] */
     void *k, *v;               /* [tokens + copied, kv_heads, head_dim] */
-    float *wide[2];            /* [block, the widest product] */
-    void *narrow;              /* [block, intermediate] */
+    float *wide;               /* [block, ...] sums of a product */
     float *cosines, *sines;    /* [positions, head_dim / 2]   */
     float *memory;             /* of a product */
     napier_progress *progress; /* NULL: none */

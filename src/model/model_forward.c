@@ -144,7 +144,8 @@ static void write_logits(const forward *f, int64_t row, int64_t rows) {
         x.rows = logits.rows = rows - first < LOGIT_ROWS ? rows - first : LOGIT_ROWS;
         x.data = (const char *)x.data + first * x.row_stride * in;
         logits.data = (char *)logits.data + (row + first) * logits.row_stride * out;
-        napier_project(f->context, x, f->model->head, logits, f->memory);
+        const napier_projection head = {f->model->head, logits};
+        napier_project(f->context, x, &head, 1, f->memory);
     }
 }
 
