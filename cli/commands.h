@@ -11,6 +11,7 @@ int kl_command(int count, char **words);
 int rubric_command(int count, char **words);
 int tokenize_command(int count, char **words);
 int logprobs_command(int count, char **words);
+int judge_command(int count, char **words);
 int info_command(int count, char **words);
 int bench_command(int count, char **words);
 
@@ -24,6 +25,7 @@ void kl_help(void);
 void rubric_help(void);
 void tokenize_help(void);
 void logprobs_help(void);
+void judge_help(void);
 void info_help(void);
 void bench_help(void);
 

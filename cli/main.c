@@ -29,6 +29,7 @@ static const command commands[] = {
     {"rubric", rubric_command, rubric_help, "scores of responses by criteria, and rewards"},
     {"tokenize", tokenize_command, tokenize_help, "token ids of a text, by a model's tokenizer, and back"},
     {"logprobs", logprobs_command, logprobs_help, "log-probabilities of responses under a language model"},
+    {"judge", judge_command, judge_help, "scores of responses by a language model as their judge"},
     {"info", info_command, info_help, "version, numerics version, instruction sets, threads"},
     {"bench", bench_command, bench_help, "how fast this machine runs them, against the floors of the hardware"},
 };

@@ -1,0 +1,506 @@
+/* cli/judge.c - `napier judge`: a model as the judge of responses, by criteria in words. */
+#include "commands.h"
+#include "jsonl.h"
+#include "machine.h"
+#include "message.h"
+#include "options.h"
+#include "output.h"
+#include "progress.h"
+#include "rl_output.h"
+#include "score_lines.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef NAPIER_MODEL
+#include <cjson/cJSON.h>
+#endif
+
+enum { MODEL = 1, CRITERIA, VERDICT, TEMPLATE, PLAIN, OUTPUT, COMPUTE, MEMORY, TEMPERATURE, THREADS, ISA, HELP };
+enum { MOST_VERDICTS = 64 };
+
+static const option_spec specs[] = {
+    {MODEL, "model", 'm', true},
+    {CRITERIA, "criteria", 'c', true},
+    {VERDICT, "verdict", '\0', true},
+    {TEMPLATE, "template", '\0', true},
+    {PLAIN, "plain", '\0', false},
+    {OUTPUT, "output", 'o', true},
+    {COMPUTE, "compute", '\0', true},
+    {MEMORY, "memory", '\0', true},
+    {TEMPERATURE, "temperature", 't', true},
+    {THREADS, "threads", 'j', true},
+    {ISA, "isa", '\0', true},
+    {HELP, "help", 'h', false},
+    {0, NULL, '\0', false},
+};
+
+void judge_help(void) {
+    puts("usage: napier judge IN.jsonl --model DIR --criteria FILE.jsonl [-o OUT] [OPTIONS]\n"
+         "\n"
+         "Scores of responses by a Qwen3 model as their judge. It is asked about each response and criterion; the\n"
+         "score is the weight times the expected value of its verdict, by the log-probabilities of the verdicts.\n"
+         "\n"
+         "  IN (- is standard input)   {\"prompt\": \"2 + 2?\", \"responses\": [\"4\", \"Five.\"]}\n"
+         "  FILE                       {\"criterion\": \"The answer is right.\", \"weight\": 2}\n"
+         "  OUT, a line a response     {\"line\": 1, \"response\": 0, \"scores\": [1.875], \"reward\": 1.875}");
+    puts("\n"
+         "  -m, --model DIR            the model: config.json, model.safetensors or shards, tokenizer.json\n"
+         "  -c, --criteria FILE        a criterion on each line; weight is 1 where it is not there\n"
+         "      --verdict TEXT=VALUE   what may be answered and what it is worth; again for each (default:\n"
+         "                             Yes=1 and No=0)\n"
+         "      --template FILE        the question, with {prompt}, {response} and {criterion} in it\n"
+         "      --plain                without the chat format: the verdict follows the question at once\n"
+         "  -o, --output OUT           where the result goes (default or -: standard output)\n"
+         "      --compute MODE         f32 (default), or bf16: activations rounded to bf16 before each product\n"
+         "      --memory SIZE          beside the weights, as 512M or 4G (default: 1G)\n"
+         "  -t, --temperature T        logits are divided by T first (default: 1)\n"
+         "  -j, --threads N            threads (default: one for each processor): the same bits\n"
+         "      --isa NAME             auto (default), scalar, avx2, avx512 or neon: the same bits\n"
+         "  -h, --help                 this text\n"
+         "\n"
+         "example: napier judge answers.jsonl --model Qwen3-4B --criteria rubric.jsonl -o scores.jsonl");
+}
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+typedef struct judge_request {
+    const char *path, *model, *criteria, *template, *out_path;
+    const char *verdicts[MOST_VERDICTS]; /* up to the last '=' */
+    size_t verdict_sizes[MOST_VERDICTS];
+    double values[MOST_VERDICTS];
+    int verdict_count;
+    bool plain, bf16, help;
+    int64_t memory;
+    double temperature;
+    machine machine;
+} judge_request;
+
+static int bad_value(const char *option, const char *value, const char *wanted) {
+    char shown[64];
+    return misuse("judge", "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
+                  wanted);
+}
+
+static int add_verdict(judge_request *q, const char *text) {
+    const char *const equals = strrchr(text, '=');
+    const int i = q->verdict_count;
+    if (i == MOST_VERDICTS) {
+        return misuse("judge", "--verdict: at most %d", (int)MOST_VERDICTS);
+    }
+    if (equals == NULL || equals == text || !parse_number(equals + 1, &q->values[i]) || !isfinite(q->values[i])) {
+        return bad_value("verdict", text, "a text, '=' and a number");
+    }
+    q->verdicts[i] = text;
+    q->verdict_sizes[i] = (size_t)(equals - text);
+    q->verdict_count++;
+    return STATUS_OK;
+}
+
+static int set_compute(judge_request *q, const char *value) {
+    static const char *const words[] = {"f32", "bf16", NULL};
+    const int index = word_index(value, words);
+    q->bf16 = index == 1;
+    return index >= 0 ? STATUS_OK : bad_value("compute", value, "f32 or bf16");
+}
+
+static int set_option(judge_request *q, int id, const char *value) {
+    switch (id) {
+    case MODEL: q->model = value; return STATUS_OK;
+    case CRITERIA: q->criteria = value; return STATUS_OK;
+    case VERDICT: return add_verdict(q, value);
+    case TEMPLATE: q->template = value; return STATUS_OK;
+    case PLAIN: q->plain = true; return STATUS_OK;
+    case OUTPUT: q->out_path = value; return STATUS_OK;
+    case COMPUTE: return set_compute(q, value);
+    case MEMORY:
+        return parse_size(value, &q->memory) && q->memory > 0 ? STATUS_OK
+                                                              : bad_value("memory", value, "a size above 0");
+    case TEMPERATURE:
+        return parse_number(value, &q->temperature) && isfinite(q->temperature) && q->temperature > 0
+                   ? STATUS_OK
+                   : bad_value("temperature", value, "a finite number above 0");
+    case THREADS: q->machine.threads_text = value; return STATUS_OK;
+    case ISA: q->machine.isa_text = value; return STATUS_OK;
+    case HELP: q->help = true; return STATUS_OK;
+    case OPTION_OPERAND:
+        if (q->path != NULL) {
+            return misuse("judge", "one file at a time");
+        }
+        q->path = value;
+        return STATUS_OK;
+    default: return STATUS_USAGE;
+    }
+}
+
+static int parse_request(judge_request *q, int count, char **words) {
+    option_scan scan = {.command = "judge", .specs = specs, .count = count, .words = words};
+    for (int id = option_next(&scan); id != OPTION_END; id = option_next(&scan)) {
+        const int status = set_option(q, id, scan.value);
+        if (status != STATUS_OK || q->help) {
+            return status;
+        }
+    }
+    if (q->path == NULL || q->model == NULL || q->criteria == NULL) {
+        return misuse("judge", "%s",
+                      q->path == NULL    ? "a file is missing (- is standard input)"
+                      : q->model == NULL ? "--model is missing: a folder with a model"
+                                         : "--criteria is missing: a file with a criterion on each line");
+    }
+    if (q->verdict_count == 0) {
+        return add_verdict(q, "Yes=1") != STATUS_OK || add_verdict(q, "No=0") != STATUS_OK
+                   ? STATUS_USAGE
+                   : machine_resolve(&q->machine, "judge");
+    }
+    return machine_resolve(&q->machine, "judge");
+}
+
+#ifdef NAPIER_MODEL
+
+/* ---- What is read ------------------------------------------------------------------------------------------------ */
+
+/* The parts of a question: a prompt and a response, or a criterion and its weight. */
+typedef struct item {
+    char *first, *second;
+    double weight;
+    int64_t line, number;
+} item;
+
+typedef struct items {
+    item *all;
+    int64_t count, capacity;
+} items;
+
+typedef struct session {
+    const judge_request *q;
+    napier_context *context;
+    napier_model *model;
+    char *template;
+    items responses, criteria;
+    text_encoder encoder;
+    id_lists prompts, verdicts;
+    progress progress;
+    float *scores, *rewards;
+} session;
+
+static int library_error(const session *s, napier_status status) {
+    const char *const text = napier_last_error(s->context);
+    return complain("%s", *text != '\0' ? text : napier_status_string(status));
+}
+
+static char *copy_of(const char *text) {
+    const size_t size = strlen(text) + 1;
+    char *const copy = malloc(size);
+    return copy != NULL ? memcpy(copy, text, size) : NULL;
+}
+
+static int add_item(items *l, const char *first, const char *second, item it) {
+    if (l->count == l->capacity) {
+        const int64_t capacity = l->capacity > 0 ? 2 * l->capacity : 64;
+        item *const more = realloc(l->all, (size_t)capacity * sizeof *more);
+        if (more == NULL) {
+            return complain("out of memory");
+        }
+        l->all = more;
+        l->capacity = capacity;
+    }
+    it.first = copy_of(first);
+    it.second = copy_of(second);
+    l->all[l->count++] = it;
+    return it.first != NULL && it.second != NULL ? STATUS_OK : complain("out of memory");
+}
+
+static void free_items(items *l) {
+    for (int64_t i = 0; i < l->count; i++) {
+        free(l->all[i].first);
+        free(l->all[i].second);
+    }
+    free(l->all);
+}
+
+static int add_responses(items *l, const jsonl_reader *r, const cJSON *object) {
+    const cJSON *const prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt");
+    const cJSON *const one = cJSON_GetObjectItemCaseSensitive(object, "response");
+    const cJSON *const all = cJSON_GetObjectItemCaseSensitive(object, "responses");
+    const cJSON *value = one != NULL ? one : cJSON_IsArray(all) ? all->child : NULL;
+    if (!cJSON_IsString(prompt) || (one == NULL) == (all == NULL) || (all != NULL && !cJSON_IsArray(all))) {
+        return complain("%s:%" PRId64 ": a prompt, and a response or a list of them, are wanted", r->name, r->line);
+    }
+    int status = STATUS_OK;
+    for (int64_t n = 0; value != NULL && status == STATUS_OK; value = one != NULL ? NULL : value->next, n++) {
+        status = cJSON_IsString(value)
+                     ? add_item(l, prompt->valuestring, value->valuestring, (item){.line = r->line, .number = n})
+                     : complain("%s:%" PRId64 ": response %" PRId64 " is no text", r->name, r->line, n);
+    }
+    return status;
+}
+
+static int add_criterion(items *l, const jsonl_reader *r, const cJSON *object) {
+    const cJSON *const text = cJSON_GetObjectItemCaseSensitive(object, "criterion");
+    const cJSON *const weight = cJSON_GetObjectItemCaseSensitive(object, "weight");
+    if (!cJSON_IsString(text) || (weight != NULL && (!cJSON_IsNumber(weight) || !isfinite(weight->valuedouble)))) {
+        return complain("%s:%" PRId64 ": a criterion, which is a text, and at most a weight are wanted", r->name,
+                        r->line);
+    }
+    return add_item(l, text->valuestring, "", (item){.weight = weight != NULL ? weight->valuedouble : 1.0});
+}
+
+typedef int add_object(items *l, const jsonl_reader *r, const cJSON *object);
+
+static int read_items(const char *path, add_object *add, items *l) {
+    jsonl_reader r;
+    const cJSON *object = NULL;
+    int status = jsonl_open(&r, path);
+    while (status == STATUS_OK && (status = jsonl_next(&r, &object)) == STATUS_OK && object != NULL) {
+        status =
+            jsonl_has_zero(&r) ? complain("%s:%" PRId64 ": \\u0000 in a string", r.name, r.line) : add(l, &r, object);
+    }
+    if (status == STATUS_OK && l->count == 0) {
+        status = complain("%s: nothing there", r.name);
+    }
+    jsonl_close(&r);
+    return status;
+}
+
+static int read_template(session *s) {
+    static const char usual[] = "Question:\n{prompt}\n\nAnswer:\n{response}\n\nCriterion: {criterion}\n"
+                                "Does the answer meet the criterion? Reply with Yes or No.\n";
+    enum { MOST = 1 << 20 };
+    if (s->q->template == NULL) {
+        s->template = copy_of(usual);
+        return s->template != NULL ? STATUS_OK : complain("out of memory");
+    }
+    FILE *const file = fopen(s->q->template, "rb");
+    s->template = malloc(MOST + 1);
+    if (file == NULL || s->template == NULL) {
+        const int status = complain("%s: %s", s->q->template, file == NULL ? strerror(errno) : "out of memory");
+        if (file != NULL) {
+            fclose(file);
+        }
+        return status;
+    }
+    const size_t size = fread(s->template, 1, MOST, file);
+    const bool bad = ferror(file) || memchr(s->template, '\0', size) != NULL || size == MOST;
+    s->template[size] = '\0';
+    fclose(file);
+    return bad ? complain("%s: no template of less than a megabyte of text", s->q->template) : STATUS_OK;
+}
+
+/* ---- Questions --------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    char *bytes;
+    size_t size, capacity;
+} text;
+
+static bool append(text *t, const char *bytes, size_t size) {
+    if (t->capacity - t->size < size) {
+        const size_t capacity = 2 * (t->size + size) + 256;
+        char *const more = realloc(t->bytes, capacity);
+        if (more == NULL) {
+            return false;
+        }
+        t->bytes = more;
+        t->capacity = capacity;
+    }
+    memcpy(t->bytes + t->size, bytes, size);
+    t->size += size;
+    return true;
+}
+
+/* What stands for the name at `at`, and its size; NULL if no name does. */
+static const char *part_at(const char *at, const item *response, const item *criterion, size_t *size) {
+    const char *const names[] = {"{prompt}", "{response}", "{criterion}"};
+    const char *const parts[] = {response->first, response->second, criterion->first};
+    for (int i = 0; i < 3; i++) {
+        *size = strlen(names[i]);
+        if (strncmp(at, names[i], *size) == 0) {
+            return parts[i];
+        }
+    }
+    return NULL;
+}
+
+static bool fill_template(const char *template, const item *response, const item *criterion, text *t) {
+    t->size = 0;
+    for (const char *at = template; *at != '\0';) {
+        size_t size = 0;
+        const char *const part = *at == '{' ? part_at(at, response, criterion, &size) : NULL;
+        if (!append(t, part != NULL ? part : at, part != NULL ? strlen(part) : 1)) {
+            return false;
+        }
+        at += part != NULL ? size : 1;
+    }
+    return true;
+}
+
+/* The question, in the chat format where that is wanted, as ids. */
+static int add_question(session *s, const text *t) {
+    napier_text_buffer *const chat = &s->encoder.text;
+    const napier_chat_message message = {"user", t->bytes, t->size};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    options.disable_thinking = 1;
+    if (s->q->plain) {
+        return text_encoder_add(&s->encoder, "question", t->bytes, t->size, &s->prompts);
+    }
+    chat->size = 0;
+    const napier_status status = napier_chat_text(s->context, &message, 1, &options, chat);
+    return status == NAPIER_OK ? text_encoder_add(&s->encoder, "question", chat->bytes, chat->size, &s->prompts)
+                               : library_error(s, status);
+}
+
+static int make_questions(session *s) {
+    text t = {0};
+    int status = id_lists_start(&s->prompts);
+    for (int64_t b = 0; b < s->responses.count && status == STATUS_OK; b++) {
+        for (int64_t c = 0; c < s->criteria.count && status == STATUS_OK; c++) {
+            status = fill_template(s->template, &s->responses.all[b], &s->criteria.all[c], &t)
+                         ? add_question(s, &t)
+                         : complain("out of memory");
+        }
+    }
+    free(t.bytes);
+    if (status == STATUS_OK) {
+        status = id_lists_start(&s->verdicts);
+    }
+    for (int v = 0; v < s->q->verdict_count && status == STATUS_OK; v++) {
+        status = text_encoder_add(&s->encoder, "--verdict", s->q->verdicts[v], s->q->verdict_sizes[v], &s->verdicts);
+    }
+    return status;
+}
+
+/* ---- The work ---------------------------------------------------------------------------------------------------- */
+
+static int show_progress(const char *stage, double done, void *user) {
+    (void)stage;
+    progress_stage(user, "judging", done);
+    return 0;
+}
+
+static int judge_all(session *s) {
+    const int64_t b = s->responses.count, c = s->criteria.count;
+    float *const weights = malloc((size_t)c * sizeof *weights);
+    s->scores = malloc((size_t)(b * c) * sizeof *s->scores);
+    s->rewards = malloc((size_t)b * sizeof *s->rewards);
+    if (weights == NULL || s->scores == NULL || s->rewards == NULL) {
+        free(weights);
+        return complain("out of memory");
+    }
+    for (int64_t i = 0; i < c; i++) {
+        weights[i] = (float)s->criteria.all[i].weight;
+    }
+    napier_judge_batch batch = NAPIER_JUDGE_BATCH_INIT;
+    batch.prompt_ids = id_lists_ids(&s->prompts);
+    batch.prompt_offsets = id_lists_offsets(&s->prompts);
+    batch.criteria = c;
+    batch.verdict_ids = id_lists_ids(&s->verdicts);
+    batch.verdict_offsets = id_lists_offsets(&s->verdicts);
+    batch.values = s->q->values;
+    batch.weights = napier_const_array_f32(weights, c);
+    napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
+    options.temperature = s->q->temperature;
+    options.progress = show_progress;
+    options.user = &s->progress;
+    progress_start(&s->progress, -1);
+    const napier_status status =
+        napier_model_judge(s->context, s->model, &batch, &options, napier_rows_f32(s->scores, b, c),
+                           napier_array_f32(s->rewards, b), napier_rows_f32(NULL, 0, 0));
+    progress_end(&s->progress);
+    free(weights);
+    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
+}
+
+static void print_lines(const session *s, FILE *out) {
+    for (int64_t b = 0; b < s->responses.count; b++) {
+        fprintf(out, "{\"line\": %" PRId64 ", \"response\": %" PRId64 ", \"scores\": [", s->responses.all[b].line,
+                s->responses.all[b].number);
+        for (int64_t c = 0; c < s->criteria.count; c++) {
+            fputs(c > 0 ? ", " : "", out);
+            rl_print_f32(out, s->scores[b * s->criteria.count + c]);
+        }
+        fputs("], \"reward\": ", out);
+        rl_print_f32(out, s->rewards[b]);
+        fputs("}\n", out);
+    }
+}
+
+static int write_results(const session *s) {
+    output out;
+    int status = output_open(&out, s->q->out_path);
+    if (status == STATUS_OK) {
+        print_lines(s, out.file);
+        status = rl_finish(&out);
+    }
+    output_discard(&out);
+    return status;
+}
+
+static int load(session *s) {
+    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
+    options.compute = s->q->bf16 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32;
+    options.memory = s->q->memory;
+    const napier_status status = napier_model_load(s->context, s->q->model, &options, &s->model);
+    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
+}
+
+static int run(session *s) {
+    int status = read_items(s->q->path, add_responses, &s->responses);
+    if (status == STATUS_OK) {
+        status = read_items(s->q->criteria, add_criterion, &s->criteria);
+    }
+    if (status == STATUS_OK) {
+        status = read_template(s);
+    }
+    if (status == STATUS_OK) {
+        status = load(s);
+    }
+    if (status == STATUS_OK) {
+        status = make_questions(s);
+    }
+    if (status == STATUS_OK) {
+        status = judge_all(s);
+    }
+    return status == STATUS_OK ? write_results(s) : status;
+}
+
+static int judge(const judge_request *q) {
+    session s = {.q = q};
+    int status = machine_open(&q->machine, &s.context);
+    if (status == STATUS_OK) {
+        s.encoder = (text_encoder){.context = s.context, .model = q->model};
+        status = run(&s);
+        text_encoder_free(&s.encoder);
+        napier_model_destroy(s.context, s.model);
+    }
+    free_items(&s.responses);
+    free_items(&s.criteria);
+    free(s.template);
+    id_lists_free(&s.prompts);
+    id_lists_free(&s.verdicts);
+    free(s.scores);
+    free(s.rewards);
+    napier_context_destroy(s.context);
+    return status;
+}
+
+#else
+
+static int judge(const judge_request *q) {
+    (void)q;
+    return complain("this build has no models, which need cJSON, PCRE2 and utf8proc");
+}
+
+#endif
+
+int judge_command(int count, char **words) {
+    judge_request q = {.temperature = 1.0};
+    const int status = parse_request(&q, count, words);
+    if (status == STATUS_OK && q.help) {
+        judge_help();
+        return finish_standard_output();
+    }
+    return status == STATUS_OK ? judge(&q) : status;
+}
