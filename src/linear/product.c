@@ -1,24 +1,21 @@
-/* linear/product.c - a matrix product in blocks. How work is split never
- * changes a bit: an element of the product has a chain of its own. */
+/* linear/product.c - a matrix product in blocks. How work is split never changes a bit: an element of the product has a
+ * chain of its own. */
 #include "linear/product.h"
 
 #include <string.h>
 
 #include "linear/amx.h"
 
-/* Results larger than this are stored past the caches: they do not stay in
- * those of a core. */
+/* Results larger than this are stored past the caches: they do not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
-/* Rows from memory go by so many lanes at a time: a whole patch. Sums then go
- * from registers to their place, and the panels leave room for them in the
- * second cache. Rows that are packed must serve more lanes. */
+/* Rows from memory go by so many lanes at a time: a whole patch. Sums then go from registers to their place, and the
+ * panels leave room for them in the second cache. Rows that are packed must serve more lanes. */
 enum { DIRECT_LANES = 64 };
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/* Where rows are not packed: blocks of almost the same size, whose panels, 512
- * KB, stay in the second cache. */
+/* Where rows are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the second cache. */
 static int64_t direct_k_block(int64_t k, int64_t lanes) {
     enum { FLOATS = 128 << 10 };
     const int64_t most = FLOATS / lanes, blocks = k > most ? (k + most - 1) / most : 1;
@@ -58,13 +55,10 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
     return s->few ? NAPIER_FEW * (size_t)round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
 }
 
-/* ---- Panels
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- Panels ------------------------------------------------------------------------------------------------------ */
 
-/* Panels of a block of lanes that share a block of k lie one after the other:
- * together they fill the second cache evenly. Where panel `panel` of the block
- * begins at k: */
+/* Panels of a block of lanes that share a block of k lie one after the other: together they fill the second cache
+ * evenly. Where panel `panel` of the block begins at k: */
 float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
     const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
@@ -102,9 +96,7 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *s, i
     }
 }
 
-/* ---- Strips of rows
- * ----------------------------------------------------------------------------------------------
- */
+/* ---- Strips of rows ---------------------------------------------------------------------------------------------- */
 
 static void multiply_few(const napier_product_sides *s, int64_t row, int64_t rows, float *c) {
     const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
@@ -127,8 +119,7 @@ static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows,
     s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, round_up(cols, 16));
 }
 
-/* All groups of the strip go by a block of k, whose panels stay in the second
- * cache. */
+/* All groups of the strip go by a block of k, whose panels stay in the second cache. */
 static void multiply_k_block(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
                              bool first, float *c, float *packed) {
     napier_product_block b = {.rows = packed,
@@ -185,12 +176,9 @@ const float *napier_product_strip(const napier_product_sides *s, int64_t block, 
     return multiply_strip(s, block, row, rows, false, scratch);
 }
 
-/* ---- Single products
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- Single products --------------------------------------------------------------------------------------------- */
 
-/* Row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: room for 32
- * packed rows. */
+/* Row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: room for 32 packed rows. */
 static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
                          int64_t k, int64_t cols, float *rows, float *panel) {
     const int64_t there = m->cols - k < cols ? m->cols - k : cols;
@@ -216,12 +204,10 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
                        false);
 }
 
-/* ---- A whole product
- * ---------------------------------------------------------------------------------------------
- */
+/* ---- A whole product --------------------------------------------------------------------------------------------- */
 
-/* Enough units for every thread to have a fair share, of many rows each: the
- * next ones are fetched while these go by. */
+/* Enough units for every thread to have a fair share, of many rows each: the next ones are fetched while these go
+ * by. */
 static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
     enum { UNITS = 8, GROUPS = 8 };
     const int64_t blocks = (lanes + s->lane_block - 1) / s->lane_block;
@@ -258,8 +244,7 @@ static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t r
     s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
 }
 
-/* Units follow one another over the lanes, so that rows are still in a cache
- * when the next block wants them. */
+/* Units follow one another over the lanes, so that rows are still in a cache when the next block wants them. */
 static void multiply_units(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_product_plan *p = argument;
     const int64_t blocks = napier_lane_blocks(&p->sides);
