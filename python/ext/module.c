@@ -2,14 +2,15 @@
 #include "ext.h"
 
 static int module_start(PyObject *module) {
-    PyMethodDef *const tables[] = {softmax_functions,   state_functions,     token_functions,     loss_functions,
-                                   attention_functions, umap_edge_functions, umap_stage_functions};
+    PyMethodDef *const tables[] = {softmax_functions,   state_functions,     token_functions,      loss_functions,
+                                   attention_functions, umap_edge_functions, umap_stage_functions, model_functions};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (PyModule_AddFunctions(module, tables[i])) {
             return -1;
         }
     }
-    return array_start() || state_start(module) || umap_start() || context_start(module) ? -1 : 0;
+    return array_start() || state_start(module) || umap_start() || model_start(module) || context_start(module) ? -1
+                                                                                                                : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_start}, {0, NULL}};

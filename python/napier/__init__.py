@@ -31,7 +31,7 @@ def reduce_softmax(x, axis=-1, **options):
     return softmax(x, axis, algorithm="parallel", **options)
 
 
-_LAZY = {"UMAP": "_umap_estimator", "umap": "umap"}  # the estimator imports scikit-learn where that is installed
+_LAZY = {"Qwen3": "_qwen3", "Tokenizer": "_qwen3", "UMAP": "_umap_estimator", "umap": "umap"}  # the estimator imports scikit-learn where that is installed
 
 
 def __getattr__(name):
@@ -52,7 +52,7 @@ def __dir__():
 
 
 __all__ = [
-    "SoftmaxState", "UMAP", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
+    "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
     "get_num_threads", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full",
     "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax",

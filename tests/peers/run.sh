@@ -21,7 +21,7 @@ say() { printf 'tests/peers: %s\n' "$*" >&2; }
 packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn" ;;
-    rl | torch) echo "torch trl numpy" ;;
+    rl | torch) echo "torch trl numpy lm-eval" ;;
     esac
 }
 

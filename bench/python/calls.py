@@ -1,0 +1,87 @@
+"""What a call from Python costs, and whether the C library's speed arrives: small calls, importing, softmax without out=.
+
+    python bench/python/calls.py [--json FILE]        in an environment with napier, numpy and torch
+
+Rounds alternate between the contestants; the least time of many counts. One thread for small calls; all of them for the large.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+import napier
+
+
+def least(calls, repeats, rounds=30):
+    """The least time of each call, in seconds."""
+    best = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for i, call in enumerate(calls):
+            begin = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            best[i] = min(best[i], (time.perf_counter() - begin) / repeats)
+    return best
+
+
+def small(torch):
+    x = np.random.default_rng(0).standard_normal(10).astype(np.float32)
+    t = torch.from_numpy(x)
+    out, logits = np.empty_like(x), np.zeros((4, 100), np.float32)
+    napier.set_num_threads(1)
+    torch.set_num_threads(1)
+    rows = [("softmax, 10 float32, NumPy", lambda: napier.softmax(x), None),
+            ("softmax, out=", lambda: napier.softmax(x, out=out), None),
+            ("logsumexp, NumPy", lambda: napier.logsumexp(x), None),
+            ("token_logprobs, 4 x 100, NumPy", lambda: napier.token_logprobs(logits, [1, 2, 3, 4]), None),
+            ("softmax, tensor", lambda: napier.softmax(t), lambda: torch.softmax(t, -1)),
+            ("log_softmax, tensor", lambda: napier.log_softmax(t), lambda: torch.log_softmax(t, -1)),
+            ("logsumexp, tensor", lambda: napier.logsumexp(t, -1), lambda: torch.logsumexp(t, -1))]
+    with torch.no_grad():
+        for name, ours, theirs in rows:
+            times = least([ours] + ([theirs] if theirs else []), 5000)
+            yield name, "us", times[0] * 1e6, times[1] * 1e6 if theirs else None
+
+
+def large(torch):
+    napier.set_num_threads(0)
+    torch.set_num_threads(napier.get_num_threads())
+    for rows, cols in [(32768, 1024), (1000, 50257), (100000, 100)]:
+        t = torch.randn(rows, cols)
+        x, out, t_out = t.numpy(), np.empty((rows, cols), np.float32), torch.empty(rows, cols)
+        with torch.no_grad():
+            ours, ours_out, theirs, theirs_out = least(
+                [lambda: napier.softmax(t), lambda: napier.softmax(x, out=out), lambda: torch.softmax(t, -1),
+                 lambda: torch.softmax(t, -1, out=t_out)], 1, 15)
+        yield f"softmax, {rows} x {cols}", "ms", ours * 1e3, theirs * 1e3
+        yield f"softmax, {rows} x {cols}, out=", "ms", ours_out * 1e3, theirs_out * 1e3
+
+
+def importing():
+    """Milliseconds that `import napier` takes when NumPy is there already."""
+    code = "import numpy, time; t = time.perf_counter(); import napier; print(1e3 * (time.perf_counter() - t))"
+    times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+             for _ in range(15)]
+    yield "import napier, beyond NumPy's", "ms", min(times), None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", help="add the rows to a file, one JSON object a line")
+    options = parser.parse_args()
+    import torch
+    results = [*importing(), *small(torch), *large(torch)]
+    print(f"{'':34s} {'napier':>10s} {'PyTorch':>10s}")
+    for name, unit, ours, theirs in results:
+        print(f"{name:34s} {ours:7.2f} {unit} " + (f"{theirs:7.2f} {unit}  {theirs / ours:.2f}x" if theirs else ""))
+    if options.json:
+        with open(options.json, "a", encoding="ascii") as file:
+            for name, unit, ours, theirs in results:
+                print(json.dumps({"what": name, "unit": unit, "napier": ours, "torch": theirs}), file=file)
+
+
+if __name__ == "__main__":
+    main()

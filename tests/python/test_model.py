@@ -1,0 +1,197 @@
+"""napier.Qwen3, napier.Tokenizer and napier.lm_eval on a tiny random model: texts and ids, batches, errors. What the numbers
+are is for tests/unit (an oracle) and tests/peers (transformers)."""
+import json
+import pathlib
+import pickle
+import shutil
+import types
+
+import numpy as np
+import pytest
+
+import napier
+from conftest import bits
+from napier import _napier
+
+TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "support" / "tiny_tokenizer.json"
+LAYERS, HIDDEN, HEADS, KV_HEADS, DIM, MIDDLE = 2, 32, 4, 2, 16, 48
+VOCABULARY = 600
+
+have = pytest.mark.skipif(not _napier._has_model, reason="this build has no model")
+
+
+def shapes():
+    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
+    yield "model.norm.weight", (HIDDEN,)
+    for i in range(LAYERS):
+        at = f"model.layers.{i}."
+        yield at + "input_layernorm.weight", (HIDDEN,)
+        yield at + "post_attention_layernorm.weight", (HIDDEN,)
+        for name, rows, cols in [("self_attn.q_proj", HEADS * DIM, HIDDEN), ("self_attn.k_proj", KV_HEADS * DIM, HIDDEN),
+                                 ("self_attn.v_proj", KV_HEADS * DIM, HIDDEN), ("self_attn.o_proj", HIDDEN, HEADS * DIM),
+                                 ("mlp.gate_proj", MIDDLE, HIDDEN), ("mlp.up_proj", MIDDLE, HIDDEN),
+                                 ("mlp.down_proj", HIDDEN, MIDDLE)]:
+            yield f"{at}{name}.weight", (rows, cols)
+        yield at + "self_attn.q_norm.weight", (DIM,)
+        yield at + "self_attn.k_norm.weight", (DIM,)
+
+
+def write_model(folder):
+    rng = np.random.default_rng(0)
+    header, body = {}, b""
+    for name, shape in shapes():
+        x = (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(np.float32)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [len(body), len(body) + x.nbytes]}
+        body += x.tobytes()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + body)
+    config = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS,
+              "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": DIM, "intermediate_size": MIDDLE,
+              "vocab_size": VOCABULARY, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+              "tie_word_embeddings": True, "max_position_embeddings": 64, "attention_bias": False, "bos_token_id": 1,
+              "eos_token_id": 2, "torch_dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(config))
+    shutil.copy(TOKENIZER, folder / "tokenizer.json")
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    write_model(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(directory):
+    return napier.Qwen3.from_pretrained(directory)
+
+
+@have
+def test_what_it_is(model, directory):
+    assert model.info["layers"] == LAYERS and model.info["vocabulary"] == VOCABULARY and model.info["eos"] == 2
+    assert model.head().shape == (VOCABULARY, HIDDEN) and "float32" in repr(model)
+    again = pickle.loads(pickle.dumps(model))
+    assert bits(again.forward([5, 6, 7])) == bits(model.forward([5, 6, 7]))
+    half = napier.Qwen3(str(directory), compute="bfloat16")
+    assert half.info["compute"] == "bfloat16" and bits(half.forward([5])) != bits(model.forward([5]))
+
+
+@have
+def test_scores_are_the_forwards(model):
+    prompts, responses = [[5, 6, 7], [8], [5, 6, 7]], [[9, 10], [], [11, 12, 13, 14]]
+    scores = model.score(prompts, responses)
+    assert scores.offsets.tolist() == [0, 2, 2, 6] and scores.token_ids.tolist() == [9, 10, 11, 12, 13, 14]
+    for b in (0, 2):
+        logits = model.forward(prompts[b] + responses[b])[len(prompts[b]) - 1:-1]
+        wanted = napier.token_logprobs(logits, responses[b], entropy=True, argmax=True)
+        mine = slice(scores.offsets[b], scores.offsets[b + 1])
+        assert bits(scores.logprobs[mine]) == bits(wanted.logprobs) and bits(scores.entropy[mine]) == bits(wanted.entropy)
+        assert (scores.argmax[mine] == wanted.argmax).all()
+        assert (scores.is_greedy[mine] == (wanted.argmax == responses[b])).all()
+        assert bits(model.logprobs_for(prompts[b], responses[b])) == bits(wanted.logprobs)
+    logprobs, token_ids, offsets = model.batch_logprobs([[5, 6, 7], [8]], responses, prompt_of=[0, 1, 0])
+    assert bits(logprobs) == bits(scores.logprobs) and (offsets == scores.offsets).all()
+    assert napier.kl_per_response(logprobs, logprobs, offsets).tolist() == [0, 0, 0]
+    hidden, logits = model.forward([5, 6], hidden=True)
+    assert hidden.shape == (2, HIDDEN) and bits(napier.matmul(hidden, model.head().T)) == bits(logits)
+    assert bits(model.forward([5, 6, 8], [0, 2, 3])[2]) == bits(model.forward([8])[0])
+    plan = model.plan(prompts, responses)
+    assert plan["tokens"] == 6 and plan["tokens_run"] < plan["tokens_unshared"]
+
+
+@have
+def test_texts(model):
+    prompt, response = "the cat", " sat on it."
+    assert bits(model.logprobs_for(prompt, response)) == bits(model.logprobs_for(model.encode(prompt), model.encode(response)))
+    assert model.decode(model.encode("naïve ☃ 12\n")) == "naïve ☃ 12\n"
+    cold, warm = model.logprobs_for(prompt, response), model.logprobs_for(prompt, response, temperature=2.0)
+    assert cold.shape == warm.shape and bits(cold) != bits(warm)
+
+
+@have
+def test_judging(model):
+    scores, rewards, logprobs = model.judge(["a", "b", "c", "d"], ["x", "y z"], [0.0, 1.0], weights=[1.0, 3.0], criteria=2)
+    p = napier.softmax(logprobs)[:, 1].reshape(2, 2)
+    np.testing.assert_allclose(scores, p * [1, 3], rtol=1e-6)
+    np.testing.assert_allclose(rewards, scores.sum(1), rtol=1e-6)
+
+
+@have
+def test_tokenizer():
+    tokenizer = napier.Tokenizer(TOKENIZER)
+    text = "Hello,  world! don't 123\n\tdöner 漢字 👩‍🚀"
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text and isinstance(ids, list) and b"".join(map(tokenizer.token, ids)) == text.encode()
+    assert napier.Tokenizer(TOKENIZER.read_bytes()).encode(text) == ids == pickle.loads(pickle.dumps(tokenizer)).encode(text)
+    assert tokenizer.decode(ids[-1:])  # half a character is U+FFFD
+    special = json.loads(TOKENIZER.read_text())["added_tokens"][0]
+    assert tokenizer.encode(special["content"]) == [special["id"]] and tokenizer.is_special(special["id"]) == special["special"]
+    assert len(tokenizer.encode(special["content"], plain_special=True)) > 1 and len(tokenizer) > special["id"]
+    assert tokenizer.id_of(special["content"]) == special["id"] and tokenizer.id_of("no such token") is None
+    assert tokenizer.token(10**6) is None
+    chat = napier.Tokenizer.chat([{"role": "user", "content": "Hi"}])
+    assert chat == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+@have
+def test_progress_and_errors(model, directory, tmp_path):
+    seen = []
+    model.batch_logprobs([[5]], [[6]], progress=lambda stage, done: seen.append((stage, done)) and False)
+    assert seen and seen[-1][0] == "scoring"
+
+    def fail(stage, done):
+        raise KeyError("mine")
+
+    for call, kind, text in [
+        (lambda: model.batch_logprobs([[5]], [[6]], progress=lambda *_: True), RuntimeError, "cancel"),
+        (lambda: model.batch_logprobs([[5]], [[6]], progress=fail), KeyError, "mine"),
+        (lambda: model.batch_logprobs([[5]], [[VOCABULARY]]), ValueError, str(VOCABULARY)),
+        (lambda: model.batch_logprobs([[]], [[6]]), ValueError, "prompt"),
+        (lambda: model.batch_logprobs([[5]], [[6], [7]]), ValueError, "^prompts: 1 for 2"),
+        (lambda: model.batch_logprobs("a", "b"), TypeError, "^prompts, responses"),
+        (lambda: model.batch_logprobs([[0.5]], [[6]]), TypeError, "^prompts: expected"),
+        (lambda: model.logprobs_for([5], [6], temperature=0), ValueError, "temperature"),
+        (lambda: napier.Qwen3(tmp_path), OSError, "config.json"),
+        (lambda: napier.Qwen3(directory, compute="float16"), ValueError, "^compute"),
+        (lambda: napier.Tokenizer(tmp_path / "none"), OSError, "none"),
+        (lambda: napier.Tokenizer(b"{"), ValueError, "Tokenizer"),
+    ]:
+        with pytest.raises(kind, match=text):
+            call()
+    assert len(model.batch_logprobs([[]], [[6]], prefix_token=1).logprobs) == 1
+
+
+@have
+def test_lm_eval(model):
+    """The harness's calls, by a list of requests as it makes them."""
+    from napier.lm_eval import NapierLM
+    lm = NapierLM(model)
+    assert lm.tok_encode("a b") == model.encode("a b") and lm.eot_token_id == 2
+    pairs = [([5, 6, 7], [9, 10]), ([5, 6, 7], [11]), ([], [9, 9, 9])]
+    requests = [(("c", "t"), context, continuation) for context, continuation in pairs]
+    results = lm._loglikelihood_tokens(requests)
+    for (context, continuation), (logprob, greedy) in zip(pairs, results):
+        scores = model.score([context or [1]], [continuation])
+        assert logprob == scores.logprobs.sum(dtype="f8") and greedy == scores.is_greedy.all()
+    lm.max_length = 4  # the context loses its beginning
+    assert lm._loglikelihood_tokens([(("c", "t"), list(range(20, 30)), [5, 6])]) == \
+        lm._loglikelihood_tokens([(("c", "t"), [27, 28, 29], [5, 6])])
+    lm.max_length = 64
+    (whole,) = lm.loglikelihood_rolling([types.SimpleNamespace(args=("the cat sat",))])
+    ids = model.encode("the cat sat")
+    assert whole == model.logprobs_for([1], ids).sum(dtype="f8")
+    lm.max_length = 3
+    windows = list(lm._windows(list(range(10, 18))))
+    assert [x for _, part in windows for x in part] == list(range(10, 18))
+    assert all(len(a) + len(b) <= 4 and a for a, b in windows)
+    with pytest.raises(NotImplementedError):
+        lm.generate_until([])
+
+
+@pytest.mark.skipif(_napier._has_model, reason="this build has the model")
+def test_a_build_without_says_so():
+    with pytest.raises(NotImplementedError, match="no tokenizer and no model"):
+        napier.Tokenizer("tokenizer.json")
+    with pytest.raises(NotImplementedError):
+        napier.Qwen3(".")
