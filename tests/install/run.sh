@@ -11,6 +11,7 @@ cc=${CC:-cc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=0
+shopt -s extglob
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -75,8 +76,14 @@ check "the demo" "$root/tools/demo.sh" "$work/build" "$work/demo"
 foreign_symbols() {
     nm -D --defined-only "$prefix/lib/libnapier.so" | awk '$3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
 }
-# The functions the headers declare are exactly those the library exports.
-declared_symbols() { sed -n 's/^NAPIER_API [^(]*[ *]\(napier_[a-z0-9_]*\)(.*/\1/p' "$prefix"/include/napier/*.h | sort; }
+# The functions the headers declare are exactly those the library exports, but for those of tokenizer.h and model.h where
+# their libraries are missing.
+declared_symbols() {
+    local headers=("$prefix"/include/napier/*.h)
+    nm -D --defined-only "$prefix/lib/libnapier.so" | grep -q ' napier_tokenizer_load$' ||
+        headers=("$prefix"/include/napier/!(tokenizer|model).h)
+    sed -n 's/^NAPIER_API [^(]*[ *]\(napier_[a-z0-9_]*\)(.*/\1/p' "${headers[@]}" | sort
+}
 exported_symbols() { nm -D --defined-only "$prefix/lib/libnapier.so" | awk '{ print $3 }' | sort; }
 same_symbols() { diff <(declared_symbols) <(exported_symbols); }
 # Inside the archive every name with external linkage has the prefix too: a static library has no other protection.
