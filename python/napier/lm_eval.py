@@ -5,6 +5,11 @@
 is the harness's own command (lm_eval), with `napier` among its models. Results do not depend on the batch, so there is no batch
 size to choose. Tasks that generate text are refused: this is no chat engine.
 """
+if __name__ == "__main__":  # the module itself, not a copy of it: a model is registered once
+    from napier.lm_eval import main
+
+    raise SystemExit(main())
+
 try:
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model as _register
@@ -109,8 +114,3 @@ def main():
     if not any(a == "--model" or a.startswith("--model=") for a in sys.argv):
         sys.argv[1:1] = ["--model", "napier"]
     cli_evaluate()
-
-
-if __name__ == "__main__":
-    from napier.lm_eval import main as registered  # not __main__'s copy of the class
-    registered()
