@@ -238,10 +238,10 @@ static void same_bits(void **state) {
 typedef struct special {
     int n;
     double x[4], b[4];
-    double lse, sign; /* NaN: NaN */
+    double lse, sign;
 } special;
 
-static const double inf = HUGE_VAL;
+static const double inf = HUGE_VAL, nan_ = (double)NAN;
 
 static void check_special(napier_context *c, const special *s, napier_dtype dtype) {
     double x[4], b[4], lse[1], sign[1], alone[1];
@@ -274,15 +274,15 @@ static void special_values(void **state) {
         {4, {7, 7, 2, 2}, {3, -3, 1, -1}, -inf, 0},
         {3, {7, 7, 2}, {3, -3, -1}, 2, -1},
         {2, {inf, 2}, {0, 1}, 2, 1},
-        {2, {NAN, 2}, {0, 1}, 2, 1},
-        {2, {NAN, 2}, {1, 1}, NAN, NAN},
-        {2, {1, 2}, {NAN, 1}, NAN, NAN},
+        {2, {nan_, 2}, {0, 1}, 2, 1},
+        {2, {nan_, 2}, {1, 1}, nan_, nan_},
+        {2, {1, 2}, {nan_, 1}, nan_, nan_},
         {2, {inf, 2}, {1, 1}, inf, 1},
         {2, {inf, 2}, {-2, 1}, inf, -1},
-        {2, {inf, inf}, {1, -1}, NAN, NAN},
+        {2, {inf, inf}, {1, -1}, nan_, nan_},
         {2, {1, 2}, {inf, 1}, inf, 1},
         {2, {1, 2}, {-inf, 1}, inf, -1},
-        {2, {-inf, 2}, {inf, 1}, NAN, NAN},
+        {2, {-inf, 2}, {inf, 1}, nan_, nan_},
         {2, {0, -100}, {-0.0, 1}, -100, 1},
         {3, {60000, 60000, 30000}, {1, -1, 1}, -inf, 0}, /* out of reach of what cancelled */
     };
