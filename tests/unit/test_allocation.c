@@ -68,7 +68,7 @@ typedef struct job {
     napier_algorithm algorithm;
 } job;
 
-enum { JOB_SOFTMAX_BACKWARD = OPERATIONS, JOB_LOG_SOFTMAX_BACKWARD, JOB_LSE_BACKWARD, JOB_ALL_BACKWARD };
+enum { JOB_SOFTMAX_BACKWARD = OPERATIONS, JOB_LOG_SOFTMAX_BACKWARD, JOB_LSE_BACKWARD, JOB_ALL_BACKWARD, JOB_WEIGHTED };
 
 static const job jobs[] = {
     {"tiny rows", OP_SOFTMAX, LAYOUT_CONTIGUOUS, LAYOUT_CONTIGUOUS, 50, 7, NAPIER_F32, NAPIER_F32,
@@ -95,6 +95,8 @@ static const job jobs[] = {
     {"f64", OP_SOFTMAX, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 30, 3000, NAPIER_F64, NAPIER_F64, NAPIER_ALGORITHM_AUTO},
     {"f64 of all", OP_LOGSUMEXP_ALL, LAYOUT_PADDED, LAYOUT_CONTIGUOUS, 30, 3000, NAPIER_F64, NAPIER_F64,
      NAPIER_ALGORITHM_PARALLEL},
+    {"logsumexp_weighted", JOB_WEIGHTED, LAYOUT_EVERY_OTHER, LAYOUT_CONTIGUOUS, 2, 20000, NAPIER_F32, NAPIER_F32,
+     NAPIER_ALGORITHM_PARALLEL},
     {"softmax_backward", JOB_SOFTMAX_BACKWARD, LAYOUT_TRANSPOSED, LAYOUT_TRANSPOSED, 100, 1500, NAPIER_F32, NAPIER_F32,
      NAPIER_ALGORITHM_AUTO},
     {"log_softmax_backward", JOB_LOG_SOFTMAX_BACKWARD, LAYOUT_EVERY_OTHER, LAYOUT_CONTIGUOUS, 10, 4000, NAPIER_BF16,
@@ -118,6 +120,10 @@ static napier_status run_job(napier_context *context, const job *j, const grid *
         return napier_logsumexp_backward(context, logits, napier_const_array_f32(ones, j->rows), out->view, &options);
     case JOB_ALL_BACKWARD:
         return napier_logsumexp_all_backward(context, logits, napier_const_array_f32(ones, 1), out->view, &options);
+    case JOB_WEIGHTED: {
+        const napier_vector lse = {out->view.data, out->view.rows, out->view.row_stride, out->view.dtype}, none = {0};
+        return napier_logsumexp_weighted(context, logits, logits, lse, none, &options);
+    }
     default: return operation_run(context, (operation)j->which, logits, out->view, &options);
     }
 }
@@ -126,7 +132,7 @@ static napier_status run_job(napier_context *context, const job *j, const grid *
 static int64_t failures_met;
 
 static void check_job(const job *j, int threads, bool fails_after) {
-    const bool reduces = j->which == OP_LOGSUMEXP || j->which == OP_LOGSUMEXP_ALL;
+    const bool reduces = j->which == OP_LOGSUMEXP || j->which == OP_LOGSUMEXP_ALL || j->which == JOB_WEIGHTED;
     const int64_t out_rows = j->which == OP_LOGSUMEXP_ALL ? 1 : j->rows, out_cols = reduces ? 1 : j->cols;
     grid in = grid_make(j->in_layout, j->rows, j->cols, j->in);
     grid expected = grid_make(LAYOUT_CONTIGUOUS, out_rows, out_cols, j->out);
