@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test test-peers bench bench-umap bench-rl bench-model install clean help
+.PHONY: all demo test test-peers bench bench-umap bench-rl bench-attention bench-model install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -33,6 +33,10 @@ bench-rl:
 	@tools/setup.sh bench
 	@bench/rl/run.sh
 
+bench-attention:
+	@tools/setup.sh bench
+	@bench/attention/run.sh
+
 bench-model:
 	@tools/setup.sh bench
 	@bench/model/run.sh
@@ -51,6 +55,7 @@ help:
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
 	@echo "make bench-umap the same for maps: umap-learn and uwot"
 	@echo "make bench-rl   the same for the functions for RL: PyTorch and TRL"
+	@echo "make bench-attention  the same for attention: PyTorch"
 	@echo "make bench-model  the same for Qwen3: transformers, and prompts shared against unshared"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"
 	@echo "make clean      remove build/"
