@@ -192,13 +192,13 @@ def test_tiny_file_in_all_forms():
     def ignore_merges(document):
         document["model"]["ignore_merges"] = True
 
+    pieces = ("hello", " world", "a", "b", "l", "he", " xyz", "12", "'s", "\n", "  ", "<|im", "_end|>", "<|im_end|>")
     text = read(ROOT + "/tests/support/tiny_tokenizer.json")
     for change in (None, arrays, no_normalizer, ignore_merges):
         dice, pair = random.Random(2), Pair(text, change)
-        for _ in range(2000):
-            pair.check(random_text(dice))
-            pair.check("".join(dice.choice(("hello", " world", "a", "b", "l", "he", " xyz", "12", "'s", "\n", "  "))
-                               for _ in range(12)))
+        for trial in range(2000):
+            pair.check(random_text(dice), plain_special=trial % 2 == 0)
+            pair.check("".join(dice.choice(pieces) for _ in range(12)), plain_special=trial % 2 == 0)
 
 
 def test_what_is_refused():
@@ -262,7 +262,8 @@ TEMPLATE = r"""
 """
 CONTENTS = ("", "q", "\n\nq\n", "<think>\nhm\n</think>\n\nanswer", "<think></think>x", "a</think>b</think>\n\nc",
             "<think>a<think>\n\nb\n\n</think>\n\n\nc\n", "</think>", "<think>", "\n<think>\n\n</think>\n\n",
-            "<tool_response>\n1\n</tool_response>", "<tool_response>", "x</tool_response>", "<|im_end|>", "\u00e9 \u4e2d")
+            "<tool_response>\n1\n</tool_response>", "<tool_response>", "x</tool_response>", "<|im_end|>",
+            "\u00e9 \u4e2d")
 
 
 def render(messages, prompt, thinking):
@@ -302,9 +303,10 @@ def test_speed():
     pair, text = Pair(qwen_like(30000).to_str()), "".join(corpus())
     texts = [text[i:i + 4000] for i in range(0, len(text), 4000)]
     data = [t.encode() for t in texts]
+    ways = (lambda text: pair.theirs.encode_batch_fast([text]), texts), (pair.ours.fill, data)
     size, best = sum(map(len, data)), [1e9, 1e9]
     for _ in range(3):
-        for k, (encode, inputs) in enumerate(((lambda text: pair.theirs.encode_batch_fast([text]), texts), (pair.ours.fill, data))):
+        for k, (encode, inputs) in enumerate(ways):
             begin = time.perf_counter()
             for one in inputs:
                 encode(one)
