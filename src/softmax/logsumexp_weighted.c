@@ -34,7 +34,8 @@ typedef struct job {
     napier_const_matrix logits, weights;
     napier_vector lse, sign; /* sign.data NULL: not wanted */
     napier_softmax_options options;
-    bool wide; /* f64 */
+    bool wide;            /* f64 */
+    struct strip *strips; /* one per worker, where rows are packed together */
 } job;
 
 /* The exact sums of a row or a part of it, beside a row's look. */
@@ -203,12 +204,10 @@ static double log_of(double weight, double rest) {
     return above >= 0 ? napier_log1p(above) : -napier_log1p(-above / u);
 }
 
-static result finish_f32(const line *l, const sums *s) {
-    const float max = (float)l->look.max;
-    double weight = napier_digits_value(s->weight, WEIGHT_DIGITS, WEIGHT_TOP, 0), rest = 0;
-    if (!napier_is_huge(max)) {
-        const napier_exp_parts parts = napier_exp_parts_for(max, max);
-        rest = napier_digits_value(s->rest, NAPIER_DIGITS, l->top, parts.n) / (double)parts.p;
+/* weight and rest as in the sum above; rest in units of exp(max)'s power of two, not yet divided by its significand. */
+static result finish_f32(double max, double weight, double rest) {
+    if (!napier_is_huge((float)max)) {
+        rest /= (double)napier_exp_parts_for((float)max, (float)max).p;
     }
     const double u = weight + rest;
     if (u == 0) {
@@ -216,7 +215,18 @@ static result finish_f32(const line *l, const sums *s) {
     }
     const double sign = u < 0 ? -1 : 1;
     const double log_sum = log_of(sign * weight, sign * rest);
-    return (result){(double)napier_f64_to_f32((l->look.max + 0.0) + log_sum), sign};
+    return (result){(double)napier_f64_to_f32((max + 0.0) + log_sum), sign};
+}
+
+static double weight_of(const sums *s) { return napier_digits_value(s->weight, WEIGHT_DIGITS, WEIGHT_TOP, 0); }
+
+static result finish_line_f32(const line *l, const sums *s) {
+    const float max = (float)l->look.max;
+    double rest = 0;
+    if (!napier_is_huge(max)) {
+        rest = napier_digits_value(s->rest, NAPIER_DIGITS, l->top, napier_exp_parts_for(max, max).n);
+    }
+    return finish_f32(l->look.max, weight_of(s), rest);
 }
 
 /* As finish_finite of sum_f64.c. Where the largest term and M's lie far apart, W and R are taken in units of the former. */
@@ -264,14 +274,13 @@ static result special_result(const napier_weighted_look *look) {
     return (result){-HUGE_VAL, 0}; /* no term at all */
 }
 
-static void store(const line *l, result r) {
-    const job *j = l->job;
+static void store(const job *j, int64_t row, result r) {
     if (j->sign.data) {
-        napier_f64_store(j->sign.data, j->sign.dtype, l->row * j->sign.stride, r.sign);
+        napier_f64_store(j->sign.data, j->sign.dtype, row * j->sign.stride, r.sign);
     } else if (r.sign < 0) {
         r.lse = napier_f64_nan(); /* there is no logarithm */
     }
-    napier_f64_store(j->lse.data, j->lse.dtype, l->row * j->lse.stride, r.lse);
+    napier_f64_store(j->lse.data, j->lse.dtype, row * j->lse.stride, r.lse);
 }
 
 static void clear(const job *j, sums *s) {
@@ -285,7 +294,102 @@ static void open_window(line *l) {
     l->top = napier_floor_div(unit, NAPIER_DIGIT_BITS) + HEADROOM;
 }
 
-static void finish(const line *l, const sums *s) { store(l, l->job->wide ? finish_f64(l, s) : finish_f32(l, s)); }
+static void finish(const line *l, const sums *s) {
+    store(l->job, l->row, l->job->wide ? finish_f64(l, s) : finish_line_f32(l, s));
+}
+
+/* ---- Rows of one tile in f32: there is nothing to add up --------------------------------------------------------------- */
+
+enum { STRIP = 16 }; /* rows that are neighbours in memory, packed together */
+
+typedef struct strip {
+    float x[STRIP][NAPIER_TILE], b[STRIP][NAPIER_TILE];
+} strip;
+
+/* The weights of several elements that equal the maximum. */
+static double weight_of_ties(const float *b, const int *at, int ties) {
+    uint64_t digit[WEIGHT_DIGITS] = {0};
+    for (int i = 0; i < ties; i++) {
+        napier_digits_add(digit, WEIGHT_DIGITS, WEIGHT_TOP, (double)b[at[i]], 0);
+    }
+    return napier_digits_value(digit, WEIGHT_DIGITS, WEIGHT_TOP, 0);
+}
+
+static result one_tile(const job *j, const float *x, const float *b, int n) {
+    napier_weighted_look look;
+    j->kernels->weighted_look(x, b, n, &look);
+    if (is_special(&look)) {
+        return special_result(&look);
+    }
+    const float max = (float)look.max;
+    int at[NAPIER_TILE];
+    const int ties = j->kernels->weighted_ties(x, b, n, max, at);
+    const double weight = ties == 1 ? (double)b[at[0]] : weight_of_ties(b, at, ties);
+    double rest = 0;
+    if (!napier_is_huge(max)) {
+        const int64_t unit = look.unit - NAPIER_TERM_SCALE - napier_exp_parts_for(max, max).n;
+        rest = ldexp((double)j->kernels->weighted_rest(x, b, n, &look), (int)unit);
+    }
+    return finish_f32(look.max, weight, rest);
+}
+
+static void short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const job *j = argument;
+    tile_f32 t;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const line l = {.job = j, .row = row};
+        load_f32(&l, 0, &t);
+        store(j, row, one_tile(j, t.x, t.b, t.n));
+    }
+}
+
+/* Column by column of up to 16 rows: what is read lies together. */
+static void pack_strip(const job *j, napier_const_matrix m, float temperature, int64_t row, int rows,
+                       float z[STRIP][NAPIER_TILE]) {
+    const bool plain = m.dtype == NAPIER_F32 && m.row_stride == 1 && temperature == 1.0f;
+    for (int64_t c = 0; c < m.cols; c++) {
+        float room[STRIP];
+        const float *column = plain ? element(m, row, c) : room;
+        if (!plain) {
+            j->kernels->pack(element(m, row, c), m.dtype, m.row_stride, rows, temperature, room);
+        }
+        for (int r = 0; r < rows; r++) {
+            z[r][c] = column[r];
+        }
+    }
+}
+
+static void strips_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const job *j = argument;
+    strip *s = &j->strips[worker];
+    for (int64_t row = begin; row < end; row += STRIP) {
+        const int rows = end - row < STRIP ? (int)(end - row) : STRIP;
+        pack_strip(j, j->logits, (float)j->options.temperature, row, rows, s->x);
+        pack_strip(j, j->weights, 1.0f, row, rows, s->b);
+        for (int r = 0; r < rows; r++) {
+            store(j, row + r, one_tile(j, s->x[r], s->b[r], (int)j->logits.cols));
+        }
+    }
+}
+
+static bool is_columns(napier_const_matrix m) { return m.row_stride == 1 && m.col_stride != 1; }
+
+static napier_status run_short(napier_context *context, job *j) {
+    const int64_t chunk = (napier_f64_lines_chunk(j->logits.cols) + STRIP - 1) / STRIP * STRIP;
+    if (!is_columns(j->logits) || j->logits.rows == 1) {
+        napier_parallel(context, j->logits.rows, chunk, short_rows_task, j);
+        return NAPIER_OK;
+    }
+    const int workers = napier_workers(context, j->logits.rows, chunk);
+    j->strips = napier_alloc(&context->allocator, (size_t)workers, sizeof *j->strips);
+    if (!j->strips) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
+    }
+    napier_parallel(context, j->logits.rows, chunk, strips_task, j);
+    napier_free(&context->allocator, j->strips);
+    return NAPIER_OK;
+}
 
 /* ---- Rows over threads --------------------------------------------------------------------------------------------- */
 
@@ -298,7 +402,7 @@ static void rows_task(void *argument, int worker, int64_t begin, int64_t end) {
         line l = {.job = j, .row = row, .look = napier_weighted_nothing()};
         look_at_tiles(&l, &l.look, 0, tiles);
         if (is_special(&l.look)) {
-            store(&l, special_result(&l.look));
+            store(j, row, special_result(&l.look));
             continue;
         }
         open_window(&l);
@@ -341,7 +445,7 @@ static void run_split_row(const napier_context *context, line *l, int workers) {
         napier_weighted_join(&l->look, &l->looks[w]);
     }
     if (is_special(&l->look)) {
-        store(l, special_result(&l->look));
+        store(l->job, l->row, special_result(&l->look));
         return;
     }
     open_window(l);
@@ -429,6 +533,9 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
     }
     j.wide = compute == NAPIER_F64;
     j.kernels = &napier_kernels_of(context->isa)->softmax;
+    if (!j.wide && logits.cols <= NAPIER_TILE) {
+        return run_short(context, &j);
+    }
     if (napier_f64_split(context, logits.rows, logits.cols, j.options.algorithm)) {
         return run_split(context, &j);
     }
