@@ -300,10 +300,11 @@ static void finish(const line *l, const sums *s) {
 
 /* ---- Rows of one tile in f32: there is nothing to add up --------------------------------------------------------------- */
 
-enum { STRIP = 16 }; /* rows that are neighbours in memory, packed together */
+/* Rows that are neighbours in memory, packed together; a power of two apart they would share cache sets. */
+enum { STRIP = 16, STRIP_COLS = NAPIER_TILE + 16 };
 
 typedef struct strip {
-    float x[STRIP][NAPIER_TILE], b[STRIP][NAPIER_TILE];
+    float x[STRIP][STRIP_COLS], b[STRIP][STRIP_COLS];
 } strip;
 
 /* The weights of several elements that equal the maximum. */
@@ -346,7 +347,7 @@ static void short_rows_task(void *argument, int worker, int64_t begin, int64_t e
 
 /* Column by column of up to 16 rows: what is read lies together. */
 static void pack_strip(const job *j, napier_const_matrix m, float temperature, int64_t row, int rows,
-                       float z[STRIP][NAPIER_TILE]) {
+                       float z[STRIP][STRIP_COLS]) {
     const bool plain = m.dtype == NAPIER_F32 && m.row_stride == 1 && temperature == 1.0f;
     for (int64_t c = 0; c < m.cols; c++) {
         float room[STRIP];
