@@ -4,6 +4,8 @@
 
 /* ---- Which keys are seen ------------------------------------------------------------------------------------------ */
 
+NAPIER_KERNEL vf napier_hidden(void) { return vf_set(-INFINITY); }
+
 /* The mask of n keys as what is added to the score. */
 NAPIER_KERNEL vf napier_mask_load(const napier_score_block *b, int64_t r, int64_t key, int n) {
     float added[16] = {0};
@@ -29,9 +31,9 @@ NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int
     if (b->mask && n > 0) {
         const vf added = napier_mask_load(b, r, key, n);
         t = vf_fma(added, vf_set(NAPIER_LOG2E), t);
-        t = vf_select(vf_eq(added, napier_minus_infinity()), added, t);
+        t = vf_select(vf_eq(added, napier_hidden()), added, t);
     }
-    return vf_select(vm_first(n), t, napier_minus_infinity());
+    return vf_select(vm_first(n), t, napier_hidden());
 }
 
 /* Hides what the row does not see; returns the factor from what is then in its place to units of log 2. With a mask the
@@ -42,7 +44,7 @@ NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
         const int64_t first = b->seen[r] / 16 * 16;
         for (int64_t key = first; key < b->keys; key += 16) {
             const vm seen = vm_first(key == first ? (int)(b->seen[r] - first) : 0);
-            vf_store(scores + key, vf_select(seen, vf_load(scores + key), napier_minus_infinity()));
+            vf_store(scores + key, vf_select(seen, vf_load(scores + key), napier_hidden()));
         }
         return b->factor;
     }
@@ -100,7 +102,7 @@ NAPIER_KERNEL void napier_weights4(vf d[4]) {
 NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
     vf m[4];
     for (int i = 0; i < 4; i++) {
-        m[i] = napier_minus_infinity();
+        m[i] = napier_hidden();
     }
     int64_t key = 0;
     for (; key + 64 <= keys; key += 64) {
@@ -235,7 +237,7 @@ static void napier_attention_slope(const napier_score_block *b, const float *lev
         const vf level = vf_set(levels[r]);
         for (int64_t key = 0; key < b->keys; key += 16) {
             const vf t = vf_mul(vf_load(scores + key), factor);
-            const vm hidden = vf_eq(t, napier_minus_infinity());
+            const vm hidden = vf_eq(t, napier_hidden());
             vf p = napier_weight(vf_sub(t, level));
             vf s = vf_mul(p, vf_sub(vf_load(slope + key), mean));
             p = empty ? vf_zero() : vf_select(hidden, vf_zero(), p);

@@ -199,7 +199,7 @@ static napier_status check_sizes(napier_context *context, const napier_attention
                            " x any dim",
                            plan->v.tokens, plan->v.heads, plan->v.dim, k->tokens, k->heads);
     }
-    if (k->tokens > NAPIER_TOKENS_MOST || q->tokens > NAPIER_TOKENS_MOST || q->heads > NAPIER_DIM_MOST ||
+    if (k->tokens > NAPIER_TOKENS_MOST || q->heads > NAPIER_DIM_MOST || q->tokens > NAPIER_TOKENS_MOST / q->heads ||
         q->dim > NAPIER_DIM_MOST || plan->v.dim > NAPIER_DIM_MOST) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY,
                            "q: %" PRId64 " tokens of %" PRId64 " heads of dim %" PRId64 ", or %" PRId64

@@ -379,6 +379,39 @@ static void nan_touches_only_what_it_is_seen_by(void **state) {
     no_problems();
 }
 
+/* No queries: nothing flows to the keys. No keys: the outputs are masked, and nothing flows to the queries. */
+static void nothing_to_do(void **state) {
+    (void)state;
+    for (int keys = 0; keys < 2; keys++) {
+        const shape s = {.heads = 2,
+                         .group = 2,
+                         .dim = 8,
+                         .v_dim = 8,
+                         .queries = {keys ? 0 : 5},
+                         .own = {keys ? 5 : 0},
+                         .dtype = NAPIER_F32};
+        batch b;
+        batch_make(&b, &s, 95);
+        b.options.masked_rows = NAPIER_MASKED_ZERO;
+        if (keys) {
+            b.q.view.data = NULL;
+        } else {
+            b.k.view.data = b.v.view.data = NULL;
+        }
+        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
+        run_backward(context, &b, &r);
+        const float *const grad = keys ? r.k.view.data : r.q.view.data;
+        for (int i = 0; i < 5 * (keys ? 2 : 4) * 8; i++) {
+            expect(grad[i] == 0.0f, "%s: element %d is %g", keys ? "grad_k" : "grad_q", i, (double)grad[i]);
+        }
+        results_free(&r);
+        batch_free(&b);
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
 /* ---- What cannot be ---------------------------------------------------------------------------------------------- */
 
 typedef struct call {
@@ -478,6 +511,7 @@ int main(void) {
         cmocka_unit_test(bits_are_the_same_everywhere),
         cmocka_unit_test(shared_gradients_are_sums),
         cmocka_unit_test(nan_touches_only_what_it_is_seen_by),
+        cmocka_unit_test(nothing_to_do),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(memory_that_runs_out_is_told),
     };
