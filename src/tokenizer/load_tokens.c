@@ -130,10 +130,16 @@ static napier_status read_merge(const napier_json *json, napier_tokenizer *t, co
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' or both joined are not in vocab",
                                 rank, napier_show(left, size).text, napier_show(right, strlen(right)).text);
     }
-    return napier_merges_add(&t->merges, merge)
-               ? NAPIER_OK
-               : napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' are merged before", rank,
-                                  napier_show(left, size).text, napier_show(right, strlen(right)).text);
+    if (!napier_merges_add(&t->merges, merge)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' are merged before", rank,
+                                napier_show(left, size).text, napier_show(right, strlen(right)).text);
+    }
+    const napier_token *const made = &t->vocabulary.tokens[merge.id];
+    if (made->size == 2) {
+        const uint8_t *const bytes = (const uint8_t *)t->vocabulary.bytes + made->start;
+        napier_merges_note_bytes(&t->merges, bytes[0], bytes[1]);
+    }
+    return NAPIER_OK;
 }
 
 static napier_status read_merges(const napier_json *json, napier_tokenizer *t, const cJSON *merges) {

@@ -17,6 +17,7 @@ napier_status napier_merges_allocate(napier_context *context, napier_merges *m, 
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for %zu merges", count);
     }
     memset(m->slots, 0xff, slots * sizeof *m->slots);
+    memset(m->byte_pairs, 0, sizeof m->byte_pairs);
     return NAPIER_OK;
 }
 
@@ -41,6 +42,10 @@ bool napier_merges_add(napier_merges *m, napier_merge merge) {
     return true;
 }
 
+void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right) {
+    m->byte_pairs[left][right / 64] |= UINT64_C(1) << right % 64;
+}
+
 /* The rank of a pair, NO_RANK where it is not merged; *id is what it becomes. */
 static inline int32_t rank_of(const napier_merges *m, int32_t left, int32_t right, int32_t *id) {
     const napier_merge *const slot = slot_of(m, left, right);
@@ -48,14 +53,26 @@ static inline int32_t rank_of(const napier_merges *m, int32_t left, int32_t righ
     return slot->left >= 0 ? slot->rank : NO_RANK;
 }
 
+/* The same for the tokens of two bytes, at `at`. */
+static inline int32_t rank_of_bytes(const napier_vocabulary *v, const napier_merges *m, const uint8_t *at,
+                                    int32_t *id) {
+    *id = -1;
+    const bool there = m->byte_pairs[at[0]][at[1] / 64] >> at[1] % 64 & 1;
+    return there ? rank_of(m, v->byte_ids[at[0]], v->byte_ids[at[1]], id) : NO_RANK;
+}
+
 /* ---- Short words ---------------------------------------------------------------------------------------------------
  */
 
-/* Merges ids[0 .. n) in place; returns how many are left. */
-static size_t merge_short(const napier_merges *m, int32_t *ids, size_t n) {
+/* Writes the ids of n bytes; returns how many there are. */
+static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, const uint8_t *word, size_t n,
+                          int32_t *ids) {
     int32_t ranks[SHORT_WORD], made[SHORT_WORD]; /* of the pair (i, i + 1) */
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = v->byte_ids[word[i]];
+    }
     for (size_t i = 0; i + 1 < n; i++) {
-        ranks[i] = rank_of(m, ids[i], ids[i + 1], &made[i]);
+        ranks[i] = rank_of_bytes(v, m, word + i, &made[i]);
     }
     while (n > 1) {
         size_t best = 0;
@@ -121,13 +138,17 @@ static uint64_t heap_pop(heap *h) {
     return top;
 }
 
+static void push_pair(const symbol *symbols, int32_t i, heap *h) {
+    if (symbols[i].rank != NO_RANK) {
+        heap_push(h, (uint64_t)symbols[i].rank << 32 | (uint32_t)i);
+    }
+}
+
 /* Looks up the pair that starts at place i. */
 static void renew(const napier_merges *m, symbol *symbols, int32_t i, heap *h) {
     symbol *const s = &symbols[i];
     s->rank = s->next < 0 ? NO_RANK : rank_of(m, s->id, symbols[s->next].id, &s->made);
-    if (s->rank != NO_RANK) {
-        heap_push(h, (uint64_t)s->rank << 32 | (uint32_t)i);
-    }
+    push_pair(symbols, i, h);
 }
 
 static void merge_pair(const napier_merges *m, symbol *symbols, int32_t i, heap *h) {
@@ -158,8 +179,9 @@ static napier_status merge_long(napier_context *context, const napier_vocabulary
     for (int32_t i = 0; i < n; i++) {
         symbols[i] = (symbol){v->byte_ids[word[i]], i - 1, i + 1 < n ? i + 1 : -1, NO_RANK, -1};
     }
-    for (int32_t i = 0; i < n; i++) {
-        renew(m, symbols, i, &h);
+    for (int32_t i = 0; i + 1 < n; i++) {
+        symbols[i].rank = rank_of_bytes(v, m, word + i, &symbols[i].made);
+        push_pair(symbols, i, &h);
     }
     while (h.size > 0) {
         const uint64_t top = heap_pop(&h);
@@ -180,10 +202,6 @@ napier_status napier_merge_word(napier_context *context, const napier_vocabulary
     if (status || size > SHORT_WORD) {
         return status ? status : merge_long(context, v, m, word, size, scratch, ids);
     }
-    int32_t *const at = ids->ids + ids->size;
-    for (size_t i = 0; i < size; i++) {
-        at[i] = v->byte_ids[word[i]];
-    }
-    ids->size += (int64_t)merge_short(m, at, size);
+    ids->size += (int64_t)merge_short(v, m, word, size, ids->ids + ids->size);
     return NAPIER_OK;
 }

@@ -17,6 +17,8 @@ typedef struct napier_merge {
 typedef struct napier_merges {
     napier_merge *slots;
     uint32_t mask;
+    uint64_t byte_pairs[256][4]; /* bit `right` of row `left`: the pair of these two bytes is in the table. Most are
+                                    not, and a look here costs less than one into the table */
 } napier_merges;
 
 /* Room for `count` pairs. Free it even after a failure. */
@@ -25,6 +27,8 @@ void napier_merges_free(const napier_allocator *allocator, napier_merges *m);
 
 /* False where the pair is there already. */
 bool napier_merges_add(napier_merges *m, napier_merge merge);
+/* The pair just added is one of two bytes. */
+void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right);
 
 /* Appends the ids of a word, of which every byte has a token. Time: size log size. */
 napier_status napier_merge_word(napier_context *context, const napier_vocabulary *vocabulary, const napier_merges *m,
