@@ -32,6 +32,9 @@ static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* From one row of activations to the next: rows of 4096 bytes and more would all begin in the same set of a cache. */
+static int64_t stride_of(int64_t width) { return plus(width, 32); }
+
 static int64_t q_width(const napier_model *m) { return times(m->config.num_attention_heads, m->config.head_dim); }
 static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_value_heads, m->config.head_dim); }
 
@@ -65,14 +68,14 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
     const napier_model_config *c = &m->config;
     const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
     const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
-    const int64_t widest = most(plus(q_width(m), kv_width(m)), c->hidden_size);
+    const int64_t widest = most(plus(stride_of(q_width(m)), stride_of(kv_width(m))), stride_of(c->hidden_size));
     const part all[NAPIER_LAYERS_PARTS] = {
         {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},
-        {&l->normed, times(times(size.tokens, c->hidden_size), each)},
-        {&l->q, times(times(size.tokens, q_width(m)), each)},
-        {&l->attended, times(times(size.tokens, q_width(m)), each)},
-        {&l->k, times(times(keys, kv_width(m)), each)},
-        {&l->v, times(times(keys, kv_width(m)), each)},
+        {&l->normed, times(times(size.tokens, stride_of(c->hidden_size)), each)},
+        {&l->q, times(times(size.tokens, stride_of(q_width(m))), each)},
+        {&l->attended, times(times(size.tokens, stride_of(q_width(m))), each)},
+        {&l->k, times(times(keys, stride_of(kv_width(m))), each)},
+        {&l->v, times(times(keys, stride_of(kv_width(m))), each)},
         {(void **)&l->wide, times(times(block, widest), wide)},
         {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
         {(void **)&l->memory, times(project_floats(context, m, block), wide)},
@@ -145,15 +148,20 @@ void napier_layers_release(napier_context *context, napier_layers *l) {
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 static void *row_of(const napier_layers *l, void *rows, int64_t row, int64_t width) {
-    return (char *)rows + row * width * (int64_t)napier_dtype_size(l->dtype);
+    return (char *)rows + row * stride_of(width) * (int64_t)napier_dtype_size(l->dtype);
 }
 
 static napier_matrix rows_of(const napier_layers *l, void *rows, int64_t first, int64_t count, int64_t width) {
-    return napier_rows(row_of(l, rows, first, width), count, width, l->dtype);
+    return (napier_matrix){row_of(l, rows, first, width), count, width, stride_of(width), 1, l->dtype};
+}
+
+/* Sums of a product, `from` on. */
+static napier_matrix sums_of(float *from, int64_t rows, int64_t width) {
+    return (napier_matrix){from, rows, width, stride_of(width), 1, NAPIER_F32};
 }
 
 napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
-    return napier_const_rows(l->normed, rows, l->model->config.hidden_size, l->dtype);
+    return napier_read_only(rows_of(l, l->normed, 0, rows, l->model->config.hidden_size));
 }
 
 /* A step of some rows between two products: what its tasks share. */
@@ -175,8 +183,8 @@ static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i;
-        s->kernels->model.norm(s->norm, l->x + row * width, l->wide + i * width, row_of(l, l->normed, row, width),
-                               l->dtype);
+        s->kernels->model.norm(s->norm, l->x + row * width, l->wide + i * stride_of(width),
+                               row_of(l, l->normed, row, width), l->dtype);
     }
 }
 
@@ -187,7 +195,7 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = s->first + i, position = s->batch->positions[row];
-        s->kernels->model.rotate(s->norm, s->from + i * width, s->heads, l->cosines + position * half,
+        s->kernels->model.rotate(s->norm, s->from + i * stride_of(width), s->heads, l->cosines + position * half,
                                  l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
     }
 }
@@ -224,11 +232,9 @@ static step step_of(const run *r, int64_t first) {
 }
 
 /* Rows first .. of x, times weights. */
-static void project(const run *r, const void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
-    const napier_layers *l = r->layers;
-    const int64_t width = all->weights.cols, at = first * width * (int64_t)napier_dtype_size(l->dtype);
-    const napier_const_matrix view = napier_const_rows((const char *)x + at, rows, width, l->dtype);
-    napier_project(r->context, view, all, count, l->memory);
+static void project(const run *r, void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
+    const napier_matrix view = rows_of(r->layers, x, first, rows, all->weights.cols);
+    napier_project(r->context, napier_read_only(view), all, count, r->layers->memory);
 }
 
 /* q or k: heads = rotated(from). */
@@ -246,9 +252,9 @@ static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_n
 static void make_heads(const run *r, const napier_layer *layer, bool queries, int64_t first, int64_t rows) {
     napier_layers *l = r->layers;
     const napier_model_config *c = &l->model->config;
-    float *const q = l->wide + rows * layer->k.rows;
-    const napier_projection all[] = {{layer->q, napier_rows_f32(q, rows, layer->q.rows)}, /* the largest first */
-                                     {layer->k, napier_rows_f32(l->wide, rows, layer->k.rows)},
+    float *const q = l->wide + rows * stride_of(layer->k.rows);
+    const napier_projection all[] = {{layer->q, sums_of(q, rows, layer->q.rows)}, /* the largest first */
+                                     {layer->k, sums_of(l->wide, rows, layer->k.rows)},
                                      {layer->v, rows_of(l, l->v, first, rows, layer->v.rows)}};
     project(r, l->normed, first, rows, queries ? all : all + 1, queries ? 3 : 2);
     rotate(r, first, rows, &layer->k_norm, l->wide, c->num_key_value_heads, l->k);
@@ -259,7 +265,7 @@ static void make_heads(const run *r, const napier_layer *layer, bool queries, in
 
 static void copy_keys(const run *r, int64_t width) {
     napier_layers *l = r->layers;
-    const size_t bytes = (size_t)width * napier_dtype_size(l->dtype);
+    const size_t bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
     for (int64_t i = 0; i < r->batch->copies; i++) {
         const napier_row_copy c = r->batch->copy[i];
         const int64_t to = r->batch->tokens + c.to;
@@ -280,7 +286,7 @@ static void make_queries(const run *r, const napier_layer *layer, int64_t all) {
     napier_layers *l = r->layers;
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
-        const napier_projection q = {layer->q, napier_rows_f32(l->wide, rows, layer->q.rows)};
+        const napier_projection q = {layer->q, sums_of(l->wide, rows, layer->q.rows)};
         project(r, l->normed, first, rows, &q, 1);
         rotate(r, first, rows, &layer->q_norm, l->wide, l->model->config.num_attention_heads, l->q);
     }
@@ -288,7 +294,7 @@ static void make_queries(const run *r, const napier_layer *layer, int64_t all) {
 
 static napier_const_heads heads_of(const napier_layers *l, const void *data, int64_t tokens, int64_t heads) {
     const int64_t dim = l->model->config.head_dim;
-    return (napier_const_heads){data, tokens, heads, dim, heads * dim, dim, 1, l->dtype};
+    return (napier_const_heads){data, tokens, heads, dim, stride_of(heads * dim), dim, 1, l->dtype};
 }
 
 static napier_status attend(const run *r, int64_t rows, const int64_t *query_offsets) {
@@ -303,7 +309,8 @@ static napier_status attend(const run *r, int64_t rows, const int64_t *query_off
     options.prefix_begin = b->prefix_begin;
     options.prefix_end = b->prefix_end;
     const int64_t heads = c->num_attention_heads, keys = b->tokens + b->copied;
-    const napier_heads out = {l->attended, rows, heads, c->head_dim, heads * c->head_dim, c->head_dim, 1, l->dtype};
+    const int64_t dim = c->head_dim;
+    const napier_heads out = {l->attended, rows, heads, dim, stride_of(heads * dim), dim, 1, l->dtype};
     return napier_attention(r->context, heads_of(l, l->q, rows, heads), heads_of(l, l->k, keys, c->num_key_value_heads),
                             heads_of(l, l->v, keys, c->num_key_value_heads), out, napier_rows_f32(NULL, 0, 0),
                             &options);
@@ -321,12 +328,12 @@ static void after_attention(const run *r, const napier_layer *layer, int64_t all
     const napier_gated mlp = {layer->gate, layer->up, layer->down};
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
         const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
-        const napier_projection o = {layer->o, napier_rows_f32(l->wide, rows, layer->o.rows)};
+        const napier_projection o = {layer->o, sums_of(l->wide, rows, layer->o.rows)};
         project(r, l->attended, first, rows, &o, 1);
         add_and_norm(r, first, rows, &layer->mlp_norm);
         const napier_matrix normed = rows_of(l, l->normed, first, rows, layer->gate.cols);
-        napier_project_gated(r->context, napier_read_only(normed), &mlp,
-                             napier_rows_f32(l->wide, rows, layer->down.rows), l->memory);
+        napier_project_gated(r->context, napier_read_only(normed), &mlp, sums_of(l->wide, rows, layer->down.rows),
+                             l->memory);
         add_and_norm(r, first, rows, next);
     }
 }
@@ -338,7 +345,7 @@ static void keep_wanted(const run *r, int64_t *positions) {
     napier_layers *l = r->layers;
     const napier_ragged *b = r->batch;
     const int64_t width = l->model->config.hidden_size;
-    const size_t narrow_bytes = (size_t)width * napier_dtype_size(l->dtype);
+    const size_t narrow_bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
     for (int64_t s = 0; s < b->sequences; s++) {
         const int64_t to = b->wanted_offsets[s], count = b->wanted_offsets[s + 1] - to;
         const int64_t from = b->offsets[s + 1] - count;

@@ -62,8 +62,9 @@ void napier_score_head_release(napier_score_head *h) {
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 static void start_row(napier_score_head *h, int64_t row) {
-    const size_t bytes = (size_t)h->states.cols * napier_dtype_size(h->states.dtype);
-    memcpy((char *)h->gathered + (size_t)h->rows * bytes, (const char *)h->states.data + (size_t)row * bytes, bytes);
+    const size_t each = napier_dtype_size(h->states.dtype), bytes = (size_t)h->states.cols * each;
+    const size_t from = (size_t)row * (size_t)h->states.row_stride * each;
+    memcpy((char *)h->gathered + (size_t)h->rows * bytes, (const char *)h->states.data + from, bytes);
     for (int64_t k = 0; k < h->per_row; k++) {
         h->ids[h->rows * h->per_row + k] = NAPIER_HEAD_NONE;
         h->targets[h->rows * h->per_row + k] = -1;
