@@ -1,0 +1,134 @@
+/* Golden bits of models: states and logits, scores of shared prompts, verdicts; weights of all dtypes, both compute modes.
+ * golden_table.h says how it is run; the models are random and written to TMPDIR. */
+#include "support/golden_table.h"
+
+#include <napier/model.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/rows.h"
+#include "support/tiny_model.h"
+
+static uint64_t hash_floats(uint64_t hash, const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        hash = golden_hash(hash, bits, sizeof bits);
+    }
+    return hash;
+}
+
+typedef struct model_case {
+    const char *name;
+    const tiny_model *m;
+    napier_model *model;
+    int64_t ids[200];
+} model_case;
+
+static void line(const model_case *c, const char *what, uint64_t hash) {
+    char name[96];
+    snprintf(name, sizeof name, "%s:%s", what, c->name);
+    golden_line(name, hash);
+}
+
+static void forward(const model_case *c) {
+    enum { TOKENS = 60 };
+    float *hidden = golden_room(TOKENS * c->m->hidden, sizeof *hidden);
+    float *logits = golden_room(TOKENS * c->m->vocabulary, sizeof *logits);
+    golden_demand(napier_model_forward(golden_context, c->model, napier_indices_i64(c->ids, TOKENS),
+                                       napier_indices_i64(NULL, 0), napier_rows_f32(hidden, TOKENS, c->m->hidden),
+                                       napier_rows_f32(logits, TOKENS, c->m->vocabulary), NULL, NULL));
+    line(c, "forward",
+         hash_floats(hash_floats(GOLDEN_BASIS, hidden, TOKENS * c->m->hidden), logits, TOKENS * c->m->vocabulary));
+    free(hidden);
+    free(logits);
+}
+
+/* Two prompts with 40 tokens in common, seven responses of 0 to 9 tokens. */
+static void score(const model_case *c) {
+    const int64_t prompts[] = {0, 50, 110}, responses[] = {0, 9, 9, 13, 20, 29, 30, 36}, of[] = {1, 0, 0, 1, 1, 0, 1};
+    int64_t ids[110];
+    float logprobs[36], entropy[36];
+    int64_t argmax[36];
+    napier_score_batch batch = NAPIER_SCORE_BATCH_INIT;
+    napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    memcpy(ids, c->ids, sizeof ids);
+    memcpy(ids + 50, c->ids, 40 * sizeof *ids);
+    batch.prompt_ids = napier_indices_i64(ids, 110);
+    batch.prompt_offsets = napier_indices_i64(prompts, 3);
+    batch.response_ids = napier_indices_i64(c->ids + 110, 36);
+    batch.response_offsets = napier_indices_i64(responses, 8);
+    batch.prompt_of = napier_indices_i64(of, 7);
+    options.temperature = 0.8;
+    results.logprobs = napier_array_f32(logprobs, 36);
+    results.entropy = napier_array_f32(entropy, 36);
+    results.argmax = argmax;
+    golden_demand(napier_model_batch_logprobs(golden_context, c->model, &batch, &options, &results));
+    uint64_t hash = hash_floats(hash_floats(GOLDEN_BASIS, logprobs, 36), entropy, 36);
+    for (int i = 0; i < 36; i++) {
+        hash = golden_hash(hash, (uint64_t)argmax[i], sizeof *argmax);
+    }
+    line(c, "score", hash);
+}
+
+static void judge(const model_case *c) {
+    const int64_t prompts[] = {0, 30, 60, 90, 120}, verdicts[] = {0, 1, 3};
+    const double values[] = {1.0, -0.5};
+    float scores[4], rewards[2];
+    napier_judge_batch batch = NAPIER_JUDGE_BATCH_INIT;
+    batch.prompt_ids = napier_indices_i64(c->ids, 120);
+    batch.prompt_offsets = napier_indices_i64(prompts, 5);
+    batch.criteria = 2;
+    batch.verdict_ids = napier_indices_i64(c->ids + 120, 3);
+    batch.verdict_offsets = napier_indices_i64(verdicts, 3);
+    batch.values = values;
+    golden_demand(napier_model_judge(golden_context, c->model, &batch, NULL, napier_rows_f32(scores, 2, 2),
+                                     napier_array_f32(rewards, 2), napier_rows_f32(NULL, 0, 0)));
+    line(c, "judge", hash_floats(hash_floats(GOLDEN_BASIS, scores, 4), rewards, 2));
+}
+
+static void model_lines(const char *name, tiny_model m, napier_compute compute) {
+    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
+    model_case c = {.name = name, .m = &m};
+    rng r = rng_make(m.seed);
+    for (int i = 0; i < 200; i++) {
+        c.ids[i] = rng_below(&r, m.vocabulary);
+    }
+    options.compute = compute;
+    tiny_model_write(&m);
+    if (m.directory[0] == '\0') {
+        golden_give_up(name, "cannot be written to TMPDIR");
+    }
+    golden_demand(napier_model_load(golden_context, m.directory, &options, &c.model));
+    forward(&c);
+    score(&c);
+    judge(&c);
+    napier_model_destroy(golden_context, c.model);
+    tiny_model_remove(&m);
+}
+
+static void all_cases(int quick) {
+    static const tiny_model tied = TINY_MODEL_INIT;
+    tiny_model m = tied;
+    model_lines("f32", m, NAPIER_COMPUTE_F32);
+    m.dtype = NAPIER_BF16;
+    model_lines("bf16-f32", m, NAPIER_COMPUTE_F32);
+    model_lines("bf16", m, NAPIER_COMPUTE_BF16);
+    m.dtype = NAPIER_F16;
+    m.tied = false;
+    m.kv_heads = 1;
+    model_lines("f16", m, NAPIER_COMPUTE_F32);
+    m = tied;
+    m.dtype = NAPIER_BF16;
+    m.hidden = 50;
+    m.intermediate = 77;
+    m.head_dim = 26;
+    m.theta = 1e6;
+    if (!quick) {
+        model_lines("odd", m, NAPIER_COMPUTE_BF16);
+    }
+}
+
+int main(int count, char **words) { return golden_main("golden_model", count, words, all_cases); }
