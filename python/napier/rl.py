@@ -33,9 +33,6 @@ class TokenLogprobs(NamedTuple):
     top_logprobs: object = None
 
 
-_WANT = {"lse": 1, "entropy": 2, "loss": 4, "argmax": 8, "rank": 16}
-
-
 def _array(x):
     if hasattr(x, "reshape"):
         return x
@@ -44,30 +41,30 @@ def _array(x):
 
 
 def _want(lse, entropy, loss, argmax, rank):
-    chosen = {"lse": lse, "entropy": entropy, "loss": loss, "argmax": argmax, "rank": rank}
-    return sum(_WANT[name] for name, wanted in chosen.items() if wanted)
+    """The bits by which C knows what is wanted."""
+    return bool(lse) | bool(entropy) << 1 | bool(loss) << 2 | bool(argmax) << 3 | bool(rank) << 4
 
 
 def _shaped(results, lead, ids):
     """Results of rows as results of the leading dimensions; one id a row has no dimension of its own."""
+    logprobs, lse, entropy, loss, argmax, rank, top_ids, top_logprobs = results
     each = () if ids is None or tuple(ids.shape) == lead else tuple(ids.shape)[len(lead):]
-    shapes = {"logprobs": lead + each, "rank": lead + each}
-    shaped = []
-    for name, value in zip(TokenLogprobs._fields, results):
-        if value is None:
-            shaped.append(None)
-        elif name.startswith("top_"):
-            shaped.append(value.reshape(lead + (value.shape[-1],)))
-        else:
-            shaped.append(value.reshape(shapes.get(name, lead)))
-    return TokenLogprobs(*shaped)
+
+    def as_(value, shape):
+        return value if value is None or value.shape == shape else value.reshape(shape)
+
+    def top(value):
+        return None if value is None else as_(value, lead + (value.shape[-1],))
+
+    return TokenLogprobs(as_(logprobs, lead + each), as_(lse, lead), as_(entropy, lead), as_(loss, lead),
+                         as_(argmax, lead), as_(rank, lead + each), top(top_ids), top(top_logprobs))
 
 
 def _without_rows(results, rows, ids):
     """Without rows C cannot tell how many ids each has, and gives no log-probabilities: here are none, as an array."""
     if rows.shape[0] or ids is None:
         return results
-    none = _napier.token_logprobs(rows, None, want=_WANT["lse"])[1]
+    none = _napier.token_logprobs(rows, None, want=1)[1]
     return (none,) + tuple(results[1:])
 
 
@@ -85,7 +82,7 @@ def _token_arguments(x, ids, keep, what):
         keep = _array(keep)
         if len(keep.shape) > 1:
             keep = keep.reshape(-1, keep.shape[-1])
-    rows = x.reshape(-1, x.shape[-1]) if x.shape[-1] else x.reshape(_size(lead), 0)
+    rows = x if len(lead) == 1 else x.reshape(_size(lead), x.shape[-1])
     return rows, ids, keep, lead
 
 
