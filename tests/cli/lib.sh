@@ -49,3 +49,47 @@ show() {
 # 1, 2, 3 in some types.
 f4_123='\0\0\200\077\0\0\0\100\0\0\100\100'
 f8_123='\0\0\0\0\0\0\360\077\0\0\0\0\0\0\0\100\0\0\0\0\0\0\010\100'
+
+# tiny_model DIR: a random Qwen3 model of one layer for the tokenizer of tests/support, in bf16.
+tiny_model() {
+    mkdir -p "$1" && cp "$here/../support/tiny_tokenizer.json" "$1/tokenizer.json"
+    cat >"$1/config.json" <<'END'
+{"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 8,
+ "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 8,
+ "vocab_size": 288, "rms_norm_eps": 1e-06, "rope_theta": 10000, "tie_word_embeddings": true, "attention_bias": false}
+END
+    # Numbers of either sign from 1/32 to 1/2; of norms 1 to 2.
+    awk 'function tensor(name, rows, cols,    n) {
+            n = rows * (cols > 0 ? cols : 1)
+            header = header (header == "" ? "{" : ", ") "\"" name ".weight\": {\"dtype\": \"BF16\", \"shape\": [" \
+                rows (cols > 0 ? ", " cols : "") "], \"data_offsets\": [" at ", " at + 2 * n "]}"
+            at += 2 * n
+            for (; n > 0; n--) {
+                x = (x * 69069 + 12345) % 2147483648
+                high = name ~ /norm/ ? 63 : int(x / 16777216) % 2 + 61 + 128 * (int(x / 33554432) % 2)
+                low = name ~ /norm/ ? 128 + int(x / 65536) % 128 : int(x / 65536) % 256
+                data = data sprintf("\\%03o\\%03o", low, high)
+            }
+        }
+        BEGIN {
+            x = 1
+            at = 0
+            layer = "model.layers.0."
+            tensor("model.embed_tokens", 288, 8); tensor("model.norm", 8, 0)
+            tensor(layer "input_layernorm", 8, 0); tensor(layer "post_attention_layernorm", 8, 0)
+            tensor(layer "self_attn.q_proj", 8, 8); tensor(layer "self_attn.k_proj", 4, 8)
+            tensor(layer "self_attn.v_proj", 4, 8); tensor(layer "self_attn.o_proj", 8, 8)
+            tensor(layer "self_attn.q_norm", 4, 0); tensor(layer "self_attn.k_norm", 4, 0)
+            tensor(layer "mlp.gate_proj", 8, 8); tensor(layer "mlp.up_proj", 8, 8); tensor(layer "mlp.down_proj", 8, 8)
+            header = header "}"
+            while (length(header) % 8 != 0) { header = header " " }
+            printf "\\%03o\\%03o\\000\\000\\000\\000\\000\\000\n%s\n%s\n", length(header) % 256, int(length(header) / 256), \
+                header, data
+        }' >tiny.txt
+    {
+        printf "$(sed -n 1p tiny.txt)"
+        sed -n 2p tiny.txt | tr -d '\n'
+        printf "$(sed -n 3p tiny.txt)"
+    } >"$1/model.safetensors"
+    rm tiny.txt
+}

@@ -1,0 +1,46 @@
+# Log-probabilities of responses under a tiny model: texts, ids and conversations, shared prompts, both modes.
+printf '{}' | napier logprobs - --model . 2>&1 | grep -q 'has no models' && skip "built without models"
+tiny_model model
+cat >in.jsonl <<'END'
+{"prompt": "hello", "responses": [" world", "", " there!"]}
+{"prompt": [104, 101], "response": [108, 108, 111]}
+
+{"prompt": [{"role": "user", "content": "Hi"}], "responses": ["Hello", [1, 2]]}
+END
+told napier logprobs in.jsonl --model model
+told napier logprobs in.jsonl --model model --compute bf16 --temperature 0.5 -o bf16.jsonl
+cut -c 1-120 bf16.jsonl
+napier logprobs in.jsonl --model model --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
+napier logprobs in.jsonl -m model >all.jsonl
+for how in '--isa scalar' '--threads 1' '--threads 7' '--memory 8M'; do
+    napier logprobs in.jsonl -m model $how | cmp - all.jsonl && echo "same: $how"
+done
+napier logprobs in.jsonl -m model --no-thinking --plan | sed 's/"bytes": [0-9]*/"bytes": N/'
+printf '{"prompt": "", "response": [1]}\n' >empty.jsonl
+told napier logprobs empty.jsonl -m model
+told napier logprobs empty.jsonl -m model --prefix-token 5
+
+# What is at fault
+bad() {
+    printf '%s\n' "$1"
+    printf '%s\n' "$1" | run napier logprobs - -m model 2>&1
+}
+bad '{"responses": ["a"]}'
+bad '{"prompt": "a"}'
+bad '{"prompt": "a", "response": "b", "responses": ["c"]}'
+bad '{"prompt": "a", "responses": "b"}'
+bad '{"prompt": "a", "responses": ["b", 3]}'
+bad '{"prompt": [1, 2.5], "response": "b"}'
+bad '{"prompt": [1, -2], "response": "b"}'
+bad '{"prompt": [300], "response": "b"}'
+bad '{"prompt": "a", "response": "b\u0000c"}'
+bad '{"prompt": [{"role": "user"}], "response": "b"}'
+bad '{"prompt": [{"role": "pope", "content": "a"}], "response": "b"}'
+bad ''
+told napier logprobs in.jsonl -m nothing
+napier logprobs in.jsonl -m model --memory 1K 2>&1 | sed 's/need [0-9]*/need N/'
+told napier logprobs in.jsonl
+told napier logprobs -m model
+told napier logprobs in.jsonl -m model --temperature 0
+told napier logprobs in.jsonl -m model --compute f16
+told napier logprobs in.jsonl in.jsonl -m model
