@@ -435,6 +435,87 @@ static void test_forms(void **state) {
     no_problems();
 }
 
+/* ---- Judging ----------------------------------------------------------------------------------------------------- */
+
+/* exp(a) / (exp(a) + exp(b)) */
+static double share(double a, double b) { return 1 / (1 + exp(b - a)); }
+
+static void test_judge(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    const int64_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12}, prompts[] = {0, 3, 4, 6, 8}, verdicts[] = {0, 1, 3};
+    const double values[] = {2.0, -1.0};
+    const float weights[] = {1.0f, 0.5f};
+    float judged[4], rewards[2], logprobs[8], two[2];
+    napier_model *model = NULL;
+    (void)state;
+    tiny_model_write(&m);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
+    napier_judge_batch asked = NAPIER_JUDGE_BATCH_INIT;
+    asked.prompt_ids = napier_indices_i64(ids, 8);
+    asked.prompt_offsets = napier_indices_i64(prompts, 5);
+    asked.criteria = 2;
+    asked.verdict_ids = napier_indices_i64(ids + 2, 3);
+    asked.verdict_offsets = napier_indices_i64(verdicts, 3);
+    asked.values = values;
+    asked.weights = napier_const_array_f32(weights, 2);
+    const napier_matrix all = napier_rows_f32(judged, 2, 2), sums = napier_rows_f32(logprobs, 4, 2);
+    succeeded(context, napier_model_judge(context, model, &asked, NULL, all, napier_array_f32(rewards, 2), sums),
+              "judge");
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    results.logprobs = napier_array_f32(two, 2);
+    for (int p = 0; p < 4; p++) {
+        const napier_indices prompt = napier_indices_i64(ids + prompts[p], prompts[p + 1] - prompts[p]);
+        succeeded(context,
+                  napier_model_logprobs_for(context, model, prompt, napier_indices_i64(ids + 3, 2), NULL, &results),
+                  "a verdict");
+        expect(logprobs[2 * p + 1] == (float)((double)two[0] + (double)two[1]), "prompt %d: another log-probability",
+               p);
+        const double yes = share((double)logprobs[2 * p], (double)logprobs[2 * p + 1]);
+        const double wanted = (double)weights[p % 2] * (2 * yes - (1 - yes));
+        expect(fabs((double)judged[p] - wanted) <= 1e-6, "prompt %d: %g, not %g", p, (double)judged[p], wanted);
+    }
+    expect(fabs((double)rewards[1] - ((double)judged[2] + (double)judged[3])) <= 1e-6, "reward %g", (double)rewards[1]);
+    const napier_vector none = napier_array_f32(NULL, 0);
+    asked.criteria = 3;
+    refused(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), NAPIER_INVALID_ARGUMENT,
+            "criteria: 3", NULL);
+    asked.criteria = 2;
+    const int64_t empty[] = {0, 3, 3};
+    asked.verdict_offsets = napier_indices_i64(empty, 3);
+    refused(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), NAPIER_INVALID_ARGUMENT,
+            "verdict 1 is empty", NULL);
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+/* Prompt and response are encoded each by itself. */
+static void test_texts(void **state) {
+    const napier_text texts[] = {{"hello", 5}, {"", 0}, {" world", 6}}, bad[] = {{"fine", 4}, {"\xff", 1}};
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    napier_tokenizer *tokenizer = NULL;
+    napier_token_buffer all = {0}, one = {0};
+    int64_t offsets[4];
+    (void)state;
+    succeeded(context, napier_tokenizer_load(context, "tests/support/tiny_tokenizer.json", &tokenizer), "load");
+    succeeded(context, napier_model_encode_texts(context, tokenizer, texts, 3, NULL, &all, offsets), "encode");
+    succeeded(context, napier_tokenizer_encode(context, tokenizer, " world", 6, NULL, &one), "encode one");
+    expect(offsets[0] == 0 && offsets[1] > 0 && offsets[2] == offsets[1] && offsets[3] - offsets[2] == one.size &&
+               memcmp(all.ids + offsets[2], one.ids, (size_t)one.size * sizeof *one.ids) == 0,
+           "offsets %lld, %lld, %lld", (long long)offsets[1], (long long)offsets[2], (long long)offsets[3]);
+    refused(context, napier_model_encode_texts(context, tokenizer, bad, 2, NULL, &all, offsets),
+            NAPIER_INVALID_ARGUMENT, "texts[1]", NULL);
+    refused(context, napier_model_encode_texts(context, tokenizer, NULL, 2, NULL, &all, offsets),
+            NAPIER_INVALID_ARGUMENT, "texts", NULL);
+    napier_token_buffer_free(context, &all);
+    napier_token_buffer_free(context, &one);
+    napier_tokenizer_destroy(context, tokenizer);
+    napier_context_destroy(context);
+    no_problems();
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 typedef struct memory_case {
@@ -472,7 +553,8 @@ static void test_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routes),    cmocka_unit_test(test_sharing), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_forms),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_forms),   cmocka_unit_test(test_judge),
+        cmocka_unit_test(test_texts),     cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
