@@ -2,9 +2,9 @@
 
     bench_model.py --build DIR --model DIR [--threads N] [--rounds N] [--only REGEX] [--output FILE.jsonl]
 
-Each worker is a process of its own, bound to as many cores as it has threads; workers take turns, round after round, one at
-a time. A figure is the fastest of the rounds, by the processor's time of the worker divided by its threads where --processor
-is given (for machines that others use too), else by the wall clock.
+Each worker is a process of its own, bound to as many cores as it has threads; workers take turns, round after round, one
+at a time. A figure is the fastest of the rounds, by the processor's time of the worker divided by its threads where
+--processor is given (for machines that others use too), else by the wall clock.
 """
 import argparse
 import json
@@ -19,10 +19,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Worker:
     def __init__(self, name, command, threads):
         cores = ",".join(str(core) for core in sorted(os.sched_getaffinity(0))[:threads])
-        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OMP_WAIT_POLICY="passive", MKL_NUM_THREADS=str(threads))
+        environment = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS=str(threads),
+                           MKL_NUM_THREADS=str(threads))
         self.name = name
-        self.process = subprocess.Popen(["taskset", "-c", cores] + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True, env=environment)
+        self.process = subprocess.Popen(["taskset", "-c", cores] + command, stdin=subprocess.PIPE, env=environment,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         if self.process.stdout.readline().strip() != "ready":
             sys.exit(f"{name}: not ready")
 
@@ -40,13 +41,14 @@ class Worker:
 
 
 def napier(wanted, mode):
-    return Worker(f"napier {mode}", [os.path.join(wanted.build, "model_worker"), wanted.model, mode, str(wanted.threads)],
-                  wanted.threads)
+    program = os.path.join(wanted.build, "model_worker")
+    return Worker(f"napier {mode}", [program, wanted.model, mode, str(wanted.threads)], wanted.threads)
 
 
 def transformers(wanted, mode):
     script = os.path.join(HERE, "transformers_worker.py")
-    return Worker(f"transformers {mode}", [sys.executable, script, wanted.model, mode, str(wanted.threads)], wanted.threads)
+    return Worker(f"transformers {mode}", [sys.executable, script, wanted.model, mode, str(wanted.threads)],
+                  wanted.threads)
 
 
 def in_turns(wanted, pairs):
@@ -60,10 +62,12 @@ def in_turns(wanted, pairs):
 
 
 def tell(wanted, **row):
-    print("  ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{value}" for key, value in row.items()), flush=True)
+    words = (f"{key} {value:.3g}" if isinstance(value, float) else f"{value}" for key, value in row.items())
+    print("  ".join(words), flush=True)
     if wanted.output:
         with open(wanted.output, "a", encoding="utf-8") as out:
-            out.write(json.dumps({"threads": wanted.threads, "by": "processor" if wanted.processor else "wall", **row}) + "\n")
+            by = "processor" if wanted.processor else "wall"
+            out.write(json.dumps({"threads": wanted.threads, "by": by, **row}) + "\n")
 
 
 PROMPTS = {"prompt 132": (132, "score 120 12 1 0"), "prompt 512": (512, "score 500 12 1 0"),

@@ -2,8 +2,8 @@
 
     make_model.py DIRECTORY [--layers N] [--dtype bfloat16|float32|float16]
 
-Weights are normal with the spread that makes activations stay of size 1, so that products see numbers as a real model has
-them. The files are for measuring only: 1.2 GB in bfloat16.
+Weights are normal with the spread that makes activations stay of size 1, so that products see numbers as a real model
+has them. The files are for measuring only: 1.2 GB in bfloat16.
 """
 import argparse
 import os
@@ -12,8 +12,8 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 SHAPE = dict(hidden_size=1024, num_hidden_layers=28, num_attention_heads=16, num_key_value_heads=8, head_dim=128,
-             intermediate_size=3072, vocab_size=151936, max_position_embeddings=40960, rope_theta=1e6, rms_norm_eps=1e-6,
-             tie_word_embeddings=True, attention_bias=False, use_sliding_window=False)
+             intermediate_size=3072, vocab_size=151936, max_position_embeddings=40960, rope_theta=1e6,
+             rms_norm_eps=1e-6, tie_word_embeddings=True, attention_bias=False, use_sliding_window=False)
 
 
 def main():

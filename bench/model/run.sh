@@ -1,6 +1,6 @@
 #!/bin/sh
-# make bench-model: prepares transformers, writes a random model of the shape of Qwen3-0.6B (1.2 GB) into the build folder,
-# builds Napier's worker, measures. Options go to bench_model.py:
+# make bench-model: prepares transformers, writes a random model of the shape of Qwen3-0.6B (1.2 GB) into the build
+# folder, builds Napier's worker, measures. Options go to bench_model.py:
 #
 #     bench/model/run.sh --only 'prompt 132' --threads 1     some cases
 #     bench/model/run.sh --only share                        prompts shared against unshared

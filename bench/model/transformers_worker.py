@@ -1,6 +1,7 @@
 """The same lines as napier_worker.c, answered by transformers: transformers_worker.py DIRECTORY f32|bf16 THREADS.
 
-Responses are scored one by one, each with its prompt before it; the head computes the rows that are wanted (logits_to_keep).
+Responses are scored one by one, each with its prompt before it; the head computes the rows that are wanted
+(logits_to_keep).
 """
 import sys
 import time

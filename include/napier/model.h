@@ -1,22 +1,23 @@
 /* napier/model.h - Qwen3 in C: per-token log-probabilities of responses given prompts.
  *
- * For old and reference log-probabilities, evaluation and judging; not a chat engine. Each distinct prompt runs through the
- * model once, and its keys and values are shared by all of its responses; prompts that begin alike share what is alike; all of
- * a batch goes through a layer together.
+ * For old and reference log-probabilities, evaluation and judging; not a chat engine. Each distinct prompt runs
+ * through the model once, and its keys and values are shared by all of its responses; prompts that begin alike share
+ * what is alike; all of a batch goes through a layer together.
  *
- * Bits. A token's results depend on the model, the compute mode, the tokens before it and the temperature: not on what else
- * is in the batch or in what order, on sharing, the memory limit, threads, instruction set or compiler. They are contractual.
- * napier_model_forward and then napier_token_logprobs (or napier_linear_token_logprobs) give the same bits.
+ * Bits. A token's results depend on the model, the compute mode, the tokens before it and the temperature: not on
+ * what else is in the batch or in what order, on sharing, the memory limit, threads, instruction set or compiler.
+ * They are contractual. napier_model_forward and then napier_token_logprobs (or napier_linear_token_logprobs) give
+ * the same bits.
  *
- * Compute modes. F32: activations in f32, weights widened exactly. BF16: activations are rounded to bf16 before each product
- * and before attention, as bf16 inference does; all arithmetic, sums and the residual stream are f32. Weights are used as
- * they are stored, bf16, f16 or f32, and never rounded. Products and attention have the orders of napier/linear.h and
- * napier/attention.h; docs/model.md has the rest.
+ * Compute modes. F32: activations in f32, weights widened exactly. BF16: activations are rounded to bf16 before each
+ * product and before attention, as bf16 inference does; all arithmetic, sums and the residual stream are f32. Weights
+ * are used as they are stored, bf16, f16 or f32, and never rounded. Products and attention have the orders of
+ * napier/linear.h and napier/attention.h; docs/model.md has the rest.
  *
  * Tokens are ids, i32 or i64; a text is encoded by napier/tokenizer.h. Ragged lists: list b is elements offsets[b] ..
- * offsets[b + 1] - 1, the first offset 0, the last the size. Outputs overlap neither inputs nor one another. On an error that
- * is found in the arguments nothing has been written. A model is never changed once loaded: any number of threads may use it,
- * each with a context of its own.
+ * offsets[b + 1] - 1, the first offset 0, the last the size. Outputs overlap neither inputs nor one another. On an
+ * error that is found in the arguments nothing has been written. A model is never changed once loaded: any number of
+ * threads may use it, each with a context of its own.
  *
  * These functions are in builds with NAPIER_MODEL, which needs cJSON, PCRE2 and utf8proc. */
 #ifndef NAPIER_MODEL_H
@@ -113,8 +114,9 @@ typedef struct napier_score_options {
 #define NAPIER_SCORE_OPTIONS_INIT \
     { sizeof(napier_score_options), 1.0, -1, 0, NULL, NULL }
 
-/* Of each token of the responses, in the order of response_ids; data NULL: not wanted. f32, f16 or bf16. With the batch's
- * response_ids and response_offsets they are what napier_kl_per_response, napier_rubric_score and napier_grpo_loss take. */
+/* Of each token of the responses, in the order of response_ids; data NULL: not wanted. f32, f16 or bf16. With the
+ * batch's response_ids and response_offsets they are what napier_kl_per_response, napier_rubric_score and
+ * napier_grpo_loss take. */
 typedef struct napier_score_results {
     size_t struct_size;     /* sizeof(napier_score_results) */
     napier_vector logprobs; /* [T] */
@@ -126,11 +128,11 @@ typedef struct napier_score_results {
 #define NAPIER_SCORE_RESULTS_INIT \
     { .struct_size = sizeof(napier_score_results) }
 
-/* logprobs[t] = log p(token t of the response | its prompt, the tokens of the response before t), from logits divided by the
- * temperature; row i of a forward pass is about token i + 1, so a response's first token is rated by the prompt's last.
- * An empty response gets nothing. Equal prompts are found, whether given once or again; so are common beginnings of 16
- * tokens and more where they save work. progress is told after each layer ("scoring").
- * Errors: INVALID_ARGUMENT (an id that the vocabulary has not, offsets that fall, an empty prompt: the text names the index
+/* logprobs[t] = log p(token t of the response | its prompt, the tokens of the response before t), from logits divided
+ * by the temperature; row i of a forward pass is about token i + 1, so a response's first token is rated by the
+ * prompt's last. An empty response gets nothing. Equal prompts are found, whether given once or again; so are common
+ * beginnings of 16 tokens and more where they save work. progress is told after each layer ("scoring"). Errors:
+ * INVALID_ARGUMENT (an id that the vocabulary has not, offsets that fall, an empty prompt: the text names the index
  * and the value), OUT_OF_MEMORY, CANCELLED (results are then undefined). */
 NAPIER_API napier_status napier_model_batch_logprobs(napier_context *context, const napier_model *model,
                                                      const napier_score_batch *batch,
@@ -193,8 +195,8 @@ typedef struct napier_text {
     size_t size;
 } napier_text;
 
-/* The lists of ids of `count` texts: each is encoded by itself and appended to ids, and offsets [count + 1] say where it
- * begins, the first offset 0: ids is emptied first. Prompts and responses encoded so make a napier_score_batch.
+/* The lists of ids of `count` texts: each is encoded by itself and appended to ids, and offsets [count + 1] say where
+ * it begins, the first offset 0: ids is emptied first. Prompts and responses encoded so make a napier_score_batch.
  * Errors: as napier_tokenizer_encode; the text names the number of the text. */
 NAPIER_API napier_status napier_model_encode_texts(napier_context *context, const napier_tokenizer *tokenizer,
                                                    const napier_text *texts, int64_t count,

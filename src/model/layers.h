@@ -1,7 +1,8 @@
 /* model/layers.h - the layers of a transformer over a ragged batch: token ids in, states after the last norm out.
  *
- * All tokens of the batch go through a layer together, prompts and responses alike: within a layer a response's keys follow
- * those of its prompt, which have just been computed. So what is kept of keys and values is one layer's, not all layers'. */
+ * All tokens of the batch go through a layer together, prompts and responses alike: within a layer a response's keys
+ * follow those of its prompt, which have just been computed. So what is kept of keys and values is one layer's, not
+ * all layers'. */
 #ifndef NAPIER_MODEL_LAYERS_H
 #define NAPIER_MODEL_LAYERS_H
 

@@ -19,8 +19,8 @@ size_t napier_project_floats(const napier_context *context, napier_const_matrix 
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory);
 
-/* out = (silu(x gate^T) * (x up^T)) down^T, the middle rounded to the dtype of x: `gate` and `up` [m, k], down [n, m]. The
- * middle goes from sums to the panels of the last product without being stored in between. */
+/* out = (silu(x gate^T) * (x up^T)) down^T, the middle rounded to the dtype of x: `gate` and `up` [m, k], down [n,
+ * m]. The middle goes from sums to the panels of the last product without being stored in between. */
 typedef struct napier_gated {
     napier_const_matrix gate, up, down;
 } napier_gated;

@@ -9,8 +9,8 @@ typedef struct napier_row_copy {
     int64_t to, begin, end;
 } napier_row_copy;
 
-/* Sequence s is rows offsets[s] .. offsets[s + 1] - 1. It follows rows prefix_begin[s] .. prefix_end[s] - 1, which are rows
- * of tokens, or rows behind them that copies fill, in order. */
+/* Sequence s is rows offsets[s] .. offsets[s + 1] - 1. It follows rows prefix_begin[s] .. prefix_end[s] - 1, which
+ * are rows of tokens, or rows behind them that copies fill, in order. */
 typedef struct napier_ragged {
     int64_t tokens, sequences;
     int64_t *ids, *positions;           /* [tokens] */
@@ -36,8 +36,8 @@ void napier_ragged_release(napier_context *context, napier_ragged *batch);
 /* Empties it. */
 void napier_ragged_clear(napier_ragged *batch);
 
-/* Adds ids[begin .. end - 1], the first at `position`, after rows prefix_begin .. prefix_end - 1; the states of the last
- * `wanted` of them are wanted. */
+/* Adds ids[begin .. end - 1], the first at `position`, after rows prefix_begin .. prefix_end - 1; the states of the
+ * last `wanted` of them are wanted. */
 void napier_ragged_add(napier_ragged *batch, napier_indices ids, int64_t begin, int64_t end, int64_t position,
                        int64_t prefix_begin, int64_t prefix_end, int64_t wanted);
 /* Adds a copy, which comes behind all tokens and the copies before. */

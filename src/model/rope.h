@@ -1,8 +1,8 @@
 /* model/rope.h - the angles of rotary position embedding, with the same bits on every machine.
  *
- * Reference implementations compute them in f32, and models are trained so; at long positions that rounding is what one
- * sees. So each step is rounded to f32 as there: e_i = 2 i / dim, inverse_i = 1 / theta^e_i, angle = position * inverse_i;
- * only cos and sin themselves are computed in double, from the rounded angle, and rounded once. */
+ * Reference implementations compute them in f32, and models are trained so; at long positions that rounding is what
+ * one sees. So each step is rounded to f32 as there: e_i = 2 i / dim, inverse_i = 1 / theta^e_i, angle = position *
+ * inverse_i; only cos and sin themselves are computed in double, from the rounded angle, and rounded once. */
 #ifndef NAPIER_MODEL_ROPE_H
 #define NAPIER_MODEL_ROPE_H
 

@@ -3,7 +3,8 @@
  *     of a group:            its common beginning, once
  *     of each prompt:        what comes after that
  *     of each response:      all its tokens but the last
- * are the sequences. A prompt's last row rates the first token of each of its responses, a response's rows the others. */
+ * are the sequences. A prompt's last row rates the first token of each of its responses, a response's rows the
+ * others. */
 #ifndef NAPIER_MODEL_SCORE_CHUNKS_H
 #define NAPIER_MODEL_SCORE_CHUNKS_H
 
@@ -23,8 +24,8 @@ static inline napier_score_chunk napier_score_chunk_none(void) { return (napier_
 /* Bytes for a chunk. */
 typedef int64_t napier_score_cost(const void *model, const napier_score_chunk *chunk);
 
-/* The chunk after `chunk`: as many responses as cost at most `memory`, one at least; those of a prompt are not torn apart
- * if a chunk can hold them. */
+/* The chunk after `chunk`: as many responses as cost at most `memory`, one at least; those of a prompt are not torn
+ * apart if a chunk can hold them. */
 napier_score_chunk napier_score_chunk_next(const napier_score_lists *lists, const napier_score_chunk *chunk,
                                            int64_t memory, napier_score_cost *cost, const void *model);
 

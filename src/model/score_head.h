@@ -1,5 +1,5 @@
-/* model/score_head.h - rows of states to log-probabilities of tokens, some rows at a time, through the head of the rl room.
- * A row may rate several tokens: the first ones of a prompt's responses. */
+/* model/score_head.h - rows of states to log-probabilities of tokens, some rows at a time, through the head of the rl
+ * room. A row may rate several tokens: the first ones of a prompt's responses. */
 #ifndef NAPIER_MODEL_SCORE_HEAD_H
 #define NAPIER_MODEL_SCORE_HEAD_H
 

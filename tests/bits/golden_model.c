@@ -1,5 +1,5 @@
-/* Golden bits of models: states and logits, scores of shared prompts, verdicts; weights of all dtypes, both compute modes.
- * golden_table.h says how it is run; the models are random and written to TMPDIR. */
+/* Golden bits of models: states and logits, scores of shared prompts, verdicts; weights of all dtypes, both compute
+ * modes. golden_table.h says how it is run; the models are random and written to TMPDIR. */
 #include "support/golden_table.h"
 
 #include <napier/model.h>

@@ -21,7 +21,8 @@ def make(dtype=torch.float32, seed=1, spread=0.3, **changes):
     model = Qwen3ForCausalLM(Qwen3Config(**{**CONFIG, **changes}, attn_implementation="eager"))
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            weight.copy_(torch.randn_like(weight) * spread / weight.shape[-1] ** 0.25 + (1.0 if "norm" in name else 0.0))
+            middle = 1.0 if "norm" in name else 0.0
+            weight.copy_(torch.randn_like(weight) * spread / weight.shape[-1] ** 0.25 + middle)
             weight.copy_(weight.to(dtype).float())
     return model.eval()
 
@@ -76,7 +77,8 @@ class Model:
         batch, tokens = self.batch(prompts, responses, prompt_of)
         logprobs, entropy = np.empty(tokens, np.float32), np.empty(tokens, np.float32)
         argmax, greedy = np.empty(tokens, np.int64), np.empty(tokens, np.uint8)
-        results = napier.make("napier_score_results", logprobs=logprobs, entropy=entropy, argmax=argmax, is_greedy=greedy)
+        results = napier.make("napier_score_results", logprobs=logprobs, entropy=entropy, argmax=argmax,
+                              is_greedy=greedy)
         napier.call("napier_model_batch_logprobs", self.pointer, batch, napier.make("napier_score_options", **options),
                     results)
         return logprobs, entropy, argmax, greedy

@@ -1,4 +1,4 @@
-"""Log-probabilities of small random Qwen3 models against transformers in float32, and bfloat16's error against its own."""
+"""Log-probabilities of small random Qwen3 models against transformers in float32; bfloat16's error against its own."""
 import numpy as np
 import torch
 from transformers import Qwen3ForCausalLM

@@ -1,6 +1,6 @@
-/* Qwen3's forward pass: against the formula in double, for every dtype of weights, tied and not, any grouping of heads; the
- * same bits for every instruction set, thread count, batch and memory limit; its steps against their definition; cos and
- * sin of positions; arguments and memory that runs out. */
+/* Qwen3's forward pass: against the formula in double, for every dtype of weights, tied and not, any grouping of
+ * heads; the same bits for every instruction set, thread count, batch and memory limit; its steps against their
+ * definition; cos and sin of positions; arguments and memory that runs out. */
 #include "support/check.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Log-probabilities of responses: logits[i] is about token i + 1; the same bits shared and not, in any order and company, for
- * every instruction set, thread count and memory limit, and by the way of all logits; what runs and what it takes; results
- * of any dtype; arguments, cancelling, and memory that runs out. */
+/* Log-probabilities of responses: logits[i] is about token i + 1; the same bits shared and not, in any order and
+ * company, for every instruction set, thread count and memory limit, and by the way of all logits; what runs and what
+ * it takes; results of any dtype; arguments, cancelling, and memory that runs out. */
 #include "support/check.h"
 
 #include <math.h>
