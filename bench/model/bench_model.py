@@ -2,8 +2,8 @@
 
     bench_model.py --build DIR --model DIR [--threads N] [--rounds N] [--only REGEX] [--output FILE.jsonl]
 
-Each worker is a process of its own, bound to as many cores as it has threads; workers take turns, round after round, one
-at a time. A figure is the fastest of the rounds, by the processor's time of the worker divided by its threads where
+Each worker is a process of its own, bound to as many cores as it has threads; workers take turns, round after round,
+one at a time. A figure is the fastest of the rounds, by the processor's time of the worker divided by its threads where
 --processor is given (for machines that others use too), else by the wall clock.
 """
 import argparse

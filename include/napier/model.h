@@ -38,10 +38,9 @@ typedef enum napier_compute { NAPIER_COMPUTE_F32 = 0, NAPIER_COMPUTE_BF16 = 1 } 
 typedef struct napier_model_options {
     size_t struct_size; /* sizeof(napier_model_options) */
     napier_compute compute;
-    int64_t
-        memory; /* bytes that a call may take beside the weights and its results; 0: 1 GiB (default). Work is cut into
-                       chunks that fit, each of which runs its prompts anew; what is too little for the longest sequence is
-                       an error that says how much it needs */
+    int64_t memory; /* bytes that a call may take beside the weights and its results; 0: 1 GiB (default). Work is cut
+                       into chunks that fit, each of which runs its prompts anew; what is too little for the longest
+                       sequence is an error that says how much it needs */
 } napier_model_options;
 
 #define NAPIER_MODEL_OPTIONS_INIT \
@@ -79,9 +78,10 @@ NAPIER_API napier_status napier_model_get_info(napier_context *context, const na
 NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
 
 /* ---- All positions ------------------------------------------------------------------------------------------------
- * The states after the last norm, and the logits: ids [N] in ragged sequences (offsets of size 0: one), hidden [N, H] and
- * logits [N, V] of any dtype but f64; either may be absent (data NULL). logits[i] is about token i + 1. In F32 hidden as
- * f32, in BF16 hidden as bf16 or f32 is what the head multiplies, exactly; bf16 weights then want it as bf16.
+ * The states after the last norm, and the logits: ids [N] in ragged sequences (offsets of size 0: one), hidden
+ * [N, H] and logits [N, V] of any dtype but f64; either may be absent (data NULL). logits[i] is about token i + 1. In
+ * F32 hidden as f32, in BF16 hidden as bf16 or f32 is what the head multiplies, exactly; bf16 weights then want it as
+ * bf16.
  * progress may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */
 NAPIER_API napier_status napier_model_forward(napier_context *context, const napier_model *model, napier_indices ids,
                                               napier_indices offsets, napier_matrix hidden, napier_matrix logits,
@@ -163,10 +163,11 @@ NAPIER_API napier_status napier_model_batch_plan(napier_context *context, const 
                                                  napier_score_plan *plan);
 
 /* ---- Judging ------------------------------------------------------------------------------------------------------
- * The model itself as the judge of B responses by C criteria: a prompt for each response and criterion asks for a verdict,
- * and the log-probabilities of given verdicts ("Yes", "No") are the answer. With L_v the sum of the log-probabilities of
- * verdict v's tokens after the prompt, at the temperature of the options,
- *     p_v = exp(L_v) / sum_u exp(L_u),   scores[b][c] = weights[c] * sum_v p_v values[v],   rewards[b] = sum_c scores[b][c],
+ * The model itself as the judge of B responses by C criteria: a prompt for each response and criterion asks for a
+ * verdict, and the log-probabilities of given verdicts ("Yes", "No") are the answer. With L_v the sum of the
+ * log-probabilities of verdict v's tokens after the prompt, at the temperature of the options,
+ *     p_v = exp(L_v) / sum_u exp(L_u)
+ *     scores[b][c] = weights[c] * sum_v p_v values[v],  rewards[b] = sum_c scores[b][c],
  * as napier_rubric_score has them; sums in double, ascending. */
 typedef struct napier_judge_batch {
     size_t struct_size;             /* sizeof(napier_judge_batch) */
