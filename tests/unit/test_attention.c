@@ -125,7 +125,7 @@ static void check_order(const shape *s, layout l, napier_dtype out, uint64_t see
         snprintf(what, sizeof what, "seed %d, %s, %d threads", (int)seed, napier_isa_name(napier_context_isa(context)),
                  threads);
         if (run_forward(context, &b, run == 0 ? &first : &o, what) && run == 0) {
-            check_rows(&b, &first, NAN, what, step);
+            check_rows(&b, &first, (double)NAN, what, step);
         } else {
             const size_t bytes = (size_t)(b.queries * s->heads * s->group) * sizeof(float);
             expect(heads_differ(&o.output, &first.output) == 0, "%s: other bits than scalar", what);
@@ -390,7 +390,7 @@ static void odd_values_touch_only_rows_that_see_them(void **state) {
             napier_context *context = context_of(isas[i], 2);
             outcome o = outcome_make(&b, NAPIER_F32, LAYOUT_CONTIGUOUS, false);
             run_forward(context, &b, &o, "odd values");
-            check_rows(&b, &o, NAN, napier_isa_name(isas[i]), 1);
+            check_rows(&b, &o, (double)NAN, napier_isa_name(isas[i]), 1);
             outcome_free(&o);
             napier_context_destroy(context);
         }

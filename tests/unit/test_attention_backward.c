@@ -356,7 +356,7 @@ static void nan_touches_only_what_it_is_seen_by(void **state) {
         results r = results_make(&b, LAYOUT_CONTIGUOUS, false), plain = results_make(&b, LAYOUT_CONTIGUOUS, false);
         run_backward(context, &b, &plain);
         const int64_t at_token = kind < 2 ? 3 : 36; /* an early query, or a late key */
-        heads_set(kind == 0 ? &b.q : kind == 1 ? &r.grad : kind == 2 ? &b.k : &b.v, at_token, 0, 1, NAN);
+        heads_set(kind == 0 ? &b.q : kind == 1 ? &r.grad : kind == 2 ? &b.k : &b.v, at_token, 0, 1, (double)NAN);
         run_backward(context, &b, &r);
         for (int64_t t = 0; t < 40; t++) {
             const bool query_sees = kind < 2 ? t == at_token : t >= at_token;
