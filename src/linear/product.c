@@ -66,23 +66,38 @@ float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t pan
     return s->panels + (block * s->lane_block * s->k + (k * panels + cols * panel) * NAPIER_LANES);
 }
 
-static void pack_panel(const napier_product_sides *s, int64_t panel) {
+/* `cols` k of a panel, from k on, all in one block of k. */
+static void pack_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
     const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = s->lane_block / NAPIER_LANES;
-    const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES;
-    for (int64_t k = 0; k < s->k; k += s->k_block) {
-        const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
-        const int64_t there = s->lanes.cols - k < cols ? s->lanes.cols - k : cols;
-        float *out = napier_panel_at(s, panel / each, panel % each, k);
-        s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
-        memset(out + there * NAPIER_LANES, 0, (size_t)((cols - there) * NAPIER_LANES) * sizeof(float));
-    }
+    const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES, begin = k / s->k_block * s->k_block;
+    const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : rest < cols ? rest : cols;
+    float *out = napier_panel_at(s, panel / each, panel % each, begin) + (k - begin) * NAPIER_LANES;
+    s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
+    memset(out + there * NAPIER_LANES, 0, (size_t)((cols - there) * NAPIER_LANES) * sizeof(float));
 }
 
 static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_sides *s = argument;
     (void)worker;
     for (int64_t panel = begin; panel < end; panel++) {
-        pack_panel(argument, panel);
+        for (int64_t k = 0; k < s->k; k += s->k_block) {
+            pack_piece(s, panel, k, s->k - k < s->k_block ? s->k - k : s->k_block);
+        }
+    }
+}
+
+/* Lanes that are neighbours in memory: some k of all panels, so that what is read lies together. */
+enum { PACK_K = NAPIER_PAIRS_BLOCK };
+
+static void pack_across(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_sides *s = argument;
+    const int64_t panels = (s->lane_count + NAPIER_LANES - 1) / NAPIER_LANES;
+    (void)worker;
+    for (int64_t k = begin * PACK_K; k < end * PACK_K && k < s->k; k += PACK_K) {
+        for (int64_t panel = 0; panel < panels; panel++) {
+            pack_piece(s, panel, k, s->k - k < PACK_K ? s->k - k : PACK_K);
+        }
     }
 }
 
@@ -92,6 +107,8 @@ void napier_pack_lanes(const napier_context *context, napier_product_sides *s, i
     if (s->few && s->k > 0) {
         s->kernels->pack(&s->lanes, first, count, 0, s->lanes.cols, s->pairs, s->panels, round_up(s->k, 16),
                          round_up(s->k, 16));
+    } else if (s->k > 0 && s->lanes.row_stride == 1 && s->lanes.col_stride != 1) {
+        napier_parallel(context, (s->k + PACK_K - 1) / PACK_K, 1, pack_across, s);
     } else if (s->k > 0) {
         napier_parallel(context, (count + NAPIER_LANES - 1) / NAPIER_LANES, 1, pack_panels, s);
     }

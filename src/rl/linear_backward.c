@@ -1,7 +1,8 @@
 /* rl/linear_backward.c - gradients with respect to hidden states and weights, by computing the logits again.
  *
  * The gradient g of the logits is made in rectangles of some thousand rows by 4096 tokens. Each is a piece of the
- * chains of both results: grad_hidden = g weights goes on over the tokens, grad_weights = g^T hidden over the rows.
+ * chains of both results: grad_hidden = g weights goes on over the tokens, grad_weights = g^T hidden over the rows. It
+ * is kept turned as well: rows of a product that lie along k need not be packed.
  * If the rows fit one rectangle, both are fed from it; else the rectangles are walked twice, once along each way, so
  * that partial sums of some rows, or of 4096 tokens, are all that is kept. What a row's gradient needs is kept for
  * every row: a few numbers. */
@@ -16,7 +17,7 @@
 
 enum {
     NAPIER_LINEAR_COLS = 4 * NAPIER_TILE, /* tokens of a rectangle */
-    NAPIER_LINEAR_BYTES = 96 << 20        /* what its rows may take */
+    NAPIER_LINEAR_BYTES = 144 << 20       /* what its rows may take */
 };
 
 /* A row between forward and backward. */
@@ -33,6 +34,7 @@ typedef struct napier_linear_back {
     double *doubles;         /* [N][3 K] */
     int64_t *ids;            /* [N][K] */
     float *g;                /* [rows_at_a_time][NAPIER_LINEAR_COLS] */
+    float *turned;           /* [NAPIER_LINEAR_COLS][napier_linear_turned_step]: g^T */
     float *hidden_sums;      /* [rows_at_a_time][H], a row in whole vectors */
     float *weight_sums;      /* [NAPIER_LINEAR_COLS][H] */
     float *memory;           /* of a product */
@@ -51,6 +53,20 @@ static napier_matrix napier_linear_whole(const napier_linear_back *b) {
     return m;
 }
 
+/* Floats from one row of g^T to the next. */
+static int64_t napier_linear_turned_step(const napier_linear_back *b) {
+    return (b->head.rows_at_a_time + 15) / 16 * 16;
+}
+
+/* n tokens of g by `rows` of its rows to g^T. */
+static void napier_linear_turn(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
+    const int64_t step = napier_linear_turned_step(b), token = tile * NAPIER_TILE;
+    const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
+    const napier_const_matrix turned = napier_const_transposed(g);
+    b->head.sides.kernels->pack(&turned, token, n, row, rows, false, b->turned + token * step + row, step,
+                                (rows + 15) / 16 * 16);
+}
+
 static void napier_linear_tile(const napier_linear_back *b, int worker, int64_t tile, int64_t block) {
     const napier_head *h = &b->head;
     const napier_matrix whole = napier_linear_whole(b);
@@ -65,6 +81,9 @@ static void napier_linear_tile(const napier_linear_back *b, int worker, int64_t 
     for (int64_t row = first; row < first + lanes; row++) {
         h->kernels->token_gradient(&job, row, begin, begin + n, &b->rows[row].final, &b->rows[row].slope, whole, false,
                                    scratch);
+    }
+    if (b->wants_weights) {
+        napier_linear_turn(b, tile, n, block * h->sides.lane_block, lanes);
     }
 }
 
@@ -128,8 +147,8 @@ static napier_product_plan napier_linear_to_hidden(const napier_context *context
 static napier_product_plan napier_linear_to_weights(const napier_context *context, const napier_linear_back *b,
                                                     napier_matrix out, bool add) {
     const napier_const_matrix hidden = napier_linear_some_rows(b->hidden, b->row, b->count);
-    return napier_product_plan_of(context, napier_const_transposed(hidden), napier_const_transposed(napier_linear_g(b)),
-                                  out, add);
+    const napier_const_matrix turned = {b->turned, b->cols, b->count, napier_linear_turned_step(b), 1, NAPIER_F32};
+    return napier_product_plan_of(context, napier_const_transposed(hidden), turned, out, add);
 }
 
 static napier_matrix napier_linear_weight_sums(const napier_linear_back *b) {
@@ -269,7 +288,7 @@ static napier_linear_back napier_linear_back_of(const napier_context *context, c
                                                 napier_const_matrix hidden, napier_const_matrix weights) {
     napier_linear_back b = {
         .head = napier_head_of(context, call, hidden, weights), .hidden = hidden, .weights = weights};
-    const int64_t row_floats = NAPIER_LINEAR_COLS + hidden.cols + b.head.sides.k + b.head.slot_floats;
+    const int64_t row_floats = 2 * NAPIER_LINEAR_COLS + hidden.cols + b.head.sides.k + b.head.slot_floats;
     const int64_t blocks = NAPIER_LINEAR_BYTES / (int64_t)sizeof(float) / row_floats / NAPIER_LANE_BLOCK;
     b.head.rows_at_a_time =
         napier_linear_least(b.head.rows_at_a_time, (blocks > 0 ? blocks : 1) * (int64_t)NAPIER_LANE_BLOCK);
@@ -279,14 +298,15 @@ static napier_linear_back napier_linear_back_of(const napier_context *context, c
 
 static size_t napier_linear_back_bytes(const napier_linear_back *b) {
     const size_t at_a_time = (size_t)b->head.rows_at_a_time, h = (size_t)napier_linear_sum_step(b);
-    const size_t floats = at_a_time * (NAPIER_LINEAR_COLS + h) + NAPIER_LINEAR_COLS * h + b->memory_floats;
+    const size_t turned = NAPIER_LINEAR_COLS * (size_t)napier_linear_turned_step(b);
+    const size_t floats = at_a_time * (NAPIER_LINEAR_COLS + h) + turned + NAPIER_LINEAR_COLS * h + b->memory_floats;
     const size_t k = b->head.call->chosen ? (size_t)b->head.call->per_row : 0;
     const size_t row = sizeof(napier_linear_row) + k * (3 * sizeof(double) + sizeof(int64_t));
     return napier_head_bytes(&b->head) + floats * sizeof(float) + (size_t)b->hidden.rows * row;
 }
 
 static void napier_linear_release(napier_context *context, napier_linear_back *b) {
-    void *const all[] = {b->rows, b->doubles, b->ids, b->g, b->hidden_sums, b->weight_sums, b->memory};
+    void *const all[] = {b->rows, b->doubles, b->ids, b->g, b->turned, b->hidden_sums, b->weight_sums, b->memory};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         napier_free(&context->allocator, all[i]);
     }
@@ -301,11 +321,12 @@ static napier_status napier_linear_allocate(napier_context *context, napier_line
     b->doubles = k > 0 ? napier_alloc(a, rows, 3 * k * sizeof(double)) : NULL;
     b->ids = k > 0 ? napier_alloc(a, rows, k * sizeof(int64_t)) : NULL;
     b->g = napier_alloc(a, at_a_time, NAPIER_LINEAR_COLS * sizeof(float));
+    b->turned = napier_alloc(a, (size_t)napier_linear_turned_step(b), NAPIER_LINEAR_COLS * sizeof(float));
     b->hidden_sums = h > 0 ? napier_alloc(a, at_a_time, h * sizeof(float)) : NULL;
     b->weight_sums = h > 0 ? napier_alloc(a, NAPIER_LINEAR_COLS, h * sizeof(float)) : NULL;
     b->memory = napier_alloc(a, b->memory_floats, sizeof(float));
     const bool sums = h == 0 || (b->hidden_sums && b->weight_sums && b->memory);
-    if (!b->rows || (k > 0 && (!b->doubles || !b->ids)) || !b->g || !sums) {
+    if (!b->rows || (k > 0 && (!b->doubles || !b->ids)) || !b->g || !b->turned || !sums) {
         napier_linear_release(context, b);
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes",
                            napier_linear_back_bytes(b));
