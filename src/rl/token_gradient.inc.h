@@ -9,18 +9,40 @@ typedef struct napier_token_lines {
     vf magic, cutoff, base, entropy, constant;
 } napier_token_lines;
 
-NAPIER_KERNEL vf napier_token_slope16(const napier_token_lines *l, vf z, bool care) {
-    vf term = vf_exp_scaled(z, l->magic);
+/* plain: base - entropy log p is base, for entropy is 0. */
+NAPIER_KERNEL vf napier_token_slope_of(const napier_token_lines *l, vf z, vf term, bool care, bool plain) {
     if (care) {
         term = vf_keep(vf_ge(z, l->cutoff), term);
     }
-    const vf p = napier_probs16(&l->w, term, care), log_p = vf_sub(vf_sub(z, l->w.max), l->w.log_sum);
+    const vf p = napier_probs16(&l->w, term, care);
+    if (plain) {
+        return vf_fma(p, l->base, l->constant);
+    }
+    const vf log_p = vf_sub(vf_sub(z, l->w.max), l->w.log_sum);
     const vf v = vf_fma(p, vf_fnma(l->entropy, log_p, l->base), l->constant);
     return care ? vf_select(vf_eq(p, vf_zero()), l->constant, v) : v;
 }
 
+NAPIER_KERNEL vf napier_token_slope16(const napier_token_lines *l, vf z, bool care, bool plain) {
+    return napier_token_slope_of(l, z, vf_exp_scaled(z, l->magic), care, plain);
+}
+
+NAPIER_KERNEL void napier_token_slope64(const napier_token_lines *l, const float *z, bool care, bool plain,
+                                        float *out) {
+    vf x[4], term[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        x[i] = vf_load(z + 16 * i);
+    }
+    vf_exp_scaled_side_by_side(4, x, l->magic, term);
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        vf_store(out + 16 * i, napier_token_slope_of(l, x[i], term[i], care, plain));
+    }
+}
+
 NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napier_token_slope *slope, const float *z,
-                                          int n, bool care, float *out) {
+                                          int n, bool care, bool plain, float *out) {
     const napier_token_lines l = {napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob),
                                   vf_set(napier_term_magic(final->exponent)),
                                   vf_set(final->max - NAPIER_CUTOFF),
@@ -28,11 +50,14 @@ NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napie
                                   vf_set(slope->entropy),
                                   vf_set(slope->constant)};
     int i = 0;
+    for (; i + 64 <= n; i += 64) {
+        napier_token_slope64(&l, z + i, care, plain, out + i);
+    }
     for (; i + 16 <= n; i += 16) {
-        vf_store(out + i, napier_token_slope16(&l, vf_load(z + i), care));
+        vf_store(out + i, napier_token_slope16(&l, vf_load(z + i), care, plain));
     }
     if (i < n) {
-        vf_store(out + i, napier_token_slope16(&l, vf_load_part(z + i, n - i, l.w.max), care));
+        vf_store(out + i, napier_token_slope16(&l, vf_load_part(z + i, n - i, l.w.max), care, plain));
     }
 }
 
@@ -98,9 +123,13 @@ static void napier_token_slopes(const napier_final *final, const napier_token_sl
     } else if (napier_is_big(final->max)) {
         napier_token_slopes_by_definition(final, slope, looked.z, n, out);
     } else if ((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB) {
-        napier_token_slopes_as(final, slope, looked.z, n, false, out);
+        if (slope->entropy == 0.0f && slope->base != 0.0f) { /* a base of -0 would lose its sign */
+            napier_token_slopes_as(final, slope, looked.z, n, false, true, out);
+        } else {
+            napier_token_slopes_as(final, slope, looked.z, n, false, false, out);
+        }
     } else {
-        napier_token_slopes_as(final, slope, looked.z, n, true, out);
+        napier_token_slopes_as(final, slope, looked.z, n, true, false, out);
     }
 }
 

@@ -106,14 +106,9 @@ NAPIER_KERNEL napier_token_parts napier_token_two_tiles(napier_dtype dtype, bool
     vi below = vi_set(0);
     for (int v = 0; v < 16; v++) {
         vf s = vf_zero(), u = vf_zero();
-        NAPIER_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const int next = v * 64 + i * 16;
-            if (i % 2 == 0) {
-                napier_token_look32(dtype, !entropy, look_x + next * bytes, look_z + next, &range);
-            }
-            napier_token_step(&a, vf_load(z + v * 16 + i * NAPIER_TILE_LANES), false, entropy, &s, &u, &below);
-        }
+        napier_token_look32(dtype, !entropy, look_x + v * 64 * bytes, look_z + v * 64, &range);
+        napier_token_step4(&a, z + v * 16, entropy, &s, &u, &below);
+        napier_token_look32(dtype, !entropy, look_x + (v * 64 + 32) * bytes, look_z + v * 64 + 32, &range);
         sum[v] = s;
         spread[v] = u;
     }

@@ -111,6 +111,26 @@ NAPIER_KERNEL void napier_token_step(const napier_adder *a, vf z, bool cut, bool
     }
 }
 
+/* The same for the elements of four vectors in the same lanes of a tile, none beyond the cutoff. */
+NAPIER_KERNEL void napier_token_step4(const napier_adder *a, const float *z, bool entropy, vf *sum, vf *spread,
+                                      vi *below) {
+    vf x[4], term[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        x[i] = vf_load(z + i * NAPIER_TILE_LANES);
+    }
+    vf_exp_scaled_side_by_side(4, x, a->magic, term);
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const vm lower = vf_lt(x[i], a->max);
+        *below = vi_add_where(lower, *below, vi_set(1));
+        *sum = vf_add_where(lower, *sum, term[i]);
+        if (entropy) {
+            *spread = vf_fnma(term[i], vf_sub(x[i], a->max), *spread);
+        }
+    }
+}
+
 /* How many of n elements are no lower than the maximum. */
 NAPIER_KERNEL float napier_token_count(int n, vi below) { return (float)n - vf_hadd(vf_from_int(below)); }
 
@@ -128,6 +148,10 @@ NAPIER_KERNEL napier_token_lanes napier_token_sum(const float *z, int n, const n
     for (int v = 0; v < vectors; v++) {
         vf s = vf_zero(), u = vf_zero();
         int i = v * 16;
+        if (!cut && n == NAPIER_TILE) {
+            napier_token_step4(a, z + i, entropy, &s, &u, &below);
+            i += NAPIER_TILE;
+        }
         for (; i + 16 <= n; i += NAPIER_TILE_LANES) {
             napier_token_step(a, vf_load(z + i), cut, entropy, &s, &u, &below);
         }
