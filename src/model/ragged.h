@@ -4,8 +4,8 @@
 
 #include "base/context.h"
 
-/* Keys and values of rows begin .. end - 1 are wanted once more, from row `to` on: so two pieces of a prefix come to lie
- * side by side. */
+/* Keys and values of rows begin .. end - 1 are wanted once more, from row `to` on: so two pieces of a prefix come to
+ * lie side by side. */
 typedef struct napier_row_copy {
     int64_t to, begin, end;
 } napier_row_copy;
