@@ -11,7 +11,8 @@ enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 /* Rows from memory go by so many lanes at a time: a whole patch. Sums then go from registers to their place, and the
  * panels leave room for them in the second cache. Rows that are packed must serve more lanes; and up to 256 lanes go by
- * together, in shares of almost the same number of vectors: 131 as 3 times 48, not as 64, 64 and 3. */
+ * together, in shares of almost the same number of vectors, where 64 at a time would leave few: 131 as 3 times 48, not
+ * as 64, 64 and 3. */
 enum { DIRECT_LANES = 64 };
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -34,7 +35,8 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
         rows.col_stride == 1 && (!s.pairs || (kernels->direct_pairs && s.multiply == kernels->pairs));
     s.few = lanes.rows <= NAPIER_FEW && from_memory;
     s.direct = from_memory;
-    s.lane_block = s.direct && lanes.rows > NAPIER_LANE_BLOCK ? DIRECT_LANES : NAPIER_LANE_BLOCK;
+    const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
+    s.lane_block = s.direct && full ? DIRECT_LANES : NAPIER_LANE_BLOCK;
     const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < s.lane_block ? lanes.rows : s.lane_block;
     s.k_block = s.direct ? direct_k_block(s.k, round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
     s.c_step = round_up(together, 16);
