@@ -141,6 +141,10 @@ def flops(case):
     return 4 * queries * keys * dim * HEADS / (2 if causal else 1)
 
 
+def digits(ms):
+    return f"{ms:,.0f}" if ms >= 1000 else f"{ms:.3g}"
+
+
 def report(paths):
     cases = {name_of(case): case for case in all_cases()}
     records = {}
@@ -159,7 +163,7 @@ def report(paths):
         for step, factor in (("forward", 1.0), ("backward", 2.5)):
             r = records[name][step]
             rate = factor * flops(case) / r["napier_ms"] * 1e-6
-            cells += [f"{r['torch_ms']:.3g}", f"{r['napier_ms']:.3g}", f"{rate:.0f}",
+            cells += [digits(r["torch_ms"]), digits(r["napier_ms"]), f"{rate:.0f}",
                       f"{r['torch_ms'] / r['napier_ms']:.2f}"]
         print("| " + " | ".join(cells) + " |")
 

@@ -122,7 +122,7 @@ static void add_values(const napier_row_tile *tile, int64_t first, int64_t rows,
 }
 
 /* A block of keys, from `place` on, for up to NAPIER_SCORE_ROWS rows. */
-static void attend_block(const napier_key_chunk *chunk, const napier_row_tile *tile, const napier_packed_sequence *keys,
+static void attend_block(napier_key_chunk *chunk, const napier_row_tile *tile, const napier_packed_sequence *keys,
                          int64_t place, int64_t first, int64_t rows, const attend_state *state) {
     const napier_attention_plan *const plan = tile->plan;
     int64_t seen[NAPIER_SCORE_ROWS];
@@ -218,8 +218,7 @@ static attend_state state_from(const attend_state *all, int64_t rows, int64_t di
     return state;
 }
 
-static void attend(const attend_job *job, const napier_key_chunk *chunk, const attend_batch *batch,
-                   const attend_state *all) {
+static void attend(const attend_job *job, napier_key_chunk *chunk, const attend_batch *batch, const attend_state *all) {
     attend_state states[NAPIER_BATCH];
     int64_t most = 1, rows_before = 0;
     for (int i = 0; i < batch->count; i++) {
@@ -282,8 +281,8 @@ static int64_t tiles_of_batch(const attend_job *job, const napier_key_chunk *chu
 }
 
 /* Tile `index` of a batch: the last queries of a sequence first, which see the most keys. */
-static void attend_sequences(const attend_job *job, const napier_key_chunk *chunk, int64_t first, int64_t end,
-                             int64_t index, int64_t head, const attend_state *state) {
+static void attend_sequences(const attend_job *job, napier_key_chunk *chunk, int64_t first, int64_t end, int64_t index,
+                             int64_t head, const attend_state *state) {
     const int64_t count = tiles_of_batch(job, chunk, first, end), tile = count - 1 - index;
     attend_batch batch = {.count = 0};
     for (int64_t i = first; i < end; i++) {
@@ -297,7 +296,7 @@ static void attend_sequences(const attend_job *job, const napier_key_chunk *chun
 
 static void attend_tiles(void *argument, int worker, int64_t begin, int64_t end) {
     const attend_job *const job = argument;
-    const napier_key_chunk *const chunk = job->chunks;
+    napier_key_chunk *const chunk = job->chunks;
     const attend_state state = state_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
         const int64_t tile = i % job->tiles, sequence = sequence_of_tile(chunk, tile);

@@ -162,6 +162,7 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
 
+enum { NAPIER_NOT_PACKED = 2 };    /* in `special`: the panel is packed when it is first asked for */
 enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
 
 bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
@@ -224,21 +225,27 @@ void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, 
     chunk->head = head;
     chunk->heads = 1;
     lay_out(chunk);
-    pack_task(chunk, 0, 0, chunk->panel_count);
+    memset(chunk->special, NAPIER_NOT_PACKED, (size_t)chunk->panel_count);
 }
 
-napier_key_run napier_key_run_of(const napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head,
-                                 int64_t place, int64_t count) {
+napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head, int64_t place,
+                                 int64_t count) {
     const int64_t shared = s->shared_panels * NAPIER_LANES;
     const bool own = place >= shared;
     const napier_key_segment *const segment = own ? &s->own : &s->shared;
     const int64_t within = own ? place - shared : place, left = own ? count : shared - place;
     const int64_t panel = head * chunk->panel_count + segment->first + within / NAPIER_LANES;
+    const int64_t keys = left < count ? left : count;
+    for (int64_t i = panel; i < panel + napier_fill_up(keys, NAPIER_LANES) / NAPIER_LANES; i++) {
+        if (chunk->special[i] == NAPIER_NOT_PACKED) {
+            pack_task(chunk, 0, i, i + 1);
+        }
+    }
     return (napier_key_run){
         .keys = chunk->keys + panel * NAPIER_LANES * chunk->plan->k.dim,
         .values = values_of(chunk, head, segment) + within * NAPIER_LANES,
         .value_step = segment->panels * NAPIER_LANES * NAPIER_LANES,
-        .count = left < count ? left : count,
+        .count = keys,
         .special = chunk->special + panel,
     };
 }

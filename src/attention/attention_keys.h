@@ -60,7 +60,8 @@ void napier_key_chunk_destroy(napier_key_chunk *chunk);
 
 /* Goes to the next chunk (the first one after create) and packs it with all threads; false: there is none. */
 bool napier_key_chunk_next(napier_key_chunk *chunk);
-/* Packs one head of the sequences first .. end - 1, a range of napier_key_chunk_starts, on this thread. */
+/* One head of the sequences first .. end - 1, a range of napier_key_chunk_starts, to be packed by this thread, panel by
+ * panel as they are asked for: then they come from the second cache even where all of them would not fit. */
 void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head);
 
 static inline int64_t napier_panel_floats_of(const napier_attention_plan *plan) {
@@ -77,8 +78,8 @@ typedef struct napier_key_run {
 } napier_key_run;
 
 /* The run from `place` on, a multiple of NAPIER_LANES, of at most `count` keys. */
-napier_key_run napier_key_run_of(const napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head,
-                                 int64_t place, int64_t count);
+napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head, int64_t place,
+                                 int64_t count);
 
 static inline int64_t napier_value_columns(const napier_attention_plan *plan) {
     return napier_fill_up(plan->v.dim, NAPIER_LANES);
