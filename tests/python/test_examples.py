@@ -22,7 +22,7 @@ def programs():
 @pytest.mark.parametrize("path", programs(), ids=lambda p: p.name)
 def test_begins_with_what_it_shows(path):
     text = path.read_text().removeprefix("#!/usr/bin/env python3\n")
-    assert text.startswith('"""') and len(path.read_text().splitlines()) < 150
+    assert text.startswith('"""') and len(path.read_text().splitlines()) < 200
 
 
 def test_logsumexp_of_a_file_larger_than_memory(tmp_path):

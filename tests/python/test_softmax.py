@@ -255,7 +255,7 @@ def test_logsumexp_of_special_things():
             call()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data(), hnp.array_shapes(max_dims=4, max_side=5), st.sampled_from([np.float32, np.float64]), st.booleans(),
        st.booleans())
 def test_weights(data, shape, dtype, keepdims, return_sign):
