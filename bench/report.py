@@ -398,8 +398,11 @@ def draw(results, path):
     return path
 
 
+OTHERS = ("partial", "-rl-", "-umap-", "-attention-", "-model-")  # results of the benchmarks in folders of their own
+
+
 def newest():
-    found = [p for p in (HERE / "results").glob("*.jsonl") if "partial" not in p.name]
+    found = [p for p in (HERE / "results").glob("*.jsonl") if not any(word in p.name for word in OTHERS)]
     full = [p for p in found if "quick" not in p.name]
     return sorted(full or found, key=lambda p: p.stat().st_mtime)[-1:]
 

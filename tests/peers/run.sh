@@ -33,10 +33,10 @@ home_of() {
     esac
 }
 
-# An environment with these packages; the stamp is written last, so a broken fetch is repeated.
+# An environment with these packages; the stamp, their list, is written last, so a broken fetch is repeated.
 environment() { # set
     venv=$(home_of "$1")
-    [ -f "$venv/ready" ] && return 0
+    [ -f "$venv/ready" ] && [ "$(cat "$venv/ready")" = "$(packages "$1")" ] && return 0
     # shellcheck disable=SC2046 # a list of packages
     set -- "$1" $(packages "$1")
     name=$1
@@ -45,7 +45,7 @@ environment() { # set
     rm -rf "${venv:?}"
     "$python" -m venv "$venv" >"$build/$name.log" 2>&1 &&
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >>"$build/$name.log" 2>&1 &&
-        touch "$venv/ready"
+        packages "$name" >"$venv/ready"
 }
 
 # The library, and beside it every NAPIER_X_INIT of the headers as a variable napier_x_init.
