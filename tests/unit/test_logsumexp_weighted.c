@@ -342,5 +342,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(accurate), cmocka_unit_test(ones_are_plain),
                                        cmocka_unit_test(same_bits), cmocka_unit_test(special_values),
                                        cmocka_unit_test(arguments)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    mpfr_free_cache();
+    return failed;
 }
