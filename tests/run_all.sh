@@ -221,7 +221,7 @@ compile_with_library() {
         -o "$dir/$name"
 }
 
-# A program of golden bits, its table, what its lines are, how much of it an emulator runs, and its sources in support.
+# A program of golden bits, its table, what its lines are, how much of it slow builds run, and its sources in support.
 goldens=(
     "golden golden.txt bits all formats.c rows.c"
     "golden_umap golden_umap.txt maps quick golden_table.c"
@@ -230,19 +230,20 @@ goldens=(
     "golden_attention golden_attention.txt attention quick golden_table.c formats.c"
 )
 
-# Every golden program of a directory against its table: name of the build, directory, and the emulator if it needs one.
+# Every golden program of a directory against its table: name of the build, directory, and for slow builds "slow" and the
+# emulator if they need one.
 check_goldens() {
-    local name=$1 dir=$2 emulator=${3:-} line program table what part
+    local name=$1 dir=$2 slow=${3:-} emulator=${4:-} line program table what part
     for line in "${goldens[@]}"; do
         read -r program table what part _ <<<"$line"
-        part=${emulator:+${part/#quick/--quick}}
+        part=${slow:+${part/#quick/--quick}}
         # shellcheck disable=SC2086 # nothing, or one word
         [ -x "$dir/$program" ] && check_golden "golden $what, $name" "$table" $emulator "$dir/$program" ${part#all}
     done
 }
 
-# The library and every golden program without CMake, and their lines: name of the build, compiler, directory, emulator or
-# nothing, flags...
+# The library and every golden program without CMake, and their lines, for slow builds: name of the build, compiler,
+# directory, emulator or nothing, flags...
 compile_and_check_goldens() {
     local name=$1 cc=$2 dir=$3 emulator=$4 line program used file sources
     shift 4
@@ -256,7 +257,7 @@ compile_and_check_goldens() {
         # shellcheck disable=SC2086 # a list of sources
         check 60 "compile $program.c: $name" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" "$program" $sources "$@"
     done
-    check_goldens "$name" "$dir" "$emulator"
+    check_goldens "$name" "$dir" slow "$emulator"
 }
 export -f compile_library compile_with_library
 export root jobs
