@@ -37,11 +37,14 @@ static bool visit(napier_heads h, const unsigned char *arena, unsigned char visi
     return twice;
 }
 
+/* Offsets may be any number: the sum wraps. */
+static int64_t plus(int64_t offset, int64_t more) { return (int64_t)((uint64_t)offset + (uint64_t)more); }
+
 static void take_offsets(input *in, int64_t *offsets, int64_t count, int64_t most) {
     for (int64_t i = 0; i < count; i++) {
         const int64_t before = i > 0 ? offsets[i - 1] : 0;
         const unsigned kind = take(in);
-        offsets[i] = kind % 16 == 15 ? (int64_t)take_bytes(in, 8) : kind % 16 == 14 ? most : before + kind % 3;
+        offsets[i] = kind % 16 == 15 ? (int64_t)take_bytes(in, 8) : kind % 16 == 14 ? most : plus(before, kind % 3);
     }
 }
 
@@ -70,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     take_offsets(&in, keys, SEQUENCES + 1, rows);
     take_offsets(&in, begin, SEQUENCES, rows);
     for (int i = 0; i < SEQUENCES; i++) {
-        end[i] = begin[i] + take_within(&in, 2);
+        end[i] = plus(begin[i], take_within(&in, 2));
     }
     options.query_offsets = queries;
     options.key_offsets = keys;
