@@ -38,8 +38,8 @@ static int64_t stride_of(int64_t width) { return plus(width, 32); }
 static int64_t q_width(const napier_model *m) { return times(m->config.num_attention_heads, m->config.head_dim); }
 static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_value_heads, m->config.head_dim); }
 
-/* Floats for the largest product of a block. */
-static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
+/* Floats for the largest product of so many rows. */
+static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
     const napier_layer *layer = &m->layers[0];
     const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o};
     const napier_const_matrix normed = napier_const_rows(NULL, rows, layer->gate.cols, napier_model_activations(m));
@@ -55,6 +55,15 @@ static int64_t project_floats(const napier_context *context, const napier_model 
         floats = wanted > floats ? wanted : floats;
     }
     return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
+}
+
+/* A last block, and the rows of the last layer, are fewer; and fewer rows may want more: their work is cut otherwise. */
+static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
+    int64_t floats = 1;
+    for (int64_t some = 1; some <= rows; some++) {
+        floats = most(floats, project_floats_of(context, m, some));
+    }
+    return floats;
 }
 
 typedef struct part {
