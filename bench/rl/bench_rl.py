@@ -226,7 +226,7 @@ def arguments():
     parser.add_argument("--home", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--compiler", default="", help=argparse.SUPPRESS)
-    parser.add_argument("files", nargs="*", help="with --report: results (default: all in bench/results/*-rl.jsonl)")
+    parser.add_argument("files", nargs="*", help="with --report: results (default: all in bench/results/*-rl*.jsonl)")
     options = parser.parse_args()
     options.peers = options.peers.split(",")
     return options
@@ -260,7 +260,7 @@ def main():
         return 0
     results = ROOT / "bench/results"
     if options.report:
-        report_rl.write(options.files or sorted(str(p) for p in results.glob("*-rl.jsonl")))
+        report_rl.write(options.files or sorted(str(p) for p in results.glob("*-rl*.jsonl")))
         return 0
     if not todo:
         print("nothing to measure: no case fits --only", file=sys.stderr)
