@@ -550,11 +550,85 @@ static void test_memory(void **state) {
     no_problems();
 }
 
+/* ---- Memory that is too small ------------------------------------------------------------------------------------ */
+
+enum { GUARD = 1 << 20, GUARD_BYTE = 0x5a };
+
+typedef struct guarded {
+    size_t size;
+    _Alignas(64) unsigned char bytes[];
+} guarded;
+
+/* Memory with a guard behind it, which is looked at when it is freed. */
+static void *guarded_allocate(size_t size, size_t alignment, void *user) {
+    (void)user;
+    guarded *const g = alignment <= 64 ? aligned_alloc(64, (sizeof *g + size + GUARD + 63) / 64 * 64) : NULL;
+    if (g) {
+        g->size = size;
+        memset(g->bytes + size, GUARD_BYTE, GUARD);
+    }
+    return g ? g->bytes : NULL;
+}
+
+static void guarded_free(void *memory, void *user) {
+    (void)user;
+    if (memory) {
+        guarded *const g = (guarded *)((unsigned char *)memory - offsetof(guarded, bytes));
+        size_t written = 0;
+        for (size_t i = 0; i < GUARD; i++) {
+            written += g->bytes[g->size + i] != GUARD_BYTE;
+        }
+        expect(written == 0, "%zu bytes written behind a block of %zu", written, g->size);
+        free(g);
+    }
+}
+
+static void score_pairs(napier_context *context, const napier_model *model, int pairs) {
+    static batch b;
+    static float logprobs[MOST_IDS];
+    rng r = rng_make((uint64_t)pairs);
+    memset(&b, 0, sizeof b);
+    for (int i = 0; i < pairs; i++) {
+        int64_t prompt[10], response[12];
+        random_ids(prompt, 10, &r);
+        random_ids(response, 12, &r);
+        add_list(&b.prompts, prompt, 10);
+        add_list(&b.responses, response, 12);
+    }
+    const napier_score_batch view = view_of(&b);
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    results.logprobs = napier_array_f32(logprobs, tokens_of(&b));
+    succeeded(context, napier_model_batch_logprobs(context, model, &view, NULL, &results), "score");
+}
+
+/* The last layer runs some of the rows only: 12 of each 22 here. Fewer rows are cut otherwise, and may want more: 48
+ * more than 88, with this intermediate size and two threads. */
+static void test_fewer_rows_want_more(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
+    napier_context *context = NULL;
+    napier_model *model = NULL;
+    (void)state;
+    m.intermediate = 3072;
+    tiny_model_write(&m);
+    options.threads = 2;
+    options.allocator = (napier_allocator){guarded_allocate, guarded_free, NULL};
+    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
+    for (int pairs = 1; pairs <= 8; pairs++) {
+        score_pairs(context, model, pairs);
+    }
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routes),    cmocka_unit_test(test_sharing), cmocka_unit_test(test_plan),
         cmocka_unit_test(test_arguments), cmocka_unit_test(test_forms),   cmocka_unit_test(test_judge),
-        cmocka_unit_test(test_texts),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_texts),     cmocka_unit_test(test_memory),  cmocka_unit_test(test_fewer_rows_want_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
