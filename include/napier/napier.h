@@ -3,6 +3,7 @@
 #define NAPIER_NAPIER_H
 
 #include <napier/attention.h>
+#include <napier/cuda.h>
 #include <napier/linear.h>
 #include <napier/model.h>
 #include <napier/rl.h>

@@ -17,6 +17,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "math/both.h"
+
 #define NAPIER_LOG2E 0x1.715476p+0f
 #define NAPIER_ROUND_MAGIC 12582912.0f /* 1.5 * 2^23 */
 #define NAPIER_LN2_HI 0x1.62e430p-1f
@@ -32,22 +34,22 @@ typedef struct napier_exp_parts {
     int64_t n;
 } napier_exp_parts;
 
-static inline uint32_t napier_float_bits(float x) {
+NAPIER_BOTH uint32_t napier_float_bits(float x) {
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static inline float napier_float_of_bits(uint32_t u) {
+NAPIER_BOTH float napier_float_of_bits(uint32_t u) {
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
 /* 2^k as a float, for -126 <= k <= 127. */
-static inline float napier_power_of_two(int64_t k) { return napier_float_of_bits((uint32_t)(k + 127) << 23); }
+NAPIER_BOTH float napier_power_of_two(int64_t k) { return napier_float_of_bits((uint32_t)(k + 127) << 23); }
 
-static inline float napier_exp_polynomial(float r) {
+NAPIER_BOTH float napier_exp_polynomial(float r) {
     float p = fmaf(NAPIER_EXP_C6, r, NAPIER_EXP_C5);
     p = fmaf(p, r, NAPIER_EXP_C4);
     p = fmaf(p, r, NAPIER_EXP_C3);
@@ -57,7 +59,7 @@ static inline float napier_exp_polynomial(float r) {
 }
 
 /* For |x| <= 2^20. */
-static inline napier_exp_parts napier_exp_parts_small(float x) {
+NAPIER_BOTH napier_exp_parts napier_exp_parts_small(float x) {
     const float n = fmaf(x, NAPIER_LOG2E, NAPIER_ROUND_MAGIC) - NAPIER_ROUND_MAGIC;
     float r = fmaf(-n, NAPIER_LN2_HI, x);
     r = fmaf(-n, NAPIER_LN2_LO, r);
@@ -66,7 +68,7 @@ static inline napier_exp_parts napier_exp_parts_small(float x) {
 }
 
 /* For |x| < 2^31: the reduction in double, with ln 2 to 106 bits. Adding 1.5 * 2^52 rounds to an integer, as above. */
-static inline napier_exp_parts napier_exp_parts_big(float x) {
+NAPIER_BOTH napier_exp_parts napier_exp_parts_big(float x) {
     const double magic = 0x1.8p52;
     const double n = ((double)x * 0x1.71547652b82fep+0 + magic) - magic;
     double r = fma(-n, 0x1.62e42fefa39efp-1, (double)x);

@@ -14,6 +14,8 @@
 
 #include <napier/types.h>
 
+#include "math/both.h"
+
 /* ---- Sums of two doubles: high is the sum rounded, low what that left out -------------------------------------- */
 
 typedef struct napier_double2 {
@@ -21,42 +23,42 @@ typedef struct napier_double2 {
 } napier_double2;
 
 /* a + b exactly (Knuth). */
-static inline napier_double2 napier_two_sum(double a, double b) {
+NAPIER_BOTH napier_double2 napier_two_sum(double a, double b) {
     const double sum = a + b, part = sum - a;
     return (napier_double2){sum, (a - (sum - part)) + (b - part)};
 }
 
 /* a + b exactly, where |a| >= |b| or a is 0 (Dekker). */
-static inline napier_double2 napier_fast_two_sum(double a, double b) {
+NAPIER_BOTH napier_double2 napier_fast_two_sum(double a, double b) {
     const double sum = a + b;
     return (napier_double2){sum, b - (sum - a)};
 }
 
 /* a * b exactly, where nothing underflows. */
-static inline napier_double2 napier_two_product(double a, double b) {
+NAPIER_BOTH napier_double2 napier_two_product(double a, double b) {
     const double product = a * b;
     return (napier_double2){product, fma(a, b, -product)};
 }
 
 /* ---- Bits ------------------------------------------------------------------------------------------------------ */
 
-static inline uint64_t napier_double_bits(double x) {
+NAPIER_BOTH uint64_t napier_double_bits(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static inline double napier_double_of_bits(uint64_t bits) {
+NAPIER_BOTH double napier_double_of_bits(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
 /* The canonical quiet NaN. */
-static inline double napier_f64_nan(void) { return napier_double_of_bits(UINT64_C(0x7ff8000000000000)); }
+NAPIER_BOTH double napier_f64_nan(void) { return napier_double_of_bits(UINT64_C(0x7ff8000000000000)); }
 
 /* 2^k, for -1022 <= k <= 1023. */
-static inline double napier_f64_power_of_two(int k) { return napier_double_of_bits((uint64_t)(k + 1023) << 52); }
+NAPIER_BOTH double napier_f64_power_of_two(int k) { return napier_double_of_bits((uint64_t)(k + 1023) << 52); }
 
 /* ---- Functions ------------------------------------------------------------------------------------------------- */
 

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "math/both.h"
+
 #define NAPIER_LOG_Q0 (-0x1.000000000273ep-1)
 #define NAPIER_LOG_Q1 0x1.555555520dbf9p-2
 #define NAPIER_LOG_Q2 (-0x1.fffffed3bc08bp-3)
@@ -21,11 +23,11 @@
 #define NAPIER_LN2_DOUBLE 0x1.62e42fefa39efp-1
 #define NAPIER_LOG_FIRST_BUCKET 1.0625 /* below: c = 1 */
 
-static const double napier_log_reciprocal[16] __attribute__((aligned(64))) = {
+NAPIER_BOTH_TABLE double napier_log_reciprocal[16] __attribute__((aligned(64))) = {
     0x1.00p+0, 0x1.d4p-1, 0x1.bap-1, 0x1.a4p-1, 0x1.90p-1, 0x1.7ep-1, 0x1.6cp-1, 0x1.5cp-1,
     0x1.4ep-1, 0x1.42p-1, 0x1.36p-1, 0x1.2ap-1, 0x1.20p-1, 0x1.16p-1, 0x1.0cp-1, 0x1.04p-1};
 
-static const double napier_log_minus_log[16] __attribute__((aligned(64))) = {0x0.0p+0,
+NAPIER_BOTH_TABLE double napier_log_minus_log[16] __attribute__((aligned(64))) = {0x0.0p+0,
                                                                              0x1.700d30aeac0e1p-4,
                                                                              0x1.2d1610c86813ap-3,
                                                                              0x1.95a5adcf7017fp-3,
@@ -43,7 +45,7 @@ static const double napier_log_minus_log[16] __attribute__((aligned(64))) = {0x0
                                                                              0x1.5af405c3649e0p-1};
 
 /* f + f^2 q(f) */
-static inline double napier_log_polynomial(double f) {
+NAPIER_BOTH double napier_log_polynomial(double f) {
     double q = fma(NAPIER_LOG_Q6, f, NAPIER_LOG_Q5);
     q = fma(q, f, NAPIER_LOG_Q4);
     q = fma(q, f, NAPIER_LOG_Q3);
@@ -54,7 +56,7 @@ static inline double napier_log_polynomial(double f) {
 }
 
 /* For finite y >= 0. */
-static inline double napier_log1p(double y) {
+NAPIER_BOTH double napier_log1p(double y) {
     const double u = 1.0 + y;
     uint64_t bits;
     memcpy(&bits, &u, sizeof bits);

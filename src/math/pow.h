@@ -32,7 +32,7 @@
 #define NAPIER_EXP2_HIGHEST 127.0f
 
 /* log2(x) for normal x > 0. */
-static inline float napier_log2f(float x) {
+NAPIER_BOTH float napier_log2f(float x) {
     const int32_t bits = (int32_t)napier_float_bits(x);
     const int32_t e = (bits - NAPIER_HALF_ROOT_BITS) >> 23;
     const float f = napier_float_of_bits((uint32_t)bits - ((uint32_t)e << 23)) - 1.0f;
@@ -48,7 +48,7 @@ static inline float napier_log2f(float x) {
 }
 
 /* 2^t, t first brought into [NAPIER_EXP2_LOWEST, NAPIER_EXP2_HIGHEST]. */
-static inline float napier_exp2f(float t) {
+NAPIER_BOTH float napier_exp2f(float t) {
     t = t < NAPIER_EXP2_HIGHEST ? t : NAPIER_EXP2_HIGHEST;
     t = t > NAPIER_EXP2_LOWEST ? t : NAPIER_EXP2_LOWEST;
     const float shifted = t + NAPIER_ROUND_MAGIC;
@@ -62,6 +62,6 @@ static inline float napier_exp2f(float t) {
     return napier_float_of_bits(napier_float_bits(p) + (napier_float_bits(shifted) << 23));
 }
 
-static inline float napier_powf(float x, float b) { return napier_exp2f(b * napier_log2f(x)); }
+NAPIER_BOTH float napier_powf(float x, float b) { return napier_exp2f(b * napier_log2f(x)); }
 
 #endif

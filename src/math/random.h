@@ -9,12 +9,14 @@
 
 #include <stdint.h>
 
+#include "math/both.h"
+
 #define NAPIER_PHILOX_MULTIPLIER 0xd256d193u
 #define NAPIER_PHILOX_WEYL 0x9e3779b9u
 enum { NAPIER_PHILOX_ROUNDS = 7 };
 
 /* Two numbers for a key and a counter of two words. */
-static inline void napier_philox(uint32_t key, uint32_t hi, uint32_t lo, uint32_t out[2]) {
+NAPIER_BOTH void napier_philox(uint32_t key, uint32_t hi, uint32_t lo, uint32_t out[2]) {
     for (int round = 0; round < NAPIER_PHILOX_ROUNDS; round++) {
         const uint64_t product = (uint64_t)NAPIER_PHILOX_MULTIPLIER * lo;
         lo = (uint32_t)(product >> 32) ^ key ^ hi;
@@ -26,7 +28,7 @@ static inline void napier_philox(uint32_t key, uint32_t hi, uint32_t lo, uint32_
 }
 
 /* The key of one stream (an epoch, a purpose) of a seed. */
-static inline uint32_t napier_random_key(uint64_t seed, uint32_t stream) {
+NAPIER_BOTH uint32_t napier_random_key(uint64_t seed, uint32_t stream) {
     uint32_t mixed[2];
     napier_philox((uint32_t)seed, (uint32_t)(seed >> 32), stream, mixed);
     napier_philox(mixed[0], mixed[1], (uint32_t)(seed >> 32), mixed);
@@ -34,16 +36,16 @@ static inline uint32_t napier_random_key(uint64_t seed, uint32_t stream) {
 }
 
 /* Numbers `hi`, `lo` of a stream. */
-static inline void napier_random(uint64_t seed, uint32_t stream, uint32_t hi, uint32_t lo, uint32_t out[2]) {
+NAPIER_BOTH void napier_random(uint64_t seed, uint32_t stream, uint32_t hi, uint32_t lo, uint32_t out[2]) {
     napier_philox(napier_random_key(seed, stream), hi, lo, out);
 }
 
 /* 0 .. n - 1, evenly to within n / 2^32. */
-static inline uint32_t napier_random_below(uint32_t random, uint32_t n) {
+NAPIER_BOTH uint32_t napier_random_below(uint32_t random, uint32_t n) {
     return (uint32_t)((uint64_t)random * n >> 32);
 }
 
 /* [0, 1), a multiple of 2^-32. */
-static inline double napier_random_unit(uint32_t random) { return (double)random * 0x1p-32; }
+NAPIER_BOTH double napier_random_unit(uint32_t random) { return (double)random * 0x1p-32; }
 
 #endif

@@ -27,7 +27,7 @@ typedef struct napier_token_rules {
     int64_t keep_stride; /* bytes */
 } napier_token_rules;
 
-static inline const uint8_t *napier_token_keep(const napier_token_rules *rules, int64_t row, int64_t column) {
+NAPIER_BOTH const uint8_t *napier_token_keep(const napier_token_rules *rules, int64_t row, int64_t column) {
     return rules->keep ? rules->keep + row * rules->keep_stride + column : NULL;
 }
 
@@ -49,13 +49,13 @@ typedef struct napier_token_slots {
 
 enum { NAPIER_TOKEN_SLOT_ARRAYS = 5 };
 
-static inline int64_t napier_token_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
+NAPIER_BOTH int64_t napier_token_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
 
 /* Floats that the slots of a row of `tiles` tiles need, and the slots made of them. */
-static inline int64_t napier_token_slot_floats(int64_t tiles) {
+NAPIER_BOTH int64_t napier_token_slot_floats(int64_t tiles) {
     return NAPIER_TOKEN_SLOT_ARRAYS * ((tiles + 15) / 16 * 16);
 }
-static inline napier_token_slots napier_token_slots_of(float *room, int64_t tiles) {
+NAPIER_BOTH napier_token_slots napier_token_slots_of(float *room, int64_t tiles) {
     const int64_t n = (tiles + 15) / 16 * 16;
     return (napier_token_slots){room, room + n, room + 2 * n, room + 3 * n, room + 4 * n};
 }
@@ -78,7 +78,7 @@ typedef struct napier_token_seen {
 } napier_token_seen;
 
 /* Forgets what was seen; ids, chosen, before and top stay where they are. */
-static inline void napier_token_seen_start(napier_token_seen *seen, const napier_token_wants *wants) {
+NAPIER_BOTH void napier_token_seen_start(napier_token_seen *seen, const napier_token_wants *wants) {
     seen->max = -INFINITY;
     seen->argmax = -1;
     seen->top_count = 0;
@@ -88,11 +88,11 @@ static inline void napier_token_seen_start(napier_token_seen *seen, const napier
 }
 
 /* Does a stand before b among the top k? */
-static inline bool napier_token_before(napier_token_top a, napier_token_top b) {
+NAPIER_BOTH bool napier_token_before(napier_token_top a, napier_token_top b) {
     return a.z > b.z || (a.z == b.z && a.id < b.id);
 }
 
-static inline void napier_token_top_sink(napier_token_top *heap, int64_t count, napier_token_top item) {
+NAPIER_BOTH void napier_token_top_sink(napier_token_top *heap, int64_t count, napier_token_top item) {
     int64_t at = 0;
     for (int64_t child; (child = 2 * at + 1) < count; at = child) {
         child += child + 1 < count && napier_token_before(heap[child], heap[child + 1]) ? 1 : 0;
@@ -105,7 +105,7 @@ static inline void napier_token_top_sink(napier_token_top *heap, int64_t count, 
 }
 
 /* Takes an item into the best `limit`. */
-static inline void napier_token_top_add(napier_token_seen *seen, int64_t limit, napier_token_top item) {
+NAPIER_BOTH void napier_token_top_add(napier_token_seen *seen, int64_t limit, napier_token_top item) {
     if (seen->top_count == limit) {
         if (napier_token_before(item, seen->top[0])) {
             napier_token_top_sink(seen->top, limit, item);
@@ -120,7 +120,7 @@ static inline void napier_token_top_add(napier_token_seen *seen, int64_t limit, 
 }
 
 /* The heap to a list in order. It is no heap afterwards. */
-static inline void napier_token_top_sort(napier_token_seen *seen) {
+NAPIER_BOTH void napier_token_top_sort(napier_token_seen *seen) {
     for (int64_t n = seen->top_count - 1; n > 0; n--) {
         const napier_token_top last = seen->top[0], item = seen->top[n];
         napier_token_top_sink(seen->top, n, item);
@@ -128,7 +128,7 @@ static inline void napier_token_top_sort(napier_token_seen *seen) {
     }
 }
 
-static inline void napier_token_seen_merge(napier_token_seen *into, const napier_token_seen *from,
+NAPIER_BOTH void napier_token_seen_merge(napier_token_seen *into, const napier_token_seen *from,
                                            const napier_token_wants *wants) {
     if (from->argmax >= 0 && (into->argmax < 0 || napier_token_before((napier_token_top){from->max, from->argmax},
                                                                       (napier_token_top){into->max, into->argmax}))) {

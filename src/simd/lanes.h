@@ -55,7 +55,11 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
+#if defined(__CUDACC__)
+#define NAPIER_INLINE static __device__ __forceinline__
+#else
 #define NAPIER_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 /* Kernels are specialised by inlining them with constant arguments. That is left out where speed is no aim and it would
  * only cost minutes and gigabytes of compiling: the scalar build (the oracle), unoptimised builds and sanitizers. */
@@ -64,14 +68,17 @@
 #define NAPIER_PLAIN_KERNELS
 #endif
 #endif
-#if defined(NAPIER_LANES_SCALAR) || !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || \
-    defined(__SANITIZE_THREAD__)
+#if defined(NAPIER_LANES_SCALAR) || (!defined(__OPTIMIZE__) && !defined(__CUDACC__)) || \
+    defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #undef NAPIER_PLAIN_KERNELS
 #define NAPIER_PLAIN_KERNELS
 #endif
 #if defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_KERNEL static __attribute__((unused))
 #define NAPIER_UNROLL
+#elif defined(__CUDACC__)
+#define NAPIER_KERNEL NAPIER_INLINE
+#define NAPIER_UNROLL _Pragma("unroll")
 #else
 #define NAPIER_KERNEL NAPIER_INLINE
 #if defined(__clang__)
@@ -89,8 +96,10 @@
 #include "simd/neon.h"
 #elif defined(NAPIER_LANES_SCALAR)
 #include "simd/scalar.h"
+#elif defined(NAPIER_LANES_CUDA)
+#include "simd/cuda.h" /* one lane, for a thread of a GPU: only what stays in its lane */
 #else
-#error "define one of NAPIER_LANES_SCALAR, NAPIER_LANES_AVX2, NAPIER_LANES_AVX512, NAPIER_LANES_NEON"
+#error "define one of NAPIER_LANES_SCALAR, NAPIER_LANES_AVX2, NAPIER_LANES_AVX512, NAPIER_LANES_NEON, NAPIER_LANES_CUDA"
 #endif
 
 #endif

@@ -15,7 +15,7 @@
 enum { NAPIER_SIGNED_BITS = 24, NAPIER_SIGNED_MASK = (1 << 24) - 1, NAPIER_SIGNED_MOST = 96 };
 
 /* Adds x * 2^exponent for a finite x that is 0 or normal. */
-static inline void napier_digits_add(uint64_t *digit, int digits, int64_t top, double x, int64_t exponent) {
+NAPIER_BOTH void napier_digits_add(uint64_t *digit, int digits, int64_t top, double x, int64_t exponent) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint64_t sign = bits >> 63 ? UINT64_MAX : 1; /* minus or plus one */
@@ -38,7 +38,7 @@ static inline void napier_digits_add(uint64_t *digit, int digits, int64_t top, d
 }
 
 /* Proper digits below 2^24 in d[], and what is carried out above them. */
-static inline int64_t napier_digits_carry(const uint64_t *digit, int digits, bool negate, uint64_t *d) {
+NAPIER_BOTH int64_t napier_digits_carry(const uint64_t *digit, int digits, bool negate, uint64_t *d) {
     int64_t carry = 0;
     for (int j = digits - 1; j >= 0; j--) {
         const int64_t bin = (int64_t)(negate ? -digit[j] : digit[j]) + carry;
@@ -50,7 +50,7 @@ static inline int64_t napier_digits_carry(const uint64_t *digit, int digits, boo
 
 /* The sum in units of 2^exponent, rounded once, to nearest even: the leading four digits as two exact doubles, whatever lies
  * below them as the last bit of the second. */
-static inline double napier_digits_value(const uint64_t *digit, int digits, int64_t top, int64_t exponent) {
+NAPIER_BOTH double napier_digits_value(const uint64_t *digit, int digits, int64_t top, int64_t exponent) {
     enum { ABOVE = 2, BELOW = 3 };
     uint64_t d[ABOVE + NAPIER_SIGNED_MOST + BELOW] = {0}; /* d[ABOVE] is at place top */
     int64_t carry = napier_digits_carry(digit, digits, false, d + ABOVE);

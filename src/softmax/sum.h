@@ -12,7 +12,7 @@
  * 2^-240 of the largest term. A digit that falls below the window lies below every later window too: dropping commutes
  * with merging.
  *
- * Plain C on single sums: shared by the kernels of every instruction set, the public state and, later, CUDA. */
+ * Plain C on single sums: shared by the kernels of every instruction set, the public state and CUDA. */
 #ifndef NAPIER_SOFTMAX_SUM_H
 #define NAPIER_SOFTMAX_SUM_H
 
@@ -51,9 +51,11 @@ typedef struct napier_sum {
     uint64_t digit[NAPIER_DIGITS];
 } napier_sum;
 
+typedef enum napier_row_kind { NAPIER_ROW_FINITE, NAPIER_ROW_NAN, NAPIER_ROW_PINF, NAPIER_ROW_MASKED } napier_row_kind;
+
 /* All that the outputs of a row need. */
 typedef struct napier_final {
-    enum { NAPIER_ROW_FINITE, NAPIER_ROW_NAN, NAPIER_ROW_PINF, NAPIER_ROW_MASKED } kind;
+    napier_row_kind kind;
     float max;
     float lse;
     float log_sum;    /* L = lse - max >= 0, in f32 */
@@ -63,32 +65,32 @@ typedef struct napier_final {
     int64_t exponent; /* E: exp(max) = p 2^E */
 } napier_final;
 
-static inline bool napier_is_big(float max) { return fabsf(max) > NAPIER_BIG; }
-static inline bool napier_is_huge(float max) { return fabsf(max) >= NAPIER_HUGE; }
+NAPIER_BOTH bool napier_is_big(float max) { return fabsf(max) > NAPIER_BIG; }
+NAPIER_BOTH bool napier_is_huge(float max) { return fabsf(max) >= NAPIER_HUGE; }
 
 /* exp(x) = p 2^n by the reduction that a row or tile with maximum `max` uses; |max| < 2^31. */
-static inline napier_exp_parts napier_exp_parts_for(float x, float max) {
+NAPIER_BOTH napier_exp_parts napier_exp_parts_for(float x, float max) {
     return napier_is_big(max) ? napier_exp_parts_big(x) : napier_exp_parts_small(x);
 }
 
 /* Near enough to the maximum to count? Exact for big values too. */
-static inline bool napier_within_cutoff(float x, float max) {
+NAPIER_BOTH bool napier_within_cutoff(float x, float max) {
     return napier_is_big(max) ? (double)x - (double)max >= -(double)NAPIER_CUTOFF : x >= max - NAPIER_CUTOFF;
 }
 
-static inline int64_t napier_floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+NAPIER_BOTH int64_t napier_floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 /* The digit position of the window's first bin: two digits of headroom above 2^E. */
-static inline int64_t napier_sum_top(int64_t exponent) { return napier_floor_div(exponent, NAPIER_DIGIT_BITS) + 2; }
+NAPIER_BOTH int64_t napier_sum_top(int64_t exponent) { return napier_floor_div(exponent, NAPIER_DIGIT_BITS) + 2; }
 
-static inline void napier_sum_init(napier_sum *s) {
+NAPIER_BOTH void napier_sum_init(napier_sum *s) {
     memset(s, 0, sizeof *s);
     s->max = -INFINITY;
 }
 
 /* Adds times * significand * 2^exponent; significand < 2^25, times < 2^40. Split into digits first, then multiplied:
  * that is linear, so a digit below the window may be dropped before or after. */
-static inline void napier_sum_add_digits(napier_sum *s, uint64_t times, uint32_t significand, int64_t exponent) {
+NAPIER_BOTH void napier_sum_add_digits(napier_sum *s, uint64_t times, uint32_t significand, int64_t exponent) {
     const int64_t place = napier_floor_div(exponent, NAPIER_DIGIT_BITS);
     const uint64_t shifted = (uint64_t)significand << (exponent - place * NAPIER_DIGIT_BITS);
     const uint64_t low = shifted & ((1u << NAPIER_DIGIT_BITS) - 1), high = shifted >> NAPIER_DIGIT_BITS;
@@ -102,7 +104,7 @@ static inline void napier_sum_add_digits(napier_sum *s, uint64_t times, uint32_t
 }
 
 /* Moves the window up. */
-static inline void napier_sum_move_window(napier_sum *s, int64_t top) {
+NAPIER_BOTH void napier_sum_move_window(napier_sum *s, int64_t top) {
     const int64_t by = top - s->top;
     if (by <= 0) {
         return;
@@ -114,12 +116,12 @@ static inline void napier_sum_move_window(napier_sum *s, int64_t top) {
 }
 
 /* Adds `count` elements equal to x, an ordinary term below the maximum. */
-static inline void napier_sum_add_terms(napier_sum *s, uint64_t count, napier_exp_parts x) {
+NAPIER_BOTH void napier_sum_add_terms(napier_sum *s, uint64_t count, napier_exp_parts x) {
     napier_sum_add_digits(s, count, (uint32_t)(x.p * 0x1p24f), x.n - 24);
 }
 
 /* Makes `max` (finite or +inf, at least the sum's own) the maximum: the old maxima become ordinary terms. */
-static inline void napier_sum_raise(napier_sum *s, float max) {
+NAPIER_BOTH void napier_sum_raise(napier_sum *s, float max) {
     if (!(max > s->max)) {
         return;
     }
@@ -139,7 +141,7 @@ static inline void napier_sum_raise(napier_sum *s, float max) {
 }
 
 /* Adds the rest of a tile: `rest` is a float times 2^(E - 64). */
-static inline void napier_sum_add_rest(napier_sum *s, float rest, int64_t exponent) {
+NAPIER_BOTH void napier_sum_add_rest(napier_sum *s, float rest, int64_t exponent) {
     if (rest > 0) {
         const uint32_t bits = napier_float_bits(rest);
         const uint32_t significand = (bits & 0x7fffffu) | 0x800000u;
@@ -147,7 +149,7 @@ static inline void napier_sum_add_rest(napier_sum *s, float rest, int64_t expone
     }
 }
 
-static inline void napier_sum_add_tile(napier_sum *s, const napier_tile_sum *t) {
+NAPIER_BOTH void napier_sum_add_tile(napier_sum *s, const napier_tile_sum *t) {
     s->nan |= t->nan;
     if (t->max == -INFINITY) {
         return;
@@ -172,7 +174,7 @@ static inline void napier_sum_add_tile(napier_sum *s, const napier_tile_sum *t) 
     }
 }
 
-static inline void napier_sum_merge(napier_sum *into, const napier_sum *from) {
+NAPIER_BOTH void napier_sum_merge(napier_sum *into, const napier_sum *from) {
     napier_sum other = *from;
     into->nan |= other.nan;
     into->pinf |= other.pinf;
@@ -189,7 +191,7 @@ static inline void napier_sum_merge(napier_sum *into, const napier_sum *from) {
 
 /* The digits as one double in units of 2^exponent, rounded once, to nearest even: the leading four proper digits as two
  * exact doubles, whatever lies below them as the last bit of the second; their sum is the one rounding. */
-static inline double napier_sum_rest(const napier_sum *s, int64_t exponent) {
+NAPIER_BOTH double napier_sum_rest(const napier_sum *s, int64_t exponent) {
     enum { ABOVE = 3, PLACES = NAPIER_DIGITS + ABOVE + 3, MASK = (1 << NAPIER_DIGIT_BITS) - 1 };
     uint64_t d[PLACES] = {0}; /* d[0] is at place top + ABOVE; three zeros follow the last digit */
     uint64_t carry = 0;
@@ -221,7 +223,7 @@ static inline double napier_sum_rest(const napier_sum *s, int64_t exponent) {
 
 /* What the outputs need from the maximum (count times, p its significand) and the rest in units of 2^E.
  * The kernels do the same on 16 rows at a time. */
-static inline void napier_final_outputs(napier_final *f, double count, float p, double rest) {
+NAPIER_BOTH void napier_final_outputs(napier_final *f, double count, float p, double rest) {
     const double log_sum = napier_log1p((count - 1.0) + rest / (double)p);
     f->lse = (float)((double)f->max + log_sum);
     f->log_sum = (float)log_sum;
@@ -233,7 +235,7 @@ static inline void napier_final_outputs(napier_final *f, double count, float p, 
     }
 }
 
-static inline napier_final napier_sum_finish(const napier_sum *s) {
+NAPIER_BOTH napier_final napier_sum_finish(const napier_sum *s) {
     napier_final f = {.kind = NAPIER_ROW_FINITE, .max = s->max, .factor = 1.0f};
     if (s->nan) {
         f.kind = NAPIER_ROW_NAN;
@@ -255,13 +257,13 @@ static inline napier_final napier_sum_finish(const napier_sum *s) {
 }
 
 /* exp(x - E ln 2) 2^64 for x within the cutoff of the row's maximum, which is not huge. */
-static inline float napier_term(float x, float max, int64_t exponent) {
+NAPIER_BOTH float napier_term(float x, float max, int64_t exponent) {
     const napier_exp_parts parts = napier_exp_parts_for(x, max);
     return parts.p * napier_power_of_two(parts.n - exponent + NAPIER_TERM_SCALE);
 }
 
 /* softmax and log_softmax of one element of a finite row; x <= max, not NaN. */
-static inline float napier_softmax_of(const napier_final *f, float x) {
+NAPIER_BOTH float napier_softmax_of(const napier_final *f, float x) {
     if (napier_is_huge(f->max)) {
         return x == f->max ? f->max_prob : 0.0f;
     }
@@ -275,11 +277,11 @@ static inline float napier_softmax_of(const napier_final *f, float x) {
     return prob < f->max_prob ? prob : f->max_prob;
 }
 
-static inline float napier_log_softmax_of(const napier_final *f, float x) { return (x - f->max) - f->log_sum; }
+NAPIER_BOTH float napier_log_softmax_of(const napier_final *f, float x) { return (x - f->max) - f->log_sum; }
 
 /* One tile of 1 to 1024 elements, element by element: the definition. The kernels call it for rows whose maximum is big,
  * and the tests compare the kernels with it. */
-static inline void napier_tile_by_definition(const float *x, int n, napier_tile_sum *t) {
+NAPIER_BOTH void napier_tile_by_definition(const float *x, int n, napier_tile_sum *t) {
     *t = (napier_tile_sum){.max = -INFINITY, .min = INFINITY};
     for (int i = 0; i < n; i++) {
         t->nan |= x[i] != x[i];

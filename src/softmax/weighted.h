@@ -21,11 +21,11 @@ typedef struct napier_weighted_look {
     bool plus, minus; /* a term is +inf, -inf */
 } napier_weighted_look;
 
-static inline napier_weighted_look napier_weighted_nothing(void) {
+NAPIER_BOTH napier_weighted_look napier_weighted_nothing(void) {
     return (napier_weighted_look){.max = -HUGE_VAL, .size = -HUGE_VAL, .unit = INT64_MIN};
 }
 
-static inline void napier_weighted_join(napier_weighted_look *into, const napier_weighted_look *from) {
+NAPIER_BOTH void napier_weighted_join(napier_weighted_look *into, const napier_weighted_look *from) {
     into->max = from->max > into->max ? from->max : into->max;
     into->unit = from->unit > into->unit ? from->unit : into->unit;
     into->nan |= from->nan;
@@ -34,7 +34,7 @@ static inline void napier_weighted_join(napier_weighted_look *into, const napier
 }
 
 /* A weight that is not finite, or an element that is +inf or NaN. Returns whether it was one. */
-static inline bool napier_weighted_special(double x, double b, napier_weighted_look *look) {
+NAPIER_BOTH bool napier_weighted_special(double x, double b, napier_weighted_look *look) {
     if (x != x || b != b) {
         look->nan = true;
     } else if (fabs(b) == HUGE_VAL && x == -HUGE_VAL) {
@@ -49,7 +49,7 @@ static inline bool napier_weighted_special(double x, double b, napier_weighted_l
 }
 
 /* b = s 2^e, |s| in [1, 2); b finite, not 0. */
-static inline float napier_weight_parts(float b, int32_t *e) {
+NAPIER_BOTH float napier_weight_parts(float b, int32_t *e) {
     const bool small = fabsf(b) < 0x1p-126f;
     const uint32_t bits = napier_float_bits(small ? b * 0x1p64f : b);
     *e = (int32_t)(bits >> 23 & 0xffu) - 127 - (small ? 64 : 0);
@@ -57,25 +57,25 @@ static inline float napier_weight_parts(float b, int32_t *e) {
 }
 
 /* y, where the tile's largest x is max. */
-static inline double napier_weighted_size(float x, float b, float max) {
+NAPIER_BOTH double napier_weighted_size(float x, float b, float max) {
     int32_t e;
     napier_weight_parts(b, &e);
     return napier_is_big(max) ? fma((double)e, NAPIER_LN2_DOUBLE, (double)x - (double)max)
                               : (double)fmaf((float)e, NAPIER_LN2_F32, x);
 }
 
-static inline bool napier_weighted_counts(double size, const napier_weighted_look *look) {
+NAPIER_BOTH bool napier_weighted_counts(double size, const napier_weighted_look *look) {
     return napier_is_big((float)look->max) ? size - look->size >= -(double)NAPIER_CUTOFF
                                            : (float)size >= (float)look->size - NAPIER_CUTOFF;
 }
 
 /* E of a tile whose max and size are known; max is not huge. */
-static inline int64_t napier_weighted_unit(double size, float max) {
+NAPIER_BOTH int64_t napier_weighted_unit(double size, float max) {
     return napier_is_big(max) ? napier_exp_parts_big(max).n + (int64_t)floor(size / NAPIER_LN2_DOUBLE + 0.5)
                               : napier_exp_parts_small((float)size).n;
 }
 
-static inline napier_weighted_look napier_weighted_look_by_definition(const float *x, const float *b, int n) {
+NAPIER_BOTH napier_weighted_look napier_weighted_look_by_definition(const float *x, const float *b, int n) {
     napier_weighted_look look = napier_weighted_nothing();
     for (int i = 0; i < n; i++) {
         if (b[i] != 0 && !napier_weighted_special((double)x[i], (double)b[i], &look) && (double)x[i] > look.max) {
@@ -97,7 +97,7 @@ static inline napier_weighted_look napier_weighted_look_by_definition(const floa
 }
 
 /* The sum of b exp(x) 2^(64 - E) over the elements below max; look: of this tile, nothing special in it, max not huge. */
-static inline float napier_weighted_rest_by_definition(const float *x, const float *b, int n,
+NAPIER_BOTH float napier_weighted_rest_by_definition(const float *x, const float *b, int n,
                                                        const napier_weighted_look *look) {
     const float max = (float)look->max;
     float lane[NAPIER_TILE_LANES] = {0};

@@ -20,7 +20,7 @@ typedef struct napier_forces {
     float max_norm; /* 0: none */
 } napier_forces;
 
-static inline float napier_squared_gap(const float *y, const float *z, int64_t components) {
+NAPIER_BOTH float napier_squared_gap(const float *y, const float *z, int64_t components) {
     float d2 = 0.0f;
     for (int64_t d = 0; d < components; d++) {
         const float gap = y[d] - z[d];
@@ -30,19 +30,19 @@ static inline float napier_squared_gap(const float *y, const float *z, int64_t c
 }
 
 /* The factor of (y - z): 0 where the points coincide. */
-static inline float napier_attraction(const napier_forces *f, float d2) {
+NAPIER_BOTH float napier_attraction(const napier_forces *f, float d2) {
     const float power = napier_powf(d2, f->b);
     const float factor = (f->attraction * power) / (d2 * fmaf(f->a, power, 1.0f));
     return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
 }
-static inline float napier_repulsion(const napier_forces *f, float d2) {
+NAPIER_BOTH float napier_repulsion(const napier_forces *f, float d2) {
     const float power = napier_powf(d2, f->b);
     const float factor = f->repulsion / ((f->epsilon + d2) * fmaf(f->a, power, 1.0f));
     return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
 }
 
 /* force = weight * shortened(clipped(factor * (y - z))) */
-static inline void napier_force(const napier_forces *f, float factor, float weight, const float *y, const float *z,
+NAPIER_BOTH void napier_force(const napier_forces *f, float factor, float weight, const float *y, const float *z,
                                 int64_t components, float *force) {
     float norm2 = 0.0f;
     for (int64_t d = 0; d < components; d++) {

@@ -97,10 +97,12 @@ finish() {
 
 # Every include of one room by another, against what it may use.
 arrows_point_down() {
-    grep -H '^#include "' "$root"/src/*/*.[ch] | sed -E 's|.*/src/([^/]*)/[^:]*:#include "([^/"]*)/.*|\1 \2|' | sort -u |
+    grep -H '^#include "' "$root"/src/*/*.[ch] "$root"/src/*/*.cu | sed -E 's|.*/src/([^/]*)/[^:]*:#include "([^/"]*)/.*|\1 \2|' | sort -u |
         while read -r room used; do
             case "$room uses $used" in
             "$room uses $room" | "math uses simd") ;;
+            "cuda uses base" | "cuda uses math") ;;
+            "softmax uses cuda" | "linear uses cuda" | "rl uses cuda" | "attention uses cuda" | "umap uses cuda") ;;
             "softmax uses base" | "softmax uses math" | "softmax uses isa") ;;
             "linear uses base" | "linear uses math" | "linear uses isa") ;;
             "rl uses base" | "rl uses math" | "rl uses isa" | "rl uses softmax" | "rl uses linear") ;;
@@ -119,7 +121,7 @@ arrows_point_down() {
 }
 # Programs on top use the public headers, the standard library and their own.
 faces_use_the_api() {
-    ! grep -nE '#include ["<](\.\./)*(src|base|simd|math|isa|softmax|linear|umap|rl|attention|tokenizer|model)/' "$root"/cli/*.[ch] "$root"/examples/*.[ch] 2>/dev/null
+    ! grep -nE '#include ["<](\.\./)*(src|base|simd|cuda|math|isa|softmax|linear|umap|rl|attention|tokenizer|model)/' "$root"/cli/*.[ch] "$root"/examples/*.[ch] 2>/dev/null
 }
 check "rooms use what stands below them" arrows_point_down
 check "the program and the examples use the public headers" faces_use_the_api

@@ -1,0 +1,8 @@
+/* napier/cuda.h - Napier on a GPU: one header per room; what all calls have in common is told in napier/cuda/device.h.
+ * No header of CUDA is needed to include it. */
+#ifndef NAPIER_CUDA_H
+#define NAPIER_CUDA_H
+
+#include <napier/cuda/device.h>
+
+#endif

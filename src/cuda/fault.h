@@ -1,0 +1,27 @@
+/* cuda/fault.h - ids and offsets in device memory cannot be checked by the host without waiting for them. Kernels check
+ * them: nothing out of bounds is read or written, the row's results are NaN, and the least index that was wrong is noted here;
+ * napier_cuda_synchronize reports it. */
+#ifndef NAPIER_CUDA_FAULT_H
+#define NAPIER_CUDA_FAULT_H
+
+#include <stdint.h>
+
+typedef enum napier_cuda_fault {
+    NAPIER_FAULT_IDS,     /* an id outside 0..cols-1 that is not ignore_index */
+    NAPIER_FAULT_OFFSETS, /* offsets that fall, or that go past the end */
+    NAPIER_FAULT_EDGES,   /* an edge that names no vertex, or is out of order */
+    NAPIER_FAULT_COUNT
+} napier_cuda_fault;
+
+/* seen: 0, or INT64_MAX - index for the least index at fault. Cleared memory says that all is well. */
+typedef struct napier_cuda_faults {
+    int64_t seen[NAPIER_FAULT_COUNT];
+} napier_cuda_faults;
+
+#if defined(CUDA_KERNEL)
+CUDA_INLINE void napier_cuda_note_fault(napier_cuda_faults *faults, napier_cuda_fault fault, int64_t index) {
+    cuda_atomic_max_i64(&faults->seen[fault], INT64_MAX - index);
+}
+#endif
+
+#endif

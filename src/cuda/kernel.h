@@ -1,0 +1,45 @@
+/* cuda/kernel.h - the language of the .cu files: the part of CUDA C that is also C11, and a few names for the rest.
+ *
+ * A .cu file holds kernels and what they call, nothing of the host. It is compiled by nvcc for a device, and as C11 for the
+ * emulated device of tests/cuda, whose threads are coroutines: so the bits, the bounds and the barriers of a kernel are
+ * tested on machines without a GPU. What both understand:
+ *
+ *   CUDA_KERNEL(name, type, threads) { ... }   a kernel of one argument, `job`, a struct passed by value, for blocks of at
+ *                                              most `threads` threads. Host code launches it by name: cuda/launch.h
+ *   threadIdx.x blockIdx.x .y .z  blockDim.x  gridDim.x .y .z
+ *   CUDA_SHARED(type, name)         the block's dynamic shared memory, whose size the launch says, as `type *name`, on a
+ *                                   boundary of 128 bytes; static __shared__ variables are not used
+ *   __syncthreads() __syncwarp()    all threads of the block; of the warp
+ *   cuda_shuffle_xor_{f32,i32,u64}(value, lanes), cuda_shuffle_{f32,i32,u64}(value, lane)    the whole warp takes part
+ *   cuda_ballot(condition)          a bit for each lane of the warp
+ *   cuda_max_u32(value)             over the warp
+ *   cuda_atomic_{add,min,max}_{i32,i64}(pointer, value), cuda_atomic_swap_i32(pointer, if_this, then_this): return the old
+ *   cuda_fence()                    what this thread has written is seen by all threads of the device from here on
+ *   cuda_load_16(pointer, out)      16 bytes on a boundary of 16, past L1 where it can
+ *   cuda_store_16(pointer, in)
+ *   cuda_cluster_size(), cuda_cluster_rank(), cuda_cluster_sync(), cuda_cluster_shared(pointer, rank)
+ *                                   blocks that were launched as a cluster: the same place in another block's shared memory
+ *   cuda_copy_async_16(shared, global), cuda_copy_commit(), cuda_copy_wait(groups)
+ *   cuda_mma_bf16(d, a, b)          m16n8k16 on the tensor cores: d[4] += a (4 words) * b (2 words), as mma.sync has them
+ *
+ * One lane per thread of simd/lanes.h is in simd/cuda.h: what is written on lanes compiles for a thread unchanged, and the
+ * math of math/ comes from the headers that the CPU uses. */
+#ifndef NAPIER_CUDA_KERNEL_H
+#define NAPIER_CUDA_KERNEL_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "math/both.h"
+
+enum { CUDA_WARP = 32 };
+
+#if defined(__CUDACC__)
+#include "cuda/kernel_nvcc.h"
+#else
+#include "emulated_kernel.h" /* tests/cuda: on the path of that build only */
+#endif
+
+#endif
