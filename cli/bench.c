@@ -76,18 +76,12 @@ static bool parse_shape(const char *text, shape *s) {
            s->rows <= most / s->cols;
 }
 
-static int bad_value(const char *option, const char *value, const char *wanted) {
-    char shown[64];
-    return misuse("bench", "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
-                  wanted);
-}
-
 static int set_dtype(bench *b, const char *value) {
     static const char *const words[] = {"f32", "f16", "bf16", "f64", NULL};
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value("dtype", value, "f32, f16, bf16 or f64");
+        return bad_value("bench", "dtype", value, "f32, f16, bf16 or f64");
     }
     b->dtype = dtypes[index];
     return STATUS_OK;
@@ -96,12 +90,13 @@ static int set_dtype(bench *b, const char *value) {
 static int set_option(bench *b, int id, const char *value) {
     switch (id) {
     case SHAPE:
-        return parse_shape(value, &b->shape) ? STATUS_OK : bad_value("shape", value, "a shape such as 32768x1024");
+        return parse_shape(value, &b->shape) ? STATUS_OK
+                                             : bad_value("bench", "shape", value, "a shape such as 32768x1024");
     case DTYPE: return set_dtype(b, value);
     case SECONDS:
         return parse_number(value, &b->seconds) && b->seconds > 0 && b->seconds <= 3600
                    ? STATUS_OK
-                   : bad_value("seconds", value, "a number above 0 and at most 3600");
+                   : bad_value("bench", "seconds", value, "a number above 0 and at most 3600");
     case THREADS: b->machine.threads_text = value; return STATUS_OK;
     case ISA: b->machine.isa_text = value; return STATUS_OK;
     case HELP: b->help = true; return STATUS_OK;

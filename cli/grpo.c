@@ -96,7 +96,7 @@ static int parse_word(const grpo_request *q, const char *option, const char *val
         snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s %s", i > 0 ? "," : "", words[i]);
     }
     if (index < 0) {
-        rl_bad_value(&q->shared, option, value, wanted);
+        bad_value(q->shared.command, option, value, wanted);
     }
     return index;
 }
@@ -148,7 +148,7 @@ static int set_option(grpo_request *q, int id, const char *value) {
     case MAX_LENGTH:
         return parse_integer(value, 1, INT64_MAX, &q->options.max_completion_length)
                    ? STATUS_OK
-                   : rl_bad_value(&q->shared, "max-completion-length", value, "a whole number from 1");
+                   : bad_value(q->shared.command, "max-completion-length", value, "a whole number from 1");
     case LOSSES: q->losses_path = value; return STATUS_OK;
     case GRADIENTS: q->gradients_path = value; return STATUS_OK;
     case ENTROPY_GRADIENTS: q->entropy_gradients_path = value; return STATUS_OK;

@@ -3,6 +3,7 @@
 #include "jsonl.h"
 #include "machine.h"
 #include "message.h"
+#include "model_options.h"
 #include "options.h"
 #include "output.h"
 #include "progress.h"
@@ -19,22 +20,15 @@
 #include <cjson/cJSON.h>
 #endif
 
-enum { MODEL = 1, CRITERIA, VERDICT, TEMPLATE, PLAIN, OUTPUT, COMPUTE, MEMORY, TEMPERATURE, THREADS, ISA, HELP };
+enum { CRITERIA = MODEL_OWN, VERDICT, TEMPLATE, PLAIN };
 enum { MOST_VERDICTS = 64 };
 
 static const option_spec specs[] = {
-    {MODEL, "model", 'm', true},
+    MODEL_SPECS,
     {CRITERIA, "criteria", 'c', true},
     {VERDICT, "verdict", '\0', true},
     {TEMPLATE, "template", '\0', true},
     {PLAIN, "plain", '\0', false},
-    {OUTPUT, "output", 'o', true},
-    {COMPUTE, "compute", '\0', true},
-    {MEMORY, "memory", '\0', true},
-    {TEMPERATURE, "temperature", 't', true},
-    {THREADS, "threads", 'j', true},
-    {ISA, "isa", '\0', true},
-    {HELP, "help", 'h', false},
     {0, NULL, '\0', false},
 };
 
@@ -68,22 +62,14 @@ void judge_help(void) {
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 typedef struct judge_request {
-    const char *path, *model, *criteria, *template, *out_path;
+    model_request shared;
+    const char *criteria, *template;
     const char *verdicts[MOST_VERDICTS]; /* up to the last '=' */
     size_t verdict_sizes[MOST_VERDICTS];
     double values[MOST_VERDICTS];
     int verdict_count;
-    bool plain, bf16, help;
-    int64_t memory;
-    double temperature;
-    machine machine;
+    bool plain;
 } judge_request;
-
-static int bad_value(const char *option, const char *value, const char *wanted) {
-    char shown[64];
-    return misuse("judge", "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
-                  wanted);
-}
 
 static int add_verdict(judge_request *q, const char *text) {
     const char *const equals = strrchr(text, '=');
@@ -92,7 +78,7 @@ static int add_verdict(judge_request *q, const char *text) {
         return misuse("judge", "--verdict: at most %d", (int)MOST_VERDICTS);
     }
     if (equals == NULL || equals == text || !parse_number(equals + 1, &q->values[i]) || !isfinite(q->values[i])) {
-        return bad_value("verdict", text, "a text, '=' and a number");
+        return bad_value("judge", "verdict", text, "a text, '=' and a number");
     }
     q->verdicts[i] = text;
     q->verdict_sizes[i] = (size_t)(equals - text);
@@ -100,62 +86,39 @@ static int add_verdict(judge_request *q, const char *text) {
     return STATUS_OK;
 }
 
-static int set_compute(judge_request *q, const char *value) {
-    static const char *const words[] = {"f32", "bf16", NULL};
-    const int index = word_index(value, words);
-    q->bf16 = index == 1;
-    return index >= 0 ? STATUS_OK : bad_value("compute", value, "f32 or bf16");
-}
-
 static int set_option(judge_request *q, int id, const char *value) {
     switch (id) {
-    case MODEL: q->model = value; return STATUS_OK;
     case CRITERIA: q->criteria = value; return STATUS_OK;
     case VERDICT: return add_verdict(q, value);
     case TEMPLATE: q->template = value; return STATUS_OK;
     case PLAIN: q->plain = true; return STATUS_OK;
-    case OUTPUT: q->out_path = value; return STATUS_OK;
-    case COMPUTE: return set_compute(q, value);
-    case MEMORY:
-        return parse_size(value, &q->memory) && q->memory > 0 ? STATUS_OK
-                                                              : bad_value("memory", value, "a size above 0");
-    case TEMPERATURE:
-        return parse_number(value, &q->temperature) && isfinite(q->temperature) && q->temperature > 0
-                   ? STATUS_OK
-                   : bad_value("temperature", value, "a finite number above 0");
-    case THREADS: q->machine.threads_text = value; return STATUS_OK;
-    case ISA: q->machine.isa_text = value; return STATUS_OK;
-    case HELP: q->help = true; return STATUS_OK;
-    case OPTION_OPERAND:
-        if (q->path != NULL) {
-            return misuse("judge", "one file at a time");
-        }
-        q->path = value;
-        return STATUS_OK;
-    default: return STATUS_USAGE;
+    default: return model_set_option(&q->shared, id, value);
     }
+}
+
+static int check_request(judge_request *q) {
+    const int status = model_check_request(&q->shared);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (q->criteria == NULL) {
+        return misuse("judge", "--criteria is missing: a file with a criterion on each line");
+    }
+    if (q->verdict_count == 0 && (add_verdict(q, "Yes=1") != STATUS_OK || add_verdict(q, "No=0") != STATUS_OK)) {
+        return STATUS_USAGE;
+    }
+    return machine_resolve(&q->shared.machine, "judge");
 }
 
 static int parse_request(judge_request *q, int count, char **words) {
     option_scan scan = {.command = "judge", .specs = specs, .count = count, .words = words};
     for (int id = option_next(&scan); id != OPTION_END; id = option_next(&scan)) {
         const int status = set_option(q, id, scan.value);
-        if (status != STATUS_OK || q->help) {
+        if (status != STATUS_OK || q->shared.help) {
             return status;
         }
     }
-    if (q->path == NULL || q->model == NULL || q->criteria == NULL) {
-        return misuse("judge", "%s",
-                      q->path == NULL    ? "a file is missing (- is standard input)"
-                      : q->model == NULL ? "--model is missing: a folder with a model"
-                                         : "--criteria is missing: a file with a criterion on each line");
-    }
-    if (q->verdict_count == 0) {
-        return add_verdict(q, "Yes=1") != STATUS_OK || add_verdict(q, "No=0") != STATUS_OK
-                   ? STATUS_USAGE
-                   : machine_resolve(&q->machine, "judge");
-    }
-    return machine_resolve(&q->machine, "judge");
+    return check_request(q);
 }
 
 #ifdef NAPIER_MODEL
@@ -185,11 +148,6 @@ typedef struct session {
     progress progress;
     float *scores, *rewards;
 } session;
-
-static int library_error(const session *s, napier_status status) {
-    const char *const text = napier_last_error(s->context);
-    return complain("%s", *text != '\0' ? text : napier_status_string(status));
-}
 
 static char *copy_of(const char *text) {
     const size_t size = strlen(text) + 1;
@@ -349,7 +307,7 @@ static int add_question(session *s, const text *t) {
     chat->size = 0;
     const napier_status status = napier_chat_text(s->context, &message, 1, &options, chat);
     return status == NAPIER_OK ? text_encoder_add(&s->encoder, "question", chat->bytes, chat->size, &s->prompts)
-                               : library_error(s, status);
+                               : model_status(s->context, status);
 }
 
 static int make_questions(session *s) {
@@ -400,8 +358,7 @@ static int judge_all(session *s) {
     batch.verdict_offsets = id_lists_offsets(&s->verdicts);
     batch.values = s->q->values;
     batch.weights = napier_const_array_f32(weights, c);
-    napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
-    options.temperature = s->q->temperature;
+    napier_score_options options = model_score_options(&s->q->shared);
     options.progress = show_progress;
     options.user = &s->progress;
     progress_start(&s->progress, -1);
@@ -410,7 +367,7 @@ static int judge_all(session *s) {
                            napier_array_f32(s->rewards, b), napier_rows_f32(NULL, 0, 0));
     progress_end(&s->progress);
     free(weights);
-    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
+    return model_status(s->context, status);
 }
 
 static void print_lines(const session *s, FILE *out) {
@@ -429,7 +386,7 @@ static void print_lines(const session *s, FILE *out) {
 
 static int write_results(const session *s) {
     output out;
-    int status = output_open(&out, s->q->out_path);
+    int status = output_open(&out, s->q->shared.out_path);
     if (status == STATUS_OK) {
         print_lines(s, out.file);
         status = rl_finish(&out);
@@ -438,16 +395,8 @@ static int write_results(const session *s) {
     return status;
 }
 
-static int load(session *s) {
-    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    options.compute = s->q->bf16 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32;
-    options.memory = s->q->memory;
-    const napier_status status = napier_model_load(s->context, s->q->model, &options, &s->model);
-    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
-}
-
 static int run(session *s) {
-    int status = read_items(s->q->path, add_responses, &s->responses);
+    int status = read_items(s->q->shared.path, add_responses, &s->responses);
     if (status == STATUS_OK) {
         status = read_items(s->q->criteria, add_criterion, &s->criteria);
     }
@@ -455,7 +404,7 @@ static int run(session *s) {
         status = read_template(s);
     }
     if (status == STATUS_OK) {
-        status = load(s);
+        status = model_open(&s->q->shared, s->context, &s->model);
     }
     if (status == STATUS_OK) {
         status = make_questions(s);
@@ -468,9 +417,9 @@ static int run(session *s) {
 
 static int judge(const judge_request *q) {
     session s = {.q = q};
-    int status = machine_open(&q->machine, &s.context);
+    int status = machine_open(&q->shared.machine, &s.context);
     if (status == STATUS_OK) {
-        s.encoder = (text_encoder){.context = s.context, .model = q->model};
+        s.encoder = (text_encoder){.context = s.context, .model = q->shared.folder};
         status = run(&s);
         text_encoder_free(&s.encoder);
         napier_model_destroy(s.context, s.model);
@@ -496,9 +445,9 @@ static int judge(const judge_request *q) {
 #endif
 
 int judge_command(int count, char **words) {
-    judge_request q = {.temperature = 1.0};
+    judge_request q = {.shared = {.command = "judge"}};
     const int status = parse_request(&q, count, words);
-    if (status == STATUS_OK && q.help) {
+    if (status == STATUS_OK && q.shared.help) {
         judge_help();
         return finish_standard_output();
     }

@@ -28,14 +28,14 @@ static int set_estimator(kl_request *q, const char *value) {
     static const char *const words[] = {"k1", "k2", "k3", NULL};
     const int index = word_index(value, words);
     q->options.estimator = (napier_kl_estimator)(index + NAPIER_KL_K1);
-    return index >= 0 ? STATUS_OK : rl_bad_value(&q->shared, "kl-estimator", value, "one of k1, k2, k3");
+    return index >= 0 ? STATUS_OK : bad_value(q->shared.command, "kl-estimator", value, "one of k1, k2, k3");
 }
 
 static int set_reduction(kl_request *q, const char *value) {
     static const char *const words[] = {"sum", "mean", NULL};
     const int index = word_index(value, words);
     q->options.reduction = (napier_reduction)index;
-    return index >= 0 ? STATUS_OK : rl_bad_value(&q->shared, "reduction", value, "sum or mean");
+    return index >= 0 ? STATUS_OK : bad_value(q->shared.command, "reduction", value, "sum or mean");
 }
 
 static int set_option(kl_request *q, int id, const char *value) {

@@ -2,32 +2,23 @@
 #include "commands.h"
 #include "machine.h"
 #include "message.h"
+#include "model_options.h"
 #include "options.h"
 #include "output.h"
 #include "progress.h"
 #include "rl_output.h"
 #include "score_lines.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { MODEL = 1, OUTPUT, COMPUTE, MEMORY, TEMPERATURE, PREFIX, NO_THINKING, PLAN, THREADS, ISA, HELP };
+enum { PREFIX = MODEL_OWN, NO_THINKING, PLAN };
 
 static const option_spec specs[] = {
-    {MODEL, "model", 'm', true},
-    {OUTPUT, "output", 'o', true},
-    {COMPUTE, "compute", '\0', true},
-    {MEMORY, "memory", '\0', true},
-    {TEMPERATURE, "temperature", 't', true},
+    MODEL_SPECS,
     {PREFIX, "prefix-token", '\0', true},
     {NO_THINKING, "no-thinking", '\0', false},
     {PLAN, "plan", '\0', false},
-    {THREADS, "threads", 'j', true},
-    {ISA, "isa", '\0', true},
-    {HELP, "help", 'h', false},
     {0, NULL, '\0', false},
 };
 
@@ -67,55 +58,22 @@ void logprobs_help(void) {
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 typedef struct logprobs_request {
-    const char *path, *model, *out_path;
-    bool bf16, no_thinking, plan, help;
-    int64_t memory, prefix_token;
-    double temperature;
-    machine machine;
+    model_request shared;
+    bool no_thinking, plan;
+    int64_t prefix_token;
 } logprobs_request;
 
-static int bad_value(const char *option, const char *value, const char *wanted) {
-    char shown[64];
-    return misuse("logprobs", "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
-                  wanted);
-}
-
-static int set_compute(logprobs_request *q, const char *value) {
-    static const char *const words[] = {"f32", "bf16", NULL};
-    const int index = word_index(value, words);
-    q->bf16 = index == 1;
-    return index >= 0 ? STATUS_OK : bad_value("compute", value, "f32 or bf16");
-}
-
-static int set_temperature(logprobs_request *q, const char *value) {
-    const bool good = parse_number(value, &q->temperature) && isfinite(q->temperature) && q->temperature > 0;
-    return good ? STATUS_OK : bad_value("temperature", value, "a finite number above 0");
+static int set_prefix(logprobs_request *q, const char *value) {
+    const bool good = parse_integer(value, 0, INT32_MAX, &q->prefix_token);
+    return good ? STATUS_OK : bad_value("logprobs", "prefix-token", value, "a token id");
 }
 
 static int set_option(logprobs_request *q, int id, const char *value) {
     switch (id) {
-    case MODEL: q->model = value; return STATUS_OK;
-    case OUTPUT: q->out_path = value; return STATUS_OK;
-    case COMPUTE: return set_compute(q, value);
-    case MEMORY:
-        return parse_size(value, &q->memory) && q->memory > 0 ? STATUS_OK
-                                                              : bad_value("memory", value, "a size above 0");
-    case TEMPERATURE: return set_temperature(q, value);
-    case PREFIX:
-        return parse_integer(value, 0, INT32_MAX, &q->prefix_token) ? STATUS_OK
-                                                                    : bad_value("prefix-token", value, "a token id");
+    case PREFIX: return set_prefix(q, value);
     case NO_THINKING: q->no_thinking = true; return STATUS_OK;
     case PLAN: q->plan = true; return STATUS_OK;
-    case THREADS: q->machine.threads_text = value; return STATUS_OK;
-    case ISA: q->machine.isa_text = value; return STATUS_OK;
-    case HELP: q->help = true; return STATUS_OK;
-    case OPTION_OPERAND:
-        if (q->path != NULL) {
-            return misuse("logprobs", "one file at a time");
-        }
-        q->path = value;
-        return STATUS_OK;
-    default: return STATUS_USAGE;
+    default: return model_set_option(&q->shared, id, value);
     }
 }
 
@@ -123,17 +81,12 @@ static int parse_request(logprobs_request *q, int count, char **words) {
     option_scan scan = {.command = "logprobs", .specs = specs, .count = count, .words = words};
     for (int id = option_next(&scan); id != OPTION_END; id = option_next(&scan)) {
         const int status = set_option(q, id, scan.value);
-        if (status != STATUS_OK || q->help) {
+        if (status != STATUS_OK || q->shared.help) {
             return status;
         }
     }
-    if (q->path == NULL) {
-        return misuse("logprobs", "a file is missing (- is standard input)");
-    }
-    if (q->model == NULL) {
-        return misuse("logprobs", "--model is missing: a folder with a model");
-    }
-    return machine_resolve(&q->machine, "logprobs");
+    const int status = model_check_request(&q->shared);
+    return status == STATUS_OK ? machine_resolve(&q->shared.machine, "logprobs") : status;
 }
 
 #ifdef NAPIER_MODEL
@@ -153,24 +106,11 @@ typedef struct session {
     uint8_t *greedy;
 } session;
 
-static int library_error(const session *s, napier_status status) {
-    const char *const text = napier_last_error(s->context);
-    return complain("%s", *text != '\0' ? text : napier_status_string(status));
-}
-
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
 
-static int load(session *s) {
-    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    options.compute = s->q->bf16 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32;
-    options.memory = s->q->memory;
-    const napier_status status = napier_model_load(s->context, s->q->model, &options, &s->model);
-    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
-}
-
 static int read_lines(session *s) {
-    text_encoder encoder = {.context = s->context, .model = s->q->model, .no_thinking = s->q->no_thinking};
-    const int status = score_lines_read(&s->lines, s->q->path, &encoder);
+    text_encoder encoder = {.context = s->context, .model = s->q->shared.folder, .no_thinking = s->q->no_thinking};
+    const int status = score_lines_read(&s->lines, s->q->shared.path, &encoder);
     text_encoder_free(&encoder);
     return status;
 }
@@ -183,15 +123,13 @@ static int make_plan(session *s) {
     s->batch.response_ids = id_lists_ids(&l->responses);
     s->batch.response_offsets = id_lists_offsets(&l->responses);
     s->batch.prompt_of = napier_indices_i64(l->prompt_of, l->responses.count);
-    s->options = (napier_score_options)NAPIER_SCORE_OPTIONS_INIT;
-    s->options.temperature = s->q->temperature;
+    s->options = model_score_options(&s->q->shared);
     s->options.prefix_token = s->q->prefix_token;
     s->plan = (napier_score_plan)NAPIER_SCORE_PLAN_INIT;
     if (l->responses.count == 0) { /* prompts without responses: nothing to do */
         return STATUS_OK;
     }
-    const napier_status status = napier_model_batch_plan(s->context, s->model, &s->batch, &s->options, &s->plan);
-    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
+    return model_status(s->context, napier_model_batch_plan(s->context, s->model, &s->batch, &s->options, &s->plan));
 }
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
@@ -237,7 +175,7 @@ static int score(session *s) {
     s->options.user = s;
     const napier_status status = napier_model_batch_logprobs(s->context, s->model, &s->batch, &s->options, &results);
     progress_end(&s->progress);
-    return status == NAPIER_OK ? STATUS_OK : library_error(s, status);
+    return model_status(s->context, status);
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
@@ -281,7 +219,7 @@ static void print_plan(const session *s, FILE *out) {
 
 static int write_results(const session *s) {
     output out;
-    int status = output_open(&out, s->q->out_path);
+    int status = output_open(&out, s->q->shared.out_path);
     if (status == STATUS_OK) {
         for (int64_t b = 0; b < s->lines.responses.count && !s->q->plan; b++) {
             print_response(s, b, out.file);
@@ -297,9 +235,9 @@ static int write_results(const session *s) {
 
 static int logprobs(const logprobs_request *q) {
     session s = {.q = q};
-    int status = machine_open(&q->machine, &s.context);
+    int status = machine_open(&q->shared.machine, &s.context);
     if (status == STATUS_OK) {
-        status = load(&s);
+        status = model_open(&q->shared, s.context, &s.model);
     }
     if (status == STATUS_OK) {
         status = read_lines(&s);
@@ -332,9 +270,9 @@ static int logprobs(const logprobs_request *q) {
 #endif
 
 int logprobs_command(int count, char **words) {
-    logprobs_request q = {.prefix_token = -1, .temperature = 1.0};
+    logprobs_request q = {.shared = {.command = "logprobs"}, .prefix_token = -1};
     const int status = parse_request(&q, count, words);
-    if (status == STATUS_OK && q.help) {
+    if (status == STATUS_OK && q.shared.help) {
         logprobs_help();
         return finish_standard_output();
     }

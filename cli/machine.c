@@ -55,3 +55,8 @@ int machine_open(const machine *m, napier_context **context) {
     }
     return STATUS_OK;
 }
+
+const char *error_text(const napier_context *context, napier_status status) {
+    const char *const text = napier_last_error(context);
+    return *text != '\0' ? text : napier_status_string(status);
+}

@@ -18,4 +18,7 @@ int machine_resolve(machine *m, const char *command);
 /* Makes the context. Fails where this machine lacks the instruction set. */
 int machine_open(const machine *m, napier_context **context);
 
+/* What to say of a call that failed: the context's last error, else what the status means. */
+const char *error_text(const napier_context *context, napier_status status);
+
 #endif

@@ -154,6 +154,12 @@ bool parse_size(const char *text, int64_t *bytes) {
     return true;
 }
 
+int bad_value(const char *command, const char *option, const char *value, const char *wanted) {
+    char shown[64];
+    return misuse(command, "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
+                  wanted);
+}
+
 int word_index(const char *text, const char *const *words) {
     for (int i = 0; words[i] != NULL; i++) {
         if (strcmp(text, words[i]) == 0) {

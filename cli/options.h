@@ -34,6 +34,9 @@ bool parse_number(const char *text, double *value);
 /* Bytes, with K, M or G for units of 1024. */
 bool parse_size(const char *text, int64_t *bytes);
 
+/* "--beta: '-1' is not a number from 0", where to find help, and STATUS_USAGE. */
+int bad_value(const char *command, const char *option, const char *value, const char *wanted);
+
 /* The index of `text` in a NULL-terminated list of words, or -1. */
 int word_index(const char *text, const char *const *words);
 

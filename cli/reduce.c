@@ -10,6 +10,7 @@
  *              piece in a first pass over the slice and applied in a second. */
 #include "reduce.h"
 
+#include "machine.h"
 #include "message.h"
 #include "progress.h"
 
@@ -39,8 +40,7 @@ static int64_t slice_count(const job *j) { return j->length * j->inner; }
 static int64_t slice_results(const job *j) { return keeps_shape(j) ? slice_count(j) : j->inner; }
 
 static int library_error(const job *j, napier_status status) {
-    const char *const text = napier_last_error(j->context);
-    return complain("%s: %s", j->in->name, *text != '\0' ? text : napier_status_string(status));
+    return complain("%s: %s", j->in->name, error_text(j->context, status));
 }
 
 /* ---- Which axis, and what shape results -------------------------------------------------------------------------- */

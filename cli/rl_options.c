@@ -28,17 +28,11 @@ void rl_make_specs(option_spec specs[RL_MOST_SPECS], unsigned fields, const opti
     specs[count] = (option_spec){0, NULL, '\0', false};
 }
 
-int rl_bad_value(const rl_request *q, const char *option, const char *value, const char *wanted) {
-    char shown[64];
-    return misuse(q->command, "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
-                  wanted);
-}
-
 int rl_set_number(const rl_request *q, const rl_number *option, const char *value, double *number) {
     double parsed;
     if (!parse_number(value, &parsed) || !isfinite(parsed) || parsed < option->least || parsed > option->most ||
         (option->above && parsed <= option->least)) {
-        return rl_bad_value(q, option->name, value, option->wanted);
+        return bad_value(q->command, option->name, value, option->wanted);
     }
     *number = parsed;
     return STATUS_OK;
@@ -65,7 +59,7 @@ int rl_set_option(rl_request *q, int id, const char *value) {
     case OUTPUT: q->out_path = value; return STATUS_OK;
     case FORMAT:
         return rl_format_parse(value, &q->format) ? STATUS_OK
-                                                  : rl_bad_value(q, "format", value, "jsonl, npy, csv or tsv");
+                                                  : bad_value(q->command, "format", value, "jsonl, npy, csv or tsv");
     case THREADS: q->machine.threads_text = value; return STATUS_OK;
     case ISA: q->machine.isa_text = value; return STATUS_OK;
     case HELP: q->help = true; return STATUS_OK;
@@ -118,8 +112,7 @@ const char *rl_input_name(const rl_request *q, rl_field field) {
 }
 
 int rl_library_error(const rl_request *q, const napier_context *context, napier_status status) {
-    const char *const text = napier_last_error(context);
-    return complain("%s: %s", rl_input_name(q, RL_LOGPROBS), *text != '\0' ? text : napier_status_string(status));
+    return complain("%s: %s", rl_input_name(q, RL_LOGPROBS), error_text(context, status));
 }
 
 bool rl_has(const rl_batch *batch, rl_field field) { return (batch->have & RL_BIT(field)) != 0; }

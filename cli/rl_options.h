@@ -27,9 +27,6 @@ void rl_make_specs(option_spec specs[RL_MOST_SPECS], unsigned fields, const opti
 /* For an id below RL_OWN, or what option_next says at an operand or a mistake. */
 int rl_set_option(rl_request *q, int id, const char *value);
 
-/* "--beta: '-1' is not a number from 0", where to find help, and STATUS_USAGE. */
-int rl_bad_value(const rl_request *q, const char *option, const char *value, const char *wanted);
-
 /* An option that is a finite number: sets *number, or says what is wanted. `above`: not `least` itself. */
 typedef struct rl_number {
     const char *name;

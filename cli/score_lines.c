@@ -4,6 +4,7 @@
 #ifdef NAPIER_MODEL
 
 #include "jsonl.h"
+#include "machine.h"
 #include "message.h"
 
 #include <cjson/cJSON.h>
@@ -82,8 +83,7 @@ void text_encoder_free(text_encoder *e) {
 }
 
 static int library_error(const text_encoder *e, const char *place, napier_status status) {
-    const char *const text = napier_last_error(e->context);
-    return complain("%s: %s", place, *text != '\0' ? text : napier_status_string(status));
+    return complain("%s: %s", place, error_text(e->context, status));
 }
 
 static int load_tokenizer(text_encoder *e) {
@@ -96,7 +96,7 @@ static int load_tokenizer(text_encoder *e) {
     snprintf(path, size, "%s%s", e->model, name);
     const napier_status status = napier_tokenizer_load(e->context, path, &e->tokenizer);
     free(path);
-    return status == NAPIER_OK ? STATUS_OK : complain("%s", napier_last_error(e->context));
+    return status == NAPIER_OK ? STATUS_OK : complain("%s", error_text(e->context, status));
 }
 
 int text_encoder_add(text_encoder *e, const char *place, const char *text, size_t size, id_lists *lists) {

@@ -41,25 +41,19 @@ static const option_spec specs[] = {
     {0, NULL, '\0', false},
 };
 
-static int bad_value(const request *q, const char *option, const char *value, const char *wanted) {
-    char shown[64];
-    return misuse(q->command, "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)),
-                  wanted);
-}
-
 static int set_axis(request *q, const char *value) {
     q->reduction.whole = strcmp(value, "all") == 0;
     if (q->reduction.whole || parse_integer(value, INT32_MIN, INT32_MAX, &q->reduction.axis)) {
         return STATUS_OK;
     }
-    return bad_value(q, "axis", value, "a whole number or all");
+    return bad_value(q->command, "axis", value, "a whole number or all");
 }
 
 static int set_masked_rows(request *q, const char *value) {
     static const char *const words[] = {"nan", "zero", NULL};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value(q, "masked-rows", value, "nan or zero");
+        return bad_value(q->command, "masked-rows", value, "nan or zero");
     }
     q->reduction.options.masked_rows = index == 0 ? NAPIER_MASKED_NAN : NAPIER_MASKED_ZERO;
     return STATUS_OK;
@@ -70,7 +64,7 @@ static int set_temperature(request *q, const char *value) {
     if (parse_number(value, temperature) && isfinite(*temperature) && *temperature > 0) {
         return STATUS_OK;
     }
-    return bad_value(q, "temperature", value, "a finite number above 0");
+    return bad_value(q->command, "temperature", value, "a finite number above 0");
 }
 
 static int set_dtype(request *q, const char *value) {
@@ -78,7 +72,7 @@ static int set_dtype(request *q, const char *value) {
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value(q, "dtype", value, "f32, f16, bf16 or f64");
+        return bad_value(q->command, "dtype", value, "f32, f16, bf16 or f64");
     }
     q->reduction.dtype = dtypes[index];
     return STATUS_OK;
@@ -90,14 +84,14 @@ static int set_algorithm(request *q, const char *value) {
                                                   NAPIER_ALGORITHM_PARALLEL};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value(q, "algorithm", value, "auto, safe, online or parallel");
+        return bad_value(q->command, "algorithm", value, "auto, safe, online or parallel");
     }
     q->reduction.options.algorithm = algorithms[index];
     return STATUS_OK;
 }
 
 static int set_format(const request *q, const char *option, const char *value, file_format *format) {
-    return format_parse(value, format) ? STATUS_OK : bad_value(q, option, value, "npy, csv or tsv");
+    return format_parse(value, format) ? STATUS_OK : bad_value(q->command, option, value, "npy, csv or tsv");
 }
 
 static int set_buffer(request *q, const char *value) {
@@ -105,7 +99,7 @@ static int set_buffer(request *q, const char *value) {
         q->reduction.memory = q->reduction.buffer;
         return STATUS_OK;
     }
-    return bad_value(q, "buffer", value, "a number of bytes (K, M, G for more) above 0");
+    return bad_value(q->command, "buffer", value, "a number of bytes (K, M, G for more) above 0");
 }
 
 static int set_input(request *q, const char *value) {

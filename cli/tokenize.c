@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "jsonl.h"
+#include "machine.h"
 #include "message.h"
 #include "options.h"
 #include "output.h"
@@ -151,8 +152,7 @@ typedef struct session {
 } session;
 
 static int library_error(const session *s, napier_status status) {
-    const char *const text = napier_last_error(s->context);
-    const char *const reason = *text != '\0' ? text : napier_status_string(status);
+    const char *const reason = error_text(s->context, status);
     return s->line > 0 ? complain("%s:%" PRId64 ": %s", s->name, s->line, reason) : complain("%s: %s", s->name, reason);
 }
 
@@ -416,7 +416,7 @@ static int load(session *s) {
     memcpy(path + size, folder ? name : "", folder ? sizeof name : 1);
     const napier_status status = napier_tokenizer_load(s->context, path, &s->tokenizer);
     free(path);
-    return status == NAPIER_OK ? STATUS_OK : complain("%s", napier_last_error(s->context));
+    return status == NAPIER_OK ? STATUS_OK : complain("%s", error_text(s->context, status));
 }
 
 static int run_to(session *s, output *out) {

@@ -120,15 +120,10 @@ static void make_specs(option_spec specs[SPECS + 1]) {
     specs[count] = (option_spec){0, NULL, '\0', false};
 }
 
-static int bad_value(const char *option, const char *value, const char *wanted) {
-    char shown[64];
-    return misuse("umap", "--%s: '%s' is not %s", option, printable(shown, sizeof shown, value, strlen(value)), wanted);
-}
-
 static int set_whole_number(umap_request *q, const struct whole_number *option, const char *value) {
     int64_t parsed;
     if (!parse_integer(value, option->least, option->most, &parsed)) {
-        return bad_value(option->name, value, option->wanted);
+        return bad_value("umap", option->name, value, option->wanted);
     }
     memcpy((char *)&q->options + option->offset, &parsed, sizeof parsed);
     return STATUS_OK;
@@ -138,20 +133,20 @@ static int set_number(umap_request *q, const struct number *option, const char *
     double parsed;
     if (!parse_number(value, &parsed) || !isfinite(parsed) || parsed > option->most || parsed < option->least ||
         (option->above && parsed <= option->least)) {
-        return bad_value(option->name, value, option->wanted);
+        return bad_value("umap", option->name, value, option->wanted);
     }
     memcpy((char *)&q->options + option->offset, &parsed, sizeof parsed);
     return STATUS_OK;
 }
 
 static int set_format(const char *option, const char *value, file_format *format) {
-    return format_parse(value, format) ? STATUS_OK : bad_value(option, value, "npy, csv or tsv");
+    return format_parse(value, format) ? STATUS_OK : bad_value("umap", option, value, "npy, csv or tsv");
 }
 
 static int set_metric(umap_request *q, const char *value) {
     const int metric = napier_metric_from_name(value);
     if (metric < 0) {
-        return bad_value("metric", value, "a metric (napier help umap lists them)");
+        return bad_value("umap", "metric", value, "a metric (napier help umap lists them)");
     }
     q->options.neighbors.metric = (napier_metric)metric;
     return STATUS_OK;
@@ -165,7 +160,7 @@ static int set_init(umap_request *q, const char *value) {
     q->options.init = index >= 0 ? inits[index] : NAPIER_UMAP_INIT_GIVEN;
     q->init_path = index >= 0 ? NULL : value;
     if (index < 0 && strpbrk(value, "./") == NULL) {
-        return bad_value("init", value, "spectral, pca, random or a file");
+        return bad_value("umap", "init", value, "spectral, pca, random or a file");
     }
     return STATUS_OK;
 }
@@ -176,7 +171,7 @@ static int set_neighbors(umap_request *q, const char *value) {
                                                       NAPIER_NEIGHBORS_NN_DESCENT};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value("neighbors", value, "auto, exact or nn-descent");
+        return bad_value("umap", "neighbors", value, "auto, exact or nn-descent");
     }
     q->options.neighbors.method = methods[index];
     return STATUS_OK;
@@ -186,7 +181,7 @@ static int set_target_metric(umap_request *q, const char *value) {
     static const char *const words[] = {"categorical", "l2", NULL};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value("target-metric", value, "categorical or l2");
+        return bad_value("umap", "target-metric", value, "categorical or l2");
     }
     q->target_type = index == 0 ? LABELS_CATEGORIES : LABELS_NUMBERS;
     return STATUS_OK;
@@ -197,7 +192,7 @@ static int set_label_type(umap_request *q, const char *value) {
     static const label_type types[] = {LABELS_AUTO, LABELS_CATEGORIES, LABELS_NUMBERS};
     const int index = word_index(value, words);
     if (index < 0) {
-        return bad_value("label-type", value, "auto, categories or numbers");
+        return bad_value("umap", "label-type", value, "auto, categories or numbers");
     }
     q->label_type = types[index];
     return STATUS_OK;

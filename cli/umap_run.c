@@ -33,8 +33,7 @@ typedef struct job {
 
 /* `name` is the file that is at fault. */
 static int library_error(const job *j, const char *name, napier_status status) {
-    const char *const text = napier_last_error(j->context);
-    return complain("%s: %s", name, *text != '\0' ? text : napier_status_string(status));
+    return complain("%s: %s", name, error_text(j->context, status));
 }
 
 static int no_memory(const char *name) {
