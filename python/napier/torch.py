@@ -19,8 +19,9 @@ if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError("napier.torch needs PyTorch 2.10 or later")
 
 __all__ = [
-    "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "kl_full",
-    "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "rubric_score", "softmax", "token_logprobs",
+    "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
+    "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rubric_score", "softmax",
+    "token_logprobs",
 ]
 
 Tensor = torch.Tensor
@@ -114,23 +115,23 @@ def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
     [0.0402, -0.0048, -0.0354]
     """
     _check(x=x)
-    return _softmax(_floating(x), _dimension(dim, x), float(temperature), masked_rows)
+    return _softmax(_floating(x), _dimension(dim, x.ndim), float(temperature), masked_rows)
 
 
 def log_softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
     """napier.log_softmax with gradients: x / temperature - logsumexp along a dimension."""
     _check(x=x)
-    return _log_softmax(_floating(x), _dimension(dim, x), float(temperature), masked_rows)
+    return _log_softmax(_floating(x), _dimension(dim, x.ndim), float(temperature), masked_rows)
 
 
 def _floating(x):
     return x if x.dtype.is_floating_point else x.double()
 
 
-def _dimension(dim, x):
-    most = max(x.ndim, 1)
+def _dimension(dim, ndim):
+    most = max(ndim, 1)
     if not -most <= dim < most:
-        raise IndexError(f"dim: {dim} is out of range for a tensor of {x.ndim} dimensions")
+        raise IndexError(f"dim: {dim} is out of range for a tensor of {ndim} dimensions")
     return dim % most
 
 
@@ -168,18 +169,128 @@ def _gradient_logsumexp(ctx, grad):
 _once(_logsumexp, _gradient_logsumexp, _setup_logsumexp)
 
 
-def logsumexp(x, dim=None, keepdim=False, *, temperature=1.0):
-    """napier.logsumexp with gradients, over a dimension, several, or all (None)."""
+# With weights b: s = sum_j b_j exp(z_j), lse = log |s|. Then d lse / d b_i = exp(z_i) / s and d lse / d x_i = b_i exp(z_i) /
+# (s T), computed as sign(s) exp(z_i - lse) in float64, the largest logit taken out: no overflow, and no digits lost to a large
+# lse. As without weights, a row with a +inf has no gradient (NaN), and a logit of -inf gets 0.
+
+
+@_operator("logsumexp_weighted")
+def _logsumexp_weighted(x: Tensor, b: Tensor, axis: int, temperature: float) -> tuple[Tensor, Tensor]:
+    return _napier._logsumexp_weighted(x, b, axis, False, temperature=temperature)
+
+
+def _exp(y):
+    """exp of rows of float64, with our own bits: what log_softmax_backward subtracts where the gradients' sum is -1."""
+    rows = torch.nn.functional.pad(y, (0, 1), value=-torch.inf)
+    grad = torch.zeros_like(rows)
+    grad[..., -1] = -1.0
+    return _napier.log_softmax_backward(rows, grad, -1)[..., :-1]
+
+
+@_operator("logsumexp_weighted_backward")
+def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int, temperature: float) -> tuple[Tensor, Tensor]:
+    if x.numel() == 0:
+        return _row_major_like(x), _row_major_like(b)
+    z, weights = x.double().movedim(axis, -1) / temperature, b.double().movedim(axis, -1)
+    z = z - z.masked_fill(weights == 0, -torch.inf).amax(-1, keepdim=True).nan_to_num(0.0, 0.0, 0.0)
+    lse, sign = _napier._logsumexp_weighted(z, weights, -1, False)
+    lse = lse.masked_fill(lse == torch.inf, torch.nan)
+    share = sign.unsqueeze(-1) * _exp(z - lse.unsqueeze(-1))
+    share = share.masked_fill(z == -torch.inf, 0.0)
+    to_b = grad.double().unsqueeze(-1) * share
+    to_x = (to_b * weights / temperature).masked_fill(weights == 0, 0.0)
+    return (to_x.movedim(-1, axis).to(x.dtype).contiguous(), to_b.movedim(-1, axis).to(b.dtype).contiguous())
+
+
+@_logsumexp_weighted.register_fake
+def _(x, b, axis, temperature):
+    lse = torch.empty(x.shape[:axis] + x.shape[axis + 1:], device=x.device, dtype=_common(x.dtype, b.dtype))
+    return lse, torch.empty_like(lse)
+
+
+def _common(a, b):
+    """What C computes in, where they differ."""
+    return a if a == b else torch.float64 if torch.float64 in (a, b) else torch.float32
+
+
+@_logsumexp_weighted_backward.register_fake
+def _(x, b, *_):
+    return _row_major_like(x), _row_major_like(b)
+
+
+def _setup_logsumexp_weighted(ctx, inputs, output):
+    x, b, ctx.axis, ctx.temperature = inputs
+    ctx.save_for_backward(x, b)
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient_logsumexp_weighted(ctx, grad, _):
+    return (*_logsumexp_weighted_backward(*ctx.saved_tensors, grad, ctx.axis, ctx.temperature), None, None)
+
+
+_once(_logsumexp_weighted, _gradient_logsumexp_weighted, _setup_logsumexp_weighted)
+
+
+def _weights_like(b, x):
+    """Weights as a tensor; numbers, integers and bool take x's dtype."""
+    if not isinstance(b, Tensor):
+        b = torch.as_tensor(b, device=x.device)
+    _check(b=b)
+    if b.dtype.is_complex:
+        raise TypeError("b: complex numbers are not supported")
+    return b.to(x.dtype) if not b.dtype.is_floating_point or b.ndim == 0 else b
+
+
+def _one_dimension(x, axes):
+    """x with these dimensions as its last, together."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    return x.permute(kept + axes).reshape([x.shape[i] for i in kept] + [_size(x.shape[i] for i in axes)])
+
+
+def _weighted(x, b, axes, temperature):
+    """(lse, sign) over the dimensions, which are gone."""
+    for m, n in zip(reversed(x.shape), reversed(b.shape)):
+        if m != n and 1 not in (m, n):
+            raise ValueError(f"b: shape {tuple(b.shape)} does not broadcast with x's, {tuple(x.shape)}")
+    x, b = torch.broadcast_tensors(x, b)
+    if len(axes) == 1:
+        return _logsumexp_weighted(x, b, axes[0], temperature)
+    return _logsumexp_weighted(_one_dimension(x, axes), _one_dimension(b, axes), x.ndim - len(axes), temperature)
+
+
+def logsumexp(x, dim=None, keepdim=False, *, b=None, return_sign=False, temperature=1.0):
+    """napier.logsumexp with gradients, over a dimension, several, or all (None).
+
+    b: weights of any sign that broadcast with x, with gradients too: log |sum b exp(x / temperature)|. A weight of 0 drops
+    its element. return_sign: (logsumexp, sign of the sum); without it a negative sum is NaN, and so are its gradients.
+
+    Examples
+    --------
+    >>> import torch, napier.torch
+    >>> x, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([1.0, -1.0], requires_grad=True)
+    >>> lse, sign = napier.torch.logsumexp(x, b=b, return_sign=True)
+    >>> lse.backward()
+    >>> round(lse.item(), 4), sign.item(), [round(g, 4) for g in x.grad.tolist()], [round(g, 4) for g in b.grad.tolist()]
+    (1.5413, -1.0, [-0.582, 1.582], [-0.582, -1.582])
+    """
     _check(x=x)
     x = _floating(x)
+    if b is not None or return_sign:
+        b = _weights_like(1.0 if b is None else b, x)
+        ndim = max(x.ndim, b.ndim)
+        axes = [_dimension(dim, ndim)] if isinstance(dim, int) else _axes(dim, ndim)
+        axes = axes if ndim else []
+        lse, sign = _weighted(x, b, axes, float(temperature))
+        if keepdim:
+            for axis in sorted(axes):
+                lse, sign = lse.unsqueeze(axis), sign.unsqueeze(axis)
+        return (lse, sign) if return_sign else lse * torch.where(sign < 0, torch.nan, 1.0).to(lse.dtype)
     if isinstance(dim, int):
-        axis = _dimension(dim, x)
+        axis = _dimension(dim, x.ndim)
         result = _logsumexp(x, axis, float(temperature))
         return result.unsqueeze(axis) if keepdim and x.ndim else result
     axes = _axes(dim, x.ndim)
-    kept = [i for i in range(x.ndim) if i not in axes]
-    rows = x.permute(kept + axes).reshape([x.shape[i] for i in kept] + [_size(x.shape[i] for i in axes)])
-    result = _logsumexp(rows, len(kept), float(temperature))
+    result = _logsumexp(_one_dimension(x, axes), x.ndim - len(axes), float(temperature))
     return result.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else result
 
 
@@ -224,6 +335,44 @@ class LogSumExp(torch.nn.Module):
 
     def extra_repr(self):
         return f"dim={self.dim}, keepdim={self.keepdim}, temperature={self.temperature}"
+
+
+# ---- Products --------------------------------------------------------------------------------------------------------------
+
+
+@_operator("matmul")
+def _matmul(a: Tensor, b: Tensor) -> Tensor:
+    return _napier.matmul(a, b)
+
+
+@_operator("matmul_backward")
+def _matmul_backward(a: Tensor, b: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier.matmul(grad, b.T, dtype=a.dtype), _napier.matmul(a.T, grad, dtype=b.dtype)
+
+
+@_matmul.register_fake
+def _(a, b):
+    return torch.empty((a.shape[0], b.shape[1]), dtype=_common(a.dtype, b.dtype), device=a.device)
+
+
+@_matmul_backward.register_fake
+def _(a, b, grad):
+    return _row_major_like(a), _row_major_like(b)
+
+
+def _gradient_matmul(ctx, grad):
+    return _matmul_backward(*ctx.saved_tensors, grad)
+
+
+_once(_matmul, _gradient_matmul, lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+
+def matmul(a, b):
+    """napier.matmul with gradients, to both: a [M, K] @ b [K, N] in a fixed order."""
+    _check(a=a, b=b)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"b: shape {tuple(b.shape)} does not fit a's, {tuple(a.shape)}; expected [M, K] and [K, N]")
+    return _matmul(_single(a), _single(b))
 
 
 # ---- Attention -----------------------------------------------------------------------------------------------------------------
@@ -657,6 +806,37 @@ def _gradient_grpo(ctx, grad, *_):
 _once(_grpo_loss, _gradient_grpo, _setup_grpo)
 
 
+# The derivative that C gives is that of the sum of all losses. A ratio of each token leaves it on the diagonal of the
+# Jacobian, so any gradient can be multiplied in; a ratio of the whole response does not.
+
+
+@_operator("grpo_token_loss")
+def _grpo_token_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
+                     ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
+                     options: str) -> tuple[Tensor, Tensor]:
+    return _napier.grpo_token_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask, _read_options(options))
+
+
+@_grpo_token_loss.register_fake
+def _(logprobs, *_):
+    losses = logprobs.new_empty(logprobs.shape, dtype=torch.float32)
+    return losses, torch.empty_like(losses)
+
+
+def _setup_grpo_tokens(ctx, inputs, output):
+    ctx.dtype = inputs[0].dtype
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradient_grpo_tokens(ctx, grad, _):
+    (derivative,) = ctx.saved_tensors
+    return ((grad * derivative).to(ctx.dtype),) + (None,) * 8
+
+
+_once(_grpo_token_loss, _gradient_grpo_tokens, _setup_grpo_tokens)
+
+
 @_operator("grpo_from_logits")
 def _grpo_from_logits(logits: Tensor, ids: Tensor, advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
                       ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor], options: str,
@@ -710,6 +890,20 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     entropies = None if entropies is None else _single(entropies)
     loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, _written_options(options))
     return loss, _named(metrics)
+
+
+def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
+                    entropies=None, mask=None, **options):
+    """The losses [T] of napier.grpo_token_loss, before reduction, with gradients to logprobs. At the level of the sequence,
+    where a loss depends on the whole response, only grpo_loss has gradients; this raises where they would be recorded."""
+    _check(logprobs=logprobs, entropies=entropies)
+    batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    sequence = options.get("loss_type") == "gspo" or options.get("level") == "sequence"
+    if sequence and logprobs.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError("grpo_token_loss: no gradients at the level of the sequence; use grpo_loss, or "
+                                  "logprobs.detach()")
+    entropies = None if entropies is None else _single(entropies.detach())
+    return _grpo_token_loss(_single(logprobs), entropies, *batch, _written_options(options))[0]
 
 
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,

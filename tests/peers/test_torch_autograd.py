@@ -66,6 +66,77 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(functools.partial(nt.logsumexp, dim=(0, 2)), x)
 
 
+WEIGHTED = [(None, False), (0, True), (-1, False), ((0, 2), True)]
+
+
+def reference_weighted(x, b, dim, keepdim, t):
+    """(log |sum|, sign) after taking the largest logit out."""
+    x, b = torch.broadcast_tensors(x / t, b)
+    dims = tuple(range(x.ndim)) if dim is None else dim
+    m = x.detach().amax(dims, keepdim=True)
+    s = (b * torch.exp(x - m)).sum(dims, keepdim=True)
+    lse, sign = s.abs().log() + m, s.sign()
+    if keepdim:
+        return lse, sign
+    return (lse.reshape(()), sign.reshape(())) if dim is None else (lse.squeeze(dims), sign.squeeze(dims))
+
+
+def test_logsumexp_with_weights():
+    """Values and gradients to both against float64, for broadcast weights of both signs, and where exp overflows."""
+    worst = 0.0
+    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 2e-5)):
+        x, b = normal(2, 3, 4, dtype=dtype), normal(3, 1, seed=7, dtype=dtype)
+        for offset in (0.0, 5000.0, -5000.0):
+            far = (x.detach() + offset).requires_grad_()
+            for dim, keepdim in WEIGHTED:
+                worst = max(worst, compare(
+                    lambda x, b: nt.logsumexp(x, dim, keepdim, b=b, return_sign=True, temperature=0.7)[0],
+                    lambda x, b: reference_weighted(x, b, dim, keepdim, 0.7)[0], [far, b], bound, f"weighted {dim} {offset}"))
+                sign = nt.logsumexp(far, dim, keepdim, b=b, return_sign=True)[1]
+                assert torch.equal(sign.double(), reference_weighted(leaf64(far), leaf64(b), dim, keepdim, 1.0)[1])
+    x = normal(3, 4, dtype=torch.float64)
+    assert torch.equal(nt.logsumexp(x, 1, b=1), nt.logsumexp(x, 1)) and nt.logsumexp(x, b=-1).isnan()
+    ones, plain = (torch.autograd.grad(nt.logsumexp(x, 1, b=b).sum(), x)[0] for b in (1, None))
+    assert (ones - plain).abs().max() < 1e-15
+    return f"within {worst:.1e}"
+
+
+def test_logsumexp_with_weights_gradcheck():
+    x, b = normal(2, 3, 4, dtype=torch.float64), normal(3, 1, seed=7, dtype=torch.float64)
+    for dim, keepdim in WEIGHTED:
+        for t in (1.0, 0.6):
+            assert torch.autograd.gradcheck(
+                lambda x, b: nt.logsumexp(x, dim, keepdim, b=b, return_sign=True, temperature=t)[0], (x, b))
+
+
+def test_logsumexp_with_weights_that_drop_elements():
+    """A weight of 0 drops its element, whatever it is: no gradient to it. -inf counts nothing. What cancels has none."""
+    x = torch.tensor([1.0, torch.inf, torch.nan, -torch.inf, 2.0], dtype=torch.float64, requires_grad=True)
+    b = torch.tensor([2.0, 0.0, 0.0, 3.0, 1.0], dtype=torch.float64, requires_grad=True)
+    value = nt.logsumexp(x, b=b)
+    value.backward()
+    s = 2 * torch.tensor(1.0).double().exp() + torch.tensor(2.0).double().exp()
+    assert abs(value.item() - s.log().item()) < 1e-14
+    close(x.grad, torch.tensor([2, 0, 0, 0, 1]).double() * x.detach().nan_to_num(0, 0, 0).exp() / s, 1e-14, "to x")
+    close(b.grad[[0, 3, 4]], torch.tensor([1.0, -torch.inf, 2.0]).double().exp() / s, 1e-14, "to b")
+    for values, weights, lse in (([3.0, 3.0], [1.0, -1.0], -torch.inf), ([1.0, 2.0], [1.0, -1.0], torch.nan)):
+        x, b = torch.tensor(values, requires_grad=True), torch.tensor(weights)
+        value = nt.logsumexp(x, b=b)
+        value.backward()
+        assert torch.equal(value.detach(), torch.tensor(lse)) or value.isnan() and lse != lse
+        assert x.grad.isnan().all()
+    x = torch.full((2, 3), -torch.inf, requires_grad=True)
+    nt.logsumexp(x, 1, b=torch.ones(3)).sum().backward()
+    assert torch.equal(x.grad, torch.zeros(2, 3)), "as without weights"
+
+
+def test_matmul():
+    compare(nt.matmul, torch.matmul, [normal(5, 7), normal(7, 3, seed=1)], 1e-5, "matmul")
+    a, b = normal(5, 7, dtype=torch.bfloat16), normal(7, 3, seed=1)
+    nt.matmul(a, b).sum().backward()
+    assert a.grad.dtype == torch.bfloat16 and b.grad.dtype == torch.float32
+
+
 def test_softmax_family():
     worst = 0.0
     for shape in ((7,), (3, 1000), (4, 3, 5), (2, 0)):
@@ -234,6 +305,111 @@ def test_grpo_from_logits():
         assert not nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS)[0].requires_grad
 
 
+def test_grpo_token_loss():
+    old, ref = normal(N, seed=1, scale=0.2).detach() - 1, normal(N, seed=2, scale=0.2).detach() - 1
+    logprobs = (normal(N, scale=0.2).detach() - 1).requires_grad_()
+
+    def reference(x):
+        each = torch.repeat_interleave(ADVANTAGES.double(), OFFSETS.diff())
+        ratio, d = torch.exp(x - old.double()), ref.double() - x
+        return -torch.minimum(ratio * each, ratio.clamp(0.8, 1.2) * each) + 0.1 * (torch.expm1(d) - d)
+
+    worst = compare(lambda x: nt.grpo_token_loss(x, ADVANTAGES, OFFSETS, old_logprobs=old, ref_logprobs=ref, beta=0.1),
+                    reference, [logprobs], 1e-5)
+    for options in ({"loss_type": "gspo"}, {"level": "sequence"}):
+        try:
+            nt.grpo_token_loss(logprobs, ADVANTAGES, OFFSETS, old_logprobs=old, **options)
+        except NotImplementedError as error:
+            assert "level of the sequence" in str(error)
+        else:
+            raise AssertionError("a gradient that nobody has")
+        nt.grpo_token_loss(logprobs.detach(), ADVANTAGES, OFFSETS, old_logprobs=old, **options)
+    return f"within {worst:.1e}"
+
+
+# ---- gradcheck of what computes in float32 ---------------------------------------------------------------------------------------
+# gradcheck takes float64, and by default steps of 1e-6, of which nothing is left once a function has rounded its input to
+# float32, and its result. So the points are multiples of 2^-12 and the steps are 2^-7: x +- eps is exact in float32. A
+# difference quotient is then wrong by about 2^-24 |f| / 2^-7 = 1e-5 |f| from the result's rounding, and by eps^2 / 6 = 1e-5 of
+# the third derivative from the step; 1e-3 leaves room for sums. The gradients' accuracy is tested above, against autograd in
+# float64; this is every entry of the Jacobian, and that a second backward gives the same bits (nondet_tol is 0).
+
+STEP = 2.0**-7
+
+
+def grid(*shape, seed=0, scale=1.0):
+    """Random multiples of 2^-12, as float64 that requires grad."""
+    return (normal(*shape, seed=seed, dtype=torch.float64, scale=scale).detach() * 4096).round().div(4096).requires_grad_()
+
+
+def gradcheck(function, *inputs):
+    torch.autograd.gradcheck(function, inputs, eps=STEP, atol=1e-3, rtol=1e-3)
+
+
+def test_gradcheck_token_logprobs():
+    x, ids = grid(4, 9), torch.tensor([[0, 3], [8, 8], [2, 5], [7, 1]])
+    for options in ({}, {"temperature": 0.75}, {"softcap": 4.0}):
+        gradcheck(lambda x: nt.token_logprobs(x, ids, lse=True, entropy=True, **options)[:3], x)
+        gradcheck(lambda x: nt.token_logprobs(x, ids[:, 0], loss=True, label_smoothing=0.125, z_loss=0.25, **options).loss, x)
+    keep = torch.tensor([1, 1, 1, 1, 0, 1, 0, 1, 1]).bool()
+    gradcheck(lambda x: nt.token_logprobs(x, ids, keep=keep, entropy=True)[::2][:2], x)
+
+
+def test_gradcheck_linear_token_logprobs():
+    hidden, weights, ids = grid(4, 3), grid(7, 3, seed=1), torch.tensor([0, 6, 2, 2])
+    for options in ({}, {"temperature": 0.75, "softcap": 4.0}):
+        gradcheck(lambda h, w: nt.linear_token_logprobs(h, w, ids, lse=True, entropy=True, **options)[:3], hidden, weights)
+    gradcheck(lambda h, w: nt.linear_token_logprobs(h, w, ids, loss=True, label_smoothing=0.125).loss, hidden, weights)
+
+
+def test_gradcheck_linear_functions():
+    ids = torch.tensor([0, 6, 2, 2])
+    gradcheck(lambda x: nt.gather_logprobs(x, ids), grid(4, 7))
+    gradcheck(nt.matmul, grid(3, 5), grid(5, 4, seed=1))
+    rubric, weights = grid(2, 7, seed=2).detach(), torch.tensor([1.0, -2.0])
+    gradcheck(lambda x: nt.rubric_score(x, ids, torch.tensor([0, 3, 3, 4]), rubric, weights), grid(4))
+
+
+def test_gradcheck_kl():
+    p, q = grid(N), grid(N, seed=1)
+    mask = torch.tensor([1, 0] * (N // 2))
+    for estimator in ("k1", "k2", "k3"):
+        for options in ({}, {"reduction": "mean", "mask": mask}):
+            gradcheck(lambda p, q: nt.kl_per_response(p, q, OFFSETS, estimator=estimator, **options), p, q)
+    for t in (1.0, 0.75):
+        gradcheck(lambda p, q: nt.kl_full(p, q, temperature=t), grid(4, 9), grid(4, 9, seed=1))
+
+
+def away_from_kinks():
+    """(logprobs, old) whose ratios are farther than a step from 0.8 and 1.2, where the clip has its corners."""
+    old = grid(N, seed=1, scale=0.2).detach() - 1
+    steps = torch.tensor([-0.5, -0.35, -0.1, -0.05, 0.05, 0.1, 0.3, 0.5, -0.4, 0.08, -0.08, 0.4]).double()
+    return (old + (steps * 4096).round() / 4096).requires_grad_(), old
+
+
+def test_gradcheck_grpo():
+    """Token by token, and reduced. Not cispo and vespo: their weights are constants of the step by definition, so that their
+    gradient is no derivative of the loss; test_rl_losses compares it with TRL's."""
+    logprobs, old = away_from_kinks()
+    ref, entropies = grid(N, seed=2).detach() - 1, grid(N, seed=3, scale=0.5)
+    batch = {"old_logprobs": old, "ref_logprobs": ref, "beta": 0.125}
+    for loss_type in ("grpo", "bnpo", "dr_grpo", "dapo", "sapo", "luspo", "token_mean"):
+        gradcheck(lambda x: nt.grpo_loss(x, ADVANTAGES, OFFSETS, loss_type=loss_type, **batch)[0], logprobs)
+        gradcheck(lambda x: nt.grpo_token_loss(x, ADVANTAGES, OFFSETS, loss_type=loss_type, **batch), logprobs)
+    for options in ({"loss_type": "gspo"}, {"loss_type": "luspo", "level": "sequence"}):
+        gradcheck(lambda x: nt.grpo_loss(x, ADVANTAGES, OFFSETS, epsilon=0.5, **options, **batch)[0], logprobs)
+    gradcheck(lambda x, h: nt.grpo_loss(x, ADVANTAGES, OFFSETS, entropies=h, entropy_coefficient=0.25, **batch)[0],
+              logprobs, entropies)
+
+
+def test_gradcheck_grpo_from_logits():
+    x, ids = grid(N, 5), ids_of(N, 5)
+    old = nt.token_logprobs(x.detach().float(), ids).logprobs + away_from_kinks()[1].float() * 0.125
+    for loss_type in ("grpo", "dapo", "gspo"):
+        gradcheck(lambda x: nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS, old_logprobs=old, ref_logprobs=old - 0.25,
+                                                beta=0.125, loss_type=loss_type, epsilon=0.5)[0], x)
+
+
 # ---- Operators, compiled graphs, modules -------------------------------------------------------------------------------------------
 
 
@@ -245,6 +421,8 @@ def examples():
     yield "softmax", lambda x: nt.softmax(x, 0, temperature=0.5), [x]
     yield "log_softmax", lambda x: nt.log_softmax(x, 1), [x]
     yield "logsumexp", lambda x: (nt.logsumexp(x, 1), nt.logsumexp(x), nt.logsumexp(x, 0, True)), [x]
+    yield "weighted", lambda x, y: (nt.logsumexp(x, 1, b=y, return_sign=True)[0], nt.logsumexp(x, b=y.abs())), [x, y]
+    yield "matmul", lambda x, y: nt.matmul(x, y.T), [x, y]
     yield "token_logprobs", lambda x: nt.token_logprobs(x, ids, entropy=True, argmax=True, top_k=3)[:3], [x]
     yield "linear", lambda x, y: nt.linear_token_logprobs(x, y, ids % N, lse=True)[:2], [x, y]
     yield "gather", lambda x: nt.gather_logprobs(x, ids), [x]
@@ -252,6 +430,7 @@ def examples():
     yield "kl_full", nt.kl_full, [x, y]
     yield "rubric", lambda v: nt.rubric_score(v, ids, OFFSETS, rubric, weights), [v]
     yield "grpo_loss", lambda v: nt.grpo_loss(v, ADVANTAGES, OFFSETS, old_logprobs=u.detach())[0], [v]
+    yield "grpo_token_loss", lambda v: nt.grpo_token_loss(v, ADVANTAGES, OFFSETS, old_logprobs=u.detach()), [v]
     yield "grpo_from_logits", lambda x: nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS)[0], [x]
 
 
@@ -277,13 +456,15 @@ def test_operators():
     ops = torch.ops.napier
     for op, args in [
         (ops.softmax, (x, 0, 0.5, "nan")), (ops.log_softmax, (normal(2, 3, 4).transpose(0, 2), 1, 1.0, "zero")),
-        (ops.logsumexp, (x, 0, 1.0)), (ops.gather_logprobs, (x, ids)),
+        (ops.logsumexp, (x, 0, 1.0)), (ops.logsumexp_weighted, (x, y, 1, 0.5)),
+        (ops.logsumexp_weighted, (x, y.detach().double(), 0, 1.0)), (ops.matmul, (x, y.detach().T)), (ops.gather_logprobs, (x, ids)),
         (ops.token_logprobs, (x, ids, None, 1.0, 0.0, -100, 0.0, 0.0, 31, 2)),
         (ops.token_logprobs, (x, None, None, 1.0, 0.0, -100, 0.0, 0.0, 3, 0)),
         (ops.linear_token_logprobs, (x, y, ids % N, None, 1.0, 0.0, -100, 0.0, 0.0, 2, 0)),
         (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", 0.0, 0.0)), (ops.kl_full, (x, y, 1.0)),
         (ops.rubric_score, (v, ids, OFFSETS, x.detach()[:3], v.detach()[:3])),
         (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "")),
+        (ops.grpo_token_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "")),
         (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", 1.0, 0.0, True)),
     ]:
         torch.library.opcheck(op.default, args)
@@ -315,6 +496,9 @@ def test_errors():
         (lambda: nt.softmax([1.0]), TypeError, "x: expected a tensor, got list"),
         (lambda: nt.softmax(x, 2), IndexError, "dim: 2"),
         (lambda: nt.logsumexp(x, (0, 0)), ValueError, "twice"),
+        (lambda: nt.logsumexp(x, b=torch.ones(3)), ValueError, "b: shape (3,) does not broadcast"),
+        (lambda: nt.logsumexp(x, b=torch.ones(4, dtype=torch.complex64)), TypeError, "b: complex"),
+        (lambda: nt.matmul(x, x), ValueError, "b: shape (3, 4) does not fit"),
         (lambda: nt.token_logprobs(x, [0.5, 1, 2]), TypeError, "ids: expected integers"),
         (lambda: nt.token_logprobs(x, [0, 1, 9]), ValueError, "ids"),
         (lambda: nt.gather_logprobs(x, [0, 1]), ValueError, "ids: shape"),
