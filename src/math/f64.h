@@ -16,6 +16,13 @@
 
 #include "math/both.h"
 
+/* Longer functions: the CPU links them, a kernel of a GPU has its own. */
+#if defined(__CUDACC__)
+#define NAPIER_BOTH_LONG static __device__ inline
+#else
+#define NAPIER_BOTH_LONG
+#endif
+
 /* ---- Sums of two doubles: high is the sum rounded, low what that left out -------------------------------------- */
 
 typedef struct napier_double2 {
@@ -69,30 +76,34 @@ typedef struct napier_f64_parts {
     int64_t n;
 } napier_f64_parts;
 
-napier_f64_parts napier_f64_exp_parts(double x);
+NAPIER_BOTH_LONG napier_f64_parts napier_f64_exp_parts(double x);
 
 /* log(u.high + u.low) for finite u.high > 0, |u.low| no more than half an ulp of u.high; relative error below 2^-60. */
-napier_double2 napier_f64_log_of_sum(napier_double2 u);
+NAPIER_BOTH_LONG napier_double2 napier_f64_log_of_sum(napier_double2 u);
 
 /* exp: overflow gives +inf, subnormal results are right, NaN is canonical.
  * log: 0 gives -inf, less and NaN the canonical NaN. log1p: -1 gives -inf, less and NaN the canonical NaN. */
-double napier_f64_exp(double x);
-double napier_f64_log(double x);
-double napier_f64_log1p(double x);
+NAPIER_BOTH_LONG double napier_f64_exp(double x);
+NAPIER_BOTH_LONG double napier_f64_log(double x);
+NAPIER_BOTH_LONG double napier_f64_log1p(double x);
 
 /* ---- Conversions ----------------------------------------------------------------------------------------------- */
 
 /* Exact; a NaN gives a NaN. */
-double napier_f64_from_f16(uint16_t bits);
-double napier_f64_from_bf16(uint16_t bits);
+NAPIER_BOTH_LONG double napier_f64_from_f16(uint16_t bits);
+NAPIER_BOTH_LONG double napier_f64_from_bf16(uint16_t bits);
 
 /* One rounding, to nearest even, subnormals kept; a NaN gives the canonical NaN. */
-uint16_t napier_f64_to_f16(double x);
-uint16_t napier_f64_to_bf16(double x);
-float napier_f64_to_f32(double x);
+NAPIER_BOTH_LONG uint16_t napier_f64_to_f16(double x);
+NAPIER_BOTH_LONG uint16_t napier_f64_to_bf16(double x);
+NAPIER_BOTH_LONG float napier_f64_to_f32(double x);
 
 /* Element `index` of an array of any dtype. */
-double napier_f64_load(const void *data, napier_dtype dtype, int64_t index);
-void napier_f64_store(void *data, napier_dtype dtype, int64_t index, double x);
+NAPIER_BOTH_LONG double napier_f64_load(const void *data, napier_dtype dtype, int64_t index);
+NAPIER_BOTH_LONG void napier_f64_store(void *data, napier_dtype dtype, int64_t index, double x);
+
+#if defined(__CUDACC__)
+#include "math/f64.inc.h"
+#endif
 
 #endif
