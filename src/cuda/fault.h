@@ -18,10 +18,4 @@ typedef struct napier_cuda_faults {
     int64_t seen[NAPIER_FAULT_COUNT];
 } napier_cuda_faults;
 
-#if defined(CUDA_KERNEL)
-CUDA_INLINE void napier_cuda_note_fault(napier_cuda_faults *faults, napier_cuda_fault fault, int64_t index) {
-    cuda_atomic_max_i64(&faults->seen[fault], INT64_MAX - index);
-}
-#endif
-
 #endif

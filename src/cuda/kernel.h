@@ -19,8 +19,11 @@
  *   cuda_store_16(pointer, in)
  *   cuda_cluster_size(), cuda_cluster_rank(), cuda_cluster_sync(), cuda_cluster_shared(pointer, rank)
  *                                   blocks that were launched as a cluster: the same place in another block's shared memory
- *   cuda_copy_async_16(shared, global), cuda_copy_commit(), cuda_copy_wait(groups)
- *   cuda_mma_bf16(d, a, b)          m16n8k16 on the tensor cores: d[4] += a (4 words) * b (2 words), as mma.sync has them
+ *   cuda_copy_async_16(shared, global), cuda_copy_async_part(shared, global, bytes): of 16, the rest becomes 0;
+ *   cuda_copy_commit(), cuda_copy_wait(groups)
+ *   cuda_ldmatrix_x4(out, row), cuda_ldmatrix_x4_turned(out, row)    four matrices of 8 x 8 16-bit elements out of shared
+ *                                   memory, by rows or (.trans) by columns; lane 8 m + r names row r of matrix m
+ *   cuda_mma_{bf16,f16}(d, a, b)    m16n8k16 on the tensor cores: d[4] += a (4 words) * b (2 words), as mma.sync has them
  *
  * One lane per thread of simd/lanes.h is in simd/cuda.h: what is written on lanes compiles for a thread unchanged, and the
  * math of math/ comes from the headers that the CPU uses. */
@@ -32,6 +35,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cuda/fault.h"
 #include "math/both.h"
 
 enum { CUDA_WARP = 32 };
@@ -41,5 +45,10 @@ enum { CUDA_WARP = 32 };
 #else
 #include "emulated_kernel.h" /* tests/cuda: on the path of that build only */
 #endif
+
+/* Notes that what lies at `index` is wrong: fault.h. */
+CUDA_INLINE void napier_cuda_note_fault(napier_cuda_faults *faults, napier_cuda_fault fault, int64_t index) {
+    (void)cuda_atomic_max_i64(&faults->seen[fault], INT64_MAX - index);
+}
 
 #endif

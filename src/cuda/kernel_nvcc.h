@@ -81,14 +81,37 @@ CUDA_INLINE void cuda_copy_async_16(void *shared, const void *global) {
     const uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
+CUDA_INLINE void cuda_copy_async_part(void *shared, const void *global, int bytes) {
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes) : "memory");
+}
 CUDA_INLINE void cuda_copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 #define cuda_copy_wait(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 
-CUDA_INLINE void cuda_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+CUDA_INLINE void cuda_ldmatrix_x4(uint32_t out[4], const void *row) {
+    const uint32_t from = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(from)
+                 : "memory");
 }
+CUDA_INLINE void cuda_ldmatrix_x4_turned(uint32_t out[4], const void *row) {
+    const uint32_t from = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(from)
+                 : "memory");
+}
+
+#define CUDA_MMA(name, type)                                                              \
+    CUDA_INLINE void name(float d[4], const uint32_t a[4], const uint32_t b[2]) {         \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "       \
+                     "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"              \
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                     \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+    }
+
+CUDA_MMA(cuda_mma_bf16, "bf16")
+CUDA_MMA(cuda_mma_f16, "f16")
 
 #endif
