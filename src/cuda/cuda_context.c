@@ -52,7 +52,9 @@ napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstr
     static const char *const what[NAPIER_FAULT_COUNT] = {
         [NAPIER_FAULT_IDS] = "ids: the id at index %lld is no column",
         [NAPIER_FAULT_OFFSETS] = "offsets: the offset at index %lld falls, or lies past the end",
-        [NAPIER_FAULT_EDGES] = "edges: the edge at index %lld names no vertex, or is out of order",
+        [NAPIER_FAULT_EDGES] = "edges: the edge at index %lld names no vertex, is out of order or has no weight",
+        [NAPIER_FAULT_TARGETS] = "targets: the target at index %lld is no vertex",
+        [NAPIER_FAULT_VALUES] = "values: the element at index %lld is not finite, or not what it must be",
     };
     napier_cuda_faults faults;
     napier_status status = napier_cuda_begin(context);

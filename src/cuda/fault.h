@@ -9,7 +9,9 @@
 typedef enum napier_cuda_fault {
     NAPIER_FAULT_IDS,     /* an id outside 0..cols-1 that is not ignore_index */
     NAPIER_FAULT_OFFSETS, /* offsets that fall, or that go past the end */
-    NAPIER_FAULT_EDGES,   /* an edge that names no vertex, or is out of order */
+    NAPIER_FAULT_EDGES,   /* an edge that names no vertex, is out of order or has no weight; a graph's row */
+    NAPIER_FAULT_TARGETS, /* a sample that is no vertex */
+    NAPIER_FAULT_VALUES,  /* an element that is not finite where it must be */
     NAPIER_FAULT_COUNT
 } napier_cuda_fault;
 
