@@ -131,7 +131,7 @@ static napier_status napier_grpo_batch_check(napier_context *context, const napi
     if (!status)
         status = napier_check_tokens(context, "entropies", batch->entropies, tokens, true);
     if (!status)
-        status = napier_check_offsets(context, batch->offsets, tokens);
+        status = napier_check_offset_count(context, "offsets", batch->offsets);
     if (!status)
         status = napier_grpo_advantages(context, batch->advantages, batch->offsets.size - 1, tokens);
     return status;
@@ -170,15 +170,11 @@ static void napier_grpo_rules(void *argument, int worker, int64_t begin, int64_t
     job->delta = o->delta > 0 ? (float)o->delta : INFINITY;
     job->tau[0] = (float)o->sapo_tau_positive;
     job->tau[1] = (float)o->sapo_tau_negative;
-    job->beta = (float)o->beta;
     job->cap = (float)o->correction_cap;
     job->floor = (float)o->correction_floor;
     job->log_cap = (float)napier_f64_log(o->correction_cap);
     job->log_floor = (float)napier_f64_log(o->correction_floor);
-    if (o->type == NAPIER_GRPO_TOKEN_MEAN && run->present > 0) {
-        /* the mean over tokens of this is beta times the mean over responses */
-        job->beta = (float)(o->beta * ((double)run->counted / (double)run->present));
-    }
+    job->beta = napier_grpo_beta(o, &run->all);
 }
 
 static unsigned napier_grpo_scans(const napier_grpo_run *run) {
@@ -196,10 +192,10 @@ static void napier_grpo_count_responses(napier_grpo_run *run) {
     const napier_responses *r = &run->responses;
     for (int64_t b = 0; b < r->count; b++) {
         const int64_t size = napier_response_size(r, b);
-        run->present += size > 0;
-        run->longest = size > run->longest ? size : run->longest;
+        run->all.present += size > 0;
+        run->all.longest = size > run->all.longest ? size : run->all.longest;
     }
-    run->counted = napier_count_mask(run->job.mask, 0, r->tokens);
+    run->all.counted = napier_count_mask(run->job.mask, 0, r->tokens);
 }
 
 static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *run) {
@@ -222,24 +218,36 @@ static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *
     job->quantile = o->top_entropy_quantile < 1;
 }
 
-napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch *batch,
-                               const napier_grpo_options *options, bool logits, int64_t tokens, napier_grpo_run *run) {
+napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,
+                                     const napier_grpo_options *options, bool logits, int64_t tokens,
+                                     napier_grpo_run *run) {
     *run = (napier_grpo_run){.kernels = &napier_kernels_of(context->isa)->rl.grpo};
+    const int64_t size = logits || !batch ? tokens : batch->logprobs.size;
     napier_status status = napier_grpo_options_read(context, options, &run->options);
     if (!status)
-        status = napier_grpo_batch_check(context, batch, logits, logits || !batch ? tokens : batch->logprobs.size);
+        status = napier_grpo_batch_check(context, batch, logits, size);
     if (!status) {
-        run->responses = napier_responses_of(batch->offsets);
-        status = napier_grpo_missing(context, batch, &run->options, logits, run->responses.tokens);
+        run->responses = (napier_responses){batch->offsets, batch->offsets.size - 1, size};
+        status = napier_grpo_missing(context, batch, &run->options, logits, size);
     }
-    if (status) {
-        return status;
+    if (!status) {
+        napier_grpo_job_of(batch, run);
+        run->scans = napier_grpo_scans(run);
+        napier_parallel(context, 1, 1, napier_grpo_rules, run);
     }
-    napier_grpo_job_of(batch, run);
-    napier_grpo_count_responses(run);
-    run->scans = napier_grpo_scans(run);
-    napier_parallel(context, 1, 1, napier_grpo_rules, run);
-    return NAPIER_OK;
+    return status;
+}
+
+napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch *batch,
+                               const napier_grpo_options *options, bool logits, int64_t tokens, napier_grpo_run *run) {
+    napier_status status = napier_grpo_read_views(context, batch, options, logits, tokens, run);
+    if (!status)
+        status = napier_check_offsets(context, batch->offsets, run->responses.tokens);
+    if (!status) {
+        napier_grpo_count_responses(run);
+        napier_parallel(context, 1, 1, napier_grpo_rules, run);
+    }
+    return status;
 }
 
 napier_status napier_grpo_check_out(napier_context *context, const char *name, napier_vector out,

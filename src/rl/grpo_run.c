@@ -64,80 +64,13 @@ static napier_grpo_scan napier_grpo_scan_of(const napier_grpo_run *run, int64_t 
     return total;
 }
 
-/* How much a token's loss counts in the loss. */
-static double napier_grpo_weight(const napier_grpo_run *run, int64_t counted) {
-    const napier_grpo_options *o = &run->options;
-    const double responses = (double)run->present, tokens = run->counted > 0 ? (double)run->counted : 1.0;
-    if (!run->mean) {
-        return 1.0;
-    }
-    switch (o->type) {
-    case NAPIER_GRPO_BNPO:
-    case NAPIER_GRPO_TOKEN_MEAN: return 1.0 / tokens;
-    case NAPIER_GRPO_DR_GRPO: {
-        const int64_t longest = o->max_completion_length > 0 ? o->max_completion_length : run->longest;
-        return 1.0 / (responses * (double)longest);
-    }
-    case NAPIER_GRPO_DAPO:
-    case NAPIER_GRPO_CISPO:
-    case NAPIER_GRPO_VESPO: {
-        const double items = o->num_items > 0 ? o->num_items : tokens;
-        return 1.0 / (items < 1.0 ? 1.0 : items);
-    }
-    case NAPIER_GRPO_LUSPO: return 1.0 / responses;
-    default: return 1.0 / (responses * (counted > 0 ? (double)counted : 1.0));
-    }
-}
-
-static double napier_clamped(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
-
-static double napier_sequence_correction(const napier_grpo_options *o, double mismatch) {
-    const double r = napier_f64_exp(mismatch);
-    if (o->correction == NAPIER_GRPO_SEQUENCE_TRUNCATE) {
-        return napier_clamped(r, o->correction_floor, o->correction_cap);
-    }
-    return r >= o->correction_floor && r <= o->correction_cap ? r : 0.0;
-}
-
-/* exp(lambda + k log w - lambda w), w being the ratio of the whole sequence; 0 where that is no number. */
-static float napier_vespo_phi(double log_w, double k, double lambda) {
-    const double l = lambda < 1e-4 ? 1e-4 : lambda;
-    const double phi = napier_f64_exp(l + k * log_w - l * napier_f64_exp(log_w));
-    return phi <= 0x1.fffffep127 ? (float)phi : 0.0f;
-}
-
-static void napier_vespo_prepare(const napier_grpo_options *o, const napier_grpo_scan *scan, double correction,
-                                 napier_grpo_response *r) {
-    const double lowest = -0x1.26bb1bbb55516p+4; /* log 1e-8 */
-    double log_w = scan->sum[1] + scan->sum[3];
-    if (o->correction >= NAPIER_GRPO_SEQUENCE_TRUNCATE) {
-        log_w += napier_clamped(napier_f64_log(correction), lowest, 20.0);
-    }
-    log_w = napier_clamped(log_w, lowest, 20.0);
-    r->phi[0] = napier_vespo_phi(log_w, o->vespo_k_positive, o->vespo_lambda_positive);
-    r->phi[1] = napier_vespo_phi(log_w, o->vespo_k_negative, o->vespo_lambda_negative);
-}
-
 static void napier_grpo_prepare_responses(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
-    const napier_grpo_options *o = &run->options;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
-        napier_grpo_response *r = &run->response[b];
-        const napier_grpo_scan scan = napier_grpo_scan_of(run, b, &r->counted);
-        const double n = r->counted > 0 ? (double)r->counted : 1.0;
-        double correction = 1.0;
-        if (o->correction >= NAPIER_GRPO_SEQUENCE_TRUNCATE) {
-            correction = napier_sequence_correction(o, scan.sum[2]);
-        }
-        r->weight = (float)napier_grpo_weight(run, r->counted);
-        r->ratio = run->job.sequence ? (float)napier_f64_exp(scan.sum[0] / n) : 1.0f;
-        r->correction = (float)correction;
-        r->keep = !run->job.off_policy || scan.sum[4] / n <= o->off_policy_threshold;
-        r->flow = r->phi[0] = r->phi[1] = 0.0f;
-        if (run->job.type == NAPIER_GRPO_VESPO) {
-            napier_vespo_prepare(o, &scan, correction, r);
-        }
+        int64_t counted;
+        const napier_grpo_scan scan = napier_grpo_scan_of(run, b, &counted);
+        run->response[b] = napier_grpo_prepared(&run->options, &run->all, run->mean, run->job.sequence, &scan, counted);
     }
 }
 
@@ -152,8 +85,8 @@ static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int
 static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;
     (void)worker, (void)begin, (void)end;
-    if (run->counted > 0) {
-        run->job.entropy_gradient = (float)-(run->options.entropy_coefficient / (double)run->counted);
+    if (run->all.counted > 0) {
+        run->job.entropy_gradient = (float)-(run->options.entropy_coefficient / (double)run->all.counted);
     }
 }
 
@@ -204,19 +137,13 @@ static void napier_grpo_flow_responses(void *argument, int worker, int64_t begin
         for (int64_t i = 0; i < tiles; i++) {
             flow += (double)sums[i].sum[NAPIER_TERM_FLOW];
         }
-        r->flow = r->counted > 0 ? (float)(flow * napier_grpo_weight(run, r->counted) / (double)r->counted) : 0.0f;
+        r->flow = napier_grpo_flow_of(&run->options, &run->all, run->mean, r->counted, flow);
     }
 }
 
 void napier_grpo_flow(napier_context *context, napier_grpo_run *run) {
     napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_flow_responses, run);
 }
-
-typedef struct napier_grpo_totals {
-    double sum[NAPIER_TERMS], low, high, kept, bonus;
-    int64_t some; /* responses with a counted token */
-    float min_ratio, max_ratio;
-} napier_grpo_totals;
 
 static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napier_grpo_totals *t) {
     int64_t tiles;
@@ -237,7 +164,7 @@ static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napi
     if (n == 0) {
         return;
     }
-    sum[NAPIER_TERM_LOSS] *= napier_grpo_weight(run, run->response[b].counted);
+    sum[NAPIER_TERM_LOSS] *= napier_grpo_weight(&run->options, &run->all, run->mean, run->response[b].counted);
     for (int s = 0; s < NAPIER_TERMS; s++) {
         t->sum[s] += sum[s];
     }
@@ -245,12 +172,8 @@ static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napi
     t->some++;
 }
 
-/* Sums of NaNs have bits that depend on the instruction set. */
-static double napier_one_nan(double x) { return x == x ? x : napier_f64_nan(); }
-
 static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;
-    napier_grpo_metrics *m = &run->metrics;
     napier_grpo_totals t = {.min_ratio = INFINITY, .max_ratio = -INFINITY};
     (void)worker, (void)begin, (void)end;
     for (int64_t b = 0; b < run->responses.count; b++) {
@@ -259,23 +182,8 @@ static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, in
     if (t.some == 0) {
         return;
     }
-    const double n = (double)run->counted;
-    const double bonus = run->job.quantile ? t.sum[NAPIER_TERM_BONUS] : t.sum[NAPIER_TERM_ENTROPY];
-    const double coefficient = run->options.entropy_coefficient / (t.bonus > 0 ? t.bonus : 1.0);
-    m->loss = napier_one_nan(t.sum[NAPIER_TERM_LOSS] - (coefficient != 0 ? coefficient * bonus : 0.0));
-    m->tokens = n;
-    m->clip_low = t.low / n;
-    m->clip_high = t.high / n;
-    m->mean_ratio = napier_one_nan(t.sum[NAPIER_TERM_RATIO] / n);
-    m->min_ratio = (double)t.min_ratio;
-    m->max_ratio = (double)t.max_ratio;
-    m->kl = napier_one_nan(t.sum[NAPIER_TERM_KL] / n);
-    m->approx_kl = napier_one_nan(t.sum[NAPIER_TERM_APPROX_KL] / n);
-    m->entropy = napier_one_nan(t.sum[NAPIER_TERM_ENTROPY] / n);
-    m->correction =
-        run->job.correction == NAPIER_GRPO_UNCORRECTED ? 1.0 : napier_one_nan(t.sum[NAPIER_TERM_CORRECTION] / n);
-    m->kept_responses = t.kept / (double)t.some;
-    run->job.entropy_gradient = (float)-coefficient;
+    run->metrics = napier_grpo_metrics_from(&run->options, run->all.counted, &t);
+    run->job.entropy_gradient = (float)-napier_grpo_entropy_share(&run->options, t.bonus);
 }
 
 void napier_grpo_finish(napier_context *context, napier_grpo_run *run) {

@@ -10,6 +10,7 @@
 #define NAPIER_RL_GRPO_RUN_H
 
 #include "isa/kernels.h"
+#include "rl/grpo_sums.h"
 #include "rl/responses.h"
 
 typedef struct napier_grpo_run {
@@ -17,9 +18,7 @@ typedef struct napier_grpo_run {
     napier_grpo_options options;
     napier_grpo_job job;
     napier_responses responses;
-    int64_t present;                /* responses that are not empty */
-    int64_t counted;                /* tokens */
-    int64_t longest;                /* response */
+    napier_grpo_counts all;
     unsigned scans;                 /* bits of NAPIER_SCAN_ */
     bool mean;                      /* weights of the loss; else 1: the sum of all tokens' losses */
     bool totals;                    /* sums of tiles are wanted */
@@ -32,6 +31,10 @@ typedef struct napier_grpo_run {
 /* Checks batch and options. `logits`: the batch has no log-probabilities and entropies yet, and T is `tokens`. */
 napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch *batch,
                                const napier_grpo_options *options, bool logits, int64_t tokens, napier_grpo_run *run);
+/* The same without a look at the offsets, for arguments in memory of a GPU: run->all stays 0. */
+napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,
+                                     const napier_grpo_options *options, bool logits, int64_t tokens,
+                                     napier_grpo_run *run);
 /* An output [T] against all that is read of the batch. */
 napier_status napier_grpo_check_out(napier_context *context, const char *name, napier_vector out,
                                     const napier_grpo_run *run);

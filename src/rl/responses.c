@@ -27,14 +27,19 @@ napier_status napier_check_length(napier_context *context, const char *name, int
     return NAPIER_OK;
 }
 
+napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets) {
+    const napier_status status = napier_check_indices(context, name, offsets);
+    if (!status && offsets.size < 1) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size 0, but B responses have B + 1 offsets", name);
+    }
+    return status;
+}
+
 napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
                                       int64_t tokens) {
-    const napier_status status = napier_check_indices(context, name, offsets);
+    const napier_status status = napier_check_offset_count(context, name, offsets);
     if (status) {
         return status;
-    }
-    if (offsets.size < 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size 0, but B responses have B + 1 offsets", name);
     }
     int64_t before = 0;
     for (int64_t i = 0; i < offsets.size; i++) {

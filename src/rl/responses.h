@@ -20,6 +20,8 @@ static inline int64_t napier_index_at(napier_indices indices, int64_t i) {
 /* What all calls on ragged responses begin with. Each fails with a text that names the index and the value. */
 napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices);
 napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens);
+/* That there are any, without a look at them. */
+napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets);
 /* The same for an argument of another name. */
 napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
                                       int64_t tokens);

@@ -67,6 +67,7 @@ NAPIER_INLINE vm vf_unordered(const vf a, const vf b) { return a != a || b != b;
 NAPIER_INLINE vm vm_and(const vm a, const vm b) { return a && b; }
 NAPIER_INLINE vm vm_or(const vm a, const vm b) { return a || b; }
 NAPIER_INLINE vm vm_andnot(const vm a, const vm b) { return !a && b; }
+NAPIER_INLINE vm vm_first(const int n) { return n > 0; }
 NAPIER_INLINE bool vm_any(const vm m) { return m; }
 NAPIER_INLINE bool vm_all(const vm m) { return m; }
 
