@@ -292,6 +292,16 @@ def test_importing_takes_nothing_heavy_along():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.skipif(not (pathlib.Path(napier.__file__).parent / "libs").is_dir(), reason="built without its libraries")
+def test_a_wheel_brings_its_libraries():
+    """So that it runs where cJSON, PCRE2, utf8proc and libgomp are not installed: the process uses those beside it."""
+    code = "import napier; print(open('/proc/self/maps').read(), napier.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    home = pathlib.Path(done.stdout.split()[-1]).parent
+    used = set(re.findall(r"\S*/lib(?:cjson|pcre2-8|utf8proc|gomp)\.so\S*", done.stdout))
+    assert used and {pathlib.Path(path).parent for path in used} == {home / "libs"}, used
+
+
 def signatures_in_stubs(tree, prefix=""):
     import ast
     for node in tree.body:
