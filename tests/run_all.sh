@@ -14,7 +14,7 @@ work=$root/build/test
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
-export LC_ALL=C OMP_WAIT_POLICY=passive
+export LC_ALL=C OMP_WAIT_POLICY=passive NAPIER_CUDA=OFF # only the group cuda compiles for GPUs
 # The same sources are compiled for the tests, for an installation, for Python and for the peers: once is enough.
 if command -v ccache >/dev/null 2>&1; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=${CCACHE_DIR:-$root/build/ccache} CCACHE_NOHASHDIR=1
@@ -35,6 +35,7 @@ groups=(
     "cli 400 the program, as script and exact expected output"
     "install 400 the installed package, as CMake and pkg-config see it"
     "python 900 the Python package: pip install, and its tests against NumPy and SciPy"
+    "cuda 900 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "bare 400 the library and the self-test without CMake"
     "style 200 clang-format"
 )
@@ -411,6 +412,16 @@ group_python() {
     CC=$main_cc check_counted 580 "the Python package" "$root/tests/python/run.sh" "$work/python"
 }
 
+# The emulated device's tests are unit tests, in every build that has those.
+group_cuda() {
+    local nvcc
+    nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+    [ -n "$nvcc" ] || { skip "CUDA" "no nvcc on this machine"; return; }
+    check_counted 600 "what nvcc made of the kernels" "$root/tests/cuda/ptx.sh"
+    CUDACXX=$nvcc build cuda "$main_cc" all -DCMAKE_BUILD_TYPE=Release -DNAPIER_CUDA=ON -DNAPIER_EXAMPLES=OFF || return
+    check_ctest 800 "on a device" "$work/cuda" -L device
+}
+
 group_bare() {
     [ -x "$root/tests/bare/run.sh" ] || { skip bare "no tests/bare/run.sh"; return; }
     CC=$main_cc check_counted 280 "without CMake" "$root/tests/bare/run.sh"
@@ -424,7 +435,7 @@ group_style() {
     "$tool" --version | grep -q 'version 14' || { skip style "clang-format is not version 14, which .clang-format is for"; return; }
     # shellcheck disable=SC2046
     check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/include "$root"/src "$root"/cli "$root"/tests \
-        "$root"/bench "$root"/examples -name '*.[ch]' 2>/dev/null)
+        "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
 }
 
 # For `check`: a command that must exit with 1, which is how a test says no (a crash is something else).

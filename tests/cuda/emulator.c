@@ -249,7 +249,7 @@ static double bf16_value(uint32_t half) {
 
 static double f16_value(uint32_t half) {
     const int exponent = (int)(half >> 10 & 31), mantissa = (int)(half & 1023);
-    const double magnitude = exponent == 31  ? (mantissa ? NAN : INFINITY)
+    const double magnitude = exponent == 31  ? (double)(mantissa ? NAN : INFINITY)
                              : exponent == 0 ? ldexp(mantissa, -24)
                                              : ldexp(1024 + mantissa, exponent - 25);
     return half & 0x8000 ? -magnitude : magnitude;
