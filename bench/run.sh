@@ -6,15 +6,12 @@
 #     bench/run.sh --peers napier --only 'softmax-f32-last-.*-t1' --output /tmp/mine.jsonl
 #     bench/run.sh --report                                  no measuring: docs/benchmarks.md from results
 #
-# NAPIER_BENCH_HOME: where peers live (setup.sh). NAPIER_BENCH_BUILD: where workers are built (build/bench). CC, CFLAGS.
+# common.sh says which variables of the environment count.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(dirname "$here")
-home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
-build=${NAPIER_BENCH_BUILD:-$root/build/bench}
-cc=${CC:-cc}
-export NAPIER_BENCH_HOME="$home"
-mkdir -p "$build"
+# shellcheck source=bench/common.sh
+. "$here/common.sh"
 
 # The value of an option as argparse takes it: "--peers a,b" or "--peers=a,b".
 value_of() {
@@ -29,9 +26,7 @@ value_of() {
 }
 given() { wanted=$1; shift; for word in "$@"; do [ "$word" = "$wanted" ] && return 0; done; return 1; }
 
-"$here/setup.sh" plot
-python=$home/plot/bin/python
-[ -x "$python" ] || { echo "bench: no Python with numpy: see $home/plot.log" >&2; exit 1; }
+python=$(python_of plot)
 if given --report "$@"; then
     shift
     exec "$python" "$here/report.py" "$@"
@@ -45,19 +40,8 @@ for peer in $peers; do
     [ "$peer" = napier ] || "$here/setup.sh" "$peer"
 done
 
-# Napier and its worker in one go: the bare build, about a minute, only when a source is newer.
-strict="-std=c11 -ffp-contract=off -fopenmp"
-optimise=${CFLAGS:--O2}
-worker=$build/napier_worker
-if [ ! -x "$worker" ] || [ -n "$(find "$root/src" "$root/include" "$here" -name '*.[ch]' -newer "$worker" | head -n 1)" ]; then
-    sources=
-    for file in "$root"/src/*/*.c "$here"/floors*.c; do
-        case $file in */src/model/* | */src/tokenizer/*) ;; *) sources="$sources $file" ;; esac
-    done
-    # shellcheck disable=SC2086
-    $cc $optimise $strict -I"$root/include" -I"$root/src" -I"$here" $sources "$here/worker.c" \
-        "$here/peers/napier_worker.c" -lm -o "$worker"
-fi
+# shellcheck disable=SC2086 # a list of files
+make_worker "$build/napier_worker" $core "$here"/floors*.c "$here/worker.c" "$here/peers/napier_worker.c"
 for peer in $peers; do
     case $peer in
     onednn)
@@ -73,5 +57,4 @@ for peer in $peers; do
     esac
 done
 
-compiler=$($cc --version | head -n 1)
-exec "$python" "$here/bench.py" --home "$home" --build "$build" --compiler "$compiler, $optimise" "$@"
+exec "$python" "$here/bench.py" --home "$home" --build "$build" --compiler "$compiler" "$@"
