@@ -418,7 +418,7 @@ group_cuda() {
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     [ -n "$nvcc" ] || { skip "CUDA" "no nvcc on this machine"; return; }
     check_counted 600 "what nvcc made of the kernels" "$root/tests/cuda/ptx.sh"
-    CUDACXX=$nvcc build cuda "$main_cc" all -DCMAKE_BUILD_TYPE=Release -DNAPIER_CUDA=ON -DNAPIER_EXAMPLES=OFF || return
+    CUDACXX=$nvcc build cuda "$main_cc" all -DCMAKE_BUILD_TYPE=Release -DNAPIER_CUDA=ON || return
     check_ctest 800 "on a device" "$work/cuda" -L device
 }
 
