@@ -6,9 +6,7 @@
 
 #include "base/fenv.h"
 #include "base/view.h"
-#include "math/random.h"
-
-enum { NAPIER_PHASE_STREAM = -1 }; /* of the edges' phases; epochs are streams 0, 1, ... */
+#include "umap/sampling.h"
 
 static float highest_weight(const napier_umap_graph *graph) {
     float highest = 0.0f;
@@ -72,7 +70,7 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
 
 /* ---- The public call ----------------------------------------------------------------------------------------------- */
 
-static napier_status check_epochs(napier_context *context, const napier_umap_epochs *e) {
+napier_status napier_umap_check_epochs(napier_context *context, const napier_umap_epochs *e) {
     if (e->struct_size != sizeof *e) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: struct_size %lu is not %lu",
                            (unsigned long)e->struct_size, (unsigned long)sizeof *e);
@@ -128,7 +126,7 @@ napier_status napier_umap_optimize_epochs(napier_context *context, const napier_
     if (!status)
         status = napier_umap_check_params(context, params, &p, &forces);
     if (!status)
-        status = check_epochs(context, e);
+        status = napier_umap_check_epochs(context, e);
     if (!status)
         status = napier_check_matrix_out(context, "embedding", embedding);
     if (!status)

@@ -41,21 +41,28 @@ NAPIER_BOTH float napier_repulsion(const napier_forces *f, float d2) {
     return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
 }
 
+/* A component of a force before it is weighed. */
+NAPIER_BOTH float napier_clipped(const napier_forces *f, float factor, float gap) {
+    float v = factor * gap;
+    v = v < f->clip ? v : f->clip;
+    return v > -f->clip ? v : -f->clip;
+}
+
+/* The weight of a force whose squared length is norm2: less, where that is too long. */
+NAPIER_BOTH float napier_shortened(const napier_forces *f, float weight, float norm2) {
+    const int too_long = f->max_norm > 0.0f && norm2 > f->max_norm * f->max_norm;
+    return too_long ? weight * (f->max_norm / sqrtf(norm2)) : weight;
+}
+
 /* force = weight * shortened(clipped(factor * (y - z))) */
 NAPIER_BOTH void napier_force(const napier_forces *f, float factor, float weight, const float *y, const float *z,
-                                int64_t components, float *force) {
+                              int64_t components, float *force) {
     float norm2 = 0.0f;
     for (int64_t d = 0; d < components; d++) {
-        float v = factor * (y[d] - z[d]);
-        v = v < f->clip ? v : f->clip;
-        v = v > -f->clip ? v : -f->clip;
-        force[d] = v;
-        norm2 = fmaf(v, v, norm2);
+        force[d] = napier_clipped(f, factor, y[d] - z[d]);
+        norm2 = fmaf(force[d], force[d], norm2);
     }
-    float scale = weight;
-    if (f->max_norm > 0.0f && norm2 > f->max_norm * f->max_norm) {
-        scale = weight * (f->max_norm / sqrtf(norm2));
-    }
+    const float scale = napier_shortened(f, weight, norm2);
     for (int64_t d = 0; d < components; d++) {
         force[d] = force[d] * scale;
     }

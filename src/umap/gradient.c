@@ -8,14 +8,6 @@
 
 enum { NAPIER_GRADIENT_CHUNK = 4096 };
 
-static napier_status check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
-                                 napier_const_matrix in) {
-    if (out.data == in.data && out.data && in.rows > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: the same memory as %s", name, in_name);
-    }
-    return napier_check_alias(context, name, out, in_name, in);
-}
-
 /* ---- Edge by edge -------------------------------------------------------------------------------------------------- */
 
 typedef struct edge_task {
@@ -53,7 +45,7 @@ static napier_status check_optional(napier_context *context, const char *name, n
         return NAPIER_OK;
     }
     const napier_status status = napier_umap_check_result(context, name, result, rows, embedding.cols);
-    return status ? status : check_apart(context, name, result, "embedding", embedding);
+    return status ? status : napier_umap_check_apart(context, name, result, "embedding", embedding);
 }
 
 napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
@@ -73,8 +65,8 @@ napier_status napier_umap_edge_gradients(napier_context *context, const napier_u
     if (!status)
         status = check_optional(context, "target_gradients", target_gradients, count, embedding);
     if (!status && source_gradients.data && target_gradients.data)
-        status = check_apart(context, "target_gradients", target_gradients, "source_gradients",
-                             napier_read_only(source_gradients));
+        status = napier_umap_check_apart(context, "target_gradients", target_gradients, "source_gradients",
+                                         napier_read_only(source_gradients));
     if (status) {
         return status;
     }
@@ -121,7 +113,7 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
     if (!status)
         status = napier_umap_check_result(context, "gradients", gradients, gradients.rows, edge_gradients.cols);
     if (!status)
-        status = check_apart(context, "gradients", gradients, "edge_gradients", edge_gradients);
+        status = napier_umap_check_apart(context, "gradients", gradients, "edge_gradients", edge_gradients);
     if (status) {
         return status;
     }
@@ -179,7 +171,7 @@ napier_status napier_umap_gradients(napier_context *context, const napier_umap_p
     if (!status)
         status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
     if (!status)
-        status = check_apart(context, "gradients", gradients, "embedding", embedding);
+        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
     if (!status)
         status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
     if (!status && move_targets)
@@ -203,7 +195,7 @@ napier_status napier_umap_apply(napier_context *context, float learning_rate, na
     if (!status)
         status = napier_umap_check_result(context, "embedding", embedding, gradients.rows, gradients.cols);
     if (!status)
-        status = check_apart(context, "embedding", embedding, "gradients", gradients);
+        status = napier_umap_check_apart(context, "embedding", embedding, "gradients", gradients);
     if (!status) {
         const napier_fenv caller = napier_fenv_enter();
         napier_kernels_of(context->isa)
@@ -217,17 +209,11 @@ napier_status napier_umap_apply(napier_context *context, float learning_rate, na
 
 napier_status napier_umap_negative_targets(napier_context *context, uint64_t seed, int64_t epoch, int64_t n,
                                            int64_t rate, uint32_t *targets) {
-    const napier_status status = napier_begin(context);
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_umap_check_draws(context, epoch, n, rate, targets);
     if (status) {
         return status;
-    }
-    if (n < 0 || n >= (int64_t)1 << 31 || rate < 0 || rate > 1000 || epoch < 0 || epoch >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "n %lld, rate %lld, epoch %lld: not below 2^31, at most 1000, below 2^31", (long long)n,
-                           (long long)rate, (long long)epoch);
-    }
-    if (n > 0 && rate > 0 && !targets) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: NULL");
     }
     const napier_kernels *kernels = napier_kernels_of(context->isa);
     const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
@@ -254,7 +240,7 @@ napier_status napier_umap_negative_gradients(napier_context *context, const napi
     if (!status)
         status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
     if (!status)
-        status = check_apart(context, "gradients", gradients, "embedding", embedding);
+        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
     if (!status)
         status = napier_umap_check_targets(context, targets, rate, embedding.rows);
     if (status) {

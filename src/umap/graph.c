@@ -4,24 +4,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "math/exp.h"
+#include "umap/edges.h"
 
 /* ---- Sorting ------------------------------------------------------------------------------------------------------- */
 
-/* By source, target and weight: a total order but for equal edges, so the result does not depend on the input's order. */
-static int edge_is_after(const napier_umap_edge *a, const napier_umap_edge *b) {
-    if (a->source != b->source) {
-        return a->source > b->source;
-    }
-    if (a->target != b->target) {
-        return a->target > b->target;
-    }
-    return a->weight > b->weight;
-}
-
 static int is_sorted(const napier_umap_edge *edges, int64_t count) {
     for (int64_t e = 1; e < count; e++) {
-        if (edge_is_after(&edges[e - 1], &edges[e])) {
+        if (napier_edge_is_after(&edges[e - 1], &edges[e])) {
             return 0;
         }
     }
@@ -32,7 +21,7 @@ static int is_sorted(const napier_umap_edge *edges, int64_t count) {
 static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64_t begin, int64_t middle, int64_t end) {
     int64_t left = begin, right = middle;
     for (int64_t i = begin; i < end; i++) {
-        const int take_right = left >= middle || (right < end && edge_is_after(&from[left], &from[right]));
+        const int take_right = left >= middle || (right < end && napier_edge_is_after(&from[left], &from[right]));
         to[i] = take_right ? from[right++] : from[left++];
     }
 }
@@ -78,7 +67,8 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
 
 /* ---- Checking ------------------------------------------------------------------------------------------------------ */
 
-static napier_status check_counts(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n) {
+napier_status napier_umap_check_counts(napier_context *context, const napier_umap_edge *edges, int64_t count,
+                                       int64_t n) {
     if (n < 0 || n >= (int64_t)1 << 31) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n: %lld vertices are not 0 to 2^31 - 1", (long long)n);
     }
@@ -91,7 +81,7 @@ static napier_status check_counts(napier_context *context, const napier_umap_edg
 
 napier_status napier_umap_check_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                       int64_t n) {
-    const napier_status status = check_counts(context, edges, count, n);
+    const napier_status status = napier_umap_check_counts(context, edges, count, n);
     if (status) {
         return status;
     }
@@ -101,11 +91,11 @@ napier_status napier_umap_check_edges(napier_context *context, const napier_umap
             return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: edge %lld (%lu, %lu) leaves the %lld vertices",
                                (long long)e, (unsigned long)edge->source, (unsigned long)edge->target, (long long)n);
         }
-        if (!(edge->weight >= 0.0f) || !(edge->weight <= 0x1.fffffep127f)) {
+        if (!napier_is_weight(edge->weight)) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: the weight of edge %lld is %g", (long long)e,
                                (double)edge->weight);
         }
-        if (e > 0 && edge_is_after(&edges[e - 1], edge)) {
+        if (e > 0 && napier_edge_is_after(&edges[e - 1], edge)) {
             return napier_fail(
                 context, NAPIER_INVALID_ARGUMENT,
                 "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)", (long long)e,

@@ -11,6 +11,10 @@ napier_status napier_umap_graph_create(napier_context *context, int64_t n, int64
 
 static inline int64_t napier_umap_graph_edges(const napier_umap_graph *graph) { return graph->starts[graph->n]; }
 
+/* Fewer than 2^31 vertices, and edges unless there are none. */
+napier_status napier_umap_check_counts(napier_context *context, const napier_umap_edge *edges, int64_t count,
+                                       int64_t n);
+
 /* Sorted, vertices below n, weights finite and not negative? */
 napier_status napier_umap_check_edges(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n);
 

@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "math/random.h"
+#include "umap/sampling.h"
 
 enum {
-    NAPIER_LAYOUT_CHUNK = 512, /* vertices: about 50 microseconds of work */
-    NAPIER_SAMPLE_FOR = 4      /* samples asked for that one drawn may stand for */
+    NAPIER_LAYOUT_CHUNK = 512 /* vertices: about 50 microseconds of work */
 };
 
 /* ---- Preparation --------------------------------------------------------------------------------------------------- */
@@ -27,8 +26,8 @@ static bool is_heavy(const napier_layout *l, int64_t v) {
 static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bool pull) {
     for (int64_t begin = 0, degree = degree_of(graph, v); begin < degree; begin += NAPIER_PIECE_EDGES) {
         const int64_t left = degree - begin;
-        l->pieces[l->piece_count++] =
-            (napier_piece){v, pull, graph->starts[v] + begin, left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
+        l->pieces[l->piece_count++] = (napier_layout_piece){v, pull, graph->starts[v] + begin,
+                                                            left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
     }
 }
 
@@ -142,14 +141,8 @@ static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, co
 
 /* ---- Attraction ---------------------------------------------------------------------------------------------------- */
 
-static float round_to_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
-
 bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
-    uint32_t random[2];
-    napier_philox(l->phase_key, source, target, random);
-    const float phase = (float)(random[0] >> 8) * 0x1p-24f, share = weight / l->highest;
-    return round_to_whole(fmaf(share, (float)(l->epoch + 1), phase)) >
-           round_to_whole(fmaf(share, (float)l->epoch, phase));
+    return napier_edge_acts(l->phase_key, l->highest, l->epoch, source, target, weight);
 }
 
 /* Takes in one piece of edges, whose sum goes to `force`; returns how many of them act. */
@@ -186,32 +179,19 @@ static int64_t attract_all(bundle *b, const napier_umap_graph *graph, bool pull,
 
 /* ---- Repulsion ----------------------------------------------------------------------------------------------------- */
 
-typedef struct sampling {
-    int64_t count;
-    float weight; /* of each */
-} sampling;
-
-/* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on average. */
-static sampling weighted_sampling(float wanted) {
-    const float most = 16.0f * NAPIER_SAMPLE_FOR; /* of one vector; a power of two */
-    int64_t vectors = (int64_t)(wanted / most);
-    vectors += (float)vectors * most < wanted;
-    return (sampling){16 * vectors, vectors > 0 ? wanted / (16.0f * (float)vectors) : 0.0f};
-}
-
 /* The samples of vertex v, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
-static sampling sampling_of(const napier_layout *l, uint32_t v, int64_t acting) {
+static napier_sampling sampling_of(const napier_layout *l, uint32_t v, int64_t acting) {
     if (l->wanted) {
-        return weighted_sampling(l->wanted[v]);
+        return napier_weighted_sampling(l->wanted[v]);
     }
     if (l->rate_per_edge && l->sampled) {
-        return (sampling){(int64_t)((double)acting * l->rate), 1.0f};
+        return (napier_sampling){(int64_t)((double)acting * l->rate), 1.0f};
     }
     const double before = l->rate * (double)l->epoch, after = l->rate * (double)(l->epoch + 1);
-    return (sampling){(int64_t)after - (int64_t)before, 1.0f};
+    return (napier_sampling){(int64_t)after - (int64_t)before, 1.0f};
 }
 
-static void repel(bundle *b, uint32_t v, sampling samples, float *force) {
+static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) {
     const napier_layout *l = b->layout;
     for (int64_t s = 0; s < samples.count; s += NAPIER_PIECE_EDGES) {
         const int64_t left = samples.count - s, part = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
@@ -258,7 +238,7 @@ static void pieces_task(void *argument, int worker, int64_t begin, int64_t end) 
     (void)worker;
     bundle_open(&b, l);
     for (int64_t i = begin; i < end; i++) {
-        const napier_piece *p = &l->pieces[i];
+        const napier_layout_piece *p = &l->pieces[i];
         float *sum = l->sums + i * l->components;
         memset(sum, 0, (size_t)l->components * sizeof *sum);
         attract(&b, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, sum);

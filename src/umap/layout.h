@@ -16,11 +16,11 @@
 #include "umap/params.h"
 
 /* A piece of a heavy vertex. */
-typedef struct napier_piece {
+typedef struct napier_layout_piece {
     uint32_t v;
     bool pull; /* of `pulls`, else of `edges` */
     int64_t begin, count;
-} napier_piece;
+} napier_layout_piece;
 
 typedef struct napier_layout {
     napier_context *context;
@@ -42,7 +42,7 @@ typedef struct napier_layout {
     bool rate_per_edge;
     uint32_t draw_key; /* of this epoch */
 
-    napier_piece *pieces; /* of heavy vertices, ascending by vertex, own edges first */
+    napier_layout_piece *pieces; /* of heavy vertices, ascending by vertex, own edges first */
     int64_t piece_count;
     uint32_t *heavy; /* those vertices */
     int64_t heavy_count;

@@ -1,6 +1,7 @@
 /* umap/layout.inc.h - the kernels of the layout (umap_kernels.h); compiled once per instruction set. 16 pairs of points lie
  * in the lanes of a vector; operation for operation as force.h. */
 #include "math/lanes_math.h"
+#include "umap/step.inc.h"
 #include "umap/umap_kernels.h"
 
 /* 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
@@ -186,34 +187,34 @@ NAPIER_KERNEL void napier_store_up_to(float *p, int64_t left, vf v) {
 
 static void napier_sgd(float *y, const float *g, float rate, int64_t n) {
     for (int64_t i = 0; i < n; i += 16) {
-        const vf step = vf_mul(vf_set(rate), napier_part(g + i, n - i));
-        napier_store_up_to(y + i, n - i, vf_add(napier_part(y + i, n - i), step));
+        const int64_t left = n - i;
+        napier_store_up_to(y + i, left,
+                           napier_sgd_step(napier_part(y + i, left), napier_part(g + i, left), vf_set(rate)));
     }
 }
 
 static void napier_momentum(float *y, const float *g, float *velocity, float beta, float rate, int64_t n) {
     for (int64_t i = 0; i < n; i += 16) {
         const int64_t left = n - i;
-        const vf kept = vf_mul(vf_set(beta), napier_part(velocity + i, left));
-        const vf v = vf_add(kept, vf_mul(vf_set(1.0f - beta), napier_part(g + i, left)));
+        vf v = napier_part(velocity + i, left);
+        const vf next =
+            napier_momentum_step(napier_part(y + i, left), napier_part(g + i, left), &v, beta, vf_set(rate));
         napier_store_up_to(velocity + i, left, v);
-        napier_store_up_to(y + i, left, vf_add(napier_part(y + i, left), vf_mul(vf_set(rate), v)));
+        napier_store_up_to(y + i, left, next);
     }
 }
 
 static void napier_adam(float *y, const float *g, float *m, float *v, float beta1, float beta2, float eps,
                         float correction1, float correction2, float rate, int64_t n) {
+    const napier_adam_constants constants = {beta1, beta2, eps, correction1, correction2, rate};
     for (int64_t i = 0; i < n; i += 16) {
         const int64_t left = n - i;
-        const vf gradient = napier_part(g + i, left);
-        const vf mean = vf_add(vf_mul(vf_set(beta1), napier_part(m + i, left)), vf_mul(vf_set(1.0f - beta1), gradient));
-        const vf square = vf_add(vf_mul(vf_set(beta2), napier_part(v + i, left)),
-                                 vf_mul(vf_set(1.0f - beta2), vf_mul(gradient, gradient)));
+        vf mean = napier_part(m + i, left), square = napier_part(v + i, left);
+        const vf next =
+            napier_adam_step(napier_part(y + i, left), napier_part(g + i, left), &mean, &square, &constants);
         napier_store_up_to(m + i, left, mean);
         napier_store_up_to(v + i, left, square);
-        const vf root = vf_add(vf_sqrt(vf_div(square, vf_set(correction2))), vf_set(eps));
-        const vf step = vf_div(vf_mul(vf_set(rate), vf_div(mean, vf_set(correction1))), root);
-        napier_store_up_to(y + i, left, vf_add(napier_part(y + i, left), step));
+        napier_store_up_to(y + i, left, next);
     }
 }
 

@@ -12,7 +12,7 @@
 
 static int is_share(float x) { return x >= 0.0f && x < 1.0f; }
 
-static napier_status check_options(napier_context *context, const napier_umap_optimizer_options *o) {
+napier_status napier_umap_check_optimizer_options(napier_context *context, const napier_umap_optimizer_options *o) {
     if (o->struct_size != sizeof *o) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
                            (unsigned long)o->struct_size, (unsigned long)sizeof *o);
@@ -39,7 +39,7 @@ napier_status napier_umap_optimizer_create(napier_context *context, const napier
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
     if (!status) {
         *out = NULL;
-        status = check_options(context, o);
+        status = napier_umap_check_optimizer_options(context, o);
     }
     if (!status && (n < 0 || n_components < 1 || n_components > NAPIER_UMAP_MOST_COMPONENTS ||
                     n >= ((int64_t)1 << 31) / n_components)) {
@@ -110,8 +110,7 @@ static void steps_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* 1 - beta^steps, by squaring, in double. */
-static float correction_of(float beta, int64_t steps) {
+float napier_umap_correction(float beta, int64_t steps) {
     double power = 1.0, square = (double)beta;
     for (int64_t s = steps; s > 0; s /= 2) {
         power *= s % 2 ? square : 1.0;
@@ -127,8 +126,8 @@ void napier_umap_optimizer_step(napier_context *context, napier_umap_optimizer *
                       optimizer,
                       g,
                       rate,
-                      correction_of(optimizer->options.beta1, optimizer->steps),
-                      correction_of(optimizer->options.beta2, optimizer->steps),
+                      napier_umap_correction(optimizer->options.beta1, optimizer->steps),
+                      napier_umap_correction(optimizer->options.beta2, optimizer->steps),
                       y};
     napier_parallel(context, optimizer->n * optimizer->components, NAPIER_STEP_CHUNK, steps_task, &task);
 }

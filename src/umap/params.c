@@ -77,16 +77,21 @@ static napier_status check_shape(napier_context *context, const char *name, napi
     return NAPIER_OK;
 }
 
-napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding) {
+napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding) {
     const napier_status status = check_shape(context, name, embedding);
+    if (!status && embedding.rows * embedding.cols >= (int64_t)1 << 31) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld x %lld are 2^31 elements or more", name,
+                           (long long)embedding.rows, (long long)embedding.cols);
+    }
+    return status;
+}
+
+napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding) {
+    const napier_status status = napier_umap_check_shape(context, name, embedding);
     if (status) {
         return status;
     }
     const int64_t elements = embedding.rows * embedding.cols;
-    if (elements >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld x %lld are 2^31 elements or more", name,
-                           (long long)embedding.rows, (long long)embedding.cols);
-    }
     const float *y = embedding.data;
     for (int64_t i = 0; i < elements; i++) {
         if (!isfinite(y[i])) {
@@ -110,6 +115,14 @@ napier_status napier_umap_check_result(napier_context *context, const char *name
     return NAPIER_OK;
 }
 
+napier_status napier_umap_check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
+                                      napier_const_matrix in) {
+    if (out.data == in.data && out.data && in.rows > 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: the same memory as %s", name, in_name);
+    }
+    return napier_check_alias(context, name, out, in_name, in);
+}
+
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n) {
     if (rate < 0 || rate > 1000 || (n > 0 && rate > 0 && !targets)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: %s, rate %lld (0 to 1000)",
@@ -121,6 +134,19 @@ napier_status napier_umap_check_targets(napier_context *context, const uint32_t 
                                "targets: target %lld of vertex %lld is %lu, of %lld vertices", (long long)(i % rate),
                                (long long)(i / rate), (unsigned long)targets[i], (long long)n);
         }
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_umap_check_draws(napier_context *context, int64_t epoch, int64_t n, int64_t rate,
+                                      const uint32_t *targets) {
+    if (n < 0 || n >= (int64_t)1 << 31 || rate < 0 || rate > 1000 || epoch < 0 || epoch >= (int64_t)1 << 31) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "n %lld, rate %lld, epoch %lld: not below 2^31, at most 1000, below 2^31", (long long)n,
+                           (long long)rate, (long long)epoch);
+    }
+    if (n > 0 && rate > 0 && !targets) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: NULL");
     }
     return NAPIER_OK;
 }

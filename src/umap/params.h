@@ -11,13 +11,23 @@
 napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
                                        napier_umap_params *checked, napier_forces *forces);
 
-/* f32, contiguous, 1 to 50 columns, fewer than 2^31 elements, all finite. */
+/* f32, contiguous, 1 to 50 columns, fewer than 2^31 elements. */
+napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding);
+/* And all finite. */
 napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding);
 /* The shape alone, for outputs: [rows, components]. */
 napier_status napier_umap_check_result(napier_context *context, const char *name, napier_matrix result, int64_t rows,
                                        int64_t components);
 
+/* Shares no byte with an input. Shapes have been checked. */
+napier_status napier_umap_check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
+                                      napier_const_matrix in);
+
 /* Samples that a caller gives: [n, rate], all below n; rate 0 to 1000. */
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n);
+
+/* Room for the draws of an epoch: [n, rate]. */
+napier_status napier_umap_check_draws(napier_context *context, int64_t epoch, int64_t n, int64_t rate,
+                                      const uint32_t *targets);
 
 #endif
