@@ -26,8 +26,8 @@ static napier_status check_apart(napier_context *context, napier_matrix product,
     return status;
 }
 
-static napier_status check_arguments(napier_context *context, napier_const_matrix a, napier_const_matrix b,
-                                     napier_matrix product) {
+napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                  napier_matrix product) {
     napier_status status = napier_begin(context);
     if (!status) {
         status = check_operand(context, "a", a);
@@ -61,7 +61,7 @@ static napier_status check_arguments(napier_context *context, napier_const_matri
 /* Rows that lie along k are cheap to pack, lanes that lie across it: weights stored as [n, k] are rows. */
 napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                             napier_matrix product) {
-    const napier_status status = check_arguments(context, a, b, product);
+    const napier_status status = napier_matmul_check(context, a, b, product);
     if (status || product.rows == 0 || product.cols == 0) {
         return status;
     }

@@ -18,6 +18,10 @@ enum {
 /* A broadcast view may claim any k. Beyond this nothing can be packed, and sizes below need no care. */
 #define NAPIER_K_MOST (INT64_C(1) << 40)
 
+/* The arguments of napier_matmul, with napier_begin: nothing in the matrices is read. */
+napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,
+                                  napier_matrix product);
+
 typedef struct napier_product_sides {
     const napier_product_kernels *kernels;
     napier_const_matrix lanes, rows; /* [lanes, k], [rows, k] */
