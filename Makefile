@@ -3,7 +3,7 @@
 PREFIX ?= /usr/local
 BUILD := build/release
 
-.PHONY: all demo test test-peers bench bench-umap bench-rl bench-attention bench-model install clean help
+.PHONY: all demo test test-peers bench bench-umap bench-rl bench-attention bench-model bench-cuda install clean help
 
 all:
 	@cmake --preset release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
@@ -41,6 +41,9 @@ bench-model:
 	@tools/setup.sh bench
 	@bench/model/run.sh
 
+bench-cuda:
+	@bench/cuda/run.sh
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -57,5 +60,6 @@ help:
 	@echo "make bench-rl   the same for the functions for RL: PyTorch and TRL"
 	@echo "make bench-attention  the same for attention: PyTorch"
 	@echo "make bench-model  the same for Qwen3: transformers, and prompts shared against unshared"
+	@echo "make bench-cuda the same on a GPU: PyTorch, torch.compile, Triton, Liger-Kernel and quack"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"
 	@echo "make clean      remove build/"

@@ -232,18 +232,18 @@ static PyObject *state_count(PyObject *self, void *closure) {
 
 static PyMethodDef state_methods[] = {
     {"update", state_update, METH_O,
-     "update(block, /)\n--\n\nAppends a block of logits, of any length, to the part. Returns the state."},
+     "update($self, block, /)\n--\n\nAppends a block of logits, of any length, to the part. Returns the state."},
     {"merge", state_merge, METH_O,
-     "merge(other, /)\n--\n\nTakes in the reduction of a part that lies beside this one in the row. Returns the "
+     "merge($self, other, /)\n--\n\nTakes in the reduction of a part that lies beside this one in the row. Returns the "
      "state."},
     {"finish", state_finish, METH_NOARGS,
-     "finish()\n--\n\nThe logsumexp of all that was seen, as a float; apply may be called then."},
+     "finish($self, /)\n--\n\nThe logsumexp of all that was seen, as a float; apply may be called then."},
     {"apply", FAST(state_apply),
-     "apply(logits, kind='softmax', *, dtype=None, out=None)\n--\n\n"
+     "apply($self, logits, kind='softmax', *, dtype=None, out=None)\n--\n\n"
      "softmax or log_softmax of a block of the row, given the finished state of the whole row."},
     {"from_bytes", py_state_from_bytes, METH_O | METH_STATIC,
      "from_bytes(data, /)\n--\n\nThe state that to_bytes gave; anything that is none is a ValueError."},
-    {"to_bytes", state_bytes, METH_NOARGS, "to_bytes()\n--\n\nThe portable form: the same on every machine."},
+    {"to_bytes", state_bytes, METH_NOARGS, "to_bytes($self, /)\n--\n\nThe portable form: the same on every machine."},
     {"__reduce__", state_reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -1,11 +1,11 @@
 """Types of napier.torch. Array: as in _napier.pyi."""
-from typing import Any, Optional
+from typing import Any, Optional, TypeAlias
 
 import torch
 
 from .rl import TokenLogprobs as TokenLogprobs
 
-Array = torch.Tensor
+Array: TypeAlias = torch.Tensor
 
 def softmax(x: Array, dim: int = -1, *, temperature: float = 1.0, masked_rows: str = 'nan') -> Any: ...
 def log_softmax(x: Array, dim: int = -1, *, temperature: float = 1.0, masked_rows: str = 'nan') -> Any: ...
