@@ -6,7 +6,7 @@
 #include "base/view.h"
 #include "isa/kernels.h"
 #include "math/f64.h"
-#include "rl/responses.h"
+#include "rl/calls.h"
 #include "softmax/softmax_split.h"
 
 /* Rows that one element each is read from: as many as cost what starting a thread does. */
@@ -39,8 +39,8 @@ static void napier_gather_task(void *argument, int worker, int64_t begin, int64_
     }
 }
 
-napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
-                                     napier_vector gathered) {
+napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
+                                  napier_indices ids, napier_vector gathered) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_check_matrix(context, "logprobs", logprobs);
@@ -49,11 +49,17 @@ napier_status napier_gather_logprobs(napier_context *context, napier_const_matri
     if (!status)
         status = napier_check_tokens_out(context, "gathered", gathered, logprobs.rows, false);
     if (!status)
-        status = napier_check_ids(context, "ids", ids, logprobs.rows, logprobs.cols);
+        status = napier_check_ids_on(context, place, "ids", ids, logprobs.rows, logprobs.cols);
     if (!status)
         status = napier_check_alias(context, "gathered", napier_vector_row_out(gathered), "logprobs", logprobs);
     if (!status)
         status = napier_check_apart(context, "gathered", gathered, "ids", napier_indices_bytes(ids));
+    return status;
+}
+
+napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
+                                     napier_vector gathered) {
+    const napier_status status = napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, gathered);
     if (status) {
         return status;
     }
@@ -93,8 +99,9 @@ static void napier_scatter_task(void *argument, int worker, int64_t begin, int64
     }
 }
 
-napier_status napier_gather_logprobs_backward(napier_context *context, napier_const_vector grad_gathered,
-                                              napier_indices ids, napier_matrix grad_logprobs) {
+napier_status napier_gather_backward_check(napier_context *context, napier_place place,
+                                           napier_const_vector grad_gathered, napier_indices ids,
+                                           napier_matrix grad_logprobs) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_check_matrix_out(context, "grad_logprobs", grad_logprobs);
@@ -103,10 +110,17 @@ napier_status napier_gather_logprobs_backward(napier_context *context, napier_co
     if (!status)
         status = napier_check_tokens(context, "grad_gathered", grad_gathered, grad_logprobs.rows, false);
     if (!status)
-        status = napier_check_ids(context, "ids", ids, grad_logprobs.rows, grad_logprobs.cols);
+        status = napier_check_ids_on(context, place, "ids", ids, grad_logprobs.rows, grad_logprobs.cols);
     if (!status)
         status = napier_check_alias(context, "grad_logprobs", grad_logprobs, "grad_gathered",
                                     napier_vector_row(grad_gathered));
+    return status;
+}
+
+napier_status napier_gather_logprobs_backward(napier_context *context, napier_const_vector grad_gathered,
+                                              napier_indices ids, napier_matrix grad_logprobs) {
+    const napier_status status =
+        napier_gather_backward_check(context, NAPIER_ON_HOST, grad_gathered, ids, grad_logprobs);
     if (status) {
         return status;
     }

@@ -5,7 +5,7 @@
 #include "base/view.h"
 #include "isa/kernels.h"
 #include "math/f64.h"
-#include "rl/responses.h"
+#include "rl/calls.h"
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
@@ -34,27 +34,22 @@ static napier_status napier_kl_options_read(napier_context *context, const napie
     return status ? status : napier_kl_limit(context, "clamp_kl", o->clamp_kl);
 }
 
-static napier_status napier_kl_arguments(napier_context *context, napier_const_vector policy, napier_const_vector ref,
-                                         napier_indices offsets, const napier_kl_options *options,
-                                         napier_kl_options *o) {
+static napier_status napier_kl_arguments(napier_context *context, napier_place place, napier_const_vector policy,
+                                         napier_const_vector ref, napier_indices offsets,
+                                         const napier_kl_options *options, napier_kl_options *o) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_check_tokens(context, "policy_logprobs", policy, policy.size, false);
     if (!status)
         status = napier_check_tokens(context, "ref_logprobs", ref, policy.size, false);
     if (!status)
-        status = napier_check_offsets(context, offsets, policy.size);
+        status = napier_check_offsets_on(context, place, offsets, policy.size);
     if (!status)
         status = napier_kl_options_read(context, options, o);
     return status;
 }
 
 /* ---- Work ---------------------------------------------------------------------------------------------------------- */
-
-typedef struct napier_kl_sum {
-    float value;
-    int32_t counted;
-} napier_kl_sum;
 
 typedef struct napier_kl_task {
     const napier_kl_kernels *kernels;
@@ -66,7 +61,7 @@ typedef struct napier_kl_task {
     napier_const_vector grad_kl;
 } napier_kl_task;
 
-static void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o) {
+void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o) {
     job->estimator = o->estimator;
     job->clamp_ratio = o->clamp_ratio > 0 ? napier_f64_to_f32(o->clamp_ratio) : INFINITY;
     job->clamp_kl = o->clamp_kl > 0 ? napier_f64_to_f32(o->clamp_kl) : INFINITY;
@@ -100,11 +95,10 @@ static void napier_kl_responses(void *argument, int worker, int64_t begin, int64
     }
 }
 
-napier_status napier_kl_per_response(napier_context *context, napier_const_vector policy_logprobs,
-                                     napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
-                                     const napier_kl_options *options, napier_vector kl) {
-    napier_kl_task t = {.job = {.policy = policy_logprobs, .ref = ref_logprobs, .mask = mask}, .kl = kl};
-    napier_status status = napier_kl_arguments(context, policy_logprobs, ref_logprobs, offsets, options, &t.options);
+napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
+                              napier_const_vector ref_logprobs, napier_indices offsets,
+                              const napier_kl_options *options, napier_vector kl, napier_kl_options *o) {
+    napier_status status = napier_kl_arguments(context, place, policy_logprobs, ref_logprobs, offsets, options, o);
     if (!status)
         status = napier_check_tokens_out(context, "kl", kl, offsets.size - 1, false);
     if (!status)
@@ -113,6 +107,15 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
         status = napier_check_apart(context, "kl", kl, "ref_logprobs", ref_logprobs);
     if (!status)
         status = napier_check_apart(context, "kl", kl, "offsets", napier_indices_bytes(offsets));
+    return status;
+}
+
+napier_status napier_kl_per_response(napier_context *context, napier_const_vector policy_logprobs,
+                                     napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
+                                     const napier_kl_options *options, napier_vector kl) {
+    napier_kl_task t = {.job = {.policy = policy_logprobs, .ref = ref_logprobs, .mask = mask}, .kl = kl};
+    const napier_status status =
+        napier_kl_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs, offsets, options, kl, &t.options);
     if (status) {
         return status;
     }
@@ -177,14 +180,11 @@ static napier_status napier_kl_check_out(napier_context *context, const char *na
     return status;
 }
 
-napier_status napier_kl_per_response_backward(napier_context *context, napier_const_vector policy_logprobs,
-                                              napier_const_vector ref_logprobs, napier_indices offsets,
-                                              const uint8_t *mask, const napier_kl_options *options,
-                                              napier_const_vector grad_kl, napier_vector grad_policy,
-                                              napier_vector grad_ref) {
-    napier_kl_task t = {.job = {policy_logprobs, ref_logprobs, mask, NAPIER_KL_K1, 0, 0, grad_policy, grad_ref},
-                        .grad_kl = grad_kl};
-    napier_status status = napier_kl_arguments(context, policy_logprobs, ref_logprobs, offsets, options, &t.options);
+napier_status napier_kl_backward_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
+                                       napier_const_vector ref_logprobs, napier_indices offsets,
+                                       const napier_kl_options *options, napier_const_vector grad_kl,
+                                       napier_vector grad_policy, napier_vector grad_ref, napier_kl_options *o) {
+    napier_status status = napier_kl_arguments(context, place, policy_logprobs, ref_logprobs, offsets, options, o);
     if (!status)
         status = napier_check_tokens(context, "grad_kl", grad_kl, offsets.size - 1, false);
     if (!status) {
@@ -195,6 +195,18 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
         status = napier_kl_check_out(context, "grad_ref", grad_ref, policy_logprobs, ref_logprobs, grad_kl, offsets);
     if (!status)
         status = napier_check_apart(context, "grad_ref", grad_ref, "grad_policy", napier_read_only_vector(grad_policy));
+    return status;
+}
+
+napier_status napier_kl_per_response_backward(napier_context *context, napier_const_vector policy_logprobs,
+                                              napier_const_vector ref_logprobs, napier_indices offsets,
+                                              const uint8_t *mask, const napier_kl_options *options,
+                                              napier_const_vector grad_kl, napier_vector grad_policy,
+                                              napier_vector grad_ref) {
+    napier_kl_task t = {.job = {policy_logprobs, ref_logprobs, mask, NAPIER_KL_K1, 0, 0, grad_policy, grad_ref},
+                        .grad_kl = grad_kl};
+    const napier_status status = napier_kl_backward_check(context, NAPIER_ON_HOST, policy_logprobs, ref_logprobs,
+                                                          offsets, options, grad_kl, grad_policy, grad_ref, &t.options);
     if (status) {
         return status;
     }

@@ -13,6 +13,12 @@ typedef struct napier_kl_job {
     napier_vector grad_policy, grad_ref;
 } napier_kl_job;
 
+/* What a tile comes to. */
+typedef struct napier_kl_sum {
+    float value;
+    int32_t counted;
+} napier_kl_sum;
+
 /* log_softmax of a row is (z - max) - (log_sum + log_sum_low). */
 typedef struct napier_kl_row {
     float max, log_sum, log_sum_low;

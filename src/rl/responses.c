@@ -106,6 +106,21 @@ napier_status napier_check_ids(napier_context *context, const char *name, napier
     return status;
 }
 
+napier_status napier_check_offsets_on(napier_context *context, napier_place place, napier_indices offsets,
+                                      int64_t tokens) {
+    return place == NAPIER_ON_HOST ? napier_check_offsets(context, offsets, tokens)
+                                   : napier_check_offset_count(context, "offsets", offsets);
+}
+
+napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
+                                  int64_t size, int64_t limit) {
+    if (place == NAPIER_ON_HOST) {
+        return napier_check_ids(context, name, ids, size, limit);
+    }
+    const napier_status status = napier_check_indices(context, name, ids);
+    return status ? status : napier_check_length(context, name, ids.size, size);
+}
+
 napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype) {
     if (dtype == NAPIER_F64) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", name);

@@ -22,6 +22,13 @@ napier_status napier_check_indices(napier_context *context, const char *name, na
 napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens);
 /* That there are any, without a look at them. */
 napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets);
+
+/* Offsets and ids in memory of a GPU are looked at by its kernels. */
+typedef enum napier_place { NAPIER_ON_HOST, NAPIER_ON_DEVICE } napier_place;
+napier_status napier_check_offsets_on(napier_context *context, napier_place place, napier_indices offsets,
+                                      int64_t tokens);
+napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
+                                  int64_t size, int64_t limit);
 /* The same for an argument of another name. */
 napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
                                       int64_t tokens);

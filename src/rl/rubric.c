@@ -5,34 +5,22 @@
 #include "base/view.h"
 #include "isa/kernels.h"
 #include "math/f64.h"
-#include "rl/responses.h"
-
-typedef struct napier_rubric_task {
-    const napier_rubric_kernels *kernels;
-    napier_rubric_job job;
-    napier_responses responses;
-    napier_const_vector weights;
-    float *sums; /* forward: the C sums of each tile, by slot. backward: C factors per worker */
-    napier_matrix scores;
-    napier_vector rewards;
-    napier_const_matrix grad_scores;
-    napier_const_vector grad_rewards;
-} napier_rubric_task;
+#include "rl/calls.h"
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_rubric_arguments(napier_context *context, int64_t tokens, napier_indices ids,
-                                             napier_indices offsets, napier_const_matrix rubric,
-                                             napier_const_vector weights) {
+static napier_status napier_rubric_arguments(napier_context *context, napier_place place, int64_t tokens,
+                                             const napier_rubric_task *t) {
+    const napier_const_matrix rubric = t->job.rubric;
     napier_status status = napier_check_matrix(context, "rubric", rubric);
     if (!status)
         status = napier_check_not_f64(context, "rubric", rubric.dtype);
     if (!status)
-        status = napier_check_tokens(context, "weights", weights, rubric.rows, false);
+        status = napier_check_tokens(context, "weights", t->weights, rubric.rows, false);
     if (!status)
-        status = napier_check_offsets(context, offsets, tokens);
+        status = napier_check_offsets_on(context, place, t->responses.offsets, tokens);
     if (!status)
-        status = napier_check_ids(context, "token_ids", ids, tokens, rubric.cols);
+        status = napier_check_ids_on(context, place, "token_ids", t->job.ids, tokens, rubric.cols);
     return status;
 }
 
@@ -135,23 +123,27 @@ static napier_status napier_rubric_outputs(napier_context *context, const napier
     return status;
 }
 
+napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t) {
+    const int64_t tokens = t->job.logprobs.size;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_check_tokens(context, "logprobs", t->job.logprobs, tokens, false);
+    if (!status)
+        status = napier_rubric_arguments(context, place, tokens, t);
+    t->responses.count = t->responses.offsets.size - 1;
+    t->responses.tokens = tokens;
+    return status ? status : napier_rubric_outputs(context, t);
+}
+
 napier_status napier_rubric_score(napier_context *context, napier_const_vector logprobs, napier_indices token_ids,
                                   napier_indices offsets, napier_const_matrix rubric, napier_const_vector weights,
                                   napier_matrix scores, napier_vector rewards) {
     napier_rubric_task t = {.job = {.logprobs = logprobs, .ids = token_ids, .rubric = rubric},
+                            .responses = {.offsets = offsets},
                             .weights = weights,
                             .scores = scores,
                             .rewards = rewards};
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_tokens(context, "logprobs", logprobs, logprobs.size, false);
-    if (!status)
-        status = napier_rubric_arguments(context, logprobs.size, token_ids, offsets, rubric, weights);
-    if (status) {
-        return status;
-    }
-    t.responses = napier_responses_of(offsets);
-    status = napier_rubric_outputs(context, &t);
+    const napier_status status = napier_rubric_check(context, NAPIER_ON_HOST, &t);
     if (status || t.responses.count == 0) {
         return status;
     }
@@ -218,27 +210,31 @@ static napier_status napier_rubric_gradient_inputs(napier_context *context, cons
     return status;
 }
 
+napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t) {
+    const napier_vector out = t->job.grad_logprobs;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_check_tokens_out(context, "grad_logprobs", out, out.size, false);
+    if (!status)
+        status = napier_rubric_arguments(context, place, out.size, t);
+    t->responses.count = t->responses.offsets.size - 1;
+    t->responses.tokens = out.size;
+    if (!status)
+        status = napier_rubric_gradient_inputs(context, t);
+    return status ? status : napier_rubric_check_out(context, "grad_logprobs", napier_vector_row_out(out), t);
+}
+
 napier_status napier_rubric_score_backward(napier_context *context, napier_indices token_ids, napier_indices offsets,
                                            napier_const_matrix rubric, napier_const_vector weights,
                                            napier_const_matrix grad_scores, napier_const_vector grad_rewards,
                                            napier_vector grad_logprobs) {
     napier_rubric_task t = {.job = {.ids = token_ids, .rubric = rubric, .grad_logprobs = grad_logprobs},
+                            .responses = {.offsets = offsets},
                             .weights = weights,
                             .grad_scores = grad_scores,
                             .grad_rewards = grad_rewards};
     const int64_t tokens = grad_logprobs.size;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_tokens_out(context, "grad_logprobs", grad_logprobs, tokens, false);
-    if (!status)
-        status = napier_rubric_arguments(context, tokens, token_ids, offsets, rubric, weights);
-    if (status) {
-        return status;
-    }
-    t.responses = napier_responses_of(offsets);
-    status = napier_rubric_gradient_inputs(context, &t);
-    if (!status)
-        status = napier_rubric_check_out(context, "grad_logprobs", napier_vector_row_out(grad_logprobs), &t);
+    const napier_status status = napier_rubric_backward_check(context, NAPIER_ON_HOST, &t);
     if (status || tokens == 0) {
         return status;
     }

@@ -1,0 +1,59 @@
+/* napier/cuda/rl.h - napier/rl.h on a GPU: log-probabilities of tokens, KL, rubric scores, GRPO losses.
+ *
+ * Each call takes what its namesake in napier/rl.h takes (shapes, dtypes, options, optional arguments: see there), and before
+ * that a context, a stream and a workspace (napier/cuda/device.h). All arrays, offsets, ids and masks are in device memory;
+ * options and views are read before the call returns. All calls are bitwise: they give the CPU's bits.
+ *
+ * An id that is no column gives NaN where it is used; offsets that fall, do not begin with 0 or do not end with T make all
+ * results NaN. napier_cuda_synchronize names the first that is at fault.
+ *
+ * Workspace: some bytes for each 1024 tokens and each response; said for each call. Errors: INVALID_ARGUMENT (arguments,
+ * too little workspace), OUT_OF_MEMORY (a workspace that no machine has), UNSUPPORTED (an error of the CUDA runtime). */
+#ifndef NAPIER_CUDA_RL_H
+#define NAPIER_CUDA_RL_H
+
+#include <napier/cuda/device.h>
+#include <napier/rl.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Workspace: none, and may be NULL. The backward call fills the row of an id at fault with NaN. */
+NAPIER_API napier_status napier_cuda_gather_logprobs(napier_cuda_context *context, struct CUstream_st *stream,
+                                                     napier_cuda_workspace *workspace, napier_const_matrix logprobs,
+                                                     napier_indices ids, napier_vector gathered);
+NAPIER_API napier_status napier_cuda_gather_logprobs_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                              napier_cuda_workspace *workspace,
+                                                              napier_const_vector grad_gathered, napier_indices ids,
+                                                              napier_matrix grad_logprobs);
+
+/* Workspace: 8 bytes for each 1024 tokens and each response, and 512. */
+NAPIER_API napier_status napier_cuda_kl_per_response(napier_cuda_context *context, struct CUstream_st *stream,
+                                                     napier_cuda_workspace *workspace,
+                                                     napier_const_vector policy_logprobs,
+                                                     napier_const_vector ref_logprobs, napier_indices offsets,
+                                                     const uint8_t *mask, const napier_kl_options *options,
+                                                     napier_vector kl);
+NAPIER_API napier_status napier_cuda_kl_per_response_backward(
+    napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_workspace *workspace,
+    napier_const_vector policy_logprobs, napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
+    const napier_kl_options *options, napier_const_vector grad_kl, napier_vector grad_policy, napier_vector grad_ref);
+
+/* Workspace: 4 C bytes for each 1024 tokens and each response, and 512. */
+NAPIER_API napier_status napier_cuda_rubric_score(napier_cuda_context *context, struct CUstream_st *stream,
+                                                  napier_cuda_workspace *workspace, napier_const_vector logprobs,
+                                                  napier_indices token_ids, napier_indices offsets,
+                                                  napier_const_matrix rubric, napier_const_vector weights,
+                                                  napier_matrix scores, napier_vector rewards);
+NAPIER_API napier_status napier_cuda_rubric_score_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                           napier_cuda_workspace *workspace, napier_indices token_ids,
+                                                           napier_indices offsets, napier_const_matrix rubric,
+                                                           napier_const_vector weights, napier_const_matrix grad_scores,
+                                                           napier_const_vector grad_rewards,
+                                                           napier_vector grad_logprobs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
