@@ -362,9 +362,9 @@ static napier_status napier_linear_check_out(napier_context *context, const char
     return status;
 }
 
-static napier_status napier_linear_check_outs(napier_context *context, const napier_token_call *call,
-                                              napier_const_matrix hidden, napier_const_matrix weights,
-                                              napier_matrix grad_hidden, napier_matrix grad_weights) {
+napier_status napier_linear_check_outs(napier_context *context, const napier_token_call *call,
+                                       napier_const_matrix hidden, napier_const_matrix weights,
+                                       napier_matrix grad_hidden, napier_matrix grad_weights) {
     const char *const names[2] = {"grad_hidden", "grad_weights"};
     const napier_matrix outs[2] = {grad_hidden, grad_weights};
     napier_status status = napier_linear_check_out(context, names[0], grad_hidden, "hidden", hidden);

@@ -49,5 +49,9 @@ void napier_head_logits(const napier_head *head, int worker, int64_t block, int6
                         napier_matrix out);
 /* hidden [N, H] and weights [V, H] are views of the room's dtypes that fit each other. */
 napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights);
+/* What the backward call writes: shapes, dtypes, and that it lies apart. */
+napier_status napier_linear_check_outs(napier_context *context, const napier_token_call *call,
+                                       napier_const_matrix hidden, napier_const_matrix weights,
+                                       napier_matrix grad_hidden, napier_matrix grad_weights);
 
 #endif

@@ -57,7 +57,7 @@ int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k) {
     return napier_index_at(call->ids, row * call->per_row + k);
 }
 
-static napier_status napier_token_ids_read(napier_context *context, napier_token_call *call) {
+static napier_status napier_token_ids_read(napier_context *context, bool on_device, napier_token_call *call) {
     const napier_status status = napier_check_indices(context, "ids", call->ids);
     if (status) {
         return status;
@@ -68,7 +68,7 @@ static napier_status napier_token_ids_read(napier_context *context, napier_token
                            size, call->rows);
     }
     call->per_row = call->rows == 0 ? 0 : size / call->rows;
-    for (int64_t i = 0; i < size; i++) {
+    for (int64_t i = 0; i < size && !on_device; i++) {
         const int64_t id = napier_index_at(call->ids, i);
         if ((id < 0 || id >= call->cols) && id != call->options.ignore_index) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
@@ -261,20 +261,33 @@ static napier_status napier_token_gradients_read(napier_context *context, const 
     return status;
 }
 
-napier_status napier_token_call_read(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
-                                     const napier_token_options *options, const napier_token_results *results,
-                                     const napier_token_gradients *gradients, napier_token_call *call) {
+static napier_status napier_token_read(napier_context *context, bool on_device, int64_t rows, int64_t cols,
+                                       napier_indices ids, const napier_token_options *options,
+                                       const napier_token_results *results, const napier_token_gradients *gradients,
+                                       napier_token_call *call) {
     *call = (napier_token_call){.rows = rows, .cols = cols, .ids = ids};
     if (!results && !gradients) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "results or gradients: NULL");
     }
     napier_status status = napier_token_options_read(context, options, call);
     if (!status)
-        status = napier_token_ids_read(context, call);
+        status = napier_token_ids_read(context, on_device, call);
     if (!status)
         status = results ? napier_token_results_read(context, results, call)
                          : napier_token_gradients_read(context, gradients, call);
     return status;
+}
+
+napier_status napier_token_call_read(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
+                                     const napier_token_options *options, const napier_token_results *results,
+                                     const napier_token_gradients *gradients, napier_token_call *call) {
+    return napier_token_read(context, false, rows, cols, ids, options, results, gradients, call);
+}
+
+napier_status napier_token_call_read_on_device(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
+                                               const napier_token_options *options, const napier_token_results *results,
+                                               const napier_token_gradients *gradients, napier_token_call *call) {
+    return napier_token_read(context, true, rows, cols, ids, options, results, gradients, call);
 }
 
 int64_t napier_token_kept(const napier_token_call *call, int64_t row) {

@@ -22,6 +22,10 @@ typedef struct napier_token_call {
 napier_status napier_token_call_read(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
                                      const napier_token_options *options, const napier_token_results *results,
                                      const napier_token_gradients *gradients, napier_token_call *call);
+/* The same where ids (and all other arrays) are in a GPU's memory: what they are is for its kernels to check. */
+napier_status napier_token_call_read_on_device(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
+                                               const napier_token_options *options, const napier_token_results *results,
+                                               const napier_token_gradients *gradients, napier_token_call *call);
 /* No result shares memory with an input, nor with another result. */
 napier_status napier_token_call_apart(napier_context *context, const napier_token_call *call, const char *name,
                                       napier_const_matrix input);
