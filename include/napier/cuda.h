@@ -4,6 +4,7 @@
 #define NAPIER_CUDA_H
 
 #include <napier/cuda/device.h>
+#include <napier/cuda/softmax.h>
 #include <napier/cuda/rl.h>
 #include <napier/cuda/linear.h>
 #include <napier/cuda/umap.h>

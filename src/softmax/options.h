@@ -17,5 +17,8 @@ float napier_float_of(double x);
 static inline napier_dtype napier_compute_dtype(napier_dtype in, napier_dtype out) {
     return in == NAPIER_F64 || out == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32;
 }
+static inline napier_dtype napier_compute_dtype3(napier_dtype a, napier_dtype b, napier_dtype c) {
+    return napier_compute_dtype(napier_compute_dtype(a, b), c);
+}
 
 #endif

@@ -40,24 +40,11 @@ static napier_status napier_elementwise_result(napier_context *context, napier_s
                                                napier_const_matrix logits, napier_matrix result,
                                                const napier_softmax_options *options) {
     napier_softmax_options o;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, "logits", logits);
-    if (!status)
-        status = napier_check_matrix_out(context, name, result);
-    if (!status) {
-        status = napier_check_same_shape(context, name, result.rows, result.cols, "logits", logits.rows, logits.cols);
-    }
-    if (!status)
-        status = napier_check_alias(context, name, result, "logits", logits);
+    const napier_status status = napier_elementwise_arguments(context, name, logits, result, options, &o);
     if (status) {
         return status;
     }
     const napier_dtype compute = napier_compute_dtype(logits.dtype, result.dtype);
-    status = napier_softmax_options_read(context, options, compute, &o);
-    if (status) {
-        return status;
-    }
     if (compute == NAPIER_F64) {
         return napier_f64_softmax(context, kind, logits, result, &o);
     }
@@ -75,25 +62,6 @@ napier_status napier_log_softmax(napier_context *context, napier_const_matrix lo
     return napier_elementwise_result(context, NAPIER_KIND_LOG_SOFTMAX, "logprobs", logits, logprobs, options);
 }
 
-/* The checks both logsumexps share. */
-static napier_status napier_logsumexp_arguments(napier_context *context, napier_const_matrix logits, napier_vector lse,
-                                                int64_t size, const napier_softmax_options *options,
-                                                napier_softmax_options *o) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, "logits", logits);
-    if (!status)
-        status = napier_check_vector_out(context, "lse", lse);
-    if (!status)
-        status = napier_check_size(context, "lse", lse.size, size);
-    if (!status)
-        status = napier_check_alias(context, "lse", napier_column(lse), "logits", logits);
-    if (!status) {
-        status = napier_softmax_options_read(context, options, napier_compute_dtype(logits.dtype, lse.dtype), o);
-    }
-    return status;
-}
-
 napier_status napier_logsumexp(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                const napier_softmax_options *options) {
     napier_softmax_options o;
@@ -105,16 +73,6 @@ napier_status napier_logsumexp(napier_context *context, napier_const_matrix logi
         return napier_f64_logsumexp(context, logits, lse, &o);
     }
     return napier_run(context, NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
-}
-
-/* A view whose elements lie one after the other is one long row. */
-static bool napier_is_one_run(napier_const_matrix m) {
-    return (m.cols <= 1 || m.col_stride == 1) && (m.rows <= 1 || (m.row_stride == m.cols && m.col_stride == 1));
-}
-
-static napier_const_matrix napier_one_row(napier_const_matrix m) {
-    const napier_const_matrix row = {m.data, 1, m.rows * m.cols, 0, 1, m.dtype};
-    return row;
 }
 
 napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
@@ -135,30 +93,6 @@ napier_status napier_logsumexp_all(napier_context *context, napier_const_matrix 
 }
 
 /* ---- Gradients ----------------------------------------------------------------------------------------------------- */
-
-static napier_status napier_gradient_arguments(napier_context *context, const char *a_name, napier_const_matrix a,
-                                               const char *b_name, const napier_const_matrix *b, napier_matrix grad,
-                                               const napier_softmax_options *options, napier_dtype compute,
-                                               napier_softmax_options *o) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_check_matrix(context, a_name, a);
-    if (!status && b)
-        status = napier_check_matrix(context, b_name, *b);
-    if (!status)
-        status = napier_check_matrix_out(context, "grad_logits", grad);
-    if (!status && b)
-        status = napier_check_same_shape(context, b_name, b->rows, b->cols, a_name, a.rows, a.cols);
-    if (!status)
-        status = napier_check_same_shape(context, "grad_logits", grad.rows, grad.cols, a_name, a.rows, a.cols);
-    if (!status)
-        status = napier_check_alias(context, "grad_logits", grad, a_name, a);
-    if (!status && b)
-        status = napier_check_alias(context, "grad_logits", grad, b_name, *b);
-    if (!status)
-        status = napier_softmax_options_read(context, options, compute, o);
-    return status;
-}
 
 typedef struct napier_backward_task {
     const napier_softmax_kernels *kernels;
@@ -208,10 +142,6 @@ static napier_status napier_backward(napier_context *context, bool log, napier_c
     return NAPIER_OK;
 }
 
-static napier_dtype napier_compute_dtype3(napier_dtype a, napier_dtype b, napier_dtype c) {
-    return napier_compute_dtype(napier_compute_dtype(a, b), c);
-}
-
 napier_status napier_softmax_backward(napier_context *context, napier_const_matrix probs,
                                       napier_const_matrix grad_probs, napier_matrix grad_logits,
                                       const napier_softmax_options *options) {
@@ -238,25 +168,6 @@ napier_status napier_log_softmax_backward(napier_context *context, napier_const_
     }
     return compute == NAPIER_F64 ? napier_f64_log_softmax_backward(context, logprobs, grad_logprobs, grad_logits, &o)
                                  : napier_backward(context, true, logprobs, grad_logprobs, grad_logits, &o);
-}
-
-/* The gradient of a logsumexp is the softmax times a factor per row. A masked row has no direction to rise in: 0. */
-static napier_status napier_logsumexp_gradient_arguments(napier_context *context, napier_const_matrix logits,
-                                                         napier_const_vector grad_lse, int64_t size,
-                                                         napier_matrix grad_logits,
-                                                         const napier_softmax_options *options, napier_dtype compute,
-                                                         napier_softmax_options *o) {
-    napier_status status =
-        napier_gradient_arguments(context, "logits", logits, NULL, NULL, grad_logits, options, compute, o);
-    if (!status)
-        status = napier_check_vector(context, "grad_lse", grad_lse);
-    if (!status)
-        status = napier_check_size(context, "grad_lse", grad_lse.size, size);
-    if (!status) {
-        status = napier_check_alias(context, "grad_logits", grad_logits, "grad_lse", napier_vector_row(grad_lse));
-    }
-    o->masked_rows = NAPIER_MASKED_ZERO;
-    return status;
 }
 
 napier_status napier_logsumexp_backward(napier_context *context, napier_const_matrix logits,

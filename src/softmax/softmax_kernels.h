@@ -10,8 +10,6 @@
 #include "softmax/sum.h"
 #include "softmax/weighted.h"
 
-typedef enum napier_softmax_op { NAPIER_OP_SOFTMAX, NAPIER_OP_LOG_SOFTMAX, NAPIER_OP_LOGSUMEXP } napier_softmax_op;
-
 typedef struct napier_softmax_job {
     napier_softmax_op op;
     napier_const_matrix x; /* logits [rows, cols]: f32, f16 or bf16 */

@@ -51,6 +51,8 @@ typedef struct napier_sum {
     uint64_t digit[NAPIER_DIGITS];
 } napier_sum;
 
+typedef enum napier_softmax_op { NAPIER_OP_SOFTMAX, NAPIER_OP_LOG_SOFTMAX, NAPIER_OP_LOGSUMEXP } napier_softmax_op;
+
 typedef enum napier_row_kind { NAPIER_ROW_FINITE, NAPIER_ROW_NAN, NAPIER_ROW_PINF, NAPIER_ROW_MASKED } napier_row_kind;
 
 /* All that the outputs of a row need. */
@@ -88,18 +90,40 @@ NAPIER_BOTH void napier_sum_init(napier_sum *s) {
     s->max = -INFINITY;
 }
 
-/* Adds times * significand * 2^exponent; significand < 2^25, times < 2^40. Split into digits first, then multiplied:
- * that is linear, so a digit below the window may be dropped before or after. */
-NAPIER_BOTH void napier_sum_add_digits(napier_sum *s, uint64_t times, uint32_t significand, int64_t exponent) {
+/* times * significand * 2^exponent as it goes into a window: `low` to digit[at], `high` to digit[at - 1], where those are
+ * inside; significand < 2^25, times < 2^40. Split into digits first, then multiplied: that is linear, so a digit below the
+ * window may be dropped before or after. */
+typedef struct napier_piece {
+    int64_t at;
+    uint64_t low, high;
+} napier_piece;
+
+NAPIER_BOTH napier_piece napier_piece_of(int64_t top, uint64_t times, uint32_t significand, int64_t exponent) {
     const int64_t place = napier_floor_div(exponent, NAPIER_DIGIT_BITS);
     const uint64_t shifted = (uint64_t)significand << (exponent - place * NAPIER_DIGIT_BITS);
     const uint64_t low = shifted & ((1u << NAPIER_DIGIT_BITS) - 1), high = shifted >> NAPIER_DIGIT_BITS;
-    const int64_t j = s->top - place;
-    if (j >= 0 && j < NAPIER_DIGITS) {
-        s->digit[j] += times * low;
+    const napier_piece piece = {top - place, times * low, times * high};
+    return piece;
+}
+
+/* `count` elements equal to x, an ordinary term below the maximum. */
+NAPIER_BOTH napier_piece napier_piece_of_terms(int64_t top, uint64_t count, napier_exp_parts x) {
+    return napier_piece_of(top, count, (uint32_t)(x.p * 0x1p24f), x.n - 24);
+}
+
+/* The rest of a tile: `rest` > 0 is a float times 2^(E - 64). */
+NAPIER_BOTH napier_piece napier_piece_of_rest(int64_t top, float rest, int64_t exponent) {
+    const uint32_t bits = napier_float_bits(rest);
+    const uint32_t significand = (bits & 0x7fffffu) | 0x800000u;
+    return napier_piece_of(top, 1, significand, (int64_t)(bits >> 23) - 127 - 23 - NAPIER_TERM_SCALE + exponent);
+}
+
+NAPIER_BOTH void napier_sum_add_piece(napier_sum *s, napier_piece piece) {
+    if (piece.at >= 0 && piece.at < NAPIER_DIGITS) {
+        s->digit[piece.at] += piece.low;
     }
-    if (j >= 1 && j <= NAPIER_DIGITS) {
-        s->digit[j - 1] += times * high;
+    if (piece.at >= 1 && piece.at <= NAPIER_DIGITS) {
+        s->digit[piece.at - 1] += piece.high;
     }
 }
 
@@ -117,7 +141,7 @@ NAPIER_BOTH void napier_sum_move_window(napier_sum *s, int64_t top) {
 
 /* Adds `count` elements equal to x, an ordinary term below the maximum. */
 NAPIER_BOTH void napier_sum_add_terms(napier_sum *s, uint64_t count, napier_exp_parts x) {
-    napier_sum_add_digits(s, count, (uint32_t)(x.p * 0x1p24f), x.n - 24);
+    napier_sum_add_piece(s, napier_piece_of_terms(s->top, count, x));
 }
 
 /* Makes `max` (finite or +inf, at least the sum's own) the maximum: the old maxima become ordinary terms. */
@@ -143,9 +167,7 @@ NAPIER_BOTH void napier_sum_raise(napier_sum *s, float max) {
 /* Adds the rest of a tile: `rest` is a float times 2^(E - 64). */
 NAPIER_BOTH void napier_sum_add_rest(napier_sum *s, float rest, int64_t exponent) {
     if (rest > 0) {
-        const uint32_t bits = napier_float_bits(rest);
-        const uint32_t significand = (bits & 0x7fffffu) | 0x800000u;
-        napier_sum_add_digits(s, 1, significand, (int64_t)(bits >> 23) - 127 - 23 - NAPIER_TERM_SCALE + exponent);
+        napier_sum_add_piece(s, napier_piece_of_rest(s->top, rest, exponent));
     }
 }
 
@@ -223,16 +245,24 @@ NAPIER_BOTH double napier_sum_rest(const napier_sum *s, int64_t exponent) {
 
 /* What the outputs need from the maximum (count times, p its significand) and the rest in units of 2^E.
  * The kernels do the same on 16 rows at a time. */
-NAPIER_BOTH void napier_final_outputs(napier_final *f, double count, float p, double rest) {
+NAPIER_BOTH void napier_final_log(napier_final *f, double count, float p, double rest) {
     const double log_sum = napier_log1p((count - 1.0) + rest / (double)p);
     f->lse = (float)((double)f->max + log_sum);
-    f->log_sum = (float)log_sum;
+    f->log_sum = -(0.0f - (float)log_sum); /* 0 becomes -0: (x - max) - log_sum is then +0 for x = -0 too */
+}
+
+NAPIER_BOTH void napier_final_prob(napier_final *f, double count, float p, double rest) {
     const double inverse = 1.0 / (count * (double)p + rest);
     f->max_prob = (float)((double)p * inverse);
     f->scale = (float)(inverse * 0x1p-64);
     if (p * 0x1p64f * f->scale < f->max_prob) { /* the maximum's own term must reach its probability */
         f->scale = napier_float_of_bits(napier_float_bits(f->scale) + 1);
     }
+}
+
+NAPIER_BOTH void napier_final_outputs(napier_final *f, double count, float p, double rest) {
+    napier_final_log(f, count, p, rest);
+    napier_final_prob(f, count, p, rest);
 }
 
 NAPIER_BOTH napier_final napier_sum_finish(const napier_sum *s) {

@@ -1,0 +1,516 @@
+/* softmax/tile_cuda.h - a tile in the registers of a warp: load, widen, maximum, terms, fold, store.
+ *
+ * The 256 lanes in which a tile of 1024 elements is added (sum.h) lie on the threads so that a thread reads 16 bytes at a
+ * time: of 16-bit elements thread t has lanes 8t .. 8t+7, of floats lanes 4t .. 4t+3 and 128+4t .. 128+4t+3. It holds an
+ * accumulator for each, and goes through the tile in `eights` = 4 steps of 8 elements:
+ *
+ *     z[8 k + j] = element 256 k + lane(t, j)
+ *
+ * A row of less than 256 elements needs less than a warp: `group` threads (1, 2, 4, .., 32) have 8 * group lanes, folded by
+ * halves as well; that the halves which are not there would have added +0 changes nothing. What is said of a warp below is
+ * meant of a group; several of them do the same side by side. Everything here is called by whole warps.
+ *
+ * Instructions for an element: widen 1, maximum 1, exp 11, compare with maximum and cutoff 2, add 1, count 1: 17. */
+#ifndef NAPIER_SOFTMAX_TILE_CUDA_H
+#define NAPIER_SOFTMAX_TILE_CUDA_H
+
+#include "cuda/kernel.h"
+#include "math/lanes_math.h"
+#include "softmax/softmax_cuda.h"
+
+/* What is seldom needed is called, not inlined. */
+#if defined(__CUDACC__)
+#define NAPIER_OUTLINE static __device__ __noinline__
+#else
+#define NAPIER_OUTLINE static __attribute__((unused))
+#endif
+
+/* ---- Lines in global memory ---------------------------------------------------------------------------------------- */
+
+/* Element i of a line lies at i * stride; where it runs over a matrix (cols > 0), in row-major order. */
+typedef struct napier_line {
+    char *data;
+    napier_dtype dtype;
+    int64_t size, stride, cols, row_stride;
+} napier_line;
+
+NAPIER_INLINE int64_t napier_element_bytes(napier_dtype dtype) { return dtype == NAPIER_F32 ? 4 : 2; }
+
+NAPIER_INLINE napier_line napier_line_of(const void *data, napier_dtype dtype, int64_t rows, int64_t cols,
+                                         int64_t row_stride, int64_t col_stride, bool whole, int64_t index) {
+    napier_line line = {(char *)data, dtype, cols, col_stride, 0, 0};
+    if (whole) {
+        line.size = rows * cols;
+        line.cols = cols;
+        line.row_stride = row_stride;
+    } else {
+        line.data += index * row_stride * napier_element_bytes(dtype);
+    }
+    return line;
+}
+NAPIER_INLINE napier_line napier_line_in(const napier_const_matrix *m, bool whole, int64_t index) {
+    return napier_line_of(m->data, m->dtype, m->rows, m->cols, m->row_stride, m->col_stride, whole, index);
+}
+NAPIER_INLINE napier_line napier_line_out(const napier_matrix *m, bool whole, int64_t index) {
+    return napier_line_of(m->data, m->dtype, m->rows, m->cols, m->row_stride, m->col_stride, whole, index);
+}
+
+NAPIER_INLINE char *napier_line_at(const napier_line *l, int64_t i) {
+    const int64_t at = l->cols == 0 ? i * l->stride : i / l->cols * l->row_stride + i % l->cols * l->stride;
+    return l->data + at * napier_element_bytes(l->dtype);
+}
+
+/* May 16 (or 8) bytes of the line be moved at once? */
+NAPIER_INLINE bool napier_is_wide(const napier_line *l, int bytes) {
+    return l->stride == 1 && l->cols == 0 && ((uintptr_t)l->data & (uintptr_t)(bytes - 1)) == 0;
+}
+
+/* ---- Elements ------------------------------------------------------------------------------------------------------ */
+
+/* An element's bits as a float, exactly, and back, rounded once to nearest even; a NaN becomes the canonical one. A device
+ * converts in one instruction, subnormals included (two of them at a time when it narrows). */
+NAPIER_INLINE float napier_widen(napier_dtype dtype, uint32_t bits) {
+    if (dtype == NAPIER_F32) {
+        return napier_float_of_bits(bits);
+    }
+    if (dtype == NAPIER_BF16) {
+        return napier_float_of_bits(bits << 16);
+    }
+#if defined(__CUDACC__)
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((unsigned short)bits));
+    return x;
+#else
+    return vf_from_f16((vi)bits);
+#endif
+}
+
+/* The bits of two 16-bit elements, the first in the low half. */
+NAPIER_INLINE uint32_t napier_narrow_two(napier_dtype dtype, float first, float second) {
+#if defined(__CUDACC__)
+    uint32_t both;
+    if (dtype == NAPIER_BF16) {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    } else {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    }
+    if (vf_unordered(first, second)) {
+        const uint32_t nan = dtype == NAPIER_BF16 ? 0x7fc0u : 0x7e00u;
+        both = (first != first ? nan : both & 0xffffu) | (second != second ? nan << 16 : both & 0xffff0000u);
+    }
+    return both;
+#else
+    const uint32_t low = (uint32_t)(dtype == NAPIER_BF16 ? vf_to_bf16(first) : vf_to_f16_canonical(first));
+    const uint32_t high = (uint32_t)(dtype == NAPIER_BF16 ? vf_to_bf16(second) : vf_to_f16_canonical(second));
+    return low | high << 16;
+#endif
+}
+
+NAPIER_INLINE uint32_t napier_element_bits(napier_dtype dtype, const char *at) {
+    return dtype == NAPIER_F32 ? *(const uint32_t *)at : *(const uint16_t *)at;
+}
+NAPIER_INLINE float napier_element(const napier_line *l, int64_t i) {
+    return napier_widen(l->dtype, napier_element_bits(l->dtype, napier_line_at(l, i)));
+}
+NAPIER_INLINE void napier_set_element(const napier_line *l, int64_t i, float x) {
+    char *const at = napier_line_at(l, i);
+    if (l->dtype == NAPIER_F32) {
+        *(float *)at = x;
+    } else {
+        *(uint16_t *)at = (uint16_t)napier_narrow_two(l->dtype, x, 0.0f);
+    }
+}
+
+/* ---- Chunks: 16 bytes of elements ---------------------------------------------------------------------------------- */
+
+typedef struct napier_words {
+    uint32_t w[4];
+} __attribute__((aligned(16))) napier_words;
+
+NAPIER_INLINE int napier_chunk_of(napier_dtype dtype) { return dtype == NAPIER_F32 ? 4 : 8; } /* elements */
+NAPIER_INLINE int napier_chunks(napier_dtype dtype, int eights) { return dtype == NAPIER_F32 ? 2 * eights : eights; }
+
+/* Where thread t's chunk c begins. */
+NAPIER_INLINE int napier_chunk_at(napier_dtype dtype, int group, int t, int c) {
+    return (c * group + t) * napier_chunk_of(dtype);
+}
+
+NAPIER_INLINE uint32_t napier_minus_infinity_bits(napier_dtype dtype) {
+    return dtype == NAPIER_F32 ? 0xff800000u : dtype == NAPIER_BF16 ? 0xff80ff80u : 0xfc00fc00u;
+}
+
+/* 16 bytes at any address out of the two words of 16 bytes they lie in. */
+NAPIER_INLINE napier_words napier_funnel(const char *at) {
+    const int offset = (int)((uintptr_t)at & 15);
+    napier_words low, high;
+    cuda_load_16(at - offset, &low);
+    cuda_load_16(at - offset + 16, &high);
+    uint32_t w[8] = {low.w[0], low.w[1], low.w[2], low.w[3], high.w[0], high.w[1], high.w[2], high.w[3]};
+    NAPIER_UNROLL
+    for (int i = 0; i < 6; i++) {
+        w[i] = offset & 8 ? w[i + 2] : w[i];
+    }
+    NAPIER_UNROLL
+    for (int i = 0; i < 5; i++) {
+        w[i] = offset & 4 ? w[i + 1] : w[i];
+    }
+    napier_words words;
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        words.w[i] = offset & 2 ? w[i] >> 16 | w[i + 1] << 16 : w[i];
+    }
+    return words;
+}
+
+/* A chunk that is not whole, or does not lie on 16 bytes, or whose elements do not follow one another. What is past the
+ * end is -inf, which no sum and no maximum notices. */
+NAPIER_OUTLINE napier_words napier_load_edge(char *data, napier_dtype dtype, int64_t size, int64_t stride, int64_t cols,
+                                             int64_t row_stride, int64_t i) {
+    const napier_line l = {data, dtype, size, stride, cols, row_stride};
+    const int per = napier_chunk_of(dtype), bytes = 16 / per;
+    const char *const at = napier_line_at(&l, i);
+    const char *const word = at - ((uintptr_t)at & 15);
+    if (stride == 1 && cols == 0 && word >= data && word + 32 <= data + size * bytes) {
+        return napier_funnel(at);
+    }
+    napier_words words;
+    for (int k = 0; k < 4; k++) {
+        words.w[k] = napier_minus_infinity_bits(dtype);
+    }
+    for (int e = 0; e < per && i + e < size; e++) {
+        const uint32_t bits = napier_element_bits(dtype, napier_line_at(&l, i + e));
+        if (dtype == NAPIER_F32) {
+            words.w[e] = bits;
+        } else {
+            const int half = 16 * (e & 1);
+            words.w[e / 2] = (words.w[e / 2] & ~(0xffffu << half)) | bits << half;
+        }
+    }
+    return words;
+}
+
+/* The tile that begins at element `first`, a multiple of 1024 (or 0): all loads are on their way before the first is
+ * needed. */
+NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, const int group, const napier_line *l,
+                                    int64_t first, int t, napier_words *words) {
+    const int per = napier_chunk_of(dtype), chunks = napier_chunks(dtype, eights);
+    const bool wide = napier_is_wide(l, 16);
+    const int left = (int)(l->size - first < NAPIER_TILE ? l->size - first : NAPIER_TILE);
+    NAPIER_UNROLL
+    for (int c = 0; c < chunks; c++) {
+        const int i = napier_chunk_at(dtype, group, t, c);
+        words[c].w[0] = words[c].w[1] = words[c].w[2] = words[c].w[3] = napier_minus_infinity_bits(dtype);
+        if (wide && i + per <= left) {
+            cuda_load_16(l->data + (first + i) * (16 / per), &words[c]);
+        }
+    }
+    NAPIER_UNROLL
+    for (int c = 0; c < chunks; c++) {
+        const int i = napier_chunk_at(dtype, group, t, c);
+        if (i < left && !(wide && i + per <= left)) {
+            words[c] = napier_load_edge(l->data, dtype, l->size, l->stride, l->cols, l->row_stride, first + i);
+        }
+    }
+}
+
+/* z = x / temperature of one chunk. */
+NAPIER_INLINE void napier_unpack_chunk(const napier_dtype dtype, const napier_words *words, float temperature,
+                                       float *z) {
+    NAPIER_UNROLL
+    for (int e = 0; e < napier_chunk_of(dtype); e++) {
+        const uint32_t word = dtype == NAPIER_F32 ? words->w[e] : words->w[e / 2];
+        if (dtype == NAPIER_BF16) {
+            z[e] = napier_float_of_bits(e & 1 ? word & 0xffff0000u : word << 16);
+        } else {
+            z[e] = napier_widen(dtype, dtype == NAPIER_F32 ? word : e & 1 ? word >> 16 : word & 0xffffu);
+        }
+    }
+    if (temperature != 1.0f) {
+        NAPIER_UNROLL
+        for (int e = 0; e < napier_chunk_of(dtype); e++) {
+            z[e] = z[e] / temperature;
+        }
+    }
+}
+NAPIER_INLINE void napier_unpack_tile(const napier_dtype dtype, const int eights, const napier_words *words,
+                                      float temperature, float *z) {
+    NAPIER_UNROLL
+    for (int c = 0; c < napier_chunks(dtype, eights); c++) {
+        napier_unpack_chunk(dtype, &words[c], temperature, z + c * napier_chunk_of(dtype));
+    }
+}
+
+/* `per` = 4 or 8 results from element i of the line on. */
+NAPIER_INLINE void napier_store_chunk(const napier_line *l, int64_t i, const int per, const float *v) {
+    const int bytes = per * (l->dtype == NAPIER_F32 ? 4 : 2);
+    if (!napier_is_wide(l, bytes < 16 ? 8 : 16) || i + per > l->size) {
+        NAPIER_UNROLL
+        for (int e = 0; e < per; e++) {
+            if (i + e < l->size) {
+                napier_set_element(l, i + e, v[e]);
+            }
+        }
+        return;
+    }
+    napier_words words[2];
+    if (l->dtype == NAPIER_F32) {
+        NAPIER_UNROLL
+        for (int e = 0; e < per; e++) {
+            words[e / 4].w[e % 4] = napier_float_bits(v[e]);
+        }
+    } else {
+        NAPIER_UNROLL
+        for (int e = 0; e < per; e += 2) {
+            words[0].w[e / 2] = napier_narrow_two(l->dtype, v[e], v[e + 1]);
+        }
+    }
+    char *const at = l->data + i * napier_element_bytes(l->dtype);
+    if (bytes == 8) {
+        *(uint64_t *)at = words[0].w[0] | (uint64_t)words[0].w[1] << 32;
+    } else {
+        cuda_store_16(at, &words[0]);
+        if (bytes == 32) {
+            cuda_store_16(at + 16, &words[1]);
+        }
+    }
+}
+
+/* ---- Over the threads of a group ----------------------------------------------------------------------------------- */
+
+/* x > m ? x : m, but NaN if either is. One instruction. */
+NAPIER_INLINE float napier_max_or_nan(float x, float m) {
+#if defined(__CUDACC__)
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(m));
+    return y;
+#else
+    return x > m || x != x ? x : m;
+#endif
+}
+
+/* Floats in the order of their keys, NaN above all. */
+NAPIER_INLINE uint32_t napier_key_of(float x) {
+    const uint32_t bits = napier_float_bits(x);
+    return x != x ? UINT32_MAX : bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+NAPIER_INLINE float napier_float_of_key(uint32_t key) {
+    return napier_float_of_bits(key >> 31 ? key & 0x7fffffffu : ~key);
+}
+
+/* NaN if one of them is; of two zeros either. */
+NAPIER_INLINE float napier_group_max(const int group, float m) {
+    if (group == CUDA_WARP) {
+        return napier_float_of_key(cuda_max_u32(napier_key_of(m)));
+    }
+    NAPIER_UNROLL
+    for (int lanes = group / 2; lanes > 0; lanes /= 2) {
+        m = napier_max_or_nan(cuda_shuffle_xor_f32(m, lanes), m);
+    }
+    return m;
+}
+NAPIER_INLINE int32_t napier_group_add(const int group, int32_t n) {
+    NAPIER_UNROLL
+    for (int lanes = group / 2; lanes > 0; lanes /= 2) {
+        n += cuda_shuffle_xor_i32(n, lanes);
+    }
+    return n;
+}
+
+/* The lanes of a tile by halves: those of other threads first, then a thread's own 4, 2, 1; floats begin with their own,
+ * 128 apart. While a thread still holds several, two threads share the work: one takes over the lower half of the lanes, the
+ * other the upper; the halves come together at the end. 12 shuffles in place of 40. Every thread gets the sum. */
+NAPIER_INLINE float napier_fold(const napier_dtype dtype, const int group, int t, float *lane) {
+    int held = 8, shared = 0;
+    if (dtype == NAPIER_F32) {
+        held = 4;
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            lane[i] += lane[i + 4];
+        }
+    }
+    NAPIER_UNROLL
+    for (int apart = group / 2; apart > 0; apart /= 2) {
+        if (held == 1) {
+            lane[0] += cuda_shuffle_xor_f32(lane[0], apart);
+            continue;
+        }
+        held /= 2;
+        shared++;
+        NAPIER_UNROLL
+        for (int i = 0; i < held; i++) {
+            const bool upper = (t & apart) != 0;
+            const float mine = upper ? lane[i + held] : lane[i], other = upper ? lane[i] : lane[i + held];
+            lane[i] = mine + cuda_shuffle_xor_f32(other, apart);
+        }
+    }
+    NAPIER_UNROLL
+    for (int s = 0; s < shared; s++) {
+        NAPIER_UNROLL
+        for (int i = 0; i < held; i++) {
+            lane[i] += cuda_shuffle_xor_f32(lane[i], group >> (s + 1));
+        }
+    }
+    NAPIER_UNROLL
+    for (int half = held / 2; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int i = 0; i < half; i++) {
+            lane[i] += lane[i + half];
+        }
+    }
+    return lane[0];
+}
+
+/* ---- The sum of a tile --------------------------------------------------------------------------------------------- */
+
+/* napier_tile_sum in 12 bytes: max is NaN where the tile holds one. */
+typedef struct napier_tile_part {
+    float max, rest;
+    int32_t count;
+} napier_tile_part;
+
+NAPIER_INLINE napier_tile_part napier_no_tile(void) {
+    const napier_tile_part none = {-INFINITY, 0.0f, 0};
+    return none;
+}
+
+/* Maximum and exp's exponent of an ordinary tile or row, as its terms need them. */
+typedef struct napier_term_scale {
+    float max, cutoff, magic;
+} napier_term_scale;
+
+NAPIER_INLINE napier_term_scale napier_term_scale_of(float max) {
+    const float exponent = fmaf(max, NAPIER_LOG2E, NAPIER_ROUND_MAGIC) - NAPIER_ROUND_MAGIC;
+    const napier_term_scale s = {max, max - NAPIER_CUTOFF, NAPIER_ROUND_MAGIC + NAPIER_TERM_SCALE - exponent};
+    return s;
+}
+
+NAPIER_INLINE bool napier_is_ordinary(float max) { return fabsf(max) <= NAPIER_BIG; }
+
+/* One lane of a tile whose maximum is no ordinary number, by the definition, from memory. */
+typedef struct napier_odd_lane {
+    float sum;
+    int32_t count;
+} napier_odd_lane;
+
+NAPIER_OUTLINE napier_odd_lane napier_add_odd_lane(char *data, napier_dtype dtype, int64_t size, int64_t stride,
+                                                   int64_t cols, int64_t row_stride, int64_t i, int64_t step, int steps,
+                                                   float temperature, float max) {
+    const napier_line l = {data, dtype, size, stride, cols, row_stride};
+    const bool finite = fabsf(max) < NAPIER_HUGE;
+    const int64_t exponent = finite ? napier_exp_parts_for(max, max).n : 0;
+    napier_odd_lane lane = {0.0f, 0};
+    for (int k = 0; k < steps && i < size; k++, i += step) {
+        const float x = napier_element(&l, i), z = temperature != 1.0f ? x / temperature : x;
+        lane.count += z == max ? 1 : 0;
+        if (finite && z < max && napier_within_cutoff(z, max)) {
+            lane.sum += napier_term(z, max, exponent);
+        }
+    }
+    return lane;
+}
+
+/* The largest of a thread's elements. */
+NAPIER_INLINE float napier_largest(const int eights, const float *z) {
+    float max = -INFINITY;
+    NAPIER_UNROLL
+    for (int e = 0; e < 8 * eights; e++) {
+        max = napier_max_or_nan(z[e], max);
+    }
+    return max;
+}
+
+/* The sum of a tile. keep: its terms replace z, relative to the tile's own exponent; not where the maximum is odd. */
+NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const int eights, const int group,
+                                               const napier_line *l, int64_t first, int t, float temperature, bool keep,
+                                               float *z) {
+    napier_tile_part part;
+    part.max = napier_group_max(group, napier_largest(eights, z)) + 0.0f; /* -0 and +0 are one maximum */
+    const bool odd = !napier_is_ordinary(part.max);
+    const napier_term_scale s = napier_term_scale_of(odd ? 0.0f : part.max);
+    float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    part.count = 0;
+    NAPIER_UNROLL
+    for (int e = 0; e < 8 * eights; e++) {
+        const float term = vf_exp_scaled(z[e], s.magic);
+        const bool near = z[e] >= s.cutoff, below = z[e] < s.max;
+        if (near && below) {
+            lane[e % 8] += term;
+        }
+        part.count += below ? 0 : 1;
+        z[e] = !keep || odd ? z[e] : near ? term : 0.0f;
+    }
+    if (cuda_ballot(odd) != 0) {
+        int32_t count = 0;
+        NAPIER_UNROLL
+        for (int j = 0; j < 8; j++) {
+            const int at = dtype == NAPIER_F32 ? j / 4 * 4 * group + 4 * t + j % 4 : 8 * t + j;
+            const napier_odd_lane found =
+                napier_add_odd_lane(l->data, dtype, l->size, l->stride, l->cols, l->row_stride, first + at, 8 * group,
+                                    odd ? eights : 0, temperature, part.max);
+            lane[j] = odd ? found.sum : lane[j];
+            count += found.count;
+        }
+        part.count = odd ? count : part.count;
+    }
+    part.count = napier_group_add(group, part.count);
+    part.rest = napier_fold(dtype, group, t, lane);
+    return part;
+}
+
+/* ---- Results ------------------------------------------------------------------------------------------------------- */
+
+/* A row's final, ready for its elements. */
+typedef struct napier_writing {
+    napier_softmax_op op;
+    bool constant, big; /* all results are `value`; each is done by the definition */
+    napier_final final;
+    napier_term_scale s;
+    float value;
+} napier_writing;
+
+NAPIER_INLINE napier_writing napier_writing_of(napier_softmax_op op, napier_masked_rows masked,
+                                               const napier_final *final) {
+    napier_writing w;
+    w.op = op;
+    w.final = *final;
+    w.constant = final->kind != NAPIER_ROW_FINITE;
+    w.big = op == NAPIER_OP_SOFTMAX && napier_is_big(final->max);
+    w.s = napier_term_scale_of(w.constant || w.big ? 0.0f : final->max);
+    w.value = napier_float_of_bits(0x7fc00000u);
+    if (final->kind == NAPIER_ROW_MASKED && masked == NAPIER_MASKED_ZERO) {
+        w.value = op == NAPIER_OP_SOFTMAX ? 0.0f : -INFINITY;
+    }
+    return w;
+}
+
+NAPIER_OUTLINE float napier_big_softmax(float max, float max_prob, float scale, int64_t exponent, float x) {
+    const napier_final final = {NAPIER_ROW_FINITE, max, 0.0f, 0.0f, max_prob, scale, 1.0f, exponent};
+    return napier_softmax_of(&final, x);
+}
+
+/* softmax of a term, 0 where it is beyond the cutoff. Subnormal products cost a device nothing. */
+NAPIER_INLINE float napier_prob_of_term(const napier_final *f, float term) {
+    const float prob = term * f->scale;
+    return prob < f->max_prob ? prob : f->max_prob;
+}
+
+NAPIER_INLINE float napier_result_of(const napier_writing *w, float z) {
+    const napier_final *const f = &w->final;
+    float result;
+    if (w->constant) {
+        result = w->value;
+    } else if (w->op == NAPIER_OP_LOG_SOFTMAX) {
+        result = (z - f->max) - f->log_sum;
+    } else if (w->big) {
+        result = napier_big_softmax(f->max, f->max_prob, f->scale, f->exponent, z);
+    } else {
+        result = napier_prob_of_term(f, z >= w->s.cutoff ? vf_exp_scaled(z, w->s.magic) : 0.0f);
+    }
+    if (f->factor != 1.0f) {
+        result = result * f->factor;
+        result = result != result ? napier_float_of_bits(0x7fc00000u) : result;
+    }
+    return result;
+}
+
+#endif
