@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "support/memory.h"
+
 /* ---- The order, one row ------------------------------------------------------------------------------------------ */
 
 static float weight(float d) {
@@ -525,26 +527,11 @@ static void wrong_options_are_named(void **state) {
     no_problems();
 }
 
-static int allocations_left;
-static void *allocate_some(size_t size, size_t alignment, void *user) {
-    (void)user;
-    return allocations_left-- > 0 && size < (1 << 30)
-               ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment)
-               : NULL;
-}
-static void free_some(void *block, void *user) {
-    (void)user;
-    free(block);
-}
-
 /* Hostile sizes that strides of 0 allow: refused before anything is written. */
 static void endless_views_are_refused(void **state) {
     (void)state;
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.allocator = (napier_allocator){allocate_some, free_some, NULL};
-    allocations_left = 100;
-    napier_context *context;
-    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    ledger l = LEDGER_INIT;
+    napier_context *context = ledger_context(&l, 0);
     call c = good_call();
     c.options.sequences = 0;
     c.k = (napier_const_heads){memory, INT64_MAX, 2, 8, 0, 0, 0, NAPIER_F32};
@@ -559,17 +546,13 @@ static void endless_views_are_refused(void **state) {
 static void memory_that_runs_out_is_told(void **state) {
     (void)state;
     for (int threads = 1; threads <= 4; threads += 3) {
-        napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-        options.allocator = (napier_allocator){allocate_some, free_some, NULL};
-        options.threads = threads;
-        allocations_left = 1;
-        napier_context *context;
-        assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+        ledger l = LEDGER_INIT;
+        napier_context *context = ledger_context(&l, threads);
         const call c = good_call();
         napier_status status = NAPIER_OUT_OF_MEMORY;
         int count = 0;
         for (; status != NAPIER_OK && count < 50; count++) {
-            allocations_left = count;
+            ledger_allow(&l, count);
             status = make_call(context, &c);
             expect(status == NAPIER_OK || status == NAPIER_OUT_OF_MEMORY, "status %d", (int)status);
         }

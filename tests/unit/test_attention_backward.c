@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "support/memory.h"
+
 /* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
 typedef struct gradients {
@@ -478,27 +480,14 @@ static void wrong_arguments_are_named(void **state) {
     no_problems();
 }
 
-static int allocations_left;
-static void *allocate_some(size_t size, size_t alignment, void *user) {
-    (void)user;
-    return allocations_left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
-}
-static void free_some(void *block, void *user) {
-    (void)user;
-    free(block);
-}
-
 static void memory_that_runs_out_is_told(void **state) {
     (void)state;
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.allocator = (napier_allocator){allocate_some, free_some, NULL};
-    allocations_left = 1;
-    napier_context *context;
-    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    ledger l = LEDGER_INIT;
+    napier_context *context = ledger_context(&l, 0);
     const call c = good_call();
-    allocations_left = 0;
+    ledger_allow(&l, 0);
     refused(context, make_call(context, &c), NAPIER_OUT_OF_MEMORY, "no memory", NULL);
-    allocations_left = 1;
+    ledger_allow(&l, 1);
     succeeded(context, make_call(context, &c), "with memory");
     napier_context_destroy(context);
     no_problems();

@@ -14,6 +14,7 @@
 #include "math/f64.h"
 #include "softmax/softmax_f64.h"
 #include "support/formats.h"
+#include "support/memory.h"
 #include "support/oracle.h"
 
 /* ---- Functions --------------------------------------------------------------------------------------------------- */
@@ -758,27 +759,12 @@ static void test_gradients(void **state) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int allowed;
-
-static void *allocate_some(size_t size, size_t alignment, void *user) {
-    (void)user;
-    return allowed-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
-}
-
-static void give_back(void *memory, void *user) {
-    (void)user;
-    free(memory);
-}
-
 static void test_no_memory(void **state) {
     (void)state;
     enum { LONG = 40000 };
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.threads = 4;
-    options.allocator = (napier_allocator){allocate_some, give_back, NULL};
-    napier_context *c;
-    allowed = 1;
-    assert_int_equal(napier_context_create(&c, &options), NAPIER_OK);
+    ledger l = LEDGER_INIT;
+    napier_context *c = ledger_context(&l, 4);
+    ledger_allow(&l, 0);
     double *z = room_for(LONG, sizeof *z), *out = room_for(LONG, sizeof *out);
     row_fill(ROW_NORMAL, 1, NAPIER_F64, z, LONG);
     out[0] = -1;
@@ -789,7 +775,7 @@ static void test_no_memory(void **state) {
         refused(c, napier_f64_softmax_backward(c, in, in, to, NULL), NAPIER_OUT_OF_MEMORY, "memory", NULL);
         expect(out[0] == -1, "written without memory");
     }
-    allowed = 1;
+    ledger_allow(&l, 1);
     succeeded(c, napier_f64_softmax(c, NAPIER_KIND_SOFTMAX, in, to, NULL), "with memory");
     free(z);
     free(out);

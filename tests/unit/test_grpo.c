@@ -11,6 +11,7 @@
 #include <napier/rl.h>
 
 #include "support/formats.h"
+#include "support/memory.h"
 
 enum { LIMIT = 4096 };
 
@@ -1044,27 +1045,11 @@ static void test_refusals_of_logits(void **state) {
     no_problems();
 }
 
-typedef struct purse {
-    int left; /* allocations until there is no more */
-} purse;
-static void *spend(size_t size, size_t alignment, void *user) {
-    purse *const p = user;
-    return p->left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
-}
-static void give_back(void *memory, void *user) {
-    (void)user;
-    free(memory);
-}
-
 /* Every allocation fails once; then it works. */
 static void test_no_memory(void **state) {
     (void)state;
-    purse p = {1000};
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.allocator = (napier_allocator){spend, give_back, &p};
-    options.threads = 2;
-    napier_context *c = NULL;
-    assert_int_equal(napier_context_create(&c, &options), NAPIER_OK);
+    ledger l = LEDGER_INIT;
+    napier_context *c = ledger_context(&l, 2);
     batch *const b = room_for(1, sizeof *b);
     make_batch(b, 3, 3, 9, 0.2);
     make_logits(b, 20, 1);
@@ -1078,7 +1063,7 @@ static void test_no_memory(void **state) {
         int tries = 0;
         for (; status != NAPIER_OK && tries < 100; tries++) {
             napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-            p.left = tries;
+            ledger_allow(&l, tries);
             status = napier_grpo_from_logits(c, napier_const_rows_f32(logits, b->tokens, 20),
                                              napier_indices_i64(ids, b->tokens), &view, &o, NULL, &m,
                                              napier_rows_f32(grad_logits, b->tokens, 20), none, none);
@@ -1088,7 +1073,6 @@ static void test_no_memory(void **state) {
         }
         expect(status == NAPIER_OK && tries > 4, "type %d: %d allocations", type, tries);
     }
-    p.left = 1000;
     napier_context_destroy(c);
     free(b);
     no_problems();

@@ -9,6 +9,7 @@
 #include <napier/rl.h>
 
 #include "support/formats.h"
+#include "support/memory.h"
 
 typedef long double real;
 
@@ -485,30 +486,17 @@ static void test_refusals(void **state) {
     no_problems();
 }
 
-static void *no_memory(size_t size, size_t alignment, void *user) {
-    int *const left = user;
-    return (*left)-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
-}
-static void give_back(void *memory, void *user) {
-    (void)user;
-    free(memory);
-}
-
 static void test_no_memory(void **state) {
     (void)state;
-    int left = 1; /* the context itself */
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.allocator = (napier_allocator){no_memory, give_back, &left};
-    napier_context *c = NULL;
-    succeeded(context, napier_context_create(&c, &options), "context");
+    ledger l = LEDGER_INIT;
+    napier_context *c = ledger_context(&l, 0);
+    ledger_allow(&l, 0);
     float kl[ROWS];
     const int64_t ends[] = {0, 10};
-    left = 0;
     refused(c,
             napier_kl_per_response(c, napier_const_array_f32(policy, 10), napier_const_array_f32(ref, 10),
                                    napier_indices_i64(ends, 2), NULL, NULL, napier_array_f32(kl, 1)),
             NAPIER_OUT_OF_MEMORY, "memory", NULL);
-    left = 0;
     refused(c,
             napier_kl_full(c, napier_const_rows_f32(x, ROWS, COLS), napier_const_rows_f32(y, ROWS, COLS), NULL,
                            napier_array_f32(kl, ROWS)),

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "support/formats.h"
+#include "support/memory.h"
 
 static uint64_t random_state;
 static uint32_t random_bits(void) {
@@ -441,39 +442,6 @@ static void nothing_gives_nothing(void **state) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-typedef struct purse {
-    int left; /* allocations that succeed */
-    size_t now, most;
-} purse;
-
-static void *allocate_counted(size_t size, size_t alignment, void *user) {
-    purse *p = user;
-    const size_t whole = (size + 63) / 64 * 64 + 64;
-    if (p->left-- <= 0) {
-        return NULL;
-    }
-    unsigned char *memory = aligned_alloc(alignment < 64 ? 64 : alignment, whole);
-    memcpy(memory, &size, sizeof size);
-    p->now += size;
-    p->most = p->now > p->most ? p->now : p->most;
-    return memory + 64;
-}
-static void free_counted(void *memory, void *user) {
-    size_t size;
-    memcpy(&size, (unsigned char *)memory - 64, sizeof size);
-    ((purse *)user)->now -= size;
-    free((unsigned char *)memory - 64);
-}
-
-static napier_context *context_with(purse *p, int threads) {
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    napier_context *context;
-    options.threads = threads;
-    options.allocator = (napier_allocator){allocate_counted, free_counted, p};
-    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
-    return context;
-}
-
 static napier_status run_case(napier_context *context, linear_case *c, bool backward) {
     lump l = lump_of(c);
     pull p = pull_of(c);
@@ -500,14 +468,14 @@ static void memory_may_run_out_anywhere(void **state) {
         napier_status status = NAPIER_OUT_OF_MEMORY;
         int tries = 0;
         for (; status == NAPIER_OUT_OF_MEMORY && tries < 100; tries++) {
-            purse p = {.left = 1};
-            napier_context *context = context_with(&p, 2);
-            const size_t before = p.now;
-            p.left = tries;
+            ledger l = LEDGER_INIT;
+            napier_context *context = ledger_context(&l, 2);
+            const size_t before = l.now;
+            ledger_allow(&l, tries);
             status = run_case(context, &c, backward);
             expect(status == NAPIER_OK || strstr(napier_last_error(context), "no memory"), "text: %s",
                    napier_last_error(context));
-            expect(p.now == before, "%zu bytes leaked", p.now - before);
+            expect(l.now == before, "%zu bytes leaked", l.now - before);
             napier_context_destroy(context);
         }
         expect(status == NAPIER_OK && tries > 4, "status %d after %d tries", (int)status, tries);
@@ -523,14 +491,14 @@ static void the_workspace_is_what_the_query_says(void **state) {
         for (int backward = 0; backward < 2; backward++) {
             linear_case c = ordinary_case(shapes[s][0], shapes[s][1], shapes[s][2]);
             case_make(&c);
-            purse p = {.left = 1000};
-            napier_context *context = context_with(&p, 2);
+            ledger l = LEDGER_INIT;
+            napier_context *context = ledger_context(&l, 2);
             const size_t said =
                 napier_linear_token_logprobs_workspace(context, c.rows, c.hidden, c.vocabulary, backward);
-            const size_t before = p.most;
+            const size_t before = l.most;
             succeeded(context, run_case(context, &c, backward), "run");
-            expect(p.most - before <= said + 4096 && said <= 2 * (p.most - before), "said %zu, took %zu", said,
-                   p.most - before);
+            expect(l.most - before <= said + 4096 && said <= 2 * (l.most - before), "said %zu, took %zu", said,
+                   l.most - before);
             napier_context_destroy(context);
             case_free(&c);
         }

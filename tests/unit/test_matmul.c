@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "support/formats.h"
+#include "support/memory.h"
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
 
@@ -389,25 +390,12 @@ static void wrong_arguments_are_named(void **state) {
     no_problems();
 }
 
-/* The context takes memory, nothing else does. */
-static int allocations_left;
-static void *allocate_some(size_t size, size_t alignment, void *user) {
-    (void)user;
-    return allocations_left-- > 0 ? aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment) : NULL;
-}
-static void free_some(void *memory, void *user) {
-    (void)user;
-    free(memory);
-}
-
 static void memory_that_runs_out_is_told(void **state) {
     static float a[12], b[12], c[9];
     (void)state;
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.allocator = (napier_allocator){allocate_some, free_some, NULL};
-    allocations_left = 1;
-    napier_context *context;
-    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    ledger l = LEDGER_INIT;
+    napier_context *context = ledger_context(&l, 0);
+    ledger_allow(&l, 0);
     refused(context,
             napier_matmul(context, napier_const_rows_f32(a, 3, 4), napier_const_rows_f32(b, 4, 3),
                           napier_rows_f32(c, 3, 3)),

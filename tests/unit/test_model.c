@@ -11,8 +11,8 @@
 
 #include "isa/kernels.h"
 #include "model/rope.h"
+#include "support/memory.h"
 #include "support/tiny_model.h"
-#include "umap_support.h"
 
 static napier_model *load(napier_context *context, const tiny_model *m, napier_compute compute, int64_t memory) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
@@ -433,7 +433,7 @@ static void test_memory(void **state) {
     (void)state;
     m.layers = 1;
     tiny_model_write(&m);
-    umap_check_allocations("load and forward", load_and_run, &m);
+    check_allocations("load and forward", load_and_run, &m);
     tiny_model_remove(&m);
     no_problems();
 }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/memory.h"
 #include "support/tiny_model.h"
-#include "umap_support.h"
 
 /* ---- Batches ----------------------------------------------------------------------------------------------------- */
 
@@ -543,7 +543,7 @@ static void test_memory(void **state) {
     napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
     memory_case c = {model, &b};
-    umap_check_allocations("score", score_again, &c);
+    check_allocations("score", score_again, &c);
     napier_model_destroy(context, model);
     napier_context_destroy(context);
     tiny_model_remove(&m);
@@ -551,37 +551,6 @@ static void test_memory(void **state) {
 }
 
 /* ---- Memory that is too small ------------------------------------------------------------------------------------ */
-
-enum { GUARD = 1 << 20, GUARD_BYTE = 0x5a };
-
-typedef struct guarded {
-    size_t size;
-    _Alignas(64) unsigned char bytes[];
-} guarded;
-
-/* Memory with a guard behind it, which is looked at when it is freed. */
-static void *guarded_allocate(size_t size, size_t alignment, void *user) {
-    (void)user;
-    guarded *const g = alignment <= 64 ? aligned_alloc(64, (sizeof *g + size + GUARD + 63) / 64 * 64) : NULL;
-    if (g) {
-        g->size = size;
-        memset(g->bytes + size, GUARD_BYTE, GUARD);
-    }
-    return g ? g->bytes : NULL;
-}
-
-static void guarded_free(void *memory, void *user) {
-    (void)user;
-    if (memory) {
-        guarded *const g = (guarded *)((unsigned char *)memory - offsetof(guarded, bytes));
-        size_t written = 0;
-        for (size_t i = 0; i < GUARD; i++) {
-            written += g->bytes[g->size + i] != GUARD_BYTE;
-        }
-        expect(written == 0, "%zu bytes written behind a block of %zu", written, g->size);
-        free(g);
-    }
-}
 
 static void score_pairs(napier_context *context, const napier_model *model, int pairs) {
     static batch b;
@@ -605,15 +574,13 @@ static void score_pairs(napier_context *context, const napier_model *model, int 
  * more than 88, with this intermediate size and two threads. */
 static void test_fewer_rows_want_more(void **state) {
     tiny_model m = TINY_MODEL_INIT;
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    napier_context *context = NULL;
+    ledger l = LEDGER_INIT;
     napier_model *model = NULL;
     (void)state;
     m.intermediate = 3072;
     tiny_model_write(&m);
-    options.threads = 2;
-    options.allocator = (napier_allocator){guarded_allocate, guarded_free, NULL};
-    assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+    l.guard = 1 << 20;
+    napier_context *const context = ledger_context(&l, 2);
     succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
     for (int pairs = 1; pairs <= 8; pairs++) {
         score_pairs(context, model, pairs);

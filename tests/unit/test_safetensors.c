@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "model/safetensors.h"
 #include "support/check.h"
+#include "support/memory.h"
 
 static napier_context *context;
 static char folder[] = "/tmp/napier-safetensors-XXXXXX";
@@ -259,44 +260,22 @@ static void no_files(void **state) {
 /* ---- Memory --------------------------------------------------------------------------------------------------------
  */
 
-typedef struct ledger {
-    int64_t calls, fails_at, live;
-} ledger;
-
-static void *ledger_allocate(size_t size, size_t alignment, void *user) {
-    ledger *const l = user;
-    if (l->calls++ == l->fails_at) {
-        return NULL;
-    }
-    l->live++;
-    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-}
-
-static void ledger_deallocate(void *memory, void *user) {
-    ((ledger *)user)->live--;
-    free(memory);
-}
-
 static void memory(void **state) {
     (void)state;
-    ledger l = {.fails_at = -1};
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    napier_context *c = NULL;
+    ledger l = LEDGER_INIT;
+    napier_context *const c = ledger_context(&l, 0);
     napier_safetensors *all = NULL;
     const char index[] = "{\"weight_map\": {\"b\": \"two.safetensors\", \"a\": \"one.safetensors\"}}";
     write_tensors("one.safetensors", a_in_one, 12);
     write_tensors("two.safetensors", b_in_two, 12);
     write_bytes("model.safetensors.index.json", index, sizeof index - 1);
-    options.allocator = (napier_allocator){ledger_allocate, ledger_deallocate, &l};
-    assert_int_equal(napier_context_create(&c, &options), NAPIER_OK);
-    l.calls = 0;
+    ledger_fail(&l, -1);
     assert_int_equal(napier_safetensors_open(c, folder, &all), NAPIER_OK);
     napier_safetensors_close(c, all);
     const int64_t calls = l.calls;
     expect(calls > 8 && l.live == 1, "%lld calls, %lld blocks lost", (long long)calls, (long long)l.live - 1);
     for (int64_t k = 0; k < calls; k++) {
-        l.calls = 0;
-        l.fails_at = k;
+        ledger_fail(&l, k);
         const napier_status status = napier_safetensors_open(c, folder, &all);
         expect(status == NAPIER_OUT_OF_MEMORY && all == NULL && l.live == 1,
                "allocation %lld fails: status %d, %lld blocks lost", (long long)k, (int)status, (long long)l.live - 1);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support/formats.h"
+#include "support/memory.h"
 
 enum { VOCABULARY = 151936 };
 
@@ -900,24 +901,6 @@ static void test_empty(void **state) {
     no_problems();
 }
 
-/* An allocator whose allocation number `fails_at` fails. */
-typedef struct meter {
-    int calls, fails_at, live;
-} meter;
-
-static void *meter_allocate(size_t size, size_t alignment, void *user) {
-    meter *m = user;
-    if (m->calls++ == m->fails_at) {
-        return NULL;
-    }
-    m->live++;
-    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-}
-static void meter_deallocate(void *memory, void *user) {
-    ((meter *)user)->live--;
-    free(memory);
-}
-
 static void test_no_memory(void **state) {
     (void)state;
     static const int64_t shapes[][2] = {{40, 30}, {9, 3000}, {1, 50000}};
@@ -929,23 +912,18 @@ static void test_no_memory(void **state) {
         const napier_token_results r = scores_views(&s);
         const pull p = {g, g, g, g};
         const napier_token_gradients pulls = pull_views(&p, rows, 1);
-        meter m = {0, -1, 0};
-        napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-        options.threads = 2;
-        options.allocator = (napier_allocator){meter_allocate, meter_deallocate, &m};
-        napier_context *context = NULL;
-        assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
-        const int live = m.live;
+        ledger l = LEDGER_INIT;
+        napier_context *context = ledger_context(&l, 2);
+        const int64_t live = l.live;
         napier_status status = NAPIER_OUT_OF_MEMORY;
         for (int fails = 0; status == NAPIER_OUT_OF_MEMORY && fails < 100; fails++) {
-            m.calls = 0;
-            m.fails_at = fails;
+            ledger_fail(&l, fails);
             const napier_const_matrix logits = napier_const_rows_f32(x, rows, n);
             const napier_indices chosen = napier_indices_i64(ids, rows);
             status = i % 2 ? napier_token_logprobs_backward(context, logits, chosen, NULL, &pulls,
                                                             napier_rows_f32(y, rows, n))
                            : napier_token_logprobs(context, logits, chosen, NULL, &r);
-            expect(m.live == live, "%d blocks lost", m.live - live);
+            expect(l.live == live, "%lld blocks lost", (long long)(l.live - live));
         }
         expect(status == NAPIER_OK, "%s", napier_last_error(context));
         napier_context_destroy(context);

@@ -11,6 +11,7 @@
 #include <napier/tokenizer.h>
 
 #include "support/check.h"
+#include "support/memory.h"
 #include "support/tiny_tokenizer.h"
 
 static napier_context *context;
@@ -389,24 +390,6 @@ static void threads(void **state) {
 /* ---- Memory --------------------------------------------------------------------------------------------------------
  */
 
-typedef struct ledger {
-    int64_t calls, fails_at, live;
-} ledger;
-
-static void *ledger_allocate(size_t size, size_t alignment, void *user) {
-    ledger *const l = user;
-    if (l->calls++ == l->fails_at) {
-        return NULL;
-    }
-    l->live++;
-    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-}
-
-static void ledger_deallocate(void *memory, void *user) {
-    ((ledger *)user)->live--;
-    free(memory);
-}
-
 /* Loads, encodes and decodes; the first status that is not OK. */
 static napier_status whole_life(napier_context *c) {
     static const char text[] = "hello wo\xcc\x81rld <|im_end|> aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
@@ -432,19 +415,15 @@ static napier_status whole_life(napier_context *c) {
 
 static void memory(void **state) {
     (void)state;
-    ledger l = {.fails_at = -1};
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    napier_context *c = NULL;
-    options.allocator = (napier_allocator){ledger_allocate, ledger_deallocate, &l};
-    assert_int_equal(napier_context_create(&c, &options), NAPIER_OK);
-    l.calls = 0;
+    ledger l = LEDGER_INIT;
+    napier_context *const c = ledger_context(&l, 0);
+    ledger_fail(&l, -1);
     assert_int_equal(whole_life(c), NAPIER_OK);
     const int64_t calls = l.calls;
     int64_t refusals = 0;
     expect(calls > 10 && l.live == 1, "%lld calls, %lld blocks lost", (long long)calls, (long long)l.live - 1);
     for (int64_t k = 0; k < calls; k++) {
-        l.calls = 0;
-        l.fails_at = k;
+        ledger_fail(&l, k);
         const napier_status status = whole_life(c);
         /* Without memory for machine code PCRE2 interprets the expression: all is well then. */
         expect(status == NAPIER_OUT_OF_MEMORY || status == NAPIER_OK, "allocation %lld fails: status %d, %s",

@@ -4,6 +4,8 @@
 
 #include <napier/umap.h>
 
+#include "support/memory.h"
+
 /* ---- The curve ------------------------------------------------------------------------------------------------------- */
 
 static void test_curve(void **state) {
@@ -558,7 +560,7 @@ static void test_bits(void **state) {
     napier_umap_graph_destroy(first_context, first.result);
     napier_context_destroy(first_context);
     set_job j = {&q, numbers, categories, 0, NULL};
-    umap_check_allocations("fuzzy set", run_set, &j);
+    check_allocations("fuzzy set", run_set, &j);
     free_neighbors(&q);
     no_problems();
 }

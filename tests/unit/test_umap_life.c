@@ -6,6 +6,8 @@
 #include <float.h>
 #include <stdio.h>
 
+#include "support/memory.h"
+
 /* ---- Data ---------------------------------------------------------------------------------------------------------- */
 
 enum { N = 60, COLS = 5, NEW = 4, K = 8, MOST = 200 };
@@ -132,7 +134,7 @@ static void live_and_run_out(const char *name, life l) {
     float wanted[NEW * 2];
     l.wanted = wanted;
     expect(live(context, &l) == NAPIER_OK, "%s, with memory: %s", name, napier_last_error(context));
-    umap_check_allocations(name, live, &l);
+    check_allocations(name, live, &l);
 }
 
 static void test_memory(void **state) {
@@ -251,7 +253,7 @@ static void test_memory_of_primitives(void **state) {
     }
     for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
         epochs_case e = {edges, N, N, (napier_umap_method)method};
-        umap_check_allocations("primitives", run_primitives, &e);
+        check_allocations("primitives", run_primitives, &e);
     }
     no_problems();
 }

@@ -4,6 +4,7 @@
 
 #include <napier/umap.h>
 
+#include "support/memory.h"
 #include "umap/metric.h"
 
 /* ---- Definitions --------------------------------------------------------------------------------------------------- */
@@ -649,10 +650,10 @@ static void test_memory(void **state) {
     make_csr(&s, wide, 5000);
     for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
         create_job dense = {dense_of(x, ROWS, metric == NAPIER_METRIC_HAVERSINE ? 2 : 4), (napier_metric)metric};
-        umap_check_allocations(napier_metric_name((napier_metric)metric), create_points, &dense);
+        check_allocations(napier_metric_name((napier_metric)metric), create_points, &dense);
         create_job sparse = {sparse_of(&s), (napier_metric)metric};
         if (metric != NAPIER_METRIC_HAVERSINE && metric != NAPIER_METRIC_MAHALANOBIS) {
-            umap_check_allocations("CSR", create_points, &sparse);
+            check_allocations("CSR", create_points, &sparse);
         }
     }
     free_csr(&s);

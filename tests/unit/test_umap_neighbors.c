@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "isa/kernels.h"
+#include "support/memory.h"
 #include "umap/metric.h"
 
 /* ---- Kernels ----------------------------------------------------------------------------------------------------- */
@@ -607,51 +608,23 @@ static void test_descent(void **state) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-typedef struct ledger {
-    int64_t calls, fails_at, live;
-} ledger;
-
-static void *ledger_allocate(size_t size, size_t alignment, void *user) {
-    ledger *const l = user;
-    if (l->calls++ == l->fails_at) {
-        return NULL;
-    }
-    void *const memory = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-    if (memory) {
-        memset(memory, 0xa5, size);
-        l->live++;
-    }
-    return memory;
-}
-
-static void ledger_deallocate(void *memory, void *user) {
-    ledger *const l = user;
-    l->live--;
-    free(memory);
-}
-
 static void check_memory(data_kind kind, int64_t n, int64_t cols, int64_t queries, napier_metric metric,
                          napier_neighbors_method method) {
     float *const x = make_data(kind, n, cols, 53);
     const napier_neighbors_options o = options_for(5, metric, method);
     const int64_t rows = queries > 0 ? queries : n;
     result expected = result_make(rows, 5);
-    ledger l = {0, -1, 0};
-    napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-    options.threads = 2;
-    options.allocator = (napier_allocator){ledger_allocate, ledger_deallocate, &l};
-    napier_context *context = NULL;
-    expect(napier_context_create(&context, &options) == NAPIER_OK, "no context");
+    ledger l = LEDGER_INIT;
+    napier_context *const context = ledger_context(&l, 2);
     const int64_t held = l.live;
     napier_status status = NAPIER_OK;
     for (int64_t k = -1; k < 200; k++) {
         result got = result_make(rows, 5);
-        l.calls = 0;
-        l.fails_at = k;
+        ledger_fail(&l, k);
         status = queries > 0 ? napier_nearest_neighbors_of(context, dense(x, n, cols), dense(x, queries, cols), &o,
                                                            got.indices, got.distances)
                              : napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances);
-        l.fails_at = -1;
+        ledger_fail(&l, -1);
         expect(l.live == held, "allocation %lld fails: %lld blocks lost", (long long)k, (long long)(l.live - held));
         if (status == NAPIER_OUT_OF_MEMORY) {
             expect(napier_last_error(context)[0] != '\0', "no text for OUT_OF_MEMORY");

@@ -4,6 +4,7 @@
 
 #include <napier/umap.h>
 
+#include "support/memory.h"
 #include "umap/eigen.h"
 
 /* ---- Graphs ----------------------------------------------------------------------------------------------------------- */
@@ -699,11 +700,11 @@ static void test_memory(void **state) {
     }
     const napier_csr_matrix m = {410, 3, starts, columns, x};
     start_job a = {one, no_samples}, b = {many, {napier_const_rows_f32(x, 410, 3), NULL}}, c = {many, {{0}, &m}};
-    umap_check_allocations("one component", run_spectral, &a);
-    umap_check_allocations("many components", run_spectral, &b);
-    umap_check_allocations("many components, CSR", run_spectral, &c);
-    umap_check_allocations("pca", run_pca, &b);
-    umap_check_allocations("pca, CSR", run_pca, &c);
+    check_allocations("one component", run_spectral, &a);
+    check_allocations("many components", run_spectral, &b);
+    check_allocations("many components, CSR", run_spectral, &c);
+    check_allocations("pca", run_pca, &b);
+    check_allocations("pca, CSR", run_pca, &c);
     napier_umap_graph_destroy(context, many);
     napier_umap_graph_destroy(context, one);
     napier_context_destroy(context);
