@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the benchmark's peers, each into an environment of its own, and builds the C workers.
 #
-#     bench/setup.sh [peer ...]      default: all of torch ort jax scipy onednn xnnpack plot (also: umap uwot rl)
+#     bench/setup.sh [peer ...]      default: all of torch ort jax scipy onednn xnnpack plot (also: umap uwot rl llama)
 #
 # The environments lie in $NAPIER_BENCH_HOME, by default ~/.cache/napier/bench: PyTorch alone is 5.5 GB, which a
 # `rm -rf build` should not throw away. Only what is missing is fetched. A peer that cannot be had is named and left out;
@@ -54,6 +54,7 @@ for peer in "$@"; do
     xnnpack) debian libxnnpack-dev && debian libpthreadpool-dev ;;
     umap) venv umap umap-learn numpy ;;
     rl) venv rl torch trl transformers numpy ;;
+    llama) venv llama llama-cpp-python gguf numpy ;; # compiled from source: five minutes on two cores
     uwot) debian r-cran-uwot ;;
     plot) venv plot numpy matplotlib ;;
     *) say "unknown peer: $peer"; exit 2 ;;

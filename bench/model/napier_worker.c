@@ -4,7 +4,8 @@
  *     score PROMPT RESPONSE G UNSHARED      one prompt of so many tokens, G responses
  *     all TOKENS                            log-probabilities of every position
  *
- * and answers with the seconds of the wall clock and of the processor that the call took. */
+ * and answers with the seconds of the wall clock and of the processor that the call took, and the log-probabilities.
+ * The ids of a line are those of ids.py: what other workers score. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <napier/model.h>
@@ -72,8 +73,17 @@ static void score_one_by_one(worker *w, int64_t prompt, int64_t response, int64_
     }
 }
 
+static void answer(const worker *w, double wall, double processor, int64_t tokens) {
+    printf("%.6f %.6f", wall, processor);
+    for (int64_t i = 0; i < tokens; i++) {
+        printf(" %.5f", (double)w->logprobs[i]);
+    }
+    printf("\n");
+}
+
 static int run(worker *w, const char *line) {
     long prompt, response, count, unshared;
+    w->state = 0;
     if (sscanf(line, "score %ld %ld %ld %ld", &prompt, &response, &count, &unshared) == 4 &&
         prompt + response * count < MOST_TOKENS) {
         fill(w, w->prompt, prompt);
@@ -84,13 +94,13 @@ static int run(worker *w, const char *line) {
         } else {
             score(w, prompt, response, count, unshared == 1);
         }
-        printf("%.6f %.6f\n", seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - processor);
+        answer(w, seconds(CLOCK_MONOTONIC) - wall, seconds(CLOCK_PROCESS_CPUTIME_ID) - processor, response * count);
         return 1;
     }
     if (sscanf(line, "all %ld", &count) == 1 && count < MOST_TOKENS) {
         char again[64];
         (void)snprintf(again, sizeof again, "score 1 %ld 1 0", count - 1);
-        return run(w, again);
+        return run(w, again); /* the same ids: a prompt's and its response's follow one another */
     }
     return 0;
 }

@@ -9,26 +9,25 @@ import time
 import torch
 from transformers import Qwen3ForCausalLM
 
+from ids import Ids
+
 directory, mode, threads = sys.argv[1:4]
 torch.set_num_threads(int(threads))
 model = Qwen3ForCausalLM.from_pretrained(directory, dtype=torch.float32 if mode == "f32" else torch.bfloat16).eval()
-vocabulary = model.config.vocab_size
 
 
 def logprobs(ids, last):
     """Of the last tokens; of all but the first where last is 0."""
     logits = model(ids[None], logits_to_keep=last + 1 if last else 0).logits[0, :-1]
-    return torch.log_softmax(logits.float(), -1).gather(1, ids[-logits.shape[0]:, None])
+    return torch.log_softmax(logits.float(), -1).gather(1, ids[-logits.shape[0]:, None])[:, 0]
 
 
 print("ready", flush=True)
 for line in sys.stdin:
-    word, *numbers = line.split()
-    numbers = [int(n) for n in numbers]
+    sequences, last = Ids(model.config.vocab_size).of(line)
     with torch.no_grad():
-        prompt, response, count = (numbers[0], 0, 1) if word == "all" else numbers[:3]
-        ids = torch.randint(0, vocabulary, (count, prompt + response))
+        rows = [torch.tensor(ids) for ids in sequences]
         wall, processor = time.perf_counter(), time.process_time()
-        for row in ids:
-            logprobs(row, response)
-        print(f"{time.perf_counter() - wall:.6f} {time.process_time() - processor:.6f}", flush=True)
+        result = [logprobs(row, last) for row in rows]
+        wall, processor = time.perf_counter() - wall, time.process_time() - processor
+        print(f"{wall:.6f} {processor:.6f}", *(f"{x:.5f}" for x in torch.cat(result).tolist()), flush=True)
