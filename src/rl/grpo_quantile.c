@@ -3,18 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "math/exp.h"
 #include "math/f64.h"
 #include "rl/grpo_run.h"
-
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
-
-/* Unsigned integers in the order of the floats; -0 and +0 are one. */
-static uint32_t napier_rising(float x) {
-    const uint32_t bits = napier_float_bits(x == 0 ? 0.0f : x);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
-}
-static float napier_of_rising(uint32_t key) { return napier_float_of_bits(key >> 31 ? key & 0x7fffffffu : ~key); }
+#include "rl/quantile.h"
 
 typedef struct napier_values {
     napier_const_vector v;
@@ -31,15 +22,16 @@ static bool napier_value_at(const napier_values *values, int64_t i, float *x) {
 }
 
 /* How many keys, among those that start with the digits of `prefix` above `shift` + 11 bits, have each next digit. */
-static void napier_count_digits(const napier_values *values, uint32_t prefix, int shift, int64_t count[DIGITS]) {
-    memset(count, 0, DIGITS * sizeof *count);
-    const int above = shift + DIGIT_BITS;
+static void napier_count_digits(const napier_values *values, uint32_t prefix, int shift,
+                                int64_t count[NAPIER_KEY_DIGITS]) {
+    memset(count, 0, NAPIER_KEY_DIGITS * sizeof *count);
+    const int above = shift + NAPIER_KEY_DIGIT;
     float x;
     for (int64_t i = 0; i < values->v.size; i++) {
         if (napier_value_at(values, i, &x)) {
             const uint32_t key = napier_rising(x);
             if (above >= 32 || key >> above == prefix >> above) {
-                count[key >> shift & (DIGITS - 1)]++;
+                count[key >> shift & (NAPIER_KEY_DIGITS - 1)]++;
             }
         }
     }
@@ -47,9 +39,9 @@ static void napier_count_digits(const napier_values *values, uint32_t prefix, in
 
 /* The key of rank `rank` (from 0); *through: how many keys are not above it. */
 static uint32_t napier_key_of_rank(const napier_values *values, int64_t rank, int64_t *through) {
-    int64_t count[DIGITS], before = 0;
+    int64_t count[NAPIER_KEY_DIGITS], before = 0;
     uint32_t key = 0;
-    for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) { /* 10, 11 and 11 bits */
+    for (int shift = 2 * NAPIER_KEY_DIGIT; shift >= 0; shift -= NAPIER_KEY_DIGIT) { /* 10, 11 and 11 bits */
         napier_count_digits(values, key, shift, count);
         uint32_t digit = 0;
         while (before + count[digit] <= rank) {
@@ -94,13 +86,9 @@ float napier_grpo_quantile(napier_const_vector v, const uint8_t *mask, double qu
     if (count == 0) {
         return 0.0f;
     }
-    const double rank = quantile * (double)(count - 1);
-    const int64_t whole = (int64_t)rank;
-    const double part = rank - (double)whole;
-    const float low = napier_of_rising(napier_key_of_rank(&values, whole, &through));
-    if (part == 0 || through > whole + 1) {
-        return low;
-    }
-    const double a = (double)low, b = (double)napier_next_above(&values, low);
-    return (float)(part < 0.5 ? a + part * (b - a) : b - (b - a) * (1.0 - part));
+    const napier_quantile_place place = napier_quantile_place_of(quantile, count);
+    const float low = napier_of_rising(napier_key_of_rank(&values, place.rank, &through));
+    return napier_quantile_is_one(&place, through)
+               ? low
+               : napier_quantile_between(&place, low, napier_next_above(&values, low));
 }

@@ -53,6 +53,17 @@ NAPIER_API napier_status napier_cuda_rubric_score_backward(napier_cuda_context *
                                                            napier_const_vector grad_rewards,
                                                            napier_vector grad_logprobs);
 
+/* Workspace: some 200 bytes for each 1024 tokens and 250 for each response, and 16 KB with top_entropy_quantile. */
+NAPIER_API napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct CUstream_st *stream,
+                                                     napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
+                                                     const napier_grpo_options *options, napier_vector losses,
+                                                     napier_vector grad_logprobs);
+/* batch and options are the host's structs; *metrics is in device memory, on a boundary of 8 bytes: all of it is written. */
+NAPIER_API napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstream_st *stream,
+                                               napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
+                                               const napier_grpo_options *options, napier_grpo_metrics *metrics,
+                                               napier_vector grad_logprobs, napier_vector grad_entropies);
+
 #ifdef __cplusplus
 }
 #endif
