@@ -318,6 +318,56 @@ static void test_logsumexp_backward(void **state) {
     no_problems();
 }
 
+/* softmax_backward and log_softmax_backward, of whatever bits: they must agree for those that no softmax gives too. */
+static void compare_backward(bool log, int64_t rows, int64_t cols, int d, bool in_place) {
+    char what[100];
+    snprintf(what, sizeof what, "backward %d %lld x %lld, dtypes %d", log, (long long)rows, (long long)cols, d);
+    const napier_softmax_options o = options_of(d % 2 == 0 ? 1.0 : 0.4, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
+    grid values = grid_make((layout)(d % LAYOUTS), rows, cols, narrow_dtypes[d % 3]);
+    grid gradients = grid_make((layout)(d / 2 % LAYOUTS), rows, cols, narrow_dtypes[d / 3 % 3]);
+    grid out = grid_make((layout)(d / 4 % LAYOUTS), rows, cols, narrow_dtypes[d / 9 % 3]);
+    grid_fill(&values, ROW_KINDS, (uint64_t)d);
+    grid_fill(&gradients, ROW_KINDS, (uint64_t)(5 * d + cols));
+    succeeded(host, (log ? napier_log_softmax : napier_softmax)(host, grid_input(&values), values.view, NULL), what);
+    const mirror v = mirror_of(&values), g = mirror_of(&gradients), y = mirror_of(&out);
+    const napier_matrix to = in_place ? gradients.view : out.view, device_to = in_place ? g.view : y.view;
+    succeeded(host,
+              (log ? napier_log_softmax_backward : napier_softmax_backward)(host, grid_input(&values),
+                                                                            grid_input(&gradients), to, &o),
+              what);
+    napier_cuda_workspace w = {NULL, 0};
+    for (int turn = 0; turn < 2; turn++) {
+        device_succeeded((log ? napier_cuda_log_softmax_backward : napier_cuda_softmax_backward)(
+                             device, NULL, &w, napier_read_only(v.view), napier_read_only(g.view), device_to, &o),
+                         what);
+        w.data = turn == 0 ? device_new(w.size) : w.data;
+    }
+    same_bytes(in_place ? &gradients : &out, in_place ? &g : &y, what);
+    device_free(w.data);
+    device_free(v.memory);
+    device_free(g.memory);
+    device_free(y.memory);
+    grid_free(&values);
+    grid_free(&gradients);
+    grid_free(&out);
+}
+
+static void test_backward(void **state) {
+    (void)state;
+    static const int64_t cols[] = {1, 8, 100, 1024, 1025, 4500};
+    for (int i = 0; i < 6; i++) {
+        for (int d = 0; d < 27; d++) {
+            device_order((uint64_t)d);
+            compare_backward(d % 2 == 1, cols[i] > 2000 ? 6 : ROW_KINDS, cols[i], d, false);
+        }
+        compare_backward(i % 2 == 1, ROW_KINDS, cols[i], 0, true);
+    }
+    compare_backward(false, 2, 300000, 0, false); /* split over blocks */
+    compare_backward(true, 1, 50257, 4, false);
+    compare_backward(true, 5, 70001, 1, true);
+    no_problems();
+}
+
 /* ---- Nothing to do, and errors --------------------------------------------------------------------------------------- */
 
 static void test_empty(void **state) {
@@ -389,6 +439,7 @@ int main(void) {
         cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_whole_array),
         cmocka_unit_test(test_logsumexp_backward),
+        cmocka_unit_test(test_backward),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_errors),
     };

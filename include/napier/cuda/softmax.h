@@ -37,6 +37,15 @@ NAPIER_API napier_status napier_cuda_logsumexp_all(napier_cuda_context *context,
 
 /* ---- Gradients ---------------------------------------------------------------------------------------------------- */
 
+NAPIER_API napier_status napier_cuda_softmax_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                      napier_cuda_workspace *workspace, napier_const_matrix probs,
+                                                      napier_const_matrix grad_probs, napier_matrix grad_logits,
+                                                      const napier_softmax_options *options);
+NAPIER_API napier_status napier_cuda_log_softmax_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                          napier_cuda_workspace *workspace,
+                                                          napier_const_matrix logprobs,
+                                                          napier_const_matrix grad_logprobs, napier_matrix grad_logits,
+                                                          const napier_softmax_options *options);
 NAPIER_API napier_status napier_cuda_logsumexp_backward(napier_cuda_context *context, struct CUstream_st *stream,
                                                         napier_cuda_workspace *workspace, napier_const_matrix logits,
                                                         napier_const_vector grad_lse, napier_matrix grad_logits,
