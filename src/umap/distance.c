@@ -388,14 +388,6 @@ static float precomputed(const napier_points *a, int64_t i, const napier_points 
 
 /* ---- One for all ------------------------------------------------------------------------------------------------------ */
 
-float napier_points_from_squared(napier_points_kind kind, float squared) {
-    switch (kind) {
-    case NAPIER_POINTS_HALF: return 0.5f * squared;
-    case NAPIER_POINTS_HALF_ROOT: return sqrtf(0.5f * squared);
-    default: return sqrtf(squared);
-    }
-}
-
 static float general_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
     pairs p;
     start_pairs(&p, a, i, b, j);

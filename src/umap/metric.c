@@ -19,6 +19,7 @@
 
 #include "base/fenv.h"
 #include "base/parallel.h"
+#include "umap/direction.h"
 #include "umap/read.h"
 
 /* CSR data of more columns or more bytes stays as it is. */
@@ -103,7 +104,7 @@ static int has_direction(napier_metric metric) {
     return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
 }
 
-static napier_points_kind kind_of(napier_metric metric, double p) {
+napier_points_kind napier_points_kind_of(napier_metric metric, double p) {
     switch (metric) {
     case NAPIER_METRIC_EUCLIDEAN:
     case NAPIER_METRIC_SEUCLIDEAN:
@@ -140,46 +141,6 @@ static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
 
 /* ---- Rows ---------------------------------------------------------------------------------------------------------- */
 
-/* What turns the values of a row into one of length 1: x * scale - shift, or without direction. */
-typedef struct direction {
-    double scale, shift;
-    int none;
-} direction;
-
-/* Of the `count` values that a row of `cols` columns has; the others are 0. */
-static direction direction_of(napier_metric metric, const float *x, int64_t count, int64_t cols) {
-    double sum = 0.0, squares = 0.0;
-    for (int64_t i = 0; i < count; i++) {
-        sum += (double)x[i];
-        squares += (double)x[i] * (double)x[i];
-    }
-    if (metric == NAPIER_METRIC_HELLINGER) {
-        return (direction){sum > 0.0 ? 1.0 / sum : 0.0, 0.0, !(sum > 0.0)};
-    }
-    const double mean = metric == NAPIER_METRIC_CORRELATION ? sum / (double)cols : 0.0;
-    double length2 = squares;
-    if (metric == NAPIER_METRIC_CORRELATION) {
-        length2 = (double)(cols - count) * mean * mean;
-        for (int64_t i = 0; i < count; i++) {
-            const double away = (double)x[i] - mean;
-            length2 += away * away;
-        }
-    }
-    /* equal values leave what the rounding of their mean leaves */
-    if (!(length2 > squares * 0x1p-88) || !(length2 > 0.0)) {
-        return (direction){0.0, 0.0, 1};
-    }
-    const double scale = 1.0 / sqrt(length2);
-    return (direction){scale, mean * scale, 0};
-}
-
-static float directed(napier_metric metric, direction d, float x) {
-    if (metric == NAPIER_METRIC_HELLINGER) {
-        return (float)sqrt((double)x * d.scale);
-    }
-    return (float)((double)x * d.scale - d.shift);
-}
-
 /* A dense row as the metric wants it, but for what depends on other rows. */
 static void change_row(napier_metric metric, float *row, int64_t cols) {
     if (is_boolean(metric)) {
@@ -187,9 +148,9 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
             row[c] = row[c] != 0.0f ? 1.0f : 0.0f;
         }
     } else if (has_direction(metric)) {
-        const direction d = direction_of(metric, row, cols, cols);
+        const napier_direction d = napier_direction_of(metric, row, 1, cols, cols);
         for (int64_t c = 0; c < cols; c++) {
-            row[c] = d.none ? 0.0f : directed(metric, d, row[c]);
+            row[c] = d.none ? 0.0f : napier_directed(metric, d, row[c]);
         }
         row[cols] = d.none ? 1.0f : 0.0f; /* the column of those without direction */
     }
@@ -282,13 +243,13 @@ static void change_entries(napier_points *points, int64_t i, float *values, int6
             values[e] = 1.0f;
         }
     } else if (has_direction(points->metric)) {
-        direction d = direction_of(points->metric, values, count, points->cols);
+        napier_direction d = napier_direction_of(points->metric, values, 1, count, points->cols);
         if (points->shifts) {
             points->shifts[i] = d.none ? (double)INFINITY : d.shift;
             d.shift = 0.0;
         }
         for (int64_t e = 0; e < count; e++) {
-            values[e] = d.none ? 0.0f : directed(points->metric, d, values[e]);
+            values[e] = d.none ? 0.0f : napier_directed(points->metric, d, values[e]);
         }
     }
 }
@@ -729,7 +690,7 @@ static napier_status fill(napier_context *context, const char *name, napier_poin
     if (!status && points->metric == NAPIER_METRIC_MAHALANOBIS) {
         status = turn_by_covariance(context, points, like, options->metric_values);
     }
-    points->kind = points->rows ? kind_of(points->metric, points->p) : NAPIER_POINTS_GENERAL;
+    points->kind = points->rows ? napier_points_kind_of(points->metric, points->p) : NAPIER_POINTS_GENERAL;
     return status;
 }
 

@@ -10,13 +10,14 @@
 
 #include "base/context.h"
 #include "isa/kernels.h"
+#include "umap/squared.h"
 
 /* How a squared euclidean distance of the rows becomes the metric's. */
 typedef enum napier_points_kind {
-    NAPIER_POINTS_GENERAL,   /* not at all: only napier_points_distance knows */
-    NAPIER_POINTS_EUCLIDEAN, /* sqrt(d2) */
-    NAPIER_POINTS_HALF,      /* d2 / 2: cosine, correlation */
-    NAPIER_POINTS_HALF_ROOT  /* sqrt(d2 / 2): hellinger */
+    NAPIER_POINTS_GENERAL, /* not at all: only napier_points_distance knows */
+    NAPIER_POINTS_EUCLIDEAN = NAPIER_SQUARED_ROOT,
+    NAPIER_POINTS_HALF = NAPIER_SQUARED_HALF,
+    NAPIER_POINTS_HALF_ROOT = NAPIER_SQUARED_HALF_ROOT
 } napier_points_kind;
 
 typedef struct napier_points {
@@ -51,6 +52,11 @@ void napier_points_distances(const napier_points *a, int64_t i, const napier_poi
 bool napier_points_have_kernel(const napier_points *points);
 
 /* The metric's distance from the squared euclidean one (kind not GENERAL). */
-float napier_points_from_squared(napier_points_kind kind, float squared);
+static inline float napier_points_from_squared(napier_points_kind kind, float squared) {
+    return napier_from_squared((int)kind, squared);
+}
+
+/* How the distances of dense rows follow from squared ones. */
+napier_points_kind napier_points_kind_of(napier_metric metric, double p);
 
 #endif

@@ -22,7 +22,7 @@ napier_status napier_search_no_memory(const napier_search *s, const char *what) 
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_options(napier_context *context, const napier_neighbors_options *o, int64_t least) {
+napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *o, int64_t least) {
     if (o->struct_size != sizeof *o) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
                            (unsigned long)o->struct_size, (unsigned long)sizeof *o);
@@ -46,8 +46,8 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
 }
 
 /* The outputs are there, aligned and apart. */
-static napier_status check_outputs(napier_context *context, const int32_t *indices, const float *distances,
-                                   int64_t rows, int64_t n_neighbors) {
+napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
+                                          int64_t rows, int64_t n_neighbors) {
     if (rows == 0) {
         return NAPIER_OK;
     }
@@ -146,7 +146,7 @@ static napier_status run(napier_context *context, const napier_neighbors_options
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is more than the %lld samples",
                            (long long)options->n_neighbors, (long long)samples->n);
     }
-    napier_status status = check_outputs(context, indices, distances, queries->n, options->n_neighbors);
+    napier_status status = napier_search_check_outputs(context, indices, distances, queries->n, options->n_neighbors);
     if (status || queries->n == 0) {
         return status;
     }
@@ -171,7 +171,7 @@ napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samp
     napier_points *points = NULL;
     napier_status status = napier_begin(context);
     if (!status)
-        status = check_options(context, o, 2);
+        status = napier_search_check_options(context, o, 2);
     if (!status)
         status = napier_points_create(context, "samples", samples, o, NULL, &points);
     if (!status) {
@@ -189,7 +189,7 @@ napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_s
     napier_points *points = NULL, *others = NULL;
     napier_status status = napier_begin(context);
     if (!status)
-        status = check_options(context, o, 1);
+        status = napier_search_check_options(context, o, 1);
     if (!status)
         status = napier_points_create(context, "samples", samples, o, NULL, &points);
     if (!status) {

@@ -10,22 +10,24 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "math/both.h"
+
 #define NAPIER_NEAR_NONE UINT64_MAX /* an empty place: farther than all */
 
 /* distance >= 0, or inf. */
-static inline uint64_t napier_near_of(float distance, uint32_t index) {
+NAPIER_BOTH uint64_t napier_near_of(float distance, uint32_t index) {
     uint32_t bits;
     memcpy(&bits, &distance, sizeof bits);
     return (uint64_t)bits << 32 | index;
 }
 
-static inline uint32_t napier_near_index(uint64_t near) { return (uint32_t)near; }
+NAPIER_BOTH uint32_t napier_near_index(uint64_t near) { return (uint32_t)near; }
 
-static inline float napier_near_distance(uint64_t near) {
+NAPIER_BOTH float napier_near_distance(uint64_t near) {
     const uint32_t bits = (uint32_t)(near >> 32);
     float distance;
     memcpy(&distance, &bits, sizeof distance);
-    return near == NAPIER_NEAR_NONE ? HUGE_VALF : distance;
+    return near == NAPIER_NEAR_NONE ? INFINITY : distance;
 }
 
 static inline void napier_heap_clear(uint64_t *heap, int64_t size) {
