@@ -54,11 +54,9 @@ static double tile_sum(const line *l, int64_t tile) {
 }
 
 static double gradient_of(const line *l, double result, double grad) {
-    if (l->job->kind == NAPIER_KIND_SOFTMAX) {
-        return result == 0 ? 0 : result * (grad - l->sum) / l->job->temperature;
-    }
-    const double prob = napier_f64_exp(result);
-    return (prob == 0 ? grad : fma(-prob, l->sum, grad)) / l->job->temperature;
+    return l->job->kind == NAPIER_KIND_SOFTMAX
+               ? napier_f64_softmax_gradient(result, grad, l->sum, l->job->temperature)
+               : napier_f64_log_softmax_gradient(result, grad, l->sum, l->job->temperature);
 }
 
 static void write_tiles(const line *l, int64_t begin, int64_t end) {

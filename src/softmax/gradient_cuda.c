@@ -7,6 +7,7 @@
 #include "cuda/launch.h"
 #include "softmax/arguments.h"
 #include "softmax/options.h"
+#include "softmax/softmax_f64_cuda.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_gradient_short);
 NAPIER_CUDA_KERNEL_DECLARE(napier_gradient_rows);
@@ -105,7 +106,14 @@ static napier_status napier_cuda_gradient(napier_cuda_context *context, struct C
         return status;
     }
     if (compute == NAPIER_F64) {
-        return napier_fail(context->host, NAPIER_UNSUPPORTED, "grad_logits: dtype f64 is not there yet");
+        napier_f64_cuda_job job = {
+            .result = log ? NAPIER_F64_LOG_SOFTMAX_GRADIENT : NAPIER_F64_SOFTMAX_GRADIENT,
+            .x = values,
+            .g = gradients,
+            .y = out,
+            .temperature = o.temperature,
+        };
+        return napier_f64_cuda_run(context, stream, workspace, "grad_logits", &job);
     }
     napier_gradient_call call = {
         context, stream, {log, values, gradients, out, napier_float_of(o.temperature), 0, NULL, NULL}};

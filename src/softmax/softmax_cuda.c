@@ -7,6 +7,7 @@
 #include "cuda/launch.h"
 #include "softmax/arguments.h"
 #include "softmax/options.h"
+#include "softmax/softmax_f64_cuda.h"
 
 #define NAPIER_DECLARE_FOR_DTYPES(name)     \
     NAPIER_CUDA_KERNEL_DECLARE(name##_f32); \
@@ -183,9 +184,6 @@ static napier_status napier_run_call(napier_call *c, napier_cuda_workspace *work
     napier_status status = NAPIER_OK;
     napier_way way = NAPIER_WAY_SHORT;
     napier_cuda_room room = napier_cuda_room_of(workspace);
-    if (j->x.dtype == NAPIER_F64 || j->y.dtype == NAPIER_F64 || j->factor.dtype == NAPIER_F64) {
-        return napier_fail(c->context->host, NAPIER_UNSUPPORTED, "%s: dtype f64 is not there yet", c->name);
-    }
     if (j->lines > 0) {
         way = napier_way_of(c->context, algorithm, j, &cluster);
     }
@@ -241,6 +239,16 @@ static napier_status napier_cuda_elementwise(napier_cuda_context *context, struc
     if (status) {
         return status;
     }
+    if (napier_compute_dtype(logits.dtype, result.dtype) == NAPIER_F64) {
+        napier_f64_cuda_job job = {
+            .result = op == NAPIER_OP_SOFTMAX ? NAPIER_F64_SOFTMAX : NAPIER_F64_LOG_SOFTMAX,
+            .x = logits,
+            .y = result,
+            .temperature = o.temperature,
+            .masked_rows = o.masked_rows,
+        };
+        return napier_f64_cuda_run(context, stream, workspace, name, &job);
+    }
     napier_call call = napier_call_of(context, stream, name, op, logits, result, &o);
     return napier_run_call(&call, workspace, o.algorithm);
 }
@@ -268,8 +276,15 @@ static napier_status napier_cuda_lse(napier_cuda_context *context, struct CUstre
     if (status) {
         return status;
     }
-    napier_call call =
-        napier_call_of(context, stream, "logsumexp", NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
+    if (napier_compute_dtype(logits.dtype, lse.dtype) == NAPIER_F64) {
+        napier_f64_cuda_job job = {.result = NAPIER_F64_LSE,
+                                   .whole = whole,
+                                   .x = logits,
+                                   .y = napier_column(lse),
+                                   .temperature = o.temperature};
+        return napier_f64_cuda_run(context, stream, workspace, "lse", &job);
+    }
+    napier_call call = napier_call_of(context, stream, "lse", NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
     if (whole) {
         napier_take_whole(&call.job);
     }
@@ -303,6 +318,15 @@ static napier_status napier_cuda_lse_backward(napier_cuda_context *context, stru
     }
     if (status) {
         return status;
+    }
+    if (compute == NAPIER_F64) {
+        napier_f64_cuda_job job = {.result = NAPIER_F64_LSE_GRADIENT,
+                                   .whole = whole,
+                                   .x = logits,
+                                   .y = grad_logits,
+                                   .temperature = o.temperature,
+                                   .factor = grad_lse};
+        return napier_f64_cuda_run(context, stream, workspace, "grad_logits", &job);
     }
     napier_call call = napier_call_of(context, stream, "grad_logits", NAPIER_OP_SOFTMAX, logits, grad_logits, &o);
     call.job.factor = grad_lse;

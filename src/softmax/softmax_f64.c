@@ -66,7 +66,7 @@ static void convert(const line *l, double *z, int n) {
     }
     napier_f64_apply(&l->final, NAPIER_KIND_SOFTMAX, NAPIER_MASKED_ZERO, z, z, n);
     for (int i = 0; i < n; i++) {
-        z[i] = z[i] == 0 ? 0 : l->grad * z[i] / options->temperature;
+        z[i] = napier_f64_lse_gradient(z[i], l->grad, options->temperature);
     }
 }
 

@@ -19,10 +19,14 @@
 #ifndef NAPIER_SOFTMAX_SUM_F64_H
 #define NAPIER_SOFTMAX_SUM_F64_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <napier/softmax.h>
+
+#include "math/f64.h"
 
 enum { NAPIER_F64_TILE = 1024, NAPIER_F64_LANES = 256, NAPIER_F64_DIGIT_BITS = 24, NAPIER_F64_DIGITS = 54 };
 
@@ -35,16 +39,30 @@ typedef struct napier_f64_sum {
 } napier_f64_sum;
 
 /* The sum of nothing. */
-void napier_f64_sum_init(napier_f64_sum *sum);
+NAPIER_BOTH_LONG void napier_f64_sum_init(napier_f64_sum *sum);
 
 /* Adds one tile: z[0] is the element at a multiple of 1024 of the row, n (0 .. 1024) is 1024 but for the row's last. */
-void napier_f64_sum_add_tile(napier_f64_sum *sum, const double *z, int n);
+NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double *z, int n);
+
+/* The same in two steps, for those who add the lanes of a tile side by side: the terms of its elements, added in their
+ * lanes (i mod 256) and folded, then the sum. */
+typedef struct napier_f64_tile_part {
+    double max, rest; /* of the elements that are not NaN; `rest` does not count where max is beyond 2^62 */
+    uint64_t count;   /* of elements equal to max */
+    bool nan;
+} napier_f64_tile_part;
+
+/* What z adds to its lane in a tile of maximum `max`, whose exponent this is. Not where max is beyond 2^62. */
+NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent);
+NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max);
+NAPIER_BOTH_LONG bool napier_f64_has_terms(double max);
+NAPIER_BOTH_LONG void napier_f64_sum_add_part(napier_f64_sum *sum, const napier_f64_tile_part *part);
 
 /* into := into + from. Commutative and associative, to the last bit of every field. */
-void napier_f64_sum_merge(napier_f64_sum *into, const napier_f64_sum *from);
+NAPIER_BOTH_LONG void napier_f64_sum_merge(napier_f64_sum *into, const napier_f64_sum *from);
 
 /* Could these fields have come from the functions above? For sums read from bytes that may be hostile. */
-bool napier_f64_sum_valid(const napier_f64_sum *sum);
+NAPIER_BOTH_LONG bool napier_f64_sum_valid(const napier_f64_sum *sum);
 
 typedef enum napier_f64_row {
     NAPIER_F64_ROW_FINITE = 0, /* at least one finite element, no NaN, no +inf */
@@ -65,13 +83,32 @@ typedef struct napier_f64_final {
     int64_t exponent; /* n of the maximum */
 } napier_f64_final;
 
-void napier_f64_finish(const napier_f64_sum *sum, napier_f64_final *final);
+NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_final *final);
 
 /* softmax or log_softmax of n elements of the row; out may be z. */
-void napier_f64_apply(const napier_f64_final *final, napier_softmax_kind kind, napier_masked_rows masked_rows,
-                      const double *z, double *out, int64_t n);
+NAPIER_BOTH_LONG void napier_f64_apply(const napier_f64_final *final, napier_softmax_kind kind,
+                                       napier_masked_rows masked_rows, const double *z, double *out, int64_t n);
 
 /* The fold of a tile's lanes by halves, 128, 64, .., 1: the result is lane[0]. Shared with the gradients. */
-double napier_f64_fold(double lane[NAPIER_F64_LANES]);
+NAPIER_BOTH_LONG double napier_f64_fold(double lane[NAPIER_F64_LANES]);
+
+/* ---- Gradients, element by element ------------------------------------------------------------------------------- */
+
+/* A probability of 0 gets 0, whatever its gradient is. `sum` is the row's sum of grad * prob, or of grad. */
+NAPIER_BOTH double napier_f64_softmax_gradient(double prob, double grad, double sum, double temperature) {
+    return prob == 0 ? 0 : prob * (grad - sum) / temperature;
+}
+NAPIER_BOTH double napier_f64_log_softmax_gradient(double logprob, double grad, double sum, double temperature) {
+    const double prob = napier_f64_exp(logprob);
+    return (prob == 0 ? grad : fma(-prob, sum, grad)) / temperature;
+}
+NAPIER_BOTH double napier_f64_lse_gradient(double prob, double grad, double temperature) {
+    return prob == 0 ? 0 : grad * prob / temperature;
+}
+
+/* A kernel of a GPU compiles the functions above in its own file. */
+#if defined(__CUDACC__)
+#include "softmax/sum_f64.inc.h"
+#endif
 
 #endif

@@ -323,9 +323,11 @@ static void compare_backward(bool log, int64_t rows, int64_t cols, int d, bool i
     char what[100];
     snprintf(what, sizeof what, "backward %d %lld x %lld, dtypes %d", log, (long long)rows, (long long)cols, d);
     const napier_softmax_options o = options_of(d % 2 == 0 ? 1.0 : 0.4, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    grid values = grid_make((layout)(d % LAYOUTS), rows, cols, narrow_dtypes[d % 3]);
-    grid gradients = grid_make((layout)(d / 2 % LAYOUTS), rows, cols, narrow_dtypes[d / 3 % 3]);
-    grid out = grid_make((layout)(d / 4 % LAYOUTS), rows, cols, narrow_dtypes[d / 9 % 3]);
+    const bool wide = d >= 27; /* one, two or three of them f64 */
+    grid values = grid_make((layout)(d % LAYOUTS), rows, cols, wide && d % 2 == 0 ? NAPIER_F64 : narrow_dtypes[d % 3]);
+    grid gradients =
+        grid_make((layout)(d / 2 % LAYOUTS), rows, cols, wide && d % 4 < 2 ? NAPIER_F64 : narrow_dtypes[d / 3 % 3]);
+    grid out = grid_make((layout)(d / 4 % LAYOUTS), rows, cols, wide ? NAPIER_F64 : narrow_dtypes[d / 9 % 3]);
     grid_fill(&values, ROW_KINDS, (uint64_t)d);
     grid_fill(&gradients, ROW_KINDS, (uint64_t)(5 * d + cols));
     succeeded(host, (log ? napier_log_softmax : napier_softmax)(host, grid_input(&values), values.view, NULL), what);
@@ -365,6 +367,29 @@ static void test_backward(void **state) {
     compare_backward(false, 2, 300000, 0, false); /* split over blocks */
     compare_backward(true, 1, 50257, 4, false);
     compare_backward(true, 5, 70001, 1, true);
+    no_problems();
+}
+
+/* The compute type is f64 as soon as one of them is. */
+static void test_f64(void **state) {
+    (void)state;
+    static const int64_t cols[] = {1, 5, 300, 1025, 3000};
+    for (int i = 0; i < 5; i++) {
+        for (int d = 0; d < 7; d++) {
+            call c = plain(OP_SOFTMAX, ROW_KINDS, cols[i], d < 4 ? NAPIER_F64 : narrow_dtypes[d - 4]);
+            c.out = d < 4 ? all_dtypes[d] : NAPIER_F64;
+            c.in_layout = (layout)(d % LAYOUTS);
+            c.options.temperature = d % 2 == 0 ? 1.0 : 0.9;
+            c.options.masked_rows = d % 3 == 0 ? NAPIER_MASKED_ZERO : NAPIER_MASKED_NAN;
+            for (c.op = OP_SOFTMAX; c.op < OPERATIONS; c.op++) {
+                compare(&c);
+            }
+            c.gradient = true;
+            c.op = d % 2 == 0 ? OP_LOGSUMEXP : OP_LOGSUMEXP_ALL;
+            compare(&c);
+            compare_backward(d % 2 == 0, ROW_KINDS, cols[i], 27 + d, false);
+        }
+    }
     no_problems();
 }
 
@@ -440,6 +465,7 @@ int main(void) {
         cmocka_unit_test(test_whole_array),
         cmocka_unit_test(test_logsumexp_backward),
         cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_f64),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_errors),
     };
