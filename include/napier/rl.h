@@ -116,9 +116,10 @@ NAPIER_API napier_status napier_token_logprobs_backward(napier_context *context,
  * The same where logits = hidden weights^T: hidden [N, H], weights [V, H], without ever storing N x V logits. The logits'
  * bits are napier_matmul's. */
 
-/* Bytes of workspace the forward (the backward) call takes for these shapes, one id a row and no top_k: below 256 MB for
- * any N, and in the backward call about 200 bytes a row beside. The ids and top_k of more rows at a time would take more;
- * fewer rows are then in work at a time. 0 for shapes that cannot be. */
+/* Bytes of workspace the forward (the backward) call takes for these shapes, one id a row and no top_k. Up to H 16384 and
+ * 64 threads: forward below 256 MB for any N; backward at most 190 MB, 16 KB for each of H (sums for 4096 tokens), 2 MB for
+ * each thread and 200 bytes a row, so 256 MB with H 2048 on 16 threads. The ids and top_k of more rows at a time would take
+ * more; fewer rows are then in work at a time. 0 for shapes that cannot be. */
 NAPIER_API size_t napier_linear_token_logprobs_workspace(const napier_context *context, int64_t rows, int64_t hidden,
                                                          int64_t vocabulary, int backward);
 

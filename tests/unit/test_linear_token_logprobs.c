@@ -503,14 +503,26 @@ static void the_workspace_is_what_the_query_says(void **state) {
             case_free(&c);
         }
     }
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    for (int64_t rows = 1; rows <= 100000; rows *= 10) {
-        for (int backward = 0; backward < 2; backward++) {
-            const size_t said = napier_linear_token_logprobs_workspace(context, rows, 1024, 151936, backward);
-            expect(said > 0 && said < (size_t)256 << 20, "%lld rows want %zu bytes", (long long)rows, said);
+    no_problems();
+}
+
+/* What the header promises. */
+static void the_workspace_is_limited(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 64; threads *= 4) {
+        napier_context *context = context_of(NAPIER_ISA_AUTO, threads);
+        for (int64_t hidden = 1; hidden <= 16384; hidden *= 2) {
+            for (int64_t rows = 1; rows <= 1000000; rows = rows * 3 / 2 + 1) {
+                const size_t forward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 0);
+                const size_t backward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 1);
+                const int64_t most = 190000000 + 16384 * hidden + 2000000 * threads + 200 * rows;
+                expect(forward > 0 && forward < 256000000 && backward > 0 && backward <= (size_t)most,
+                       "%lld rows, H %lld, %d threads: %zu and %zu bytes", (long long)rows, (long long)hidden, threads,
+                       forward, backward);
+            }
         }
+        napier_context_destroy(context);
     }
-    napier_context_destroy(context);
     no_problems();
 }
 
@@ -572,6 +584,7 @@ int main(void) {
         cmocka_unit_test(nothing_gives_nothing),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(the_workspace_is_what_the_query_says),
+        cmocka_unit_test(the_workspace_is_limited),
         cmocka_unit_test(wrong_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
