@@ -15,10 +15,10 @@ import os
 import platform
 import re
 import select
-import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -572,6 +572,12 @@ def shown_arguments():
     return shown
 
 
+def in_memory():
+    """A folder for arrays, in memory where that can be, which is gone after the `with`."""
+    return tempfile.TemporaryDirectory(prefix="napier-bench-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
+                                       ignore_cleanup_errors=True)
+
+
 def main():
     options = arguments()
     todo = chosen_cells(options)
@@ -588,16 +594,12 @@ def main():
         name = re.sub(r"[^a-z0-9]+", "-", cpu_model().lower()).strip("-")
         kind = ("-quick" if options.quick else "") + ("-partial" if partial else "")
         output = HERE / f"results/{datetime.date.today().isoformat()}-{name}{kind}.jsonl"
-    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path("/tmp")
-    folder = base / f"napier-bench-{os.getpid()}"
-    folder.mkdir()
     try:
-        run(options, todo, folder, output)
+        with in_memory() as folder:
+            run(options, todo, Path(folder), output)
     except Wrong as why:
         print(f"FAILED: {why}", file=sys.stderr)
         return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     print(f"results: {output}")
     if options.output is None and not partial:
         report.main([str(output)])

@@ -13,7 +13,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -122,7 +121,7 @@ def race(napier, torch, step, options):
 
 def measure(case, options):
     arrays = make_arrays(case)
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+    with bench.in_memory() as folder:
         for name, array in arrays.items():
             array.tofile(Path(folder) / name)
         torch = Torch(arrays, case)

@@ -10,9 +10,7 @@ counts. All cases take about 15 minutes with 3 rounds and 9 GB of memory; most o
 import argparse
 import datetime
 import json
-import os
 import re
-import shutil
 import statistics
 import sys
 import time
@@ -266,16 +264,12 @@ def main():
         print("nothing to measure: no case fits --only", file=sys.stderr)
         return 2
     output = options.output or results / f"{datetime.date.today().isoformat()}-rl.jsonl"
-    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path("/tmp")
-    folder = base / f"napier-bench-rl-{os.getpid()}"
-    folder.mkdir()
     try:
-        run(options, todo, folder, output)
+        with bench.in_memory() as folder:
+            run(options, todo, Path(folder), output)
     except Wrong as why:
         print(f"FAILED: {why}", file=sys.stderr)
         return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     print(f"results: {output}")
     if options.output is None:
         report_rl.write([str(output)])

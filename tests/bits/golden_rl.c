@@ -9,47 +9,9 @@
 
 #include <napier/rl.h>
 
-#include "support/formats.h"
-#include "support/golden_table.h"
-
-/* ---- The table ----------------------------------------------------------------------------------------------------- */
-
-static uint64_t hash_elements(uint64_t hash, const void *elements, napier_dtype dtype, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        hash = golden_hash(hash, element_bits(elements, dtype, i), napier_dtype_size(dtype));
-    }
-    return hash;
-}
-
-static uint64_t hash_integers(uint64_t hash, const int64_t *integers, int64_t count) {
-    for (int64_t i = 0; i < count; i++) {
-        hash = golden_hash(hash, (uint64_t)integers[i], 8);
-    }
-    return hash;
-}
+#include "golden_numbers.h"
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------- */
-
-static uint64_t state;
-
-static uint64_t next_bits(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state >> 16;
-}
-
-/* -1 to 1, a multiple of 2^-20 */
-static double next_number(void) { return (double)((int64_t)(next_bits() & 0x1fffff) - 0x100000) * 0x1p-20; }
-
-/* Numbers around `middle`, of two summands, so that few are far off. */
-static void *numbers(int64_t count, napier_dtype dtype, double middle, double scale) {
-    void *const x = golden_room(count, napier_dtype_size(dtype));
-    for (int64_t i = 0; i < count; i++) {
-        element_set(x, dtype, i, middle + scale * (next_number() + next_number()));
-    }
-    return x;
-}
 
 static int64_t *random_ids(int64_t count, int64_t vocabulary) {
     int64_t *const ids = golden_room(count, sizeof *ids);

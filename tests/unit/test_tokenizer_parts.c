@@ -28,14 +28,9 @@ static int stop(void **state) {
     return 0;
 }
 
-static uint64_t random_state = 88172645463325252u;
+static rng numbers = {1, 0};
 
-static uint32_t random_below(uint32_t limit) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % limit;
-}
+static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
 /* ---- Normal form ---------------------------------------------------------------------------------------------------
  */
