@@ -123,30 +123,10 @@ static napier_token_pull napier_token_pull_hooked(const napier_token_back *b, in
 
 void napier_token_slope_of(const napier_token_call *call, int64_t row, const napier_token_pull *pull,
                            const napier_token_final *final, const napier_token_seen *seen, napier_token_slope_desk *d) {
-    const double s = call->options.label_smoothing, t = (double)call->rules.temperature;
-    const int64_t k_count = call->chosen ? call->per_row : 0;
-    double *start = d->doubles, *own = d->doubles + k_count;
-    double base = pull->lse + pull->loss * (1.0 + 2.0 * call->options.z_loss * (double) final->row.lse);
-    for (int64_t k = 0; k < k_count; k++) {
-        base -= own[k];
-    }
-    base -= pull->entropy * (double) final->entropy;
-    const double constant = pull->loss != 0.0 && s > 0.0 ? -pull->loss * s / (double)napier_token_kept(call, row) : 0.0;
-    for (int64_t k = 0; k < k_count; k++) {
-        const double log_p = (double)napier_token_logprob(final, seen->chosen[k]), p = napier_f64_exp(log_p);
-        start[k] = ((p == 0.0 ? 0.0 : p * (base - pull->entropy * log_p)) + constant) / t;
-        own[k] = (own[k] - (1.0 - s) * pull->loss) / t;
-    }
-    d->slope.zero = false;
-    d->slope.base = (float)(base / t);
-    d->slope.entropy = (float)(pull->entropy / t);
-    d->slope.constant = (float)(constant / t);
-    d->slope.nan =
-        !(fabsf(d->slope.base) < INFINITY && fabsf(d->slope.entropy) < INFINITY && fabsf(d->slope.constant) < INFINITY);
-    for (int64_t k = 0; k < k_count; k++) {
-        d->slope.nan = d->slope.nan || own[k] != own[k];
-    }
-    d->slope.count = k_count;
+    const int64_t count = call->chosen ? call->per_row : 0;
+    const bool smooth = pull->loss != 0.0 && call->options.label_smoothing > 0.0;
+    napier_token_slope_make(&call->options, call->rules.temperature, smooth ? napier_token_kept(call, row) : 1, pull,
+                            final, count, seen->chosen, d->doubles, d->doubles + count, &d->slope);
 }
 
 /* ---- Rows to threads --------------------------------------------------------------------------------------------- */

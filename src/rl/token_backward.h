@@ -28,11 +28,6 @@ typedef struct napier_token_slope_desk {
     int64_t *ids;    /* [K] */
 } napier_token_slope_desk;
 
-/* The gradients of a row: of the ids those that are not ignored, so that an ignored one leaves no trace. */
-typedef struct napier_token_pull {
-    double lse, entropy, loss;
-    bool zero;
-} napier_token_pull;
 napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t row, napier_token_slope_desk *d);
 
 /* From the gradients and the final of a row to its slope, in double:

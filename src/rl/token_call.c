@@ -382,11 +382,6 @@ void napier_token_start(const napier_token_call *call, const napier_rl_kernels *
 
 /* ---- Results of a row -------------------------------------------------------------------------------------------- */
 
-float napier_token_logprob(const napier_token_final *final, float z) {
-    return final->row.kind == NAPIER_ROW_FINITE ? napier_log_softmax_of(&final->row, z)
-                                                : napier_float_of_bits(0x7fc00000u);
-}
-
 static void napier_token_put(napier_matrix m, int64_t row, int64_t col, double x) {
     napier_f64_store(m.data, m.dtype, row * m.row_stride + col * m.col_stride, x);
 }
@@ -396,23 +391,10 @@ static void napier_token_put_row(napier_vector v, int64_t row, double x) {
     }
 }
 
-/* (1 - s) (-logprob) + s (lse - mean z) + z_loss lse^2 in double, for a row whose id is not ignored. */
-static double napier_token_loss(const napier_token_call *call, int64_t row, const napier_token_final *final,
-                                float logprob) {
-    const double s = call->options.label_smoothing, weight = call->options.z_loss, lse = (double) final->row.lse;
-    double loss = (1.0 - s) * -(double)logprob;
-    if (s > 0.0) {
-        loss += s * (lse - final->total / (double)napier_token_kept(call, row));
-    }
-    if (weight > 0.0) {
-        loss += weight * (lse * lse);
-    }
-    return loss;
-}
-
 static void napier_token_write_chosen(const napier_token_call *call, int64_t row, const napier_token_final *final,
                                       const napier_token_seen *seen) {
     const napier_token_results *r = &call->results;
+    const int64_t kept = call->wants.total ? napier_token_kept(call, row) : 0;
     for (int64_t k = 0; call->chosen && k < call->per_row; k++) {
         const bool ignored = napier_token_ignored(call, seen->ids[k]);
         const float logprob = ignored ? 0.0f : napier_token_logprob(final, seen->chosen[k]);
@@ -423,7 +405,7 @@ static void napier_token_write_chosen(const napier_token_call *call, int64_t row
             r->rank[row * call->per_row + k] = ignored || final->row.kind == NAPIER_ROW_NAN ? -1 : seen->before[k];
         }
         if (r->loss.data) {
-            napier_token_put_row(r->loss, row, ignored ? 0.0 : napier_token_loss(call, row, final, logprob));
+            napier_token_put_row(r->loss, row, ignored ? 0.0 : napier_token_loss(&call->options, final, kept, logprob));
         }
     }
 }

@@ -4,19 +4,8 @@
 #define NAPIER_RL_TOKEN_CALL_H
 
 #include "base/context.h"
-#include "rl/rl_kernels.h"
-
-typedef struct napier_token_call {
-    int64_t rows, cols;
-    int64_t per_row; /* K, ids of a row */
-    napier_indices ids;
-    napier_token_options options;
-    napier_token_rules rules;
-    napier_token_results results;     /* all absent in a backward call */
-    napier_token_gradients gradients; /* all absent in a forward call */
-    napier_token_wants wants;
-    bool chosen; /* the z of the chosen ids are needed */
-} napier_token_call;
+#include "rl/responses.h"
+#include "rl/token_row.h"
 
 /* Reads and checks everything but the logits (or what they are made of). results or gradients is NULL. */
 napier_status napier_token_call_read(napier_context *context, int64_t rows, int64_t cols, napier_indices ids,
@@ -33,11 +22,8 @@ napier_status napier_token_call_apart(napier_context *context, const napier_toke
 napier_status napier_token_gradients_apart(napier_context *context, const napier_token_call *call, const char *name,
                                            napier_matrix out);
 
-/* Id k of a row, and whether it is the one that is ignored. */
+/* Id k of a row. */
 int64_t napier_token_id(const napier_token_call *call, int64_t row, int64_t k);
-static inline bool napier_token_ignored(const napier_token_call *call, int64_t id) {
-    return id == call->options.ignore_index;
-}
 
 /* Tokens of a row that keep leaves: what the mean of label smoothing divides by. */
 int64_t napier_token_kept(const napier_token_call *call, int64_t row);
@@ -60,8 +46,6 @@ void napier_token_start(const napier_token_call *call, const napier_rl_kernels *
 /* The same without the z: seen->chosen[k] is for the caller to fill in before any tile is seen. */
 void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_token_seen *seen);
 
-/* (z - max) - log_sum of a chosen id; NaN in a row that is not finite. */
-float napier_token_logprob(const napier_token_final *final, float z);
 /* Writes the results of a row. */
 void napier_token_write(const napier_token_call *call, int64_t row, const napier_token_final *final,
                         napier_token_seen *seen);

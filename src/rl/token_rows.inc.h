@@ -265,7 +265,7 @@ static void napier_token_group_finish(const napier_token_wants *wants, int n, in
         finals[i].row = (napier_final){.kind = NAPIER_ROW_FINITE,
                                        .max = g->max[i] + 0.0f,
                                        .lse = lse[i],
-                                       .log_sum = log_sum[i],
+                                       .log_sum = -(0.0f - log_sum[i]), /* as napier_final_log */
                                        .max_prob = max_prob[i],
                                        .scale = scale[i],
                                        .factor = 1.0f,

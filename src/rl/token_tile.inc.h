@@ -2,6 +2,7 @@
  * Included after the softmax room's kernels, whose looks and adders these are, once per instruction set. */
 #include "math/lanes_tanh.h"
 #include "rl/rl_kernels.h"
+#include "rl/token_row.h"
 
 /* ---- Logits to z ------------------------------------------------------------------------------------------------- */
 
@@ -312,9 +313,6 @@ static void napier_token_tile(const napier_token_wants *wants, const float *z, c
 
 /* ---- The slots of a row to its final ----------------------------------------------------------------------------- */
 
-/* A tile further below the row's maximum adds nothing that the window of the exact sum holds. */
-#define NAPIER_TOKEN_FAR 250.0f
-
 /* 2^k in double for -252 <= k <= 254, as a product of floats that are normal. */
 NAPIER_KERNEL vd napier_token_powers(vi k) {
     const vi half = vi_sar(k, 1), bias = vi_set(127);
@@ -398,17 +396,6 @@ static void napier_token_gather_big(const napier_token_slots *slots, int64_t til
     }
     vd lanes = vd_load(lane);
     *spread = napier_token_fold(lanes);
-}
-
-/* log_sum + sum of p (max - z), for a finite row. */
-static float napier_token_entropy(const napier_sum *sum, double spread) {
-    if (napier_is_huge(sum->max)) {
-        return (float)napier_log1p((double)sum->count - 1.0);
-    }
-    const napier_exp_parts parts = napier_exp_parts_for(sum->max, sum->max);
-    const double p = (double)parts.p, count = (double)sum->count, rest = napier_sum_rest(sum, parts.n);
-    const double log_sum = napier_log1p((count - 1.0) + rest / p);
-    return (float)(log_sum + spread * (1.0 / (count * p + rest)));
 }
 
 /* The largest of the slots; NaN if one is. The slots up to a multiple of 16 become empty ones. */

@@ -28,6 +28,15 @@ NAPIER_API napier_status napier_cuda_gather_logprobs_backward(napier_cuda_contex
                                                               napier_const_vector grad_gathered, napier_indices ids,
                                                               napier_matrix grad_logprobs);
 
+/* One read of the logits, and of the tile of each row's argmax; top_k, of less than 2^31 columns, reads them up to seven times
+ * more. ids at fault: logprob and
+ * loss are NaN, rank is -1.
+ * Workspace: 16 bytes for each 1024 columns of each row, 20 with label smoothing. */
+NAPIER_API napier_status napier_cuda_token_logprobs(napier_cuda_context *context, struct CUstream_st *stream,
+                                                    napier_cuda_workspace *workspace, napier_const_matrix logits,
+                                                    napier_indices ids, const napier_token_options *options,
+                                                    const napier_token_results *results);
+
 /* Workspace: 8 bytes for each 1024 tokens and each response, and 512. */
 NAPIER_API napier_status napier_cuda_kl_per_response(napier_cuda_context *context, struct CUstream_st *stream,
                                                      napier_cuda_workspace *workspace,

@@ -1,0 +1,17 @@
+/* rl/token_cuda_host.h - the host half of token_cuda.h. */
+#ifndef NAPIER_RL_TOKEN_CUDA_HOST_H
+#define NAPIER_RL_TOKEN_CUDA_HOST_H
+
+#include "cuda/launch.h"
+#include "rl/token_call.h"
+#include "rl/token_cuda.h"
+
+/* A call that has been read, with memory from the workspace. */
+napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_cuda_room *room,
+                                           const napier_token_call *call, napier_const_matrix logits);
+
+/* Slots and results of all rows. */
+napier_status napier_cuda_token_run(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                    const napier_cuda_token_job *job);
+
+#endif
