@@ -44,5 +44,10 @@ typedef struct napier_device_build {
 void napier_device_build_take(napier_cuda_room *room, napier_device_build *build);
 /* state has been cleared; what is bad is noted there, and gives an empty graph. */
 napier_status napier_device_build_run(const napier_device_call *call, napier_device_build *build);
+/* The second half: pulls from edges, whose sources are at sources[1]. */
+napier_status napier_device_build_reverse(const napier_device_call *call, napier_device_build *build);
+
+/* values[0 .. count) become sums of those before; values[count] the sum of all. sums: room for one of each tile. */
+napier_status napier_device_sum_before(const napier_device_call *call, int64_t *values, int64_t count, int64_t *sums);
 
 #endif

@@ -19,10 +19,9 @@
 #include "math/f64.h"
 #include "umap/fuzzy.h"
 #include "umap/graph.h"
+#include "umap/smooth.h"
 
-enum { BISECTIONS = 64, ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = 65536 };
-#define TOLERANCE 1e-5
-#define LEAST_SHARE 1e-3 /* of the mean distance: the least sigma */
+enum { ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = NAPIER_MEAN_BLOCK };
 
 /* ---- Checks -------------------------------------------------------------------------------------------------------- */
 
@@ -35,19 +34,7 @@ typedef struct row_faults {
 
 /* The first column of a row that cannot be, or -1. */
 static int64_t fault_of_row(const row_faults *t, int64_t i) {
-    const float *d = t->distances + i * t->k;
-    for (int64_t j = 0; j < t->k; j++) {
-        if (!(d[j] >= 0.0f) || (j > 0 && d[j] < d[j - 1])) {
-            return j;
-        }
-        if (t->indices) {
-            const int32_t target = t->indices[i * t->k + j];
-            if (target < -1 || target >= t->n || (target >= 0 && isinf(d[j]))) {
-                return j;
-            }
-        }
-    }
-    return -1;
+    return napier_smooth_fault(t->distances + i * t->k, t->indices ? t->indices + i * t->k : NULL, t->k, t->n);
 }
 
 static void mark_faults(void *argument, int worker, int64_t begin, int64_t end) {
@@ -60,7 +47,7 @@ static void mark_faults(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-static napier_status check_shape(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors) {
+napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors) {
     if (n < 0 || n >= (int64_t)1 << 31) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n: %lld points are not 0 to 2^31 - 1", (long long)n);
     }
@@ -119,86 +106,8 @@ typedef struct smooth_task {
     int64_t scratch_floats;
 } smooth_task;
 
-/* The number of distances that are finite: they are sorted. */
-static int64_t finite_count(const float *d, int64_t k) {
-    while (k > 0 && isinf(d[k - 1])) {
-        k--;
-    }
-    return k;
-}
-
-/* Between the two neighbours at either side of local_connectivity, among those not at distance 0. */
-static float rho_of(const float *d, int64_t count, double local_connectivity) {
-    int64_t first = 0;
-    while (first < count && !(d[first] > 0.0f)) {
-        first++;
-    }
-    const int64_t apart = count - first;
-    if ((double)apart < local_connectivity) {
-        return apart > 0 ? d[count - 1] : 0.0f;
-    }
-    const int64_t whole = (int64_t)local_connectivity;
-    const double part = local_connectivity - (double)whole;
-    const float *away = d + first;
-    if (whole == 0) {
-        return apart > 0 ? (float)(part * (double)away[0]) : 0.0f;
-    }
-    double rho = (double)away[whole - 1];
-    if (part > TOLERANCE) {
-        rho += part * ((double)away[whole] - rho);
-    }
-    return (float)rho;
-}
-
-/* One row's search. */
-typedef struct bisection {
-    double low, high, middle; /* high 0: none yet */
-    int64_t row, count;       /* finite distances, the first left out */
-    int left;                 /* rounds */
-} bisection;
-
-static bisection bisection_of(int64_t row, const float *d, int64_t count) {
-    /* 1 to begin with, as the reference has it, which 64 halvings or doublings bring to any usual scale */
-    bisection b = {0.0, 0.0, 1.0, row, count > 1 ? count - 1 : 0, BISECTIONS};
-    const double scale = (double)d[count > 0 ? count - 1 : 0];
-    if (count > 0 && scale > 0.0 && (scale < 0x1p-40 || scale > 0x1p40)) {
-        b.middle = scale;
-    }
-    return b;
-}
-
-/* False when the search is over. */
-static int bisect(bisection *b, double sum, double target) {
-    if (fabs(sum - target) < TOLERANCE) {
-        return 0;
-    }
-    if (sum > target) {
-        b->high = b->middle;
-        b->middle = 0.5 * (b->low + b->high);
-    } else {
-        b->low = b->middle;
-        b->middle = b->high > 0.0 ? 0.5 * (b->low + b->high) : 2.0 * b->middle;
-    }
-    return --b->left > 0;
-}
-
-static float sigma_of(const smooth_task *t, const bisection *b, float rho) {
-    const float *d = t->distances + b->row * t->k;
-    const int64_t count = finite_count(d, t->k);
-    double mean = t->mean;
-    if (rho > 0.0f) {
-        mean = 0.0;
-        for (int64_t j = 0; j < count; j++) {
-            mean += (double)d[j];
-        }
-        mean /= (double)count;
-    }
-    const double least = LEAST_SHARE * mean;
-    return (float)(b->middle < least ? least : b->middle);
-}
-
 /* Bisections side by side; gaps lie one row after the other. */
-static void search(const smooth_task *t, bisection *all, int64_t rows, float *gaps, float *terms) {
+static void search(const smooth_task *t, napier_bisection *all, int64_t rows, float *gaps, float *terms) {
     int64_t open = rows;
     while (open > 0) {
         int64_t floats = 0;
@@ -206,7 +115,7 @@ static void search(const smooth_task *t, bisection *all, int64_t rows, float *ga
             const float factor = (float)(-1.0 / all[r].middle);
             const int64_t end = floats + all[r].count;
             for (; floats < end; floats++) {
-                terms[floats] = gaps[floats] > 0.0f ? gaps[floats] * factor : 0.0f;
+                terms[floats] = napier_smooth_exponent(gaps[floats], factor);
             }
         }
         t->math->exp_f32(terms, terms, floats);
@@ -217,12 +126,13 @@ static void search(const smooth_task *t, bisection *all, int64_t rows, float *ga
             for (int64_t j = 0; j < count; j++) {
                 sum += (double)terms[from + j];
             }
-            if (bisect(&all[r], sum, t->target)) {
+            if (napier_bisect(&all[r], sum, t->target)) {
                 memmove(gaps + to, gaps + from, (size_t)count * sizeof *gaps);
                 to += count;
                 all[kept++] = all[r];
             } else {
-                t->sigmas[all[r].row] = sigma_of(t, &all[r], t->rhos[all[r].row]);
+                const int64_t row = all[r].row;
+                t->sigmas[row] = napier_smooth_sigma(&all[r], t->distances + row * t->k, t->k, t->rhos[row], t->mean);
             }
             from += count;
         }
@@ -235,15 +145,15 @@ enum { ROUND_ROWS = 256 };
 static void smooth_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const smooth_task *t = argument;
     float *gaps = t->scratch + worker * t->scratch_floats, *terms = gaps + t->scratch_floats / 2;
-    bisection all[ROUND_ROWS];
+    napier_bisection all[ROUND_ROWS];
     for (int64_t i = begin; i < end;) {
         int64_t rows = 0, floats = 0;
         for (; i < end && rows < ROUND_ROWS && floats + t->k <= t->scratch_floats / 2; i++, rows++) {
             const float *d = t->distances + i * t->k;
-            const int64_t count = finite_count(d, t->k);
-            const float rho = rho_of(d, count, t->local_connectivity);
+            const int64_t count = napier_smooth_count(d, t->k);
+            const float rho = napier_smooth_rho(d, count, t->local_connectivity);
             t->rhos[i] = rho;
-            all[rows] = bisection_of(i, d, count);
+            all[rows] = napier_bisection_of(i, d, count);
             for (int64_t j = 1; j < count; j++) {
                 gaps[floats++] = d[j] - rho;
             }
@@ -327,7 +237,7 @@ static napier_status smooth(napier_context *context, const float *distances, int
     return NAPIER_OK;
 }
 
-static napier_status check_connectivity(napier_context *context, double local_connectivity) {
+napier_status napier_umap_check_connectivity(napier_context *context, double local_connectivity) {
     if (!(local_connectivity >= 0.0) || !(local_connectivity < 0x1p31)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "local_connectivity: %g is not a finite number from 0 on",
                            local_connectivity);
@@ -339,9 +249,9 @@ napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *
                                           int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
     napier_status status = napier_begin(context);
     if (!status)
-        status = check_shape(context, distances, n, n_neighbors);
+        status = napier_umap_check_knn(context, distances, n, n_neighbors);
     if (!status)
-        status = check_connectivity(context, local_connectivity);
+        status = napier_umap_check_connectivity(context, local_connectivity);
     if (!status && n > 0 && (!rhos || !sigmas))
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", rhos ? "sigmas" : "rhos");
     if (!status)
@@ -364,42 +274,16 @@ typedef struct member_task {
     uint8_t *repeats; /* per chunk: a row names a neighbour twice */
 } member_task;
 
-/* Ascending by target: rows are short, and nearly any order will do. */
-static void sort_row(uint32_t *targets, float *weights, int64_t count) {
-    for (int64_t gap = count / 2; gap > 0; gap /= 2) {
-        for (int64_t i = gap; i < count; i++) {
-            const uint32_t target = targets[i];
-            const float weight = weights[i];
-            int64_t at = i;
-            for (; at >= gap && targets[at - gap] > target; at -= gap) {
-                targets[at] = targets[at - gap];
-                weights[at] = weights[at - gap];
-            }
-            targets[at] = target;
-            weights[at] = weight;
-        }
-    }
-}
-
 static void member_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const member_task *t = argument;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const float *d = t->distances + i * t->k;
         uint32_t *targets = t->targets + i * t->k;
         float *weights = t->weights + i * t->k;
-        const float factor = (float)(-1.0 / (double)t->sigmas[i]), rho = t->rhos[i];
-        int64_t count = 0;
-        for (int64_t j = 0; j < t->k; j++) {
-            const int32_t target = t->indices[i * t->k + j];
-            if (target >= 0 && target != i && !isinf(d[j])) {
-                const float gap = d[j] - rho;
-                targets[count] = (uint32_t)target;
-                weights[count++] = gap > 0.0f && t->sigmas[i] > 0.0f ? gap * factor : 0.0f;
-            }
-        }
+        const int64_t count = napier_members_of(i, t->indices + i * t->k, t->distances + i * t->k, t->k, t->rhos[i],
+                                                t->sigmas[i], targets, weights);
         t->math->exp_f32(weights, weights, count);
-        sort_row(targets, weights, count);
+        napier_sort_members(targets, weights, count);
         for (int64_t e = 1; e < count; e++) {
             if (targets[e] == targets[e - 1]) {
                 t->repeats[i / ROW_CHUNK] = 1;
@@ -410,12 +294,6 @@ static void member_rows(void *argument, int worker, int64_t begin, int64_t end) 
 }
 
 /* ---- A and A' joined ------------------------------------------------------------------------------------------------ */
-
-/* mix (a + b - ab) + (1 - mix) ab, in double: with a = 1 or b = 1 and mix 1 it is 1, never more. */
-static float joined(double a, double b, double mix) {
-    const double both = a * b;
-    return (float)(mix == 1.0 ? (a + b) - both : mix * ((a + b) - both) + (1.0 - mix) * both);
-}
 
 typedef struct join_task {
     const napier_umap_graph *a, *b; /* b: a reversed */
@@ -430,25 +308,12 @@ static void join_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_umap_graph *a = t->a, *b = t->b;
     (void)worker;
     for (int64_t v = begin; v < end; v++) {
-        int64_t left = a->starts[v], right = b->starts[v];
-        int64_t at = t->targets ? t->starts[v] : 0;
-        while (left < a->starts[v + 1] || right < b->starts[v + 1]) {
-            const uint32_t l = left < a->starts[v + 1] ? a->targets[left] : UINT32_MAX;
-            const uint32_t r = right < b->starts[v + 1] ? b->targets[right] : UINT32_MAX;
-            const uint32_t target = l < r ? l : r;
-            const double forth = l <= r ? (double)a->weights[left++] : 0.0;
-            const double back = r <= l ? (double)b->weights[right++] : 0.0;
-            const float weight = joined(forth, back, t->mix);
-            if (weight > 0.0f && target != v) {
-                if (t->targets) {
-                    t->targets[at] = target;
-                    t->weights[at] = weight;
-                }
-                at++;
-            }
-        }
+        const int64_t left = a->starts[v], right = b->starts[v], at = t->targets ? t->starts[v] : 0;
+        const int64_t kept = napier_join_row(v, a->targets + left, a->weights + left, a->starts[v + 1] - left,
+                                             b->targets + right, b->weights + right, b->starts[v + 1] - right, t->mix,
+                                             t->targets ? t->targets + at : NULL, t->targets ? t->weights + at : NULL);
         if (!t->targets) {
-            t->starts[v + 1] = at;
+            t->starts[v + 1] = kept;
         }
     }
 }
@@ -569,11 +434,11 @@ napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const in
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
     }
     *out = NULL;
-    status = check_shape(context, distances, n, n_neighbors);
+    status = napier_umap_check_knn(context, distances, n, n_neighbors);
     if (!status && n > 0 && !indices)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: NULL");
     if (!status)
-        status = check_connectivity(context, local_connectivity);
+        status = napier_umap_check_connectivity(context, local_connectivity);
     if (!status && !(set_op_mix_ratio >= 0.0 && set_op_mix_ratio <= 1.0))
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "set_op_mix_ratio: %g is not 0 to 1", set_op_mix_ratio);
     if (!status)

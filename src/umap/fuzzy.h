@@ -15,4 +15,8 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
 napier_status napier_umap_graph_union(napier_context *context, const napier_umap_graph *graph, double mix,
                                       napier_umap_graph **out);
 
+/* Distances [n, n_neighbors] that are there, and a number of neighbours that can be; not their values. */
+napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors);
+napier_status napier_umap_check_connectivity(napier_context *context, double local_connectivity);
+
 #endif

@@ -41,8 +41,7 @@ napier_status napier_device_check_array(napier_context *context, const char *nam
 
 static int64_t tiles_of(int64_t count) { return (count + NAPIER_SCAN_TILE - 1) / NAPIER_SCAN_TILE; }
 
-/* values[0 .. count] */
-static napier_status scan(const napier_device_call *call, int64_t *values, int64_t count, int64_t *sums) {
+napier_status napier_device_sum_before(const napier_device_call *call, int64_t *values, int64_t count, int64_t *sums) {
     const napier_scan_job job = {values, count, sums};
     const int64_t shared = WARPS * (int64_t)sizeof(uint64_t);
     napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_tiles_kernel), tiles_of(count),
@@ -95,7 +94,7 @@ static napier_status make_rows(const napier_device_call *call, const napier_devi
     napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_rows_kernel), n, WARPS,
                                              NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
     if (!status)
-        status = scan(call, b->edges.starts, n, b->sums);
+        status = napier_device_sum_before(call, b->edges.starts, n, b->sums);
     if (!status)
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_fill_rows_kernel), n, WARPS,
                                    NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
@@ -112,7 +111,7 @@ static napier_status sort_by_digit(const napier_device_call *call, const napier_
         napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_digits_kernel), b->chunks, NAPIER_SORT_WARPS,
                           threads, counters * (int64_t)sizeof(int32_t), job, sizeof *job);
     if (!status)
-        status = scan(call, b->counts, NAPIER_SORT_DIGITS * b->chunks, b->sums);
+        status = napier_device_sum_before(call, b->counts, NAPIER_SORT_DIGITS * b->chunks, b->sums);
     if (!status)
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scatter_kernel), b->chunks, NAPIER_SORT_WARPS,
                                    threads, counters * (int64_t)sizeof(int64_t), job, sizeof *job);
@@ -120,7 +119,7 @@ static napier_status sort_by_digit(const napier_device_call *call, const napier_
 }
 
 /* Stable passes from the lowest digit on: first from the rows, then to and fro. */
-static napier_status reverse(const napier_device_call *call, napier_device_build *b) {
+napier_status napier_device_build_reverse(const napier_device_call *call, napier_device_build *b) {
     const uint64_t last = (uint64_t)(b->source.n - 1);
     const int64_t *const edges = b->edges.starts + b->source.n;
     napier_status status = NAPIER_OK;
@@ -153,6 +152,6 @@ napier_status napier_device_build_run(const napier_device_call *call, napier_dev
     if (!status)
         status = make_rows(call, b);
     if (!status && b->reversed)
-        status = reverse(call, b);
+        status = napier_device_build_reverse(call, b);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <napier/cuda.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

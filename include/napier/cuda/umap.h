@@ -81,18 +81,14 @@ typedef struct napier_cuda_umap_optimizer {
  * epoch to epoch is told with each launch. In a CUDA graph they are what they were when it was captured: the same epochs
  * again, with the same steps.
  * Workspace: as napier_cuda_umap_gradients, and 4 n C + 4 n bytes. */
-NAPIER_API napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, struct CUstream_st *stream,
-                                                          napier_cuda_workspace *workspace,
-                                                          const napier_umap_params *params,
-                                                          const napier_umap_epochs *epochs,
-                                                          const napier_umap_edge *edges, int64_t count,
-                                                          const uint32_t *targets,
-                                                          napier_cuda_umap_optimizer *optimizer,
-                                                          napier_matrix embedding);
+NAPIER_API napier_status napier_cuda_umap_optimize_epochs(
+    napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_workspace *workspace,
+    const napier_umap_params *params, const napier_umap_epochs *epochs, const napier_umap_edge *edges, int64_t count,
+    const uint32_t *targets, napier_cuda_umap_optimizer *optimizer, napier_matrix embedding);
 
-/* A graph in rows, as napier_umap_graph, in device memory; `count` edges, which is what starts[n] says. */
+/* A graph in rows, as napier_umap_graph, in device memory. There may be room for more edges than starts[n]. */
 typedef struct napier_cuda_umap_graph {
-    int64_t n, count;
+    int64_t n, count;      /* vertices; edges that targets and weights have room for */
     const int64_t *starts; /* [n + 1] */
     const uint32_t *targets;
     const float *weights;
@@ -117,10 +113,28 @@ NAPIER_API napier_status napier_cuda_nearest_neighbors(napier_cuda_context *cont
                                                        const napier_neighbors_options *options, int32_t *indices,
                                                        float *distances);
 NAPIER_API napier_status napier_cuda_nearest_neighbors_of(napier_cuda_context *context, struct CUstream_st *stream,
-                                                          napier_cuda_workspace *workspace,
-                                                          napier_umap_samples samples, napier_umap_samples queries,
+                                                          napier_cuda_workspace *workspace, napier_umap_samples samples,
+                                                          napier_umap_samples queries,
                                                           const napier_neighbors_options *options, int32_t *indices,
                                                           float *distances);
+
+/* ---- The fuzzy set -----------------------------------------------------------------------------------------------*/
+
+/* A distance or neighbour that cannot be is told by its index in [n, n_neighbors]; then all scales are NaN.
+ * Workspace: some hundred bytes, and n n_neighbors / 4096. */
+NAPIER_API napier_status napier_cuda_umap_smooth_knn_dist(napier_cuda_context *context, struct CUstream_st *stream,
+                                                          napier_cuda_workspace *workspace, const float *distances,
+                                                          int64_t n, int64_t n_neighbors, double local_connectivity,
+                                                          float *rhos, float *sigmas);
+
+/* The graph as three arrays, in the order of napier_umap_graph: starts [n + 1]; targets and weights have room for
+ * 2 n n_neighbors edges. It goes into napier_cuda_umap_optimize_layout as it is. After a fault it is empty.
+ * Workspace: about 36 n n_neighbors + 30 n bytes. */
+NAPIER_API napier_status napier_cuda_umap_fuzzy_simplicial_set(napier_cuda_context *context, struct CUstream_st *stream,
+                                                               napier_cuda_workspace *workspace, const int32_t *indices,
+                                                               const float *distances, int64_t n, int64_t n_neighbors,
+                                                               double local_connectivity, double set_op_mix_ratio,
+                                                               int64_t *starts, uint32_t *targets, float *weights);
 
 #ifdef __cplusplus
 }
