@@ -362,16 +362,27 @@ NAPIER_TILES_KERNELS(f32, NAPIER_F32)
 NAPIER_TILES_KERNELS(f16, NAPIER_F16)
 NAPIER_TILES_KERNELS(bf16, NAPIER_BF16)
 
-/* One block for each line: the sums of its parts, and what follows from them. */
+/* One block for each line: the sums of its parts, with its state if it has one, and what follows from them. */
 CUDA_KERNEL(napier_softmax_merge, napier_softmax_cuda_job, NAPIER_CUDA_THREADS) {
     CUDA_SHARED(napier_block_room, room);
-    const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
+    const int lane = (int)threadIdx.x % CUDA_WARP, warp = (int)threadIdx.x / CUDA_WARP;
+    const int warps = (int)blockDim.x / CUDA_WARP;
     const int64_t line = blockIdx.x;
     napier_warp_sum sum = napier_warp_sum_start();
-    for (int64_t part = threadIdx.x / CUDA_WARP; part < job.parts; part += warps) {
+    if (job.states != NULL && !job.clear && warp == 0) {
+        sum = napier_warp_sum_load(&job.states[line], lane);
+    }
+    for (int64_t part = warp; part < job.parts && job.sums != NULL; part += warps) {
         sum = napier_warp_sum_merge(sum, napier_warp_sum_load(&job.sums[line * job.parts + part], lane), lane);
     }
-    napier_share_final(&job, line, napier_block_sum(sum, room), room);
+    sum = napier_block_sum(sum, room);
+    if (job.update) {
+        if (warp == 0) {
+            napier_warp_sum_store(&sum, &job.states[line], lane);
+        }
+        return;
+    }
+    napier_share_final(&job, line, sum, room);
     if (threadIdx.x == 0) {
         if (job.op == NAPIER_OP_LOGSUMEXP) {
             napier_store_lse_of(&job, line, &room->final);

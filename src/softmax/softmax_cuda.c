@@ -53,14 +53,6 @@ enum {
     NAPIER_TILES_WAVES = 6          /* and that share a line */
 };
 
-/* A checked call on its way. */
-typedef struct napier_call {
-    napier_cuda_context *context;
-    struct CUstream_st *stream;
-    const char *name;
-    napier_softmax_cuda_job job;
-} napier_call;
-
 static int64_t napier_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t napier_line_size(const napier_softmax_cuda_job *j) {
     return j->whole ? j->x.rows * j->x.cols : j->x.cols;
@@ -70,13 +62,14 @@ static int64_t napier_line_tiles(const napier_softmax_cuda_job *j) {
 }
 static int napier_dtype_index(napier_dtype dtype) { return dtype == NAPIER_F32 ? 0 : dtype == NAPIER_F16 ? 1 : 2; }
 
-static napier_status napier_launch(const napier_call *c, napier_cuda_kernel kernel, const napier_cuda_shape *shape) {
+static napier_status napier_launch(const napier_softmax_cuda_call *c, napier_cuda_kernel kernel,
+                                   const napier_cuda_shape *shape) {
     return napier_cuda_launch(c->context, c->stream, c->name, kernel, shape, &c->job, sizeof c->job);
 }
 
 /* ---- Short rows ---------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_launch_short(const napier_call *c) {
+static napier_status napier_launch_short(const napier_softmax_cuda_call *c) {
     const napier_short_kernel *k = short_kernels;
     while (k->most < c->job.x.cols) {
         k++;
@@ -106,7 +99,7 @@ static int napier_cluster_for(const napier_cuda_context *context, const napier_s
     return blocks;
 }
 
-static napier_status napier_launch_rows(napier_call *c, int cluster) {
+static napier_status napier_launch_rows(napier_softmax_cuda_call *c, int cluster) {
     napier_softmax_cuda_job *const j = &c->job;
     const int64_t tiles = napier_line_tiles(j), most = INT32_MAX / NAPIER_CUDA_CLUSTER;
     j->share = napier_ceil_div(tiles, cluster);
@@ -124,7 +117,7 @@ static napier_status napier_launch_rows(napier_call *c, int cluster) {
 /* ---- Many blocks for each line --------------------------------------------------------------------------------------- */
 
 /* So that each of a block's warps has a tile, and no more blocks than fill the device a few times. */
-static void napier_plan_parts(const napier_cuda_context *context, napier_softmax_cuda_job *j) {
+void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax_cuda_job *j) {
     const int64_t tiles = napier_line_tiles(j), warps = NAPIER_CUDA_THREADS / 32;
     const int64_t wanted = napier_ceil_div(tiles, warps);
     const int64_t most = napier_ceil_div((int64_t)context->processors * NAPIER_TILES_WAVES, j->lines);
@@ -133,20 +126,33 @@ static void napier_plan_parts(const napier_cuda_context *context, napier_softmax
     j->parts = tiles > 0 ? napier_ceil_div(tiles, j->share) : 1;
 }
 
-static napier_status napier_launch_tiles(const napier_call *c) {
-    const int dtype = napier_dtype_index(c->job.x.dtype);
-    napier_cuda_shape shape = {
-        .blocks = c->job.lines * c->job.parts, .threads = NAPIER_CUDA_THREADS, .shared_bytes = NAPIER_BLOCK_ROOM};
-    napier_status status = napier_launch(c, sums_kernel[dtype], &shape);
-    if (!status) {
-        shape.blocks = c->job.lines;
-        status = napier_launch(c, NAPIER_CUDA_KERNEL(napier_softmax_merge), &shape);
-    }
-    if (!status && c->job.op != NAPIER_OP_LOGSUMEXP) {
-        shape.blocks = c->job.lines * c->job.parts;
-        shape.shared_bytes = 0;
-        status = napier_launch(c, write_kernel[dtype], &shape);
-    }
+static napier_cuda_shape napier_tiles_shape(int64_t blocks) {
+    const napier_cuda_shape shape = {
+        .blocks = blocks, .threads = NAPIER_CUDA_THREADS, .shared_bytes = NAPIER_BLOCK_ROOM};
+    return shape;
+}
+
+napier_status napier_softmax_cuda_sums(const napier_softmax_cuda_call *c) {
+    const napier_cuda_shape shape = napier_tiles_shape(c->job.lines * c->job.parts);
+    return napier_launch(c, sums_kernel[napier_dtype_index(c->job.x.dtype)], &shape);
+}
+
+napier_status napier_softmax_cuda_merge(const napier_softmax_cuda_call *c) {
+    const napier_cuda_shape shape = napier_tiles_shape(c->job.lines);
+    return napier_launch(c, NAPIER_CUDA_KERNEL(napier_softmax_merge), &shape);
+}
+
+napier_status napier_softmax_cuda_write(const napier_softmax_cuda_call *c) {
+    const napier_cuda_shape shape = napier_tiles_shape(c->job.lines * c->job.parts);
+    return napier_launch(c, write_kernel[napier_dtype_index(c->job.x.dtype)], &shape);
+}
+
+static napier_status napier_launch_tiles(const napier_softmax_cuda_call *c) {
+    napier_status status = napier_softmax_cuda_sums(c);
+    if (!status)
+        status = napier_softmax_cuda_merge(c);
+    if (!status && c->job.op != NAPIER_OP_LOGSUMEXP)
+        status = napier_softmax_cuda_write(c);
     return status;
 }
 
@@ -178,7 +184,8 @@ static napier_way napier_way_of(const napier_cuda_context *context, napier_algor
     }
 }
 
-static napier_status napier_run_call(napier_call *c, napier_cuda_workspace *workspace, napier_algorithm algorithm) {
+static napier_status napier_run_call(napier_softmax_cuda_call *c, napier_cuda_workspace *workspace,
+                                     napier_algorithm algorithm) {
     napier_softmax_cuda_job *const j = &c->job;
     int cluster = 1;
     napier_status status = NAPIER_OK;
@@ -188,7 +195,7 @@ static napier_status napier_run_call(napier_call *c, napier_cuda_workspace *work
         way = napier_way_of(c->context, algorithm, j, &cluster);
     }
     if (way == NAPIER_WAY_TILES) {
-        napier_plan_parts(c->context, j);
+        napier_softmax_cuda_plan(c->context, j);
         j->sums = napier_cuda_take(&room, j->lines * j->parts, sizeof *j->sums);
         j->finals = napier_cuda_take(&room, j->op != NAPIER_OP_LOGSUMEXP ? j->lines : 0, sizeof *j->finals);
     }
@@ -202,19 +209,19 @@ static napier_status napier_run_call(napier_call *c, napier_cuda_workspace *work
 
 /* ---- The calls ------------------------------------------------------------------------------------------------------- */
 
-static napier_call napier_call_of(napier_cuda_context *context, struct CUstream_st *stream, const char *name,
-                                  napier_softmax_op op, napier_const_matrix x, napier_matrix y,
-                                  const napier_softmax_options *o) {
-    const napier_call call = {.context = context,
-                              .stream = stream,
-                              .name = name,
-                              .job = {.op = op,
-                                      .x = x,
-                                      .y = y,
-                                      .temperature = napier_float_of(o->temperature),
-                                      .masked_rows = o->masked_rows,
-                                      .lines = op != NAPIER_OP_LOGSUMEXP && x.cols == 0 ? 0 : x.rows,
-                                      .parts = 1}};
+static napier_softmax_cuda_call napier_call_of(napier_cuda_context *context, struct CUstream_st *stream,
+                                               const char *name, napier_softmax_op op, napier_const_matrix x,
+                                               napier_matrix y, const napier_softmax_options *o) {
+    const napier_softmax_cuda_call call = {.context = context,
+                                           .stream = stream,
+                                           .name = name,
+                                           .job = {.op = op,
+                                                   .x = x,
+                                                   .y = y,
+                                                   .temperature = napier_float_of(o->temperature),
+                                                   .masked_rows = o->masked_rows,
+                                                   .lines = op != NAPIER_OP_LOGSUMEXP && x.cols == 0 ? 0 : x.rows,
+                                                   .parts = 1}};
     return call;
 }
 
@@ -249,7 +256,7 @@ static napier_status napier_cuda_elementwise(napier_cuda_context *context, struc
         };
         return napier_f64_cuda_run(context, stream, workspace, name, &job);
     }
-    napier_call call = napier_call_of(context, stream, name, op, logits, result, &o);
+    napier_softmax_cuda_call call = napier_call_of(context, stream, name, op, logits, result, &o);
     return napier_run_call(&call, workspace, o.algorithm);
 }
 
@@ -284,7 +291,8 @@ static napier_status napier_cuda_lse(napier_cuda_context *context, struct CUstre
                                    .temperature = o.temperature};
         return napier_f64_cuda_run(context, stream, workspace, "lse", &job);
     }
-    napier_call call = napier_call_of(context, stream, "lse", NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
+    napier_softmax_cuda_call call =
+        napier_call_of(context, stream, "lse", NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
     if (whole) {
         napier_take_whole(&call.job);
     }
@@ -328,7 +336,8 @@ static napier_status napier_cuda_lse_backward(napier_cuda_context *context, stru
                                    .factor = grad_lse};
         return napier_f64_cuda_run(context, stream, workspace, "grad_logits", &job);
     }
-    napier_call call = napier_call_of(context, stream, "grad_logits", NAPIER_OP_SOFTMAX, logits, grad_logits, &o);
+    napier_softmax_cuda_call call =
+        napier_call_of(context, stream, "grad_logits", NAPIER_OP_SOFTMAX, logits, grad_logits, &o);
     call.job.factor = grad_lse;
     if (whole && call.job.lines > 0) {
         call.job.whole = true;

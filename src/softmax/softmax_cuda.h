@@ -2,6 +2,7 @@
 #ifndef NAPIER_SOFTMAX_SOFTMAX_CUDA_H
 #define NAPIER_SOFTMAX_SOFTMAX_CUDA_H
 
+#include <napier/cuda/device.h>
 #include <napier/softmax.h>
 
 #include "softmax/sum.h"
@@ -28,6 +29,9 @@ typedef struct napier_softmax_cuda_job {
     bool keep;        /* a block keeps its share in shared memory, after its napier_block_room */
     napier_sum *sums; /* [lines, parts] */
     napier_final *finals;
+    napier_sum *states; /* of each line, or NULL: taken into its sum; `update`: which becomes the new state */
+    bool update;
+    bool clear; /* states are empty, whatever is in them */
 } napier_softmax_cuda_job;
 
 /* Where the warps of a block put their sums together. */
@@ -41,9 +45,21 @@ typedef struct napier_block_room {
 
 enum { NAPIER_BLOCK_ROOM = (sizeof(napier_block_room) + 127) / 128 * 128 };
 
-/* Kernels for short rows: `group` threads take a row of up to 8 * group * eights elements. */
-typedef struct napier_short_shape {
-    int group, eights;
-} napier_short_shape;
+/* ---- The host half, for state_cuda.c --------------------------------------------------------------------------------- */
+
+/* A checked call on its way. */
+typedef struct napier_softmax_cuda_call {
+    napier_cuda_context *context;
+    struct CUstream_st *stream;
+    const char *name; /* of the result, for errors of a launch */
+    napier_softmax_cuda_job job;
+} napier_softmax_cuda_call;
+
+/* Cuts the job's lines into parts: share and parts. */
+void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax_cuda_job *job);
+/* The three steps of lines that are split: the parts' sums; what they come to; results. */
+napier_status napier_softmax_cuda_sums(const napier_softmax_cuda_call *call);
+napier_status napier_softmax_cuda_merge(const napier_softmax_cuda_call *call);
+napier_status napier_softmax_cuda_write(const napier_softmax_cuda_call *call);
 
 #endif

@@ -121,9 +121,17 @@ CUDA_KERNEL(napier_f64_merge, napier_f64_cuda_job, CUDA_WARP) {
     if (line >= job.lines) {
         return;
     }
-    napier_f64_sum sum = job.sums[line * job.parts];
-    for (int64_t part = 1; part < job.parts; part++) {
+    napier_f64_sum sum;
+    napier_f64_sum_init(&sum);
+    if (job.states != NULL && !job.clear) {
+        sum = job.states[line];
+    }
+    for (int64_t part = 0; part < job.parts && job.sums != NULL; part++) {
         napier_f64_sum_merge(&sum, &job.sums[line * job.parts + part]);
+    }
+    if (job.result == NAPIER_F64_STATE) {
+        job.states[line] = sum;
+        return;
     }
     napier_f64_final final;
     napier_f64_finish(&sum, &final);

@@ -54,12 +54,12 @@ static napier_status napier_f64_launch_all(const napier_f64_call *c) {
         if (!status)
             status = napier_f64_launch(c, NAPIER_CUDA_KERNEL(napier_f64_totals), warps, 32, 0);
     } else {
-        status = napier_f64_launch(c, NAPIER_CUDA_KERNEL(napier_f64_sums), j->lines * j->parts, NAPIER_F64_LANES,
-                                   NAPIER_F64_ROOM);
+        status = napier_f64_launch(c, NAPIER_CUDA_KERNEL(napier_f64_sums), j->sums ? j->lines * j->parts : 0,
+                                   NAPIER_F64_LANES, NAPIER_F64_ROOM);
         if (!status)
             status = napier_f64_launch(c, NAPIER_CUDA_KERNEL(napier_f64_merge), warps, 32, 0);
     }
-    if (!status && j->result != NAPIER_F64_LSE) {
+    if (!status && j->result != NAPIER_F64_LSE && j->result != NAPIER_F64_STATE) {
         const int64_t blocks = napier_cuda_blocks(c->context, j->lines * j->size, NAPIER_F64_LANES, NAPIER_F64_WAVES);
         status = napier_f64_launch(c, NAPIER_CUDA_KERNEL(napier_f64_write), blocks, NAPIER_F64_LANES, 0);
     }
@@ -71,10 +71,12 @@ napier_status napier_f64_cuda_run(napier_cuda_context *context, struct CUstream_
     napier_status status = NAPIER_OK;
     napier_f64_plan(context, job);
     const int64_t lines = job->lines;
-    const bool sums = napier_f64_has_row_sums(job);
+    const bool sums = napier_f64_has_row_sums(job); /* of the gradients, else those of exponentials */
+    const bool summed = sums || (job->states != NULL && job->result != NAPIER_F64_STATE);
+    const bool final = !sums && job->result != NAPIER_F64_LSE && job->result != NAPIER_F64_STATE;
     napier_cuda_room room = napier_cuda_room_of(workspace);
-    job->sums = napier_cuda_take(&room, sums ? 0 : lines * job->parts, sizeof *job->sums);
-    job->finals = napier_cuda_take(&room, sums || job->result == NAPIER_F64_LSE ? 0 : lines, sizeof *job->finals);
+    job->sums = summed ? NULL : napier_cuda_take(&room, lines * job->parts, sizeof *job->sums);
+    job->finals = napier_cuda_take(&room, final ? lines : 0, sizeof *job->finals);
     job->tile_sums = napier_cuda_take(&room, sums ? lines * job->tiles : 0, sizeof *job->tile_sums);
     job->totals = napier_cuda_take(&room, sums ? lines : 0, sizeof *job->totals);
     if (!napier_cuda_room_ready(context, &room, &status) || lines == 0) {
@@ -82,4 +84,12 @@ napier_status napier_f64_cuda_run(napier_cuda_context *context, struct CUstream_
     }
     const napier_f64_call call = {context, stream, name, job};
     return napier_f64_launch_all(&call);
+}
+
+napier_status napier_f64_cuda_take_states(napier_cuda_context *context, struct CUstream_st *stream, const char *name,
+                                          napier_f64_cuda_job *job, const void *sums) {
+    const napier_f64_call call = {context, stream, name, job};
+    job->sums = (napier_f64_sum *)(uintptr_t)sums; /* only read */
+    job->clear = sums == NULL;
+    return napier_f64_launch(&call, NAPIER_CUDA_KERNEL(napier_f64_merge), (job->lines + 31) / 32, 32, 0);
 }

@@ -56,6 +56,53 @@ NAPIER_API napier_status napier_cuda_logsumexp_all_backward(napier_cuda_context 
                                                             napier_matrix grad_logits,
                                                             const napier_softmax_options *options);
 
+/* ---- The mergeable state -------------------------------------------------------------------------------------------
+ * As in napier/softmax.h, a state is the exact sum of a part of a row: parts are summed wherever they lie, states merged in any
+ * grouping and order, and the result has the bits of the one-shot call on the whole row. On a device states come many at a
+ * time, one for each row of a batch: `states` is an array in device memory of `rows` times
+ * napier_cuda_softmax_state_size(compute) bytes, on a boundary of 8, that the caller may copy, send and gather as bytes
+ * between machines of one numerics version. What is in it is known to these calls only.
+ *
+ *     device k of 4:  clear(states); update(states, k * 37888, shard k of [rows, 151936])     37888 = 37 * 1024
+ *     anywhere:       merge(states of 0, states of 1), ...
+ *     device k:       apply(states, shard k)
+ *
+ * A part begins at a multiple of 1024 elements of its row, and ends at one or at the end of its row: states hold no open tiles
+ * (those of napier/softmax.h do). `compute` is F32 or F64. A part that is added twice counts twice; so do rows of 2^40
+ * elements or more overflow. All calls are bitwise; apart from arguments nothing is checked. */
+
+/* Bytes of one state; 0 where compute is neither F32 nor F64. */
+NAPIER_API size_t napier_cuda_softmax_state_size(napier_dtype compute);
+
+/* Makes them states of parts without elements. Errors: INVALID_ARGUMENT (here and below). */
+NAPIER_API napier_status napier_cuda_softmax_state_clear(napier_cuda_context *context, struct CUstream_st *stream,
+                                                         void *states, int64_t rows, napier_dtype compute);
+
+/* Adds the columns of `logits` [rows, cols], which begin at element first_index of their rows, to the states of its rows.
+ * An F32 state takes f32, f16 and bf16, an F64 state also f64. Of the options temperature is used: the same each time. */
+NAPIER_API napier_status napier_cuda_softmax_state_update(napier_cuda_context *context, struct CUstream_st *stream,
+                                                          napier_cuda_workspace *workspace, void *states,
+                                                          napier_dtype compute, int64_t first_index,
+                                                          napier_const_matrix logits,
+                                                          const napier_softmax_options *options);
+
+/* into[i] := the sum of both parts. Must not overlap. */
+NAPIER_API napier_status napier_cuda_softmax_state_merge(napier_cuda_context *context, struct CUstream_st *stream,
+                                                         void *into, const void *from, int64_t rows,
+                                                         napier_dtype compute);
+
+/* lse[i] = the logsumexp of what state i has seen. The states may go on. */
+NAPIER_API napier_status napier_cuda_softmax_state_finish(napier_cuda_context *context, struct CUstream_st *stream,
+                                                          const void *states, napier_dtype compute, napier_vector lse);
+
+/* softmax or log_softmax of any columns of the rows, from states that have seen all of their rows. In place allowed; an f64
+ * result needs F64 states. Of the options temperature and masked_rows are used. */
+NAPIER_API napier_status napier_cuda_softmax_state_apply(napier_cuda_context *context, struct CUstream_st *stream,
+                                                         napier_cuda_workspace *workspace, const void *states,
+                                                         napier_dtype compute, napier_softmax_kind kind,
+                                                         napier_const_matrix logits, napier_matrix result,
+                                                         const napier_softmax_options *options);
+
 #ifdef __cplusplus
 }
 #endif
