@@ -127,7 +127,8 @@ def main():
         print(f"{name:26s} {napiers:8.1f} {one:8.2f} {batch:18.2f}   {napiers / one:.1f}x, {napiers / batch:.1f}x", flush=True)
         if options.json:
             with open(options.json, "a", encoding="ascii") as file:
-                print(json.dumps(dict(zip(("what", "napier", "encode", "encode_batch_fast"), row)) | {"unit": "MB/s"}), file=file)
+                names = ("what", "napier", "encode", "encode_batch_fast")
+                print(json.dumps(dict(zip(names, row)) | {"unit": "MB/s"}), file=file)
 
 
 if __name__ == "__main__":
