@@ -68,16 +68,21 @@ CUDA_INLINE float cuda_grpo_advantage(const napier_grpo_job *job, int64_t b) {
 
 /* A token; `one` is its response's advantage. The policy stands in for an old policy that is not there, and the old policy
  * for the sampler. */
-CUDA_INLINE napier_grpo_inputs cuda_grpo_inputs(const napier_grpo_job *job, float one, int64_t t) {
+CUDA_INLINE napier_grpo_inputs cuda_grpo_inputs_with(const napier_grpo_job *job, float one, int64_t t, float logprob,
+                                                     float entropy) {
     napier_grpo_inputs in;
-    in.logprob = cuda_token(job->logprobs, t);
+    in.logprob = logprob;
     in.old = job->old.data ? cuda_token(job->old, t) : in.logprob;
     in.ref = job->beta != 0.0f ? cuda_token(job->ref, t) : 0.0f;
     in.sampler = job->sampler.data ? cuda_token(job->sampler, t) : in.old;
-    in.entropy = job->entropies.data ? cuda_token(job->entropies, t) : 0.0f;
+    in.entropy = entropy;
     in.advantage = job->token_advantages ? cuda_token(job->advantages, t) : one;
     in.counted = job->mask == NULL || job->mask[t] != 0;
     return in;
+}
+CUDA_INLINE napier_grpo_inputs cuda_grpo_inputs(const napier_grpo_job *job, float one, int64_t t) {
+    return cuda_grpo_inputs_with(job, one, t, cuda_token(job->logprobs, t),
+                                 job->entropies.data ? cuda_token(job->entropies, t) : 0.0f);
 }
 
 CUDA_INLINE float cuda_grpo_gradient(const napier_grpo_job *job, const napier_grpo_response *response,

@@ -256,10 +256,10 @@ static napier_status napier_token_back_by_tiles(napier_context *context, napier_
     return NAPIER_OK;
 }
 
-static napier_status napier_token_back_check(napier_context *context, napier_const_matrix logits, napier_indices ids,
-                                             const napier_token_options *options,
-                                             const napier_token_gradients *gradients, napier_matrix grad_logits,
-                                             napier_token_call *call) {
+napier_status napier_token_back_check(napier_context *context, napier_place place, napier_const_matrix logits,
+                                      napier_indices ids, const napier_token_options *options,
+                                      const napier_token_gradients *gradients, napier_matrix grad_logits,
+                                      napier_token_call *call) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_check_matrix(context, "logits", logits);
@@ -268,7 +268,8 @@ static napier_status napier_token_back_check(napier_context *context, napier_con
     if (!status && !gradients)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "gradients: NULL");
     if (!status)
-        status = napier_token_call_read(context, logits.rows, logits.cols, ids, options, NULL, gradients, call);
+        status = (place == NAPIER_ON_HOST ? napier_token_call_read : napier_token_call_read_on_device)(
+            context, logits.rows, logits.cols, ids, options, NULL, gradients, call);
     if (!status)
         status = napier_check_matrix_out(context, "grad_logits", grad_logits);
     if (!status)
@@ -308,7 +309,8 @@ napier_status napier_token_logprobs_backward(napier_context *context, napier_con
                                              const napier_token_options *options,
                                              const napier_token_gradients *gradients, napier_matrix grad_logits) {
     napier_token_call call;
-    const napier_status status = napier_token_back_check(context, logits, ids, options, gradients, grad_logits, &call);
+    const napier_status status =
+        napier_token_back_check(context, NAPIER_ON_HOST, logits, ids, options, gradients, grad_logits, &call);
     if (status || logits.rows == 0 || logits.cols == 0) {
         return status;
     }
@@ -320,7 +322,8 @@ napier_status napier_token_backward_hooked(napier_context *context, napier_const
                                            napier_matrix grad_logits) {
     const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_token_call call;
-    const napier_status status = napier_token_back_check(context, logits, ids, options, &none, grad_logits, &call);
+    const napier_status status =
+        napier_token_back_check(context, NAPIER_ON_HOST, logits, ids, options, &none, grad_logits, &call);
     if (status || logits.rows == 0) {
         return status;
     }

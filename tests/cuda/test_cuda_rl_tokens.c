@@ -156,6 +156,104 @@ static void test_rules(void **state) {
     }
 }
 
+/* ---- Gradient -------------------------------------------------------------------------------------------------------- */
+
+/* which: bits of logprobs, lse, entropy, loss. */
+static void check_gradient(const grid *g, int64_t per_row, int which, napier_token_options *o, const pair *keep,
+                           napier_dtype out, bool in_place) {
+    static float values[MOST_ROWS * MOST_IDS];
+    char what[120];
+    snprintf(what, sizeof what, "gradient %d x %d, dtype %d to %d, K %d, of %d, T %g, cap %g%s", (int)g->rows,
+             (int)g->cols, (int)g->x.dtype, (int)out, (int)per_row, which, o->temperature, o->softcap,
+             keep ? ", keep" : "");
+    rng r = rng_make((uint64_t)(which + 10 * g->cols));
+    line v[4];
+    for (int i = 0; i < 4; i++) {
+        const int64_t n = i == 0 ? g->rows * per_row : g->rows;
+        for (int64_t j = 0; j < n; j++) {
+            values[j] = j % 7 == 5 || j / (i ? 1 : per_row + !per_row) == 2 ? 0.0f : (float)rng_normal(&r);
+        }
+        v[i] = line_in(values, n, i == 1 ? NAPIER_BF16 : NAPIER_F32, 1);
+    }
+    const integers ids = make_ids(g->rows, per_row, g->cols);
+    const napier_const_matrix x[2] = {grid_view(g, false), grid_view(g, true)};
+    const line dense = in_place ? g->x : line_out(g->rows * (g->cols + 1), out, 1);
+    napier_matrix y[2];
+    for (int device = 0; device < 2; device++) {
+        const napier_matrix same_place = {
+            device ? g->x.p.there : g->x.p.here, g->rows, g->cols, x[0].row_stride, x[0].col_stride, g->x.dtype};
+        y[device] = in_place ? same_place
+                    : device ? rows_there_out(dense, g->rows, g->cols, g->cols + 1)
+                             : rows_here_out(dense, g->rows, g->cols, g->cols + 1);
+        napier_token_gradients of = NAPIER_TOKEN_GRADIENTS_INIT;
+        if (which & 1 && per_row > 0) {
+            of.logprobs =
+                device ? rows_there(v[0], g->rows, per_row, per_row) : rows_here(v[0], g->rows, per_row, per_row);
+        }
+        of.lse = which & 2 ? (device ? there(v[1]) : here(v[1])) : of.lse;
+        of.entropy = which & 4 ? (device ? there(v[2]) : here(v[2])) : of.entropy;
+        of.loss = which & 8 && per_row == 1 ? (device ? there(v[3]) : here(v[3])) : of.loss;
+        o->keep = !keep ? NULL : device ? keep->there : keep->here;
+        if (device) {
+            WITH_WORKSPACE(what,
+                           napier_cuda_token_logprobs_backward(gpu, NULL, w, x[1], indices_there(ids), o, &of, y[1]));
+        } else {
+            cpu_ok(what, napier_token_logprobs_backward(cpu, x[0], indices_here(ids), o, &of, y[0]));
+        }
+    }
+    same(what, &dense.p);
+    both_forget();
+}
+
+static void test_gradients(void **state) {
+    (void)state;
+    static const int64_t cols[] = {1, 40, 1024, 1025, 5000};
+    for (int i = 0; i < 5; i++) {
+        for (int d = 0; d < 3; d++) {
+            for (int which = 1; which < 16; which += 1 + (i == 4)) {
+                napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+                o.label_smoothing = which >= 8 ? 0.1 : 0.0;
+                device_order((uint64_t)which);
+                const grid g = make_grid(6, cols[i], which + 7 * d, dtypes[d], 1, which % 4 == 1 ? 1 : 0);
+                check_gradient(&g, which % 3 + (which == 9), which, &o, NULL, dtypes[(d + which) % 3], which % 5 == 2);
+            }
+        }
+    }
+}
+
+static void test_gradient_rules(void **state) {
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        for (int rule = 1; rule < 6; rule++) {
+            napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+            o.temperature = rule == 1 || rule == 4 ? 0.7 : 1.0;
+            o.softcap = rule == 2 || rule == 4 ? 30.0 : 0.0;
+            o.z_loss = 1e-3;
+            const grid g = make_grid(6, 1100, 2 * rule + d, dtypes[d], 1 + (rule == 1), d);
+            const pair keep = make_keep(6, 1100);
+            o.keep_stride = rule == 3 ? 1100 : 0;
+            device_order((uint64_t)rule);
+            check_gradient(&g, 1 + rule % 3, 15, &o, rule >= 3 ? &keep : NULL, dtypes[d], rule % 2);
+        }
+    }
+}
+
+/* A row of many tiles: over the blocks of a cluster; in place. */
+static void test_gradient_clusters(void **state) {
+    (void)state;
+    static float x[2 * 75001];
+    rng r = rng_make(5);
+    for (int i = 0; i < 2 * 75001; i++) {
+        x[i] = (float)(3.0 * rng_normal(&r));
+    }
+    for (int in_place = 0; in_place < 2; in_place++) {
+        const grid g = {line_in(x, 2 * 75001, in_place ? NAPIER_BF16 : NAPIER_F32, 1), 2, 75001, 75001};
+        napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+        device_order((uint64_t)in_place + 2);
+        check_gradient(&g, 1, 5, &o, NULL, NAPIER_BF16, in_place);
+    }
+}
+
 static void refused(napier_status status, const char *text) {
     assert_int_equal(status, NAPIER_INVALID_ARGUMENT);
     if (!strstr(napier_cuda_last_error(gpu), text)) {
@@ -198,6 +296,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_gradient_rules),
+        cmocka_unit_test(test_gradient_clusters),
         cmocka_unit_test(test_bad_ids),
     };
     both_set_up();
