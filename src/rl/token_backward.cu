@@ -149,10 +149,16 @@ CUDA_INLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int64_t
 
 /* ---- Write --------------------------------------------------------------------------------------------------------- */
 
+/* softmax of an element of a row whose maximum is big. */
+NAPIER_OUTLINE float napier_cuda_back_big(float max, float max_prob, float scale, int64_t exponent, float z) {
+    const napier_final final = {NAPIER_ROW_FINITE, max, 0.0f, 0.0f, max_prob, scale, 1.0f, exponent};
+    return napier_softmax_of(&final, z);
+}
+
 /* An element that is no chosen id. */
 CUDA_INLINE float napier_cuda_back_value(const napier_final *f, const napier_term_scale *s, const napier_token_slope *g,
                                          bool big, float z) {
-    const float p = big ? napier_big_softmax(f->max, f->max_prob, f->scale, f->exponent, z)
+    const float p = big ? napier_cuda_back_big(f->max, f->max_prob, f->scale, f->exponent, z)
                         : napier_prob_of_term(f, z >= s->cutoff ? vf_exp_scaled(z, s->magic) : 0.0f);
     const float factor =
         g->entropy == 0.0f && g->base != 0.0f ? g->base : fmaf(-g->entropy, (z - f->max) - f->log_sum, g->base);
