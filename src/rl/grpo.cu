@@ -352,3 +352,14 @@ CUDA_KERNEL(napier_grpo_entropy_gradients, napier_cuda_grpo_job, NAPIER_RESPONSE
         cuda_put_token(job.grpo.grad_entropies, t, on || bad ? gradient : 0.0f);
     }
 }
+
+CUDA_KERNEL(napier_grpo_copy_results, napier_cuda_copy_job, NAPIER_RESPONSE_THREADS) {
+    for (int64_t t = cuda_thread(); t < job.tokens; t += cuda_threads()) {
+        if (job.logprobs.data != NULL) {
+            cuda_put_token(job.logprobs, t, job.logprob[t]);
+        }
+        if (job.entropies.data != NULL) {
+            cuda_put_token(job.entropies, t, job.entropy[t]);
+        }
+    }
+}

@@ -51,6 +51,13 @@ typedef struct napier_cuda_quantile_job {
 
 enum { NAPIER_QUANTILE_THREADS = 256 };
 
+/* Log-probabilities and entropies of a workspace to the caller's dtypes; data NULL: not wanted. */
+typedef struct napier_cuda_copy_job {
+    const float *logprob, *entropy;
+    napier_vector logprobs, entropies;
+    int64_t tokens;
+} napier_cuda_copy_job;
+
 #if defined(CUDA_KERNEL)
 #include "rl/grpo_lanes.h"
 

@@ -6,19 +6,8 @@
 #include "base/parallel.h"
 #include "base/view.h"
 #include "math/f64.h"
-#include "rl/grpo_run.h"
+#include "rl/grpo_logits.h"
 #include "rl/token_backward.h"
-
-typedef struct napier_grpo_logits {
-    napier_const_matrix logits;
-    napier_indices ids;
-    const napier_token_options *options;
-    napier_matrix grad_logits;
-    napier_vector logprobs, entropies; /* the caller's; may be absent */
-    float *room;                       /* four arrays [T]: */
-    float *logprob, *entropy, *grad_logprob, *grad_entropy;
-    napier_grpo_run run;
-} napier_grpo_logits;
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
@@ -66,16 +55,9 @@ static napier_status napier_grpo_logits_apart(napier_context *context, const nap
     return status;
 }
 
-static napier_status napier_grpo_logits_check(napier_context *context, napier_grpo_logits *g,
-                                              const napier_grpo_batch *batch, const napier_grpo_options *options,
-                                              const napier_grpo_metrics *metrics) {
-    napier_status status = napier_begin(context);
-    if (!status && (!metrics || metrics->struct_size != sizeof *metrics)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "metrics: struct_size is %zu, not %zu",
-                             metrics ? metrics->struct_size : 0, sizeof *metrics);
-    }
-    if (!status)
-        status = napier_check_matrix(context, "logits", g->logits);
+napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
+                                       const napier_grpo_batch *batch, const napier_grpo_options *options) {
+    napier_status status = napier_check_matrix(context, "logits", g->logits);
     if (!status)
         status = napier_check_not_f64(context, "logits", g->logits.dtype);
     if (!status)
@@ -83,7 +65,8 @@ static napier_status napier_grpo_logits_check(napier_context *context, napier_gr
     if (!status)
         status = napier_check_length(context, "ids", g->ids.size, g->logits.rows);
     if (!status)
-        status = napier_grpo_read(context, batch, options, true, g->logits.rows, &g->run);
+        status = (place == NAPIER_ON_HOST ? napier_grpo_read : napier_grpo_read_views)(context, batch, options, true,
+                                                                                       g->logits.rows, &g->run);
     if (!status && g->grad_logits.data)
         status = napier_check_matrix_out(context, "grad_logits", g->grad_logits);
     if (!status)
@@ -205,7 +188,13 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
                             .grad_logits = grad_logits,
                             .logprobs = logprobs,
                             .entropies = entropies};
-    napier_status status = napier_grpo_logits_check(context, &g, batch, options, metrics);
+    napier_status status = napier_begin(context);
+    if (!status && (!metrics || metrics->struct_size != sizeof *metrics)) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "metrics: struct_size is %zu, not %zu",
+                             metrics ? metrics->struct_size : 0, sizeof *metrics);
+    }
+    if (!status)
+        status = napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options);
     if (status) {
         return status;
     }

@@ -128,6 +128,78 @@ static void test_types(void **state) {
     }
 }
 
+/* From logits: V columns, ids and all outputs; `in_place` of the logits. */
+static void check_logits(const sides *s, int64_t cols, napier_dtype dtype, const napier_grpo_options *o, bool masked,
+                         bool old, bool in_place) {
+    static float x[400000];
+    static int64_t ids[MOST];
+    char what[100];
+    snprintf(what, sizeof what, "logits %d x %d, dtype %d, type %d, level %d%s", (int)s->tokens, (int)cols, (int)dtype,
+             (int)o->type, (int)o->level, in_place ? ", in place" : "");
+    assert_true(s->tokens * cols <= 400000);
+    rng r = rng_make((uint64_t)cols + (uint64_t)o->type);
+    for (int64_t i = 0; i < s->tokens * cols; i++) {
+        x[i] = (float)(2.0 * rng_normal(&r));
+    }
+    for (int64_t i = 0; i < s->tokens; i++) {
+        ids[i] = i % 13 == 5 ? -100 : rng_below(&r, cols);
+    }
+    const int first = pairs_used;
+    const line logits = line_in(x, s->tokens * cols, dtype, 1);
+    const line grad = in_place ? logits : line_out(s->tokens * cols, dtypes[(o->type + 1) % 3], 1);
+    const line logprobs = line_out(s->tokens, NAPIER_F32, 1), entropies = line_out(s->tokens, NAPIER_BF16, 1);
+    const integers id = integers_in(ids, s->tokens, NAPIER_I64);
+    napier_token_options t = NAPIER_TOKEN_OPTIONS_INIT;
+    t.temperature = o->type % 2 ? 0.8 : 1.0;
+    napier_grpo_batch a = batch_of(s, false, masked, old, false), b = batch_of(s, true, masked, old, false);
+    a.logprobs.data = b.logprobs.data = NULL;
+    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
+    pair m = both_of(NULL, sizeof metrics);
+    const int64_t n = s->tokens;
+    cpu_ok(what, napier_grpo_from_logits(cpu, rows_here(logits, n, cols, cols), indices_here(id), &a, o, &t, &metrics,
+                                         rows_here_out(grad, n, cols, cols), here_out(logprobs), here_out(entropies)));
+    memcpy(m.here, &metrics, sizeof metrics);
+    WITH_WORKSPACE(what, napier_cuda_grpo_from_logits(
+                             gpu, NULL, w, rows_there(logits, n, cols, cols), indices_there(id), &b, o, &t, m.there,
+                             rows_there_out(grad, n, cols, cols), there_out(logprobs), there_out(entropies)));
+    same(what, &logprobs.p);
+    same(what, &entropies.p);
+    same(what, &m);
+    same(what, &grad.p);
+    if (!in_place) { /* and without a gradient */
+        WITH_WORKSPACE(what, napier_cuda_grpo_from_logits(gpu, NULL, w, rows_there(logits, n, cols, cols),
+                                                          indices_there(id), &b, o, &t, m.there, (napier_matrix){0},
+                                                          (napier_vector){0}, (napier_vector){0}));
+        same(what, &m);
+    }
+    for (; pairs_used > first; pairs_used--) {
+        free(pairs[pairs_used - 1].here);
+        device_free(pairs[pairs_used - 1].there);
+    }
+}
+
+static void test_logits(void **state) {
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        const sides s = make_sides(5, round ? 4 : 12, NAPIER_F32, round == 1, false);
+        for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
+            for (int i = 0; i < 6; i++) {
+                if ((i + type) % 2 == round && round) {
+                    continue;
+                }
+                const napier_grpo_options o = options_of(type, i);
+                device_order((uint64_t)(i + type));
+                check_logits(&s, round ? 1500 : 33, dtypes[(type + i) % 3], &o, i % 2 == 0, i != 4, i % 3 == 1);
+            }
+        }
+        both_forget();
+    }
+    const sides s = make_sides(0, 0, NAPIER_F32, false, false);
+    const napier_grpo_options o = options_of(0, 0);
+    check_logits(&s, 7, NAPIER_F32, &o, false, true, false);
+    both_forget();
+}
+
 /* No tokens, none that counts, none of a response; ties and NaN under a quantile. */
 static void test_edges(void **state) {
     (void)state;
@@ -195,6 +267,7 @@ static void test_errors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_logits),
         cmocka_unit_test(test_edges),
         cmocka_unit_test(test_errors),
     };

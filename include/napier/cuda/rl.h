@@ -83,6 +83,17 @@ NAPIER_API napier_status napier_cuda_grpo_loss(napier_cuda_context *context, str
                                                const napier_grpo_options *options, napier_grpo_metrics *metrics,
                                                napier_vector grad_logprobs, napier_vector grad_entropies);
 
+/* Token-level losses without an entropy quantile take one read and one write of a row that fits, as above; others a scoring
+ * pass first. *metrics is in device memory.
+ * Workspace: that of the calls that it stands for, and 16 bytes for each token. */
+NAPIER_API napier_status napier_cuda_grpo_from_logits(napier_cuda_context *context, struct CUstream_st *stream,
+                                                      napier_cuda_workspace *workspace, napier_const_matrix logits,
+                                                      napier_indices ids, const napier_grpo_batch *batch,
+                                                      const napier_grpo_options *options,
+                                                      const napier_token_options *token_options,
+                                                      napier_grpo_metrics *metrics, napier_matrix grad_logits,
+                                                      napier_vector logprobs, napier_vector entropies);
+
 #ifdef __cplusplus
 }
 #endif
