@@ -65,21 +65,6 @@ NAPIER_INLINE void napier_write_short(const napier_dtype dtype, const int eights
     }
 }
 
-/* Rows that are not ordinary, or have a factor: element by element, from memory. Each thread reads before it writes, and
- * only its own elements: the result may be in place. */
-NAPIER_OUTLINE void napier_write_odd(const napier_softmax_cuda_job *job, int64_t row, int group, int t,
-                                     const napier_final *final) {
-    const napier_line x = napier_line_in(&job->x, false, row), y = napier_line_out(&job->y, false, row);
-    const napier_writing w = napier_writing_of(job->op, job->masked_rows, final);
-    const int per = napier_chunk_of(x.dtype);
-    for (int64_t chunk = t; chunk * per < x.size; chunk += group) {
-        for (int64_t i = chunk * per; i < (chunk + 1) * per && i < x.size; i++) {
-            const float z = napier_element(&x, i);
-            napier_set_element(&y, i, napier_result_of(&w, job->temperature != 1.0f ? z / job->temperature : z));
-        }
-    }
-}
-
 /* Threads that have no row stay with their warp on an empty one. */
 NAPIER_INLINE void napier_short_row(const napier_dtype dtype, const int group, const int eights,
                                     const napier_softmax_cuda_job *job, int64_t row) {
@@ -105,12 +90,14 @@ NAPIER_INLINE void napier_short_row(const napier_dtype dtype, const int group, c
         return;
     }
     final.factor = napier_factor_of(job, row);
-    if (final.kind != NAPIER_ROW_FINITE || final.factor != 1.0f || (keep && napier_is_big(final.max))) {
-        napier_write_odd(job, row, group, t, &final);
+    const napier_line y = napier_line_out(&job->y, false, row);
+    const napier_writing w = napier_writing_of(job->op, job->masked_rows, &final);
+    if (napier_is_odd_row(&w)) {
+        const napier_line from = x, to = y;
+        const napier_writing odd = w;
+        napier_write_odd(&from, &to, &odd, job->temperature, 0, group, t);
         return;
     }
-    const napier_line y = napier_line_out(&job->y, false, row);
-    const napier_writing w = {job->op, false, false, final, {0.0f, 0.0f, 0.0f}, 0.0f};
     napier_write_short(dtype, eights, group, &w, &y, t, z);
 }
 
@@ -207,28 +194,44 @@ NAPIER_INLINE napier_warp_sum napier_span_sum(const napier_dtype dtype, const na
     return waiting > 0 ? napier_warp_sum_add(sum, mine, lane) : sum;
 }
 
+/* The results of a tile from its chunks. */
+NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_words *words, float temperature,
+                                      const napier_writing *w, const napier_line *y, int64_t i) {
+    const int per = napier_chunk_of(dtype);
+    float z[8];
+    napier_unpack_chunk(dtype, words, temperature, z);
+    NAPIER_UNROLL
+    for (int e = 0; e < per; e++) {
+        z[e] = napier_result_of(w, z[e]);
+    }
+    if (i < y->size) {
+        napier_store_chunk(y, i, per, z);
+    }
+}
+
 /* The results of the span, each warp those of the tiles that it summed. */
 NAPIER_INLINE void napier_span_write(const napier_dtype dtype, const napier_span *span, float temperature,
                                      const napier_writing *w, const napier_line *y) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
-    const int per = napier_chunk_of(dtype);
+    const int chunks = napier_chunks(dtype, 4);
     for (int64_t tile = span->begin + threadIdx.x / CUDA_WARP; tile < span->end; tile += warps) {
-        napier_words words[8];
-        if (span->kept == NULL) {
-            napier_load_tile(dtype, 4, CUDA_WARP, &span->line, tile * NAPIER_TILE, lane, words);
-        }
-        NAPIER_UNROLL
-        for (int c = 0; c < napier_chunks(dtype, 4); c++) {
-            const int64_t i = tile * NAPIER_TILE + napier_chunk_at(dtype, CUDA_WARP, lane, c);
-            float z[8];
-            napier_unpack_chunk(dtype, span->kept != NULL ? napier_kept_chunk(dtype, span, tile, c) : &words[c],
-                                temperature, z);
-            NAPIER_UNROLL
-            for (int e = 0; e < per; e++) {
-                z[e] = napier_result_of(w, z[e]);
+        const int64_t first = tile * NAPIER_TILE;
+        if (napier_is_odd_row(w)) {
+            const napier_line from = span->line, to = *y;
+            const napier_writing odd = *w;
+            napier_write_odd(&from, &to, &odd, temperature, first, CUDA_WARP, lane);
+        } else if (span->kept != NULL) {
+            for (int c = 0; c < chunks; c++) {
+                napier_write_chunk(dtype, napier_kept_chunk(dtype, span, tile, c), temperature, w, y,
+                                   first + napier_chunk_at(dtype, CUDA_WARP, lane, c));
             }
-            if (i < y->size) {
-                napier_store_chunk(y, i, per, z);
+        } else {
+            napier_words words[8];
+            napier_load_tile(dtype, 4, CUDA_WARP, &span->line, first, lane, words);
+            NAPIER_UNROLL
+            for (int c = 0; c < chunks; c++) {
+                napier_write_chunk(dtype, &words[c], temperature, w, y,
+                                   first + napier_chunk_at(dtype, CUDA_WARP, lane, c));
             }
         }
     }

@@ -103,7 +103,8 @@ static napier_status napier_launch_rows(napier_softmax_cuda_call *c, int cluster
     napier_softmax_cuda_job *const j = &c->job;
     const int64_t tiles = napier_line_tiles(j), most = INT32_MAX / NAPIER_CUDA_CLUSTER;
     j->share = napier_ceil_div(tiles, cluster);
-    const int64_t rounds = napier_ceil_div(j->share, NAPIER_CUDA_ROW_WARPS); /* of a block's warps, all of them busy */
+    const bool few = j->lines * cluster < 2 * (int64_t)c->context->processors; /* else two blocks take turns */
+    const int64_t rounds = napier_ceil_div(j->share, few ? NAPIER_CUDA_ROW_WARPS : NAPIER_CUDA_ROW_WARPS / 2);
     const int64_t warps = rounds > 0 ? napier_ceil_div(j->share, rounds) : 1;
     const napier_cuda_shape shape = {
         .blocks = (j->lines < most ? j->lines : most) * cluster,

@@ -189,26 +189,42 @@ NAPIER_OUTLINE napier_words napier_load_edge(char *data, napier_dtype dtype, int
     return words;
 }
 
-/* The tile that begins at element `first`, a multiple of 1024 (or 0): all loads are on their way before the first is
- * needed. */
+/* A tile with such chunks. */
+NAPIER_OUTLINE void napier_load_edges(const napier_line *l, int64_t first, int group, int t, int chunks,
+                                      napier_words *words) {
+    const int per = napier_chunk_of(l->dtype);
+    for (int c = 0; c < chunks; c++) {
+        const int64_t i = first + napier_chunk_at(l->dtype, group, t, c);
+        if (napier_is_wide(l, 16) && i + per <= l->size) {
+            cuda_load_16(l->data + i * (16 / per), &words[c]);
+        } else {
+            words[c] = napier_load_edge(l->data, l->dtype, l->size, l->stride, l->cols, l->row_stride, i);
+        }
+    }
+}
+
+/* The tile that begins at element `first`, a multiple of 1024 (or 0). Where all of its chunks are whole, all loads are on
+ * their way before the first is needed. */
 NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, const int group, const napier_line *l,
                                     int64_t first, int t, napier_words *words) {
     const int per = napier_chunk_of(dtype), chunks = napier_chunks(dtype, eights);
-    const bool wide = napier_is_wide(l, 16);
     const int left = (int)(l->size - first < NAPIER_TILE ? l->size - first : NAPIER_TILE);
-    NAPIER_UNROLL
-    for (int c = 0; c < chunks; c++) {
-        const int i = napier_chunk_at(dtype, group, t, c);
-        words[c].w[0] = words[c].w[1] = words[c].w[2] = words[c].w[3] = napier_minus_infinity_bits(dtype);
-        if (wide && i + per <= left) {
-            cuda_load_16(l->data + (first + i) * (16 / per), &words[c]);
+    if (!napier_is_wide(l, 16) || left % per != 0) {
+        const napier_line line = *l;
+        napier_words slow[8];
+        napier_load_edges(&line, first, group, t, chunks, slow);
+        NAPIER_UNROLL
+        for (int c = 0; c < chunks; c++) {
+            words[c] = slow[c];
         }
+        return;
     }
+    const char *const at = l->data + (first + napier_chunk_at(dtype, group, t, 0)) * (16 / per);
     NAPIER_UNROLL
     for (int c = 0; c < chunks; c++) {
-        const int i = napier_chunk_at(dtype, group, t, c);
-        if (i < left && !(wide && i + per <= left)) {
-            words[c] = napier_load_edge(l->data, dtype, l->size, l->stride, l->cols, l->row_stride, first + i);
+        words[c].w[0] = words[c].w[1] = words[c].w[2] = words[c].w[3] = napier_minus_infinity_bits(dtype);
+        if (napier_chunk_at(dtype, group, t, c) < left) {
+            cuda_load_16(at + c * group * 16, &words[c]);
         }
     }
 }
@@ -240,16 +256,24 @@ NAPIER_INLINE void napier_unpack_tile(const napier_dtype dtype, const int eights
     }
 }
 
+/* Results one by one. */
+NAPIER_OUTLINE void napier_store_edge(const napier_line *l, int64_t i, int per, const float *v) {
+    for (int e = 0; e < per && i + e < l->size; e++) {
+        napier_set_element(l, i + e, v[e]);
+    }
+}
+
 /* `per` = 4 or 8 results from element i of the line on. */
 NAPIER_INLINE void napier_store_chunk(const napier_line *l, int64_t i, const int per, const float *v) {
     const int bytes = per * (l->dtype == NAPIER_F32 ? 4 : 2);
     if (!napier_is_wide(l, bytes < 16 ? 8 : 16) || i + per > l->size) {
+        const napier_line line = *l;
+        float some[8];
         NAPIER_UNROLL
         for (int e = 0; e < per; e++) {
-            if (i + e < l->size) {
-                napier_set_element(l, i + e, v[e]);
-            }
+            some[e] = v[e];
         }
+        napier_store_edge(&line, i, per, some);
         return;
     }
     napier_words words[2];
@@ -386,27 +410,25 @@ NAPIER_INLINE napier_term_scale napier_term_scale_of(float max) {
 
 NAPIER_INLINE bool napier_is_ordinary(float max) { return fabsf(max) <= NAPIER_BIG; }
 
-/* One lane of a tile whose maximum is no ordinary number, by the definition, from memory. */
-typedef struct napier_odd_lane {
-    float sum;
-    int32_t count;
-} napier_odd_lane;
-
-NAPIER_OUTLINE napier_odd_lane napier_add_odd_lane(char *data, napier_dtype dtype, int64_t size, int64_t stride,
-                                                   int64_t cols, int64_t row_stride, int64_t i, int64_t step, int steps,
-                                                   float temperature, float max) {
-    const napier_line l = {data, dtype, size, stride, cols, row_stride};
+/* A thread's lanes of a tile whose maximum is no ordinary number, by the definition, from memory. Returns how many elements
+ * equal the maximum. */
+NAPIER_OUTLINE int32_t napier_add_odd_lanes(const napier_line *l, int64_t first, int group, int t, int eights,
+                                            float temperature, float max, float *lanes) {
     const bool finite = fabsf(max) < NAPIER_HUGE;
     const int64_t exponent = finite ? napier_exp_parts_for(max, max).n : 0;
-    napier_odd_lane lane = {0.0f, 0};
-    for (int k = 0; k < steps && i < size; k++, i += step) {
-        const float x = napier_element(&l, i), z = temperature != 1.0f ? x / temperature : x;
-        lane.count += z == max ? 1 : 0;
-        if (finite && z < max && napier_within_cutoff(z, max)) {
-            lane.sum += napier_term(z, max, exponent);
+    int32_t count = 0;
+    for (int j = 0; j < 8; j++) {
+        int64_t i = first + (l->dtype == NAPIER_F32 ? j / 4 * 4 * group + 4 * t + j % 4 : 8 * t + j);
+        lanes[j] = 0.0f;
+        for (int k = 0; k < eights && i < l->size; k++, i += 8 * group) {
+            const float x = napier_element(l, i), z = temperature != 1.0f ? x / temperature : x;
+            count += z == max ? 1 : 0;
+            if (finite && z < max && napier_within_cutoff(z, max)) {
+                lanes[j] += napier_term(z, max, exponent);
+            }
         }
     }
-    return lane;
+    return count;
 }
 
 /* The largest of a thread's elements. */
@@ -440,15 +462,13 @@ NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const i
         z[e] = !keep || odd ? z[e] : near ? term : 0.0f;
     }
     if (cuda_ballot(odd) != 0) {
-        int32_t count = 0;
+        const napier_line line = *l;
+        float odd_lanes[8];
+        const int32_t count =
+            napier_add_odd_lanes(&line, first, group, t, odd ? eights : 0, temperature, part.max, odd_lanes);
         NAPIER_UNROLL
         for (int j = 0; j < 8; j++) {
-            const int at = dtype == NAPIER_F32 ? j / 4 * 4 * group + 4 * t + j % 4 : 8 * t + j;
-            const napier_odd_lane found =
-                napier_add_odd_lane(l->data, dtype, l->size, l->stride, l->cols, l->row_stride, first + at, 8 * group,
-                                    odd ? eights : 0, temperature, part.max);
-            lane[j] = odd ? found.sum : lane[j];
-            count += found.count;
+            lane[j] = odd ? odd_lanes[j] : lane[j];
         }
         part.count = odd ? count : part.count;
     }
@@ -483,34 +503,50 @@ NAPIER_INLINE napier_writing napier_writing_of(napier_softmax_op op, napier_mask
     return w;
 }
 
-NAPIER_OUTLINE float napier_big_softmax(float max, float max_prob, float scale, int64_t exponent, float x) {
-    const napier_final final = {NAPIER_ROW_FINITE, max, 0.0f, 0.0f, max_prob, scale, 1.0f, exponent};
-    return napier_softmax_of(&final, x);
+/* Rows of which each element is done by the definition; few are. */
+NAPIER_INLINE bool napier_is_odd_row(const napier_writing *w) {
+    return w->constant || w->big || w->final.factor != 1.0f;
 }
 
-/* softmax of a term, 0 where it is beyond the cutoff. Subnormal products cost a device nothing. */
-NAPIER_INLINE float napier_prob_of_term(const napier_final *f, float term) {
-    const float prob = term * f->scale;
-    return prob < f->max_prob ? prob : f->max_prob;
-}
-
-NAPIER_INLINE float napier_result_of(const napier_writing *w, float z) {
+NAPIER_INLINE float napier_odd_result(const napier_writing *w, float z) {
     const napier_final *const f = &w->final;
-    float result;
-    if (w->constant) {
-        result = w->value;
-    } else if (w->op == NAPIER_OP_LOG_SOFTMAX) {
-        result = (z - f->max) - f->log_sum;
-    } else if (w->big) {
-        result = napier_big_softmax(f->max, f->max_prob, f->scale, f->exponent, z);
-    } else {
-        result = napier_prob_of_term(f, z >= w->s.cutoff ? vf_exp_scaled(z, w->s.magic) : 0.0f);
+    float result = w->value;
+    if (!w->constant) {
+        result = w->op == NAPIER_OP_SOFTMAX ? napier_softmax_of(f, z) : napier_log_softmax_of(f, z);
     }
     if (f->factor != 1.0f) {
         result = result * f->factor;
         result = result != result ? napier_float_of_bits(0x7fc00000u) : result;
     }
     return result;
+}
+
+/* The chunks that thread t of a group has among elements [first, first + 1024) of an odd row, from memory: each thread reads
+ * before it writes, and only what is its own, so that the result may be in place. */
+NAPIER_OUTLINE void napier_write_odd(const napier_line *x, const napier_line *y, const napier_writing *w,
+                                     float temperature, int64_t first, int group, int t) {
+    const int per = napier_chunk_of(x->dtype);
+    for (int c = 0; napier_chunk_at(x->dtype, group, t, c) < NAPIER_TILE; c++) {
+        const int64_t begin = first + napier_chunk_at(x->dtype, group, t, c);
+        for (int64_t i = begin; i < begin + per && i < x->size; i++) {
+            const float z = napier_element(x, i);
+            napier_set_element(y, i, napier_odd_result(w, temperature != 1.0f ? z / temperature : z));
+        }
+    }
+}
+
+/* softmax of a term; 0 is that of an element beyond the cutoff. Subnormal products cost a device nothing. */
+NAPIER_INLINE float napier_prob_of_term(const napier_final *f, float term) {
+    const float prob = term * f->scale;
+    return prob < f->max_prob ? prob : f->max_prob;
+}
+
+/* Of a row that is not odd. */
+NAPIER_INLINE float napier_result_of(const napier_writing *w, float z) {
+    if (w->op == NAPIER_OP_LOG_SOFTMAX) {
+        return (z - w->final.max) - w->final.log_sum;
+    }
+    return napier_prob_of_term(&w->final, z >= w->s.cutoff ? vf_exp_scaled(z, w->s.magic) : 0.0f);
 }
 
 #endif
