@@ -12,7 +12,10 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_values_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_digits_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scatter_kernel);
 
-enum { WAVES = 16, WARPS = NAPIER_GRAPH_THREADS / 32 };
+enum {
+    WAVES = 64, /* blocks for each multiprocessor at most: the last of many is short */
+    WARPS = NAPIER_GRAPH_THREADS / 32
+};
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 

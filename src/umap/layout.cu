@@ -20,15 +20,20 @@
 /* The sum of a vertex. Two components: in all threads alike. More: thread t has components t and t + 32 of the force. */
 typedef struct vertex_sum {
     int components;
+    float own[2]; /* the vertex; two components only */
     float force[2];
     float open[2]; /* this thread's lane of what is not folded yet; two components only */
     float *lanes;  /* [components, NAPIER_LANE_STRIDE] the same of all lanes, shared by the warp; more components */
 } vertex_sum;
 
-CUDA_INLINE vertex_sum begin_vertex(const bool two, const napier_force_job *job, float *lanes) {
+CUDA_INLINE vertex_sum begin_vertex(const bool two, const napier_force_job *job, uint32_t v, float *lanes) {
     vertex_sum s;
     s.components = two ? 2 : job->components;
     s.force[0] = s.force[1] = s.open[0] = s.open[1] = 0.0f;
+    s.own[0] = s.own[1] = 0.0f;
+    if (two) {
+        load_pair(job->y + 2 * (int64_t)v, s.own);
+    }
     s.lanes = lanes;
     return s;
 }
@@ -96,7 +101,14 @@ CUDA_INLINE void add_pairs(const bool two, const napier_force_job *job, bool rep
                            float weight, vertex_sum *s) {
     const napier_forces *const f = &job->forces;
     const int components = two ? 2 : job->components;
-    const float *const at = job->y + (int64_t)v * components, *const from = job->y + (int64_t)other * components;
+    const float *at = s->own, *from = job->y + (int64_t)other * components;
+    float pair[2];
+    if (two) {
+        load_pair(from, pair);
+        from = pair;
+    } else {
+        at = job->y + (int64_t)v * components;
+    }
     const float d2 = napier_squared_gap(at, from, components);
     const float factor = repels ? napier_repulsion(f, d2) : napier_attraction(f, d2);
     if (f->max_norm > 0.0f) {
@@ -180,17 +192,6 @@ CUDA_INLINE int32_t attract_sampled(const bool two, const napier_force_job *job,
     return found;
 }
 
-/* A piece of a row; returns how many of its edges act, where that matters. */
-CUDA_INLINE int32_t attract(const bool two, const napier_force_job *job, bool pull, uint32_t v, int64_t begin,
-                            int64_t end, uint32_t *acting, vertex_sum *s) {
-    const napier_device_graph *const graph = pull ? &job->pulls : &job->edges;
-    if (job->sampled) {
-        return attract_sampled(two, job, graph, pull, v, begin, end, acting, s);
-    }
-    attract_by_weight(two, job, graph, v, begin, end, s);
-    return 0;
-}
-
 CUDA_INLINE int64_t degree_of(const napier_device_graph *graph, int64_t v) {
     return graph->starts != NULL ? graph->starts[v + 1] - graph->starts[v] : 0;
 }
@@ -239,41 +240,48 @@ CUDA_INLINE uint32_t *acting_of_warp(const napier_force_job *job, float *shared)
     return first + (int)threadIdx.x / CUDA_WARP * NAPIER_ACTING_EDGES;
 }
 
-CUDA_INLINE void light_vertex(const bool two, const napier_force_job *job, uint32_t v, float *lanes, uint32_t *edges) {
-    const int64_t own = degree_of(&job->edges, v), other = degree_of(&job->pulls, v);
-    if (own > NAPIER_PIECE_EDGES || other > NAPIER_PIECE_EDGES) {
-        return; /* by pieces */
+/* What is left to the heavy vertices' own kernel. */
+CUDA_INLINE bool is_heavy(const napier_force_job *job, int64_t v) {
+    return degree_of(&job->edges, v) > NAPIER_PIECE_EDGES || degree_of(&job->pulls, v) > NAPIER_PIECE_EDGES;
+}
+
+/* Item i: a piece of a heavy vertex, or (from `pieces` on) a whole light one. */
+CUDA_INLINE void one_item(const bool two, const bool sampled, const napier_force_job *job, int64_t i, int64_t pieces,
+                          float *lanes, uint32_t *acting) {
+    const napier_device_piece *const piece = i < pieces ? &job->pieces[i] : NULL;
+    const uint32_t v = piece != NULL ? piece->v : (uint32_t)(i - pieces);
+    if (piece == NULL && is_heavy(job, v)) {
+        return;
     }
-    vertex_sum s = begin_vertex(two, job, lanes);
-    int64_t acting = 0;
-    if (own > 0) {
-        acting = attract(two, job, false, v, job->edges.starts[v], job->edges.starts[v] + own, edges, &s);
+    vertex_sum s = begin_vertex(two, job, v, lanes);
+    const int sides = job->pulls.starts != NULL ? 2 : job->edges.starts != NULL;
+    int32_t own = 0; /* edges of its own that act */
+    for (int side = 0; side < sides; side++) {
+        const napier_device_graph *const graph = side == 1 ? &job->pulls : &job->edges;
+        int64_t begin = piece != NULL ? piece->begin : graph->starts[v];
+        int64_t end = piece != NULL ? begin + (piece->pull == side ? piece->count : 0) : graph->starts[v + 1];
+        if (begin < end && sampled) {
+            const int32_t found = attract_sampled(two, job, graph, side == 1, v, begin, end, acting, &s);
+            own += side == 0 ? found : 0;
+        } else if (begin < end) {
+            attract_by_weight(two, job, graph, v, begin, end, &s);
+        }
     }
-    if (other > 0) {
-        attract(two, job, true, v, job->pulls.starts[v], job->pulls.starts[v] + other, edges, &s);
+    if (piece == NULL) {
+        repel(two, job, v, own, &s);
+    } else if (warp_lane() == 0) {
+        job->acting[i] = own;
     }
-    repel(two, job, v, acting, &s);
-    store_force(two, &s, job->out + (int64_t)v * s.components);
+    store_force(two, &s, piece != NULL ? job->sums + i * s.components : job->out + (int64_t)v * s.components);
 }
 
 /* A warp for each piece of the heavy vertices, which come first as they take longest, then for each vertex. */
-CUDA_INLINE void all_forces(const bool two, const napier_force_job *job, float *shared) {
+CUDA_INLINE void all_forces(const bool two, const bool sampled, const napier_force_job *job, float *shared) {
     float *const lanes = lanes_of_warp(job, shared);
-    uint32_t *const edges = acting_of_warp(job, shared);
     const int64_t pieces = job->state->piece_count;
     clear_lanes(two, job, lanes);
     for (int64_t i = grid_warp(); i < pieces + job->n; i += grid_warps()) {
-        if (i >= pieces) {
-            light_vertex(two, job, (uint32_t)(i - pieces), lanes, edges);
-            continue;
-        }
-        const napier_device_piece *const p = &job->pieces[i];
-        vertex_sum s = begin_vertex(two, job, lanes);
-        const int32_t acting = attract(two, job, p->pull != 0, p->v, p->begin, p->begin + p->count, edges, &s);
-        store_force(two, &s, job->sums + i * s.components);
-        if (warp_lane() == 0) {
-            job->acting[i] = p->pull ? 0 : acting;
-        }
+        one_item(two, sampled, job, i, pieces, lanes, acting_of_warp(job, shared));
     }
 }
 
@@ -283,7 +291,7 @@ CUDA_INLINE void heavy_forces(const bool two, const napier_force_job *job, float
     clear_lanes(two, job, lanes);
     for (int64_t h = grid_warp(); h < job->state->heavy_count; h += grid_warps()) {
         const napier_device_heavy heavy = job->heavy[h];
-        vertex_sum s = begin_vertex(two, job, lanes);
+        vertex_sum s = begin_vertex(two, job, heavy.v, lanes);
         int64_t acting = 0;
         for (int64_t i = heavy.first; i < (int64_t)heavy.first + heavy.count; i++) {
             acting += job->acting[i];
@@ -298,22 +306,19 @@ CUDA_INLINE void heavy_forces(const bool two, const napier_force_job *job, float
     }
 }
 
-CUDA_KERNEL(napier_umap_forces_kernel, napier_force_job, NAPIER_FORCE_THREADS) {
-    CUDA_SHARED(float, shared);
-    all_forces(false, &job, shared);
-}
-CUDA_KERNEL(napier_umap_forces_2_kernel, napier_force_job, NAPIER_FORCE_THREADS) {
-    CUDA_SHARED(float, shared);
-    all_forces(true, &job, shared);
-}
-CUDA_KERNEL(napier_umap_heavy_kernel, napier_force_job, NAPIER_FORCE_THREADS) {
-    CUDA_SHARED(float, shared);
-    heavy_forces(false, &job, shared);
-}
-CUDA_KERNEL(napier_umap_heavy_2_kernel, napier_force_job, NAPIER_FORCE_THREADS) {
-    CUDA_SHARED(float, shared);
-    heavy_forces(true, &job, shared);
-}
+/* For maps of any number of components and, faster, of two; for edges by weight or (faster for being apart) sampled. */
+#define NAPIER_FORCE_KERNEL(name, ...)                          \
+    CUDA_KERNEL(name, napier_force_job, NAPIER_FORCE_THREADS) { \
+        CUDA_SHARED(float, shared);                             \
+        __VA_ARGS__;                                            \
+    }
+
+NAPIER_FORCE_KERNEL(napier_umap_forces_kernel, all_forces(false, false, &job, shared))
+NAPIER_FORCE_KERNEL(napier_umap_forces_2_kernel, all_forces(true, false, &job, shared))
+NAPIER_FORCE_KERNEL(napier_umap_sampled_kernel, all_forces(false, true, &job, shared))
+NAPIER_FORCE_KERNEL(napier_umap_sampled_2_kernel, all_forces(true, true, &job, shared))
+NAPIER_FORCE_KERNEL(napier_umap_heavy_kernel, heavy_forces(false, &job, shared))
+NAPIER_FORCE_KERNEL(napier_umap_heavy_2_kernel, heavy_forces(true, &job, shared))
 
 /* ---- Before the first epoch -------------------------------------------------------------------------------------- */
 
@@ -351,11 +356,10 @@ CUDA_KERNEL(napier_umap_prepare_kernel, napier_force_job, NAPIER_FORCE_THREADS) 
         if (job.wanted != NULL) {
             job.wanted[v] = wanted_of(&job, v);
         }
-        const int64_t own = degree_of(&job.edges, v), other = degree_of(&job.pulls, v);
-        if (own > NAPIER_PIECE_EDGES || other > NAPIER_PIECE_EDGES) {
+        if (is_heavy(&job, v)) {
             napier_device_heavy *const heavy = &job.heavy[cuda_atomic_add_i32(&job.state->heavy_count, 1)];
             heavy->v = (uint32_t)v;
-            heavy->count = pieces_of(own) + pieces_of(other);
+            heavy->count = pieces_of(degree_of(&job.edges, v)) + pieces_of(degree_of(&job.pulls, v));
             heavy->first = cuda_atomic_add_i32(&job.state->piece_count, heavy->count);
             cut(&job, &job.pulls, true, (uint32_t)v, cut(&job, &job.edges, false, (uint32_t)v, heavy->first));
         }

@@ -11,6 +11,8 @@
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_2_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_sampled_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_sampled_2_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_heavy_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_heavy_2_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_prepare_kernel);
@@ -57,14 +59,20 @@ static napier_status prepare(const napier_device_call *call, const napier_force_
                              NAPIER_FORCE_THREADS, 0, job, sizeof *job);
 }
 
+static napier_cuda_kernel forces_kernel(bool two, bool sampled) {
+    return two ? (sampled ? NAPIER_CUDA_KERNEL(napier_umap_sampled_2_kernel)
+                          : NAPIER_CUDA_KERNEL(napier_umap_forces_2_kernel))
+               : (sampled ? NAPIER_CUDA_KERNEL(napier_umap_sampled_kernel)
+                          : NAPIER_CUDA_KERNEL(napier_umap_forces_kernel));
+}
+
 /* has_heavy: could there be a row of more than one piece? */
 static napier_status put_forces(const napier_device_call *call, const napier_force_job *job, bool has_heavy) {
-    const bool two = job->components == 2;
+    const bool two = job->components == 2 && (uintptr_t)job->y % 8 == 0; /* loads whole points */
     const int64_t lanes = (int64_t)job->components * NAPIER_LANE_STRIDE + NAPIER_ACTING_EDGES;
     const int64_t shared = NAPIER_FORCE_WARPS * lanes * (int64_t)sizeof(float);
-    napier_status status = napier_device_put(
-        call, two ? NAPIER_CUDA_KERNEL(napier_umap_forces_2_kernel) : NAPIER_CUDA_KERNEL(napier_umap_forces_kernel),
-        job->n, NAPIER_FORCE_WARPS, NAPIER_FORCE_THREADS, shared, job, sizeof *job);
+    napier_status status = napier_device_put(call, forces_kernel(two, job->sampled != 0), job->n, NAPIER_FORCE_WARPS,
+                                             NAPIER_FORCE_THREADS, shared, job, sizeof *job);
     if (!status && has_heavy)
         status = napier_device_put(
             call, two ? NAPIER_CUDA_KERNEL(napier_umap_heavy_2_kernel) : NAPIER_CUDA_KERNEL(napier_umap_heavy_kernel),

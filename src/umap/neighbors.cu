@@ -18,7 +18,7 @@
 #include "cuda/kernel.h"
 #include "math/exp.h"
 #include "math/f64.h"
-#include "simd/lanes.h"
+#include "math/lanes_math.h"
 #include "umap/direction.h"
 #include "umap/neighbors_heap.h"
 #include "umap/squared.h"

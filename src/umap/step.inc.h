@@ -1,5 +1,5 @@
 /* umap/step.inc.h - one step of an optimizer, lane by lane: what the CPU's kernels (layout.inc.h) and CUDA share. */
-#include "simd/lanes.h"
+#include "math/lanes_math.h"
 
 NAPIER_KERNEL vf napier_sgd_step(vf y, vf g, vf rate) { return vf_add(y, vf_mul(rate, g)); }
 

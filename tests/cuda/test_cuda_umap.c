@@ -219,6 +219,13 @@ static void test_many_vertices(void **unused) {
          napier_cuda_umap_gradients(cuda, NULL, &w, NULL, const_rows_of(d.y, &p), d.edges, p.count, 1, rows_of(g, &p)));
     expect_ok(status);
     expect_floats("gradients of many", g, expected, points);
+    float *const odd = device_new((size_t)(points + 1) * sizeof *odd); /* a map that does not lie on 8 bytes */
+    device_write(odd + 1, p.y, (size_t)points * sizeof *odd);
+    CALL(status, napier_cuda_umap_gradients(cuda, NULL, &w, NULL, const_rows_of(odd + 1, &p), d.edges, p.count, 1,
+                                            rows_of(g, &p)));
+    expect_ok(status);
+    expect_floats("gradients of a map on 4 bytes", g, expected, points);
+    device_free(odd);
     free(expected);
     device_free(g);
     free_copy(&d);
