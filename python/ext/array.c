@@ -8,7 +8,8 @@
 
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
-static PyObject *numpy_int64, *convert_function, *block_type, *requires_grad_name, *is_neg_name;
+static PyObject *numpy_int64, *convert_function, *device_convert_function, *device_empty_function, *block_type,
+    *requires_grad_name, *is_neg_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -121,15 +122,19 @@ static bool array_take_buffer(array *a, PyObject *object, int what) {
 
 /* ---- In: DLPack --------------------------------------------------------------------------------------------------- */
 
+static bool tensor_on_host(const dlpack_tensor *t) {
+    return t->device_type == DLPACK_CPU || t->device_type == DLPACK_CUDA_HOST;
+}
+
+/* Takes over where its elements lie, wherever that is; false where no dtype of ours is theirs. */
 static bool tensor_serves(array *a, const dlpack_tensor *t) {
-    const bool cpu = t->device_type == DLPACK_CPU || t->device_type == DLPACK_CUDA_HOST;
     const char kind = t->code == DLPACK_FLOAT    ? 'f'
                       : t->code == DLPACK_BFLOAT ? 'b'
                       : t->code == DLPACK_INT    ? 'i'
                       : t->code == DLPACK_UINT   ? 'u'
                       : t->code == DLPACK_BOOL   ? '?'
                                                  : 'x';
-    if (!cpu || t->lanes != 1 || t->ndim > MOST_DIMS || !array_element(a, kind, t->bits)) {
+    if (t->lanes != 1 || t->ndim > MOST_DIMS || !array_element(a, kind, t->bits)) {
         return false;
     }
     a->data = (char *)t->data + t->byte_offset;
@@ -248,6 +253,32 @@ static bool may_have_sign(const dlpack_tensor *t) {
     return t->ndim == 0 || t->shape[t->ndim - 1] <= 1 || (t->strides && t->strides[t->ndim - 1] != 1);
 }
 
+/* A tensor on a GPU, or PyTorch's conversion of it there; held by the array then. As array_take_exchange. */
+static int take_device_tensor(array *a, PyObject *object, const dlpack_tensor *t, const char *name, int what) {
+    dlpack_tensor view;
+    if (!tensor_serves(a, t) || !array_is_wanted(a, what)) {
+        PyObject *converted = what & TAKE_WRITABLE
+                                  ? PyErr_Format(PyExc_TypeError, "%s: cannot write to a tensor of this dtype", name)
+                                  : PyObject_CallFunction(device_convert_function, "Osi", object, name, what);
+        if (!converted) {
+            return -1;
+        }
+        Py_XDECREF(a->object);
+        a->object = converted;
+        if (view_tensor(a, converted, &view)) {
+            return -1;
+        }
+        t = a->tensor ? &a->tensor->tensor : &view;
+        if (!tensor_serves(a, t) || !array_is_wanted(a, what)) {
+            PyErr_Format(PyExc_TypeError, "%s: a dtype that nothing here computes with", name);
+            return -1;
+        }
+    }
+    a->device_type = t->device_type;
+    a->device_id = t->device_id;
+    return 1;
+}
+
 /* 1: taken; 0: not this way; -1: an error is set. */
 static int array_take_exchange(array *a, PyObject *object, const char *name, int what) {
     a->exchange = exchange_of(object);
@@ -276,16 +307,16 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
         return -1;
     }
     a->kind = KIND_TENSOR;
-    if (tensor_serves(a, t) && array_is_wanted(a, what)) {
-        return 1;
+    if (what & TAKE_DEVICE && device_is_ours(t->device_type)) {
+        return take_device_tensor(a, object, t, name, what);
     }
-    if (t->device_type != DLPACK_CPU && t->device_type != DLPACK_CUDA_HOST) {
+    if (!tensor_on_host(t)) {
         PyErr_Format(PyExc_NotImplementedError,
-                     "%s: the tensor is on a device of DLPack type %d; this build computes on the CPU (use .cpu())",
+                     "%s: the tensor is on a device of DLPack type %d; this function computes on the CPU (use .cpu())",
                      name, (int)t->device_type);
         return -1;
     }
-    return 0;
+    return tensor_serves(a, t) && array_is_wanted(a, what);
 }
 
 /* A capsule of __dlpack__, from a library without the exchange. */
@@ -305,7 +336,7 @@ static int array_take_capsule(array *a, PyObject *object, int what) {
         t = &a->old_tensor->tensor;
     }
     Py_DECREF(capsule);
-    if (t && tensor_serves(a, t) && array_is_wanted(a, what)) {
+    if (t && tensor_on_host(t) && tensor_serves(a, t) && array_is_wanted(a, what)) {
         a->kind = KIND_NUMPY; /* results of libraries without the exchange are NumPy's */
         a->read_only = true;
         return 1;
@@ -324,6 +355,8 @@ static void array_start_empty(array *a) {
     a->exchange = NULL;
     a->data = NULL;
     a->read_only = false;
+    a->device_type = 0;
+    a->device_id = 0;
 }
 
 int array_take(array *a, PyObject *object, const char *name, int what) {
@@ -620,6 +653,40 @@ static int make_layout(array *result, const array *like, int ndim, const int64_t
     return 0;
 }
 
+int device_make(array *result, const array *like, int ndim, const int64_t *shape, const char *dtype) {
+    if (make_layout(result, like, ndim, shape)) {
+        return -1;
+    }
+    PyObject *sizes = shape_tuple(ndim, shape);
+    PyObject *object = sizes ? PyObject_CallFunction(device_empty_function, "OOs", like->object, sizes, dtype) : NULL;
+    Py_XDECREF(sizes);
+    dlpack_tensor view;
+    if (!object || view_tensor(result, object, &view)) {
+        Py_XDECREF(object);
+        return -1;
+    }
+    const dlpack_tensor *t = result->tensor ? &result->tensor->tensor : &view;
+    result->object = object;
+    result->data = (char *)t->data + t->byte_offset;
+    result->device_type = like->device_type;
+    result->device_id = like->device_id;
+    return 0;
+}
+
+int same_device(const array *a, const char *name, const array *first) {
+    if (a->device_type == first->device_type && a->device_id == first->device_id) {
+        return 0;
+    }
+    if (array_on_device(a)) {
+        PyErr_Format(PyExc_ValueError, "%s: the tensor is on device %d, and the first argument is not", name,
+                     (int)a->device_id);
+    } else {
+        PyErr_Format(PyExc_ValueError, "%s: it is on the CPU, and the first argument on device %d", name,
+                     (int)first->device_id);
+    }
+    return -1;
+}
+
 /* numpy_make, and where its elements are. */
 static PyObject *numpy_make_for(array *result, PyObject *dtype, size_t item) {
     PyObject *object = numpy_make(result->ndim, result->shape, dtype, (size_t)result->size * item);
@@ -638,7 +705,15 @@ static PyObject *numpy_make_for(array *result, PyObject *dtype, size_t item) {
     return object;
 }
 
+static const char *const torch_words[] = {
+    [NAPIER_F32] = "float32", [NAPIER_F16] = "float16", [NAPIER_BF16] = "bfloat16", [NAPIER_F64] = "float64"};
+
 int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype) {
+    if (array_on_device(like)) {
+        const int failed = device_make(result, like, ndim, shape, torch_words[dtype]);
+        result->dtype = dtype;
+        return failed;
+    }
     if (make_layout(result, like, ndim, shape)) {
         return -1;
     }
@@ -654,6 +729,11 @@ int array_make(array *result, const array *like, int ndim, const int64_t *shape,
 }
 
 int array_make_integers(array *result, const array *like, int ndim, const int64_t *shape) {
+    if (array_on_device(like)) {
+        const int failed = device_make(result, like, ndim, shape, "int64");
+        result->integer = NAPIER_I64;
+        return failed;
+    }
     if (make_layout(result, like, ndim, shape)) {
         return -1;
     }
@@ -725,6 +805,8 @@ int array_start(void) {
         return -1;
     }
     convert_function = PyObject_GetAttrString(convert, "convert");
+    device_convert_function = PyObject_GetAttrString(convert, "convert_on_device");
+    device_empty_function = PyObject_GetAttrString(convert, "empty_on_device");
     Py_DECREF(convert);
     numpy_empty = PyObject_GetAttrString(numpy_module, "empty");
     numpy_ndarray = PyObject_GetAttrString(numpy_module, "ndarray");
@@ -735,9 +817,9 @@ int array_start(void) {
     block_type = PyType_FromSpec(&block_spec);
     requires_grad_name = PyUnicode_InternFromString("requires_grad");
     is_neg_name = PyUnicode_InternFromString("is_neg");
-    return requires_grad_name && is_neg_name && convert_function && numpy_empty && numpy_ndarray &&
-                   numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
-                   block_type
+    return requires_grad_name && is_neg_name && convert_function && device_convert_function && device_empty_function &&
+                   numpy_empty && numpy_ndarray && numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] &&
+                   numpy_dtypes[NAPIER_F64] && numpy_int64 && block_type
                ? 0
                : -1;
 }

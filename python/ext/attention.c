@@ -171,7 +171,7 @@ static PyObject *py_attention(PyObject *self, PyObject *const *args, Py_ssize_t 
     (void)self;
     PyObject *v[ATTENTION_ARGUMENT_COUNT], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     attention_arrays t;
     if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t)) {
         int64_t shape[4];
@@ -217,7 +217,7 @@ static PyObject *py_attention_backward(PyObject *self, PyObject *const *args, Py
     (void)self;
     PyObject *v[COUNT], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     attention_arrays t;
     attention_gradients g;
     if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t) &&

@@ -1,6 +1,11 @@
 /* call.c - see rl.h. */
 #include "rl.h"
 
+void call_start(call_arrays *c, int where) {
+    c->count = 0;
+    c->what = where;
+}
+
 static array *call_next(call_arrays *c) {
     array *a = &c->arrays[c->count];
     a->object = NULL;
@@ -9,7 +14,11 @@ static array *call_next(call_arrays *c) {
 
 array *call_take(call_arrays *c, PyObject *value, const char *name, int what) {
     array *a = call_next(c);
-    if (!value || array_take(a, value, name, what)) {
+    if (!value || array_take(a, value, name, what | c->what)) {
+        return NULL;
+    }
+    if (same_device(a, name, &c->arrays[0])) {
+        array_release(a);
         return NULL;
     }
     c->count++;

@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3 }; /* device types whose memory a CPU reads */
+enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3 };      /* device types whose memory a CPU reads */
+enum { DLPACK_CUDA = 2, DLPACK_CUDA_MANAGED = 13 }; /* whose memory a GPU reads */
 enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 }; /* type codes */
 enum { DLPACK_READ_ONLY = 1 };                                                                  /* flags */
 

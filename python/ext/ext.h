@@ -58,6 +58,7 @@ typedef struct array {
     napier_index_type integer;                    /* of 32 or 64 bits; 0: no integers */
     bool bytes;                                   /* 8-bit integers or bool */
     bool read_only;
+    int32_t device_type, device_id; /* DLPack's; device_type 0: memory of the host */
 } array;
 
 /* What an argument may be. */
@@ -66,7 +67,8 @@ enum {
     TAKE_INTEGERS = 2, /* int32 or int64; other integers become int64 */
     TAKE_BYTES = 4,    /* bool, int8, uint8; others become bool */
     TAKE_WRITABLE = 8, /* the array itself, never a copy */
-    TAKE_SINGLE = 16   /* f32, f16, bf16; f64, integers and bool become f32 */
+    TAKE_SINGLE = 16,  /* f32, f16, bf16; f64, integers and bool become f32 */
+    TAKE_DEVICE = 32   /* also tensors on a GPU; without it they are refused */
 };
 
 int array_take(array *a, PyObject *object, const char *name, int what);
@@ -78,6 +80,14 @@ bool array_is_contiguous(const array *a);
 int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype);
 int array_make_integers(array *result, const array *like, int ndim, const int64_t *shape);
 PyObject *array_give(array *result);
+
+/* Does it lie on a GPU? (device.h) */
+bool array_on_device(const array *a);
+bool device_is_ours(int32_t dlpack_type);
+/* A new tensor beside `like`, on its device, of a dtype that PyTorch knows by this word. */
+int device_make(array *result, const array *like, int ndim, const int64_t *shape, const char *dtype);
+/* 0 where both are on the host or on one device; -1 with an error set, which names a. */
+int same_device(const array *a, const char *name, const array *first);
 
 /* None, a dtype's name, or any object whose name ends in one (numpy.float32, torch.bfloat16). */
 int take_dtype(PyObject *value, const char *name, napier_dtype *out);
@@ -150,7 +160,7 @@ extern PyObject *numpy_module, *numpy_empty;
 #define FAST(function_) (PyCFunction)(void (*)(void)) function_, METH_FASTCALL | METH_KEYWORDS
 
 extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], attention_functions[], state_functions[],
-    umap_edge_functions[], umap_stage_functions[], model_functions[];
+    umap_edge_functions[], umap_stage_functions[], model_functions[], device_functions[];
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);

@@ -51,15 +51,14 @@ static PyObject *py_kl_per_response(PyObject *self, PyObject *const *args, Py_ss
     (void)self;
     PyObject *v[8], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     kl_inputs in;
     napier_vector kl;
     array *made;
     if (!arguments(&names, args, count, keywords, v) && !take_kl(&c, v, &in) &&
         !call_made_vector(&c, responses_in(in.offsets), NAPIER_F32, &made, &kl)) {
-        RUN_FOR(given, names.function,
-                napier_kl_per_response(context, in.policy, in.ref, in.offsets, in.mask, &in.options, kl),
-                call_object(made));
+        RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_kl_per_response,
+                         napier_cuda_kl_per_response, in.policy, in.ref, in.offsets, in.mask, &in.options, kl);
     }
     call_release(&c);
     return given;
@@ -71,7 +70,7 @@ static PyObject *py_kl_per_response_backward(PyObject *self, PyObject *const *ar
     (void)self;
     PyObject *v[9], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     kl_inputs in;
     napier_const_vector grad;
     napier_vector policy, ref;
@@ -80,10 +79,9 @@ static PyObject *py_kl_per_response_backward(PyObject *self, PyObject *const *ar
         !call_vector(&c, v[8], "grad_kl", &grad) &&
         !call_made_vector(&c, in.policy.size, in.policy.dtype, &made_policy, &policy) &&
         !call_made_vector(&c, in.ref.size, in.ref.dtype, &made_ref, &ref)) {
-        RUN_FOR(given, names.function,
-                napier_kl_per_response_backward(context, in.policy, in.ref, in.offsets, in.mask, &in.options, grad,
-                                                policy, ref),
-                pair_of(made_policy, made_ref));
+        RUN_ANYWHERE_FOR(given, pair_of(made_policy, made_ref), &c.arrays[0], names.function,
+                         napier_kl_per_response_backward, napier_cuda_kl_per_response_backward, in.policy, in.ref,
+                         in.offsets, in.mask, &in.options, grad, policy, ref);
     }
     call_release(&c);
     return given;
@@ -94,7 +92,7 @@ static PyObject *py_kl_full(PyObject *self, PyObject *const *args, Py_ssize_t co
     (void)self;
     PyObject *v[3], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     napier_const_matrix policy, ref;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     napier_vector kl;
@@ -114,7 +112,7 @@ static PyObject *py_kl_full_backward(PyObject *self, PyObject *const *args, Py_s
     (void)self;
     PyObject *v[4], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     napier_const_matrix policy, ref;
     napier_const_vector grad;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
@@ -139,7 +137,7 @@ static PyObject *py_rubric_score(PyObject *self, PyObject *const *args, Py_ssize
     (void)self;
     PyObject *v[5], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_const_vector logprobs, weights;
     napier_const_matrix rubric;
     napier_indices ids, offsets;
@@ -151,9 +149,8 @@ static PyObject *py_rubric_score(PyObject *self, PyObject *const *args, Py_ssize
         !call_matrix(&c, v[3], "rubric", &rubric) && !call_vector(&c, v[4], "weights", &weights) &&
         !call_made_matrix(&c, responses_in(offsets), rubric.rows, NAPIER_F32, &made_scores, &scores) &&
         !call_made_vector(&c, responses_in(offsets), NAPIER_F32, &made_rewards, &rewards)) {
-        RUN_FOR(given, names.function,
-                napier_rubric_score(context, logprobs, ids, offsets, rubric, weights, scores, rewards),
-                pair_of(made_scores, made_rewards));
+        RUN_ANYWHERE_FOR(given, pair_of(made_scores, made_rewards), &c.arrays[0], names.function, napier_rubric_score,
+                         napier_cuda_rubric_score, logprobs, ids, offsets, rubric, weights, scores, rewards);
     }
     call_release(&c);
     return given;
@@ -165,7 +162,7 @@ static PyObject *py_rubric_score_backward(PyObject *self, PyObject *const *args,
     (void)self;
     PyObject *v[6], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_const_vector weights, grad_rewards;
     napier_const_matrix rubric, grad_scores;
     napier_indices ids, offsets;
@@ -177,9 +174,9 @@ static PyObject *py_rubric_score_backward(PyObject *self, PyObject *const *args,
         !call_vector(&c, v[3], "weights", &weights) && !call_matrix(&c, v[4], "grad_scores", &grad_scores) &&
         !call_vector(&c, v[5], "grad_rewards", &grad_rewards) &&
         !call_made_vector(&c, ids.size, NAPIER_F32, &made, &grad)) {
-        RUN_FOR(given, names.function,
-                napier_rubric_score_backward(context, ids, offsets, rubric, weights, grad_scores, grad_rewards, grad),
-                call_object(made));
+        RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_rubric_score_backward,
+                         napier_cuda_rubric_score_backward, ids, offsets, rubric, weights, grad_scores, grad_rewards,
+                         grad);
     }
     call_release(&c);
     return given;
@@ -341,7 +338,7 @@ static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ss
     (void)self;
     PyObject *v[9], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
     napier_vector losses, grad;
@@ -349,11 +346,26 @@ static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ss
     if (!arguments(&names, args, count, keywords, v) && !take_batch(&c, v, 0, &batch, &options) &&
         !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_losses, &losses) &&
         !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_grad, &grad)) {
-        RUN_FOR(given, names.function, napier_grpo_token_loss(context, &batch, &options, losses, grad),
-                pair_of(made_losses, made_grad));
+        RUN_ANYWHERE_FOR(given, pair_of(made_losses, made_grad), &c.arrays[0], names.function, napier_grpo_token_loss,
+                         napier_cuda_grpo_token_loss, &batch, &options, losses, grad);
     }
     call_release(&c);
     return given;
+}
+
+/* Metrics on a GPU: float64 [13], of which the first is no number, the others are the struct's, in its order. */
+enum { METRICS = sizeof(napier_grpo_metrics) / sizeof(double) };
+_Static_assert(METRICS == 13 && offsetof(napier_grpo_metrics, loss) == sizeof(double), "one place for struct_size");
+
+/* Where the call writes its metrics: *m, or a tensor beside the others. */
+static napier_grpo_metrics *place_of_metrics(call_arrays *c, napier_grpo_metrics *m, array **made) {
+    const int64_t size = METRICS;
+    *made = NULL;
+    if (!array_on_device(&c->arrays[0])) {
+        return m;
+    }
+    *made = call_make(c, 1, &size, NAPIER_F64);
+    return *made ? (napier_grpo_metrics *)(void *)(*made)->data : NULL;
 }
 
 /* (metrics, grad_logprobs, grad_entropies or None) */
@@ -362,21 +374,23 @@ static PyObject *py_grpo_loss(PyObject *self, PyObject *const *args, Py_ssize_t 
     (void)self;
     PyObject *v[9], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
-    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
+    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT, *place;
     napier_vector grad, grad_entropies = {0};
-    array *made_grad, *made_entropies = NULL;
+    array *made_grad, *made_entropies = NULL, *made_metrics;
     if (!arguments(&names, args, count, keywords, v) && !take_batch(&c, v, 0, &batch, &options) &&
         !call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_grad, &grad) &&
-        !(v[6] && call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_entropies, &grad_entropies))) {
-        RUN_FOR(given, names.function, napier_grpo_loss(context, &batch, &options, &metrics, grad, grad_entropies),
-                Py_NewRef(Py_None));
+        !(v[6] && call_made_vector(&c, batch.logprobs.size, NAPIER_F32, &made_entropies, &grad_entropies)) &&
+        (place = place_of_metrics(&c, &metrics, &made_metrics))) {
+        RUN_ANYWHERE_FOR(given, Py_NewRef(Py_None), &c.arrays[0], names.function, napier_grpo_loss,
+                         napier_cuda_grpo_loss, &batch, &options, place, grad, grad_entropies);
     }
     if (given) {
         Py_DECREF(given);
-        PyObject *members[] = {metrics_dict(&metrics), call_object(made_grad), call_object(made_entropies)};
+        PyObject *members[] = {made_metrics ? call_object(made_metrics) : metrics_dict(&metrics),
+                               call_object(made_grad), call_object(made_entropies)};
         given = tuple_of(3, members);
     }
     call_release(&c);
@@ -390,7 +404,7 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
     (void)self;
     PyObject *v[15], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
     napier_token_options tokens = NAPIER_TOKEN_OPTIONS_INIT;

@@ -147,7 +147,7 @@ static PyObject *py_tokenizer_decode(PyObject *self, PyObject *const *args, Py_s
     PyObject *v[3], *given = NULL;
     napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     napier_indices ids;
     if (arguments(&names, args, count, keywords, v) || take_bool(v[2], "skip_special", &options.skip_special) ||
         call_indices(&c, v[1], "ids", &ids)) {
@@ -350,7 +350,7 @@ static PyObject *py_model_forward(PyObject *self, PyObject *const *args, Py_ssiz
     (void)self;
     PyObject *v[6], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     napier_indices ids, offsets;
     int want_hidden = 0, want_logits = 1;
     if (arguments(&names, args, count, keywords, v)) {
@@ -416,7 +416,7 @@ static PyObject *py_model_scores(PyObject *self, PyObject *const *args, Py_ssize
     (void)self;
     PyObject *v[COUNT], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     score_inputs in;
     int want_entropy = 0, want_greedy = 0;
     array *logprobs = NULL, *entropy = NULL, *argmax = NULL;
@@ -446,7 +446,7 @@ static PyObject *py_model_plan(PyObject *self, PyObject *const *args, Py_ssize_t
     (void)self;
     PyObject *v[SCORE_ARGUMENT_COUNT], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     score_inputs in;
     napier_score_plan p = NAPIER_SCORE_PLAN_INIT;
     if (!arguments(&names, args, count, keywords, v) && !take_scores(&c, v, &in)) {
@@ -471,7 +471,7 @@ static PyObject *py_model_judge(PyObject *self, PyObject *const *args, Py_ssize_
     (void)self;
     PyObject *v[10], *given = NULL;
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ON_HOST);
     napier_judge_batch b = NAPIER_JUDGE_BATCH_INIT;
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     if (arguments(&names, args, count, keywords, v)) {

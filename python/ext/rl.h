@@ -2,15 +2,19 @@
 #ifndef NAPIER_PYTHON_RL_H
 #define NAPIER_PYTHON_RL_H
 
-#include "ext.h"
+#include "device.h"
 
 enum { MOST_ARRAYS = 16 };
 
 /* The arrays of one call: taken and made one by one, released together, whatever happens in between. */
 typedef struct call_arrays {
     array arrays[MOST_ARRAYS];
-    int count;
+    int count, what; /* what: added to what each of them may be */
 } call_arrays;
+
+/* ON_HOST: arrays on a GPU are refused; ANYWHERE: they may all lie on one. */
+enum { ON_HOST = 0, ANYWHERE = TAKE_DEVICE };
+void call_start(call_arrays *c, int where);
 
 /* The next array, from the caller's value; NULL with an error set, or, if the value is NULL, without one (absent). */
 array *call_take(call_arrays *c, PyObject *value, const char *name, int what);

@@ -1,5 +1,6 @@
 /* softmax.c - softmax, log_softmax, logsumexp and their gradients. Every function is written once over an n-D array and an
  * axis; napier/__init__.py holds the docstrings and what is not worth C. */
+#include "device.h"
 #include "slices.h"
 
 #include <string.h>
@@ -10,6 +11,24 @@ static const char *const masked_words[] = {"nan", "zero"};
 typedef napier_status map_call(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
 typedef napier_status gradient_call(napier_context *, napier_const_matrix, napier_const_matrix, napier_matrix,
                                     const napier_softmax_options *);
+
+/* The same on a GPU. */
+#define ON_DEVICE napier_cuda_context *, struct CUstream_st *, napier_cuda_workspace *
+typedef napier_status device_map(ON_DEVICE, napier_const_matrix, napier_matrix, const napier_softmax_options *);
+typedef napier_status device_gradient(ON_DEVICE, napier_const_matrix, napier_const_matrix, napier_matrix,
+                                      const napier_softmax_options *);
+
+/* Runs `host_`, an expression with a context, or `device_`, one with a device_call `on`, where the array lies on a device. */
+#define RUN_SLICES(failed_, like_, function_, host_, device_, elements_)        \
+    do {                                                                        \
+        if (!array_on_device(like_)) {                                          \
+            RUN_SIZED(failed_, function_, host_, elements_);                    \
+        } else {                                                                \
+            device_call on;                                                     \
+            (failed_) = device_begin(&on, like_);                               \
+            (failed_) = (failed_) ? -1 : device_end(&on, (device_), function_); \
+        }                                                                       \
+    } while (0)
 
 static int take_options(PyObject *const *values, napier_softmax_options *options) {
     int algorithm = NAPIER_ALGORITHM_AUTO, masked = NAPIER_MASKED_NAN;
@@ -36,12 +55,26 @@ static int result_like(array *y, const array *x, PyObject *out, napier_dtype dty
     if (!out) {
         return array_make(y, x, x->ndim, x->shape, dtype);
     }
-    if (array_take(y, out, "out", TAKE_FLOATS | TAKE_WRITABLE)) {
+    if (array_take(y, out, "out", TAKE_FLOATS | TAKE_WRITABLE | (array_on_device(x) ? TAKE_DEVICE : 0))) {
         return -1;
     }
-    if (!same_shape(x, y)) {
-        PyErr_SetString(PyExc_ValueError, "out: its shape is not that of x");
+    if (!same_shape(x, y) || same_device(y, "out", x)) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "out: its shape is not that of x");
+        }
         array_release(y);
+        return -1;
+    }
+    return 0;
+}
+
+/* An input that must lie where another one does. */
+static int take_beside(array *a, PyObject *value, const char *name, const array *other) {
+    if (array_take(a, value, name, TAKE_FLOATS | (array_on_device(other) ? TAKE_DEVICE : 0))) {
+        return -1;
+    }
+    if (same_device(a, name, other)) {
+        array_release(a);
         return -1;
     }
     return 0;
@@ -67,6 +100,15 @@ static napier_status map_slices(napier_context *context, map_call *call, slices 
     return status;
 }
 
+static napier_status map_on_device(device_call *on, device_map *call, slices *s,
+                                   const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        DEVICE_CALL(status, on, call, slices_matrix(s, 0), writable_matrix(slices_matrix(s, 1)), options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
 /* The library refuses what overlaps within a slice; this is for memory that several slices share. In place is fine. */
 static bool slices_overlap(const array *x, const array *y, const slices *s) {
     bool same = x->data == y->data && x->dtype == y->dtype;
@@ -87,8 +129,8 @@ static bool slices_overlap(const array *x, const array *y, const slices *s) {
 }
 
 /* x and y to the call, slice by slice. */
-static int map_arrays(const char *function, map_call *call, const array *x, const array *y, int axis,
-                      const napier_softmax_options *options) {
+static int map_arrays(const char *function, map_call *call, device_map *on_device, const array *x, const array *y,
+                      int axis, const napier_softmax_options *options) {
     slices s;
     const array *const both[] = {x, y};
     slices_start(&s, both, 2, axis, 0);
@@ -98,7 +140,8 @@ static int map_arrays(const char *function, map_call *call, const array *x, cons
     }
     int failed;
     if (x->size > 0) {
-        RUN_SIZED(failed, function, map_slices(context, call, &s, options), x->size);
+        RUN_SLICES(failed, x, function, map_slices(context, call, &s, options),
+                   map_on_device(&on, on_device, &s, options), x->size);
     } else { /* the options are still to be right */
         const napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
         const napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
@@ -107,15 +150,15 @@ static int map_arrays(const char *function, map_call *call, const array *x, cons
     return failed;
 }
 
-static PyObject *map_function(const signature *names, map_call *call, PyObject *const *args, Py_ssize_t count,
-                              PyObject *keywords) {
+static PyObject *map_function(const signature *names, map_call *call, device_map *on_device, PyObject *const *args,
+                              Py_ssize_t count, PyObject *keywords) {
     PyObject *v[7];
     if (arguments(names, args, count, keywords, v)) {
         return NULL;
     }
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, y;
-    if (take_options(v + 2, &options) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+    if (take_options(v + 2, &options) || array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
     int axis = -1;
@@ -125,7 +168,7 @@ static PyObject *map_function(const signature *names, map_call *call, PyObject *
         array_release(&x);
         return NULL;
     }
-    const int failed = map_arrays(names->function, call, &x, &y, axis, &options);
+    const int failed = map_arrays(names->function, call, on_device, &x, &y, axis, &options);
     array_release(&x);
     if (failed) {
         array_release(&y);
@@ -146,13 +189,13 @@ static PyObject *map_function(const signature *names, map_call *call, PyObject *
 static PyObject *py_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = MAP_SIGNATURE("softmax");
     (void)self;
-    return map_function(&names, napier_softmax, args, count, keywords);
+    return map_function(&names, napier_softmax, napier_cuda_softmax, args, count, keywords);
 }
 
 static PyObject *py_log_softmax(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = MAP_SIGNATURE("log_softmax");
     (void)self;
-    return map_function(&names, napier_log_softmax, args, count, keywords);
+    return map_function(&names, napier_log_softmax, napier_cuda_log_softmax, args, count, keywords);
 }
 
 /* ---- Their gradients ------------------------------------------------------------------------------------------------ */
@@ -166,8 +209,18 @@ static napier_status gradient_slices(napier_context *context, gradient_call *cal
     return status;
 }
 
-static int gradient_arrays(const char *function, gradient_call *call, const array *const *three, int axis,
-                           const napier_softmax_options *options) {
+static napier_status gradient_on_device(device_call *on, device_gradient *call, slices *s,
+                                        const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        DEVICE_CALL(status, on, call, slices_matrix(s, 0), slices_matrix(s, 1), writable_matrix(slices_matrix(s, 2)),
+                    options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
+static int gradient_arrays(const char *function, gradient_call *call, device_gradient *on_device,
+                           const array *const *three, int axis, const napier_softmax_options *options) {
     slices s;
     slices_start(&s, three, 3, axis, 0);
     if (three[0]->size > 0 && (slices_overlap(three[0], three[2], &s) || slices_overlap(three[1], three[2], &s))) {
@@ -176,13 +229,14 @@ static int gradient_arrays(const char *function, gradient_call *call, const arra
     }
     int failed = 0;
     if (three[0]->size > 0) {
-        RUN_SIZED(failed, function, gradient_slices(context, call, &s, options), three[0]->size);
+        RUN_SLICES(failed, three[0], function, gradient_slices(context, call, &s, options),
+                   gradient_on_device(&on, on_device, &s, options), three[0]->size);
     }
     return failed;
 }
 
-static PyObject *gradient_function(const signature *names, gradient_call *call, PyObject *const *args, Py_ssize_t count,
-                                   PyObject *keywords) {
+static PyObject *gradient_function(const signature *names, gradient_call *call, device_gradient *on_device,
+                                   PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *v[5];
     if (arguments(names, args, count, keywords, v)) {
         return NULL;
@@ -190,10 +244,10 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array result, grad, y;
     if (take_double(v[3], "temperature", &options.temperature) ||
-        array_take(&result, v[0], names->names[0], TAKE_FLOATS)) {
+        array_take(&result, v[0], names->names[0], TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
-    if (array_take(&grad, v[1], names->names[1], TAKE_FLOATS)) {
+    if (take_beside(&grad, v[1], names->names[1], &result)) {
         array_release(&result);
         return NULL;
     }
@@ -203,7 +257,7 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
         PyErr_Format(PyExc_ValueError, "%s: its shape is not that of %s", names->names[1], names->names[0]);
     } else if (!take_axis(v[2], "axis", result.ndim, &axis) && !result_like(&y, &result, v[4], result.dtype)) {
         const array *const three[] = {&result, &grad, &y};
-        if (gradient_arrays(names->function, call, three, axis, &options)) {
+        if (gradient_arrays(names->function, call, on_device, three, axis, &options)) {
             array_release(&y);
         } else if (v[4]) {
             array_release(&y);
@@ -220,14 +274,15 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
 static PyObject *py_softmax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"softmax_backward", 5, 3, 2, {"probs", "grad_probs", "axis", "temperature", "out"}};
     (void)self;
-    return gradient_function(&names, napier_softmax_backward, args, count, keywords);
+    return gradient_function(&names, napier_softmax_backward, napier_cuda_softmax_backward, args, count, keywords);
 }
 
 static PyObject *py_log_softmax_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
         "log_softmax_backward", 5, 3, 2, {"logprobs", "grad_logprobs", "axis", "temperature", "out"}};
     (void)self;
-    return gradient_function(&names, napier_log_softmax_backward, args, count, keywords);
+    return gradient_function(&names, napier_log_softmax_backward, napier_cuda_log_softmax_backward, args, count,
+                             keywords);
 }
 
 /* ---- logsumexp along an axis ---------------------------------------------------------------------------------------- */
@@ -245,6 +300,14 @@ static napier_status reduce_slices(napier_context *context, slices *s, const nap
     return status;
 }
 
+static napier_status reduce_on_device(device_call *on, slices *s, const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        DEVICE_CALL(status, on, napier_cuda_logsumexp, slices_matrix(s, 0), slices_vector(s, 1), options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
 /* x to its logsumexp along the axis; the result has that axis with size 1, or lacks it. */
 static int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
     slices s;
@@ -252,7 +315,8 @@ static int reduce_arrays(const array *x, const array *y, int axis, const napier_
     slices_start(&s, both, 2, axis, 1);
     int failed = 0;
     if (y->size > 0) {
-        RUN_SIZED(failed, "logsumexp", reduce_slices(context, &s, options), x->size);
+        RUN_SLICES(failed, x, "logsumexp", reduce_slices(context, &s, options), reduce_on_device(&on, &s, options),
+                   x->size);
     }
     return failed;
 }
@@ -298,7 +362,7 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
     array x, y;
     if (take_bool(v[2], "keepdims", &keepdims) || take_double(v[3], "temperature", &options.temperature) ||
         take_word(v[4], "algorithm", algorithm_words, 4, NAPIER_ALGORITHM_AUTO, &algorithm) ||
-        array_take(&x, v[0], "a", TAKE_FLOATS)) {
+        array_take(&x, v[0], "a", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
     options.algorithm = (napier_algorithm)algorithm;
@@ -402,14 +466,16 @@ static PyObject *py_logsumexp_all(PyObject *self, PyObject *const *args, Py_ssiz
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     napier_const_matrix m;
     array x, y;
-    if (take_double(v[1], "temperature", &options.temperature) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+    if (take_double(v[1], "temperature", &options.temperature) ||
+        array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
     napier_dtype dtype = x.dtype;
     PyObject *given = NULL;
     if (!take_dtype(v[2], "dtype", &dtype) && !array_matrix(&x, "x", &m) && !array_make(&y, &x, 0, NULL, dtype)) {
         int failed;
-        RUN(failed, "logsumexp_all", napier_logsumexp_all(context, m, napier_array(y.data, 1, dtype), &options));
+        RUN_ANYWHERE(failed, &x, "logsumexp_all", napier_logsumexp_all, napier_cuda_logsumexp_all, m,
+                     napier_array(y.data, 1, dtype), &options);
         given = give_or_release(&y, failed);
     }
     array_release(&x);
@@ -427,6 +493,17 @@ static napier_status spread_slices(napier_context *context, slices *s, const nap
     return status;
 }
 
+static napier_status spread_on_device(device_call *on, slices *s, const napier_softmax_options *options) {
+    napier_status status = NAPIER_OK;
+    do {
+        const napier_const_matrix g = slices_matrix(s, 2);
+        const napier_const_vector grad = {s->data[2], g.rows, g.rows > 1 ? g.row_stride : 1, g.dtype};
+        DEVICE_CALL(status, on, napier_cuda_logsumexp_backward, slices_matrix(s, 0), grad,
+                    writable_matrix(slices_matrix(s, 1)), options);
+    } while (!status && slices_next(s));
+    return status;
+}
+
 /* grad_lse has x's shape without the axis. */
 static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"logsumexp_backward", 4, 3, 2, {"x", "grad_lse", "axis", "temperature"}};
@@ -437,10 +514,11 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
     }
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     array x, grad, y;
-    if (take_double(v[3], "temperature", &options.temperature) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+    if (take_double(v[3], "temperature", &options.temperature) ||
+        array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
-    if (array_take(&grad, v[1], "grad_lse", TAKE_FLOATS)) {
+    if (take_beside(&grad, v[1], "grad_lse", &x)) {
         array_release(&x);
         return NULL;
     }
@@ -458,7 +536,8 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
             slices_start(&s, three, 3, axis, 1);
             int failed = 0;
             if (x.size > 0) {
-                RUN(failed, names.function, spread_slices(context, &s, &options));
+                RUN_SLICES(failed, &x, names.function, spread_slices(context, &s, &options),
+                           spread_on_device(&on, &s, &options), INT64_MAX);
             }
             given = give_or_release(&y, failed);
         }
@@ -480,10 +559,11 @@ static PyObject *py_logsumexp_all_backward(PyObject *self, PyObject *const *args
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     napier_const_matrix m, out;
     array x, grad, y;
-    if (take_double(v[2], "temperature", &options.temperature) || array_take(&x, v[0], "x", TAKE_FLOATS)) {
+    if (take_double(v[2], "temperature", &options.temperature) ||
+        array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
     }
-    if (array_take(&grad, v[1], "grad_lse", TAKE_FLOATS)) {
+    if (take_beside(&grad, v[1], "grad_lse", &x)) {
         array_release(&x);
         return NULL;
     }
@@ -494,7 +574,8 @@ static PyObject *py_logsumexp_all_backward(PyObject *self, PyObject *const *args
         const napier_const_vector g = {grad.data, 1, 1, grad.dtype};
         int failed = array_matrix(&y, "x", &out);
         if (!failed) {
-            RUN(failed, names.function, napier_logsumexp_all_backward(context, m, g, writable_matrix(out), &options));
+            RUN_ANYWHERE(failed, &x, names.function, napier_logsumexp_all_backward, napier_cuda_logsumexp_all_backward,
+                         m, g, writable_matrix(out), &options);
         }
         given = give_or_release(&y, failed);
     }

@@ -90,10 +90,29 @@ static int64_t ids_per_row(napier_indices ids, int64_t rows) {
 
 /* ---- From logits, and from hidden states and weights -------------------------------------------------------------------- */
 
+/* On tensor cores: the bits of a row are the device's own, and do not depend on the batch. */
+static napier_status cuda_linear(napier_cuda_context *context, struct CUstream_st *stream,
+                                 napier_cuda_workspace *workspace, napier_const_matrix hidden,
+                                 napier_const_matrix weights, napier_indices ids, const napier_token_options *options,
+                                 const napier_token_results *results) {
+    return napier_cuda_linear_token_logprobs(context, stream, workspace, hidden, weights, ids, options, results,
+                                             NAPIER_CUDA_BATCH_INVARIANT);
+}
+
+static napier_status cuda_linear_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                          napier_cuda_workspace *workspace, napier_const_matrix hidden,
+                                          napier_const_matrix weights, napier_indices ids,
+                                          const napier_token_options *options, const napier_token_gradients *gradients,
+                                          napier_matrix grad_hidden, napier_matrix grad_weights) {
+    return napier_cuda_linear_token_logprobs_backward(context, stream, workspace, hidden, weights, ids, options,
+                                                      gradients, grad_hidden, grad_weights,
+                                                      NAPIER_CUDA_BATCH_INVARIANT);
+}
+
 /* weights NULL: x are logits; else hidden states. */
 static PyObject *token_forward(const char *function, PyObject *const *v, PyObject *weights) {
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     token_outputs o = {.results = NAPIER_TOKEN_RESULTS_INIT};
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_const_matrix x, w = {0};
@@ -110,10 +129,13 @@ static PyObject *token_forward(const char *function, PyObject *const *v, PyObjec
         call_release(&c);
         return NULL;
     }
-    RUN_FOR(given, function,
-            weights ? napier_linear_token_logprobs(context, x, w, ids, &options, &o.results)
-                    : napier_token_logprobs(context, x, ids, &options, &o.results),
-            token_tuple(&o));
+    if (weights) {
+        RUN_ANYWHERE_FOR(given, token_tuple(&o), &c.arrays[0], function, napier_linear_token_logprobs, cuda_linear, x,
+                         w, ids, &options, &o.results);
+    } else {
+        RUN_ANYWHERE_FOR(given, token_tuple(&o), &c.arrays[0], function, napier_token_logprobs,
+                         napier_cuda_token_logprobs, x, ids, &options, &o.results);
+    }
     call_release(&c);
     return given;
 }
@@ -159,7 +181,7 @@ static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *arg
         return NULL;
     }
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_const_matrix x, given_out = {0};
@@ -182,8 +204,9 @@ static PyObject *py_token_logprobs_backward(PyObject *self, PyObject *const *arg
         made = NULL;
     }
     if (made) {
-        RUN_FOR(given, names.function, napier_token_logprobs_backward(context, x, ids, &options, &gradients, grad),
-                v[12] ? Py_NewRef(v[12]) : call_object(made));
+        RUN_ANYWHERE_FOR(given, v[12] ? Py_NewRef(v[12]) : call_object(made), &c.arrays[0], names.function,
+                         napier_token_logprobs_backward, napier_cuda_token_logprobs_backward, x, ids, &options,
+                         &gradients, grad);
     }
     call_release(&c);
     return given;
@@ -200,7 +223,7 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
         return NULL;
     }
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_const_matrix x, w;
@@ -213,16 +236,22 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
         !take_token_gradients(&c, v + 9, &gradients) &&
         !call_made_matrix(&c, x.rows, x.cols, x.dtype, &hidden, &grad_hidden) &&
         !call_made_matrix(&c, w.rows, w.cols, w.dtype, &weights, &grad_weights)) {
-        RUN_FOR(
-            given, names.function,
-            napier_linear_token_logprobs_backward(context, x, w, ids, &options, &gradients, grad_hidden, grad_weights),
-            PyTuple_Pack(2, hidden->object, weights->object));
+        RUN_ANYWHERE_FOR(given, PyTuple_Pack(2, hidden->object, weights->object), &c.arrays[0], names.function,
+                         napier_linear_token_logprobs_backward, cuda_linear_backward, x, w, ids, &options, &gradients,
+                         grad_hidden, grad_weights);
     }
     call_release(&c);
     return given;
 }
 
 /* ---- Matrix product, gather ---------------------------------------------------------------------------------------------- */
+
+/* With the CPU's bits. */
+static napier_status cuda_matmul(napier_cuda_context *context, struct CUstream_st *stream,
+                                 napier_cuda_workspace *workspace, napier_const_matrix a, napier_const_matrix b,
+                                 napier_matrix product) {
+    return napier_cuda_matmul(context, stream, workspace, a, b, product, NAPIER_CUDA_BITWISE);
+}
 
 static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"matmul", 3, 2, 2, {"a", "b", "dtype"}};
@@ -232,7 +261,7 @@ static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t cou
         return NULL;
     }
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_const_matrix a, b;
     napier_matrix product;
     array *made = NULL;
@@ -240,7 +269,8 @@ static PyObject *py_matmul(PyObject *self, PyObject *const *args, Py_ssize_t cou
     if (!call_matrix(&c, v[0], "a", &a) && !call_matrix(&c, v[1], "b", &b)) {
         napier_dtype dtype = a.dtype == b.dtype ? a.dtype : NAPIER_F32;
         if (!take_dtype(v[2], "dtype", &dtype) && !call_made_matrix(&c, a.rows, b.cols, dtype, &made, &product)) {
-            RUN_FOR(given, names.function, napier_matmul(context, a, b, product), call_object(made));
+            RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_matmul, cuda_matmul, a, b,
+                             product);
         }
     }
     call_release(&c);
@@ -255,7 +285,7 @@ static PyObject *py_gather_logprobs(PyObject *self, PyObject *const *args, Py_ss
         return NULL;
     }
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_const_matrix logprobs;
     napier_indices ids;
     napier_vector gathered;
@@ -263,7 +293,8 @@ static PyObject *py_gather_logprobs(PyObject *self, PyObject *const *args, Py_ss
     PyObject *given = NULL;
     if (!call_matrix(&c, v[0], "logprobs", &logprobs) && !call_indices(&c, v[1], "ids", &ids) &&
         !call_made_vector(&c, logprobs.rows, logprobs.dtype, &made, &gathered)) {
-        RUN_FOR(given, names.function, napier_gather_logprobs(context, logprobs, ids, gathered), call_object(made));
+        RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_gather_logprobs,
+                         napier_cuda_gather_logprobs, logprobs, ids, gathered);
     }
     call_release(&c);
     return given;
@@ -278,7 +309,7 @@ static PyObject *py_gather_logprobs_backward(PyObject *self, PyObject *const *ar
         return NULL;
     }
     call_arrays c;
-    c.count = 0;
+    call_start(&c, ANYWHERE);
     napier_const_vector gathered;
     napier_indices ids;
     napier_matrix grad;
@@ -288,8 +319,8 @@ static PyObject *py_gather_logprobs_backward(PyObject *self, PyObject *const *ar
     if (!call_vector(&c, v[0], "grad_gathered", &gathered) && !call_indices(&c, v[1], "ids", &ids) &&
         !take_int64(v[2], "vocabulary", &vocabulary) &&
         !call_made_matrix(&c, gathered.size, vocabulary, gathered.dtype, &made, &grad)) {
-        RUN_FOR(given, names.function, napier_gather_logprobs_backward(context, gathered, ids, grad),
-                call_object(made));
+        RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_gather_logprobs_backward,
+                         napier_cuda_gather_logprobs_backward, gathered, ids, grad);
     }
     call_release(&c);
     return given;

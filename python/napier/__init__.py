@@ -1,13 +1,13 @@
 """Napier: computing with exponentials safely - softmax, log_softmax, logsumexp, UMAP maps of data, and log-probabilities, KL
 and GRPO losses for post-training of language models. The right answer for every input, and the same bits everywhere.
 
-Functions take NumPy arrays, PyTorch tensors on the CPU, and anything else with the buffer protocol or DLPack, without
+Functions take NumPy arrays, PyTorch tensors (on a GPU too, where napier was built with CUDA), and anything else with the buffer protocol or DLPack, without
 copies, and answer in kind. See `napier.rl`, `napier.torch` (autograd) and `napier.UMAP`.
 """
 from . import rl
 from ._attention import attention, attention_backward
 from ._logsumexp import logsumexp
-from ._napier import (SoftmaxState, __version__, get_isa, get_num_threads, isa_available, log_softmax,
+from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
                       log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward)
 from .rl import (compute_grpo_loss, compute_kl, gather_logprobs, grpo_from_logits, grpo_loss, grpo_token_loss, kl_full,
@@ -52,7 +52,7 @@ def __dir__():
 
 
 __all__ = [
-    "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "fused_log_softmax", "gather_logprobs", "get_isa",
+    "Qwen3", "SoftmaxState", "Tokenizer", "UMAP", "attention", "attention_backward", "compute_grpo_loss", "compute_kl", "cuda_device_count", "fused_log_softmax", "gather_logprobs", "get_isa",
     "get_num_threads", "grpo_from_logits", "grpo_loss", "grpo_token_loss", "isa_available", "kl_full",
     "kl_per_response", "linear_token_logprobs", "log_softmax", "log_softmax_backward", "logsumexp", "logsumexp_all",
     "logsumexp_all_backward", "logsumexp_backward", "matmul", "numerics_version", "online_softmax", "reduce_softmax",

@@ -1,7 +1,7 @@
 """What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
 import numpy as np
 
-_FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE = 1, 2, 4, 8, 16
+_FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
 
 
 def _as_numpy(x, name):
@@ -49,3 +49,23 @@ def convert(x, name, what):
             raise ValueError(f"{name}: {array.max()} does not fit 64 bits with a sign")
         return array.astype(np.int64, order="C"), False
     return (array != 0).astype(np.uint8, order="C"), False
+
+
+def convert_on_device(x, name, what):
+    """As convert, of a tensor on a GPU, and there."""
+    import torch
+    if x.dtype.is_complex:
+        raise TypeError(f"{name}: complex numbers are not supported")
+    if what & (_FLOATS | _SINGLE):
+        return x.to(torch.float64 if what & _FLOATS else torch.float32)
+    if what & _INTEGERS:
+        if x.dtype.is_floating_point or x.dtype == torch.bool:
+            raise TypeError(f"{name}: expected integers, got a tensor of {x.dtype}")
+        return x.to(torch.int64)
+    return x != 0
+
+
+def empty_on_device(like, shape, dtype):
+    """A new tensor beside another one."""
+    import torch
+    return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)

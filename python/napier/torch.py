@@ -1,5 +1,9 @@
-"""Napier under PyTorch's autograd, torch.compile and torch.nn: the functions of `napier` and `napier.rl`, for tensors on the
-CPU of float32, float16, bfloat16 and (softmax, log_softmax, logsumexp) float64.
+"""Napier under PyTorch's autograd, torch.compile and torch.nn: the functions of `napier` and `napier.rl`, for tensors of
+float32, float16, bfloat16 and (softmax, log_softmax, logsumexp) float64, on the CPU and, where napier was built with CUDA, on
+GPUs.
+
+On a GPU a call puts its work into the device's current stream and does not wait. All tensors of a call lie on one device. Ids
+and offsets that are wrong give NaN there; synchronize() raises what was wrong.
 
 Every function is a custom operator of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, so
 that compiled graphs hold it whole. Results have the same bits as those of `napier`. Gradients are once differentiable.
@@ -21,26 +25,47 @@ if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
 __all__ = [
     "LogSoftmax", "LogSumExp", "Softmax", "attention", "gather_logprobs", "grpo_from_logits", "grpo_loss", "grpo_token_loss",
     "kl_full", "kl_per_response", "linear_token_logprobs", "log_softmax", "logsumexp", "matmul", "rubric_score", "softmax",
-    "token_logprobs",
+    "synchronize", "token_logprobs",
 ]
 
 Tensor = torch.Tensor
 
 
+@torch.compiler.assume_constant_result
+def _gpus():
+    """GPUs that this build can compute on: asked when the first tensor of one is seen, as it starts the CUDA runtime."""
+    return _napier.cuda_device_count()
+
+
 def _check(**tensors):
-    """Only the CPU computes in this build; say so by the argument's name, whatever the dispatcher would say."""
+    """Says by the argument's name what is no tensor, and where this build cannot compute."""
     for name, x in tensors.items():
         if x is None:
             continue
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
-        if x.device.type not in ("cpu", "meta"):
-            raise NotImplementedError(f"{name}: the tensor is on {x.device}; this build of napier computes on the CPU "
+        if x.device.type in ("cpu", "meta"):
+            continue
+        if x.device.type != "cuda":
+            raise NotImplementedError(f"{name}: the tensor is on {x.device}; napier computes on the CPU and on CUDA devices "
                                       "(use .cpu())")
+        if _gpus() == 0:
+            raise NotImplementedError(f"{name}: the tensor is on {x.device}, and this build of napier computes on the CPU "
+                                      "only: it was built without CUDA, or finds no device of compute capability 8.0 or "
+                                      "later (use .cpu())")
+
+
+def synchronize(device=None):
+    """Waits for the current stream of a GPU (default: the current one), and raises a ValueError for the first id or offset
+    since the last call that a kernel found out of range."""
+    stream = torch.cuda.current_stream(device)
+    stream.synchronize()
+    _napier._cuda_synchronize(torch.empty(0, device=stream.device))
 
 
 def _operator(name):
-    """custom_op for functions that take tensors of the CPU, without their graph, and make new ones."""
+    """custom_op for functions that take tensors without their graph, and make new ones. What has no kernels for a GPU says so
+    itself."""
 
     def decorate(function):
         def call(*args):
@@ -49,7 +74,7 @@ def _operator(name):
         call.__signature__ = inspect.signature(function)
         call.__annotations__ = function.__annotations__
         call.__name__ = name
-        return custom_op(f"napier::{name}", call, mutates_args=(), device_types="cpu")
+        return custom_op(f"napier::{name}", call, mutates_args=(), device_types=("cpu", "cuda"))
 
     return decorate
 
@@ -432,9 +457,9 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     q [batch, heads, queries, dim], k and v [batch, key heads, keys, dim] as in scaled_dot_product_attention, or ragged tokens
     [tokens, heads, dim] with query_offsets. The mask is a constant.
     """
-    mask = _as_tensor(mask)
-    prefix = None if prefix is None else tuple(_as_tensor(x) for x in prefix)
-    query_offsets, key_offsets = _as_tensor(query_offsets), _as_tensor(key_offsets)
+    mask = _as_tensor(mask, q)
+    prefix = None if prefix is None else tuple(_as_tensor(x, q) for x in prefix)
+    query_offsets, key_offsets = _as_tensor(query_offsets, q), _as_tensor(key_offsets, q)
     _check(q=q, k=k, v=v, mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
@@ -550,12 +575,15 @@ def _single(x):
     return x.float() if x.dtype == torch.float64 else x
 
 
-def _as_tensor(x):
-    return x if x is None or isinstance(x, Tensor) else torch.as_tensor(x)
+def _as_tensor(x, beside=None):
+    """Lists and arrays as tensors, on another one's device."""
+    if x is None or isinstance(x, Tensor):
+        return x
+    return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
 
 
 def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
-    ids, keep = _as_tensor(ids), _as_tensor(keep)
+    ids, keep = _as_tensor(ids, x), _as_tensor(keep, x)
     _check(**{what: x}, ids=ids, keep=keep)
     rows, ids, keep, lead = _token_arguments(_single(x), ids, keep, what)
     if ids is not None and (ids.dtype.is_floating_point or ids.dtype == torch.bool):
@@ -617,7 +645,7 @@ _once(_gather_logprobs, _gradient_gather, _setup_gather)
 
 def gather_logprobs(logprobs, ids):
     """napier.gather_logprobs with gradients: logprobs[..., ids]."""
-    ids = _as_tensor(ids)
+    ids = _as_tensor(ids, logprobs)
     _check(logprobs=logprobs, ids=ids)
     if ids.shape != logprobs.shape[:-1]:
         raise ValueError(f"ids: shape {tuple(ids.shape)} is not that of logprobs without its last dimension")
@@ -685,7 +713,7 @@ _register_pair(_kl_full, _kl_full_backward, 2)
 def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0,
                     clamp_kl=0.0):
     """napier.kl_per_response with gradients, to both."""
-    offsets, mask = _as_tensor(offsets), _as_tensor(mask)
+    offsets, mask = _as_tensor(offsets, policy_logprobs), _as_tensor(mask, policy_logprobs)
     _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets, mask=mask)
     return _kl_per_response(_single(policy_logprobs), _single(ref_logprobs), offsets, mask, estimator, reduction,
                             float(clamp_ratio), float(clamp_kl))
@@ -735,7 +763,7 @@ _once(_rubric_score, _gradient_rubric, _setup_rubric)
 
 def rubric_score(logprobs, token_ids, offsets, rubric, weights):
     """napier.rubric_score, (scores, rewards), with gradients to logprobs."""
-    token_ids, offsets = _as_tensor(token_ids), _as_tensor(offsets)
+    token_ids, offsets = _as_tensor(token_ids, logprobs), _as_tensor(offsets, logprobs)
     _check(logprobs=logprobs, token_ids=token_ids, offsets=offsets, rubric=rubric, weights=weights)
     for name, x in (("rubric", rubric), ("weights", weights)):
         if x.requires_grad and torch.is_grad_enabled():
@@ -771,6 +799,9 @@ def _number_or_word(text):
 
 
 def _loss_and_metrics(metrics):
+    """From C's dict; or, on a GPU, from its struct as float64, of which the first is no number."""
+    if isinstance(metrics, Tensor):
+        return metrics[1].float(), metrics[1:].clone()
     return (torch.tensor(metrics["loss"], dtype=torch.float32),
             torch.tensor([metrics[name] for name in _METRICS], dtype=torch.float64))
 
@@ -868,11 +899,11 @@ def _gradient_grpo_from_logits(ctx, grad, *_):
 _once(_grpo_from_logits, _gradient_grpo_from_logits, _setup_grpo_from_logits)
 
 
-def _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask):
+def _batch(beside, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask):
     """The constants of a batch: no gradient flows to them, as in the losses' definition."""
     given = {"advantages": advantages, "offsets": offsets, "old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs,
              "sampler_logprobs": sampler_logprobs, "mask": mask}
-    tensors = {name: _as_tensor(x) for name, x in given.items()}
+    tensors = {name: _as_tensor(x, beside) for name, x in given.items()}
     _check(**tensors)
     return [None if x is None else x.detach() for x in tensors.values()]
 
@@ -886,7 +917,7 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     """(loss, metrics) of napier.grpo_loss, with gradients to logprobs and entropies; metrics is a dict of tensors without.
     Advantages and the other log-probabilities are constants."""
     _check(logprobs=logprobs, entropies=entropies)
-    batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     entropies = None if entropies is None else _single(entropies)
     loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, _written_options(options))
     return loss, _named(metrics)
@@ -897,7 +928,7 @@ def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_log
     """The losses [T] of napier.grpo_token_loss, before reduction, with gradients to logprobs. At the level of the sequence,
     where a loss depends on the whole response, only grpo_loss has gradients; this raises where they would be recorded."""
     _check(logprobs=logprobs, entropies=entropies)
-    batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     sequence = options.get("loss_type") == "gspo" or options.get("level") == "sequence"
     if sequence and logprobs.requires_grad and torch.is_grad_enabled():
         raise NotImplementedError("grpo_token_loss: no gradients at the level of the sequence; use grpo_loss, or "
@@ -909,9 +940,9 @@ def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_log
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                      mask=None, temperature=1.0, softcap=0.0, **options):
     """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits, with the loss's gradient to logits [T, V]."""
-    ids = _as_tensor(ids)
+    ids = _as_tensor(ids, logits)
     _check(logits=logits, ids=ids)
-    batch = _batch(advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
+    batch = _batch(logits, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     gradient = logits.requires_grad and torch.is_grad_enabled()
     loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, _written_options(options),
                                                               float(temperature), float(softcap), gradient)

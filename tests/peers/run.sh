@@ -63,10 +63,10 @@ build_library() {
     ${CC:-cc} -std=c11 -shared -fPIC -I"$root/include" "$build/defaults.c" -o "$build/defaults.so"
 }
 
-# The Python package, in $build/library/python.
+# The Python package, in $build/library/python; for the emulated GPU too, in $build/library/python/emulated.
 build_package() {
-    cmake -S "$root" -B "$build/library" -DNAPIER_PYTHON=ON &&
-        cmake --build "$build/library" --parallel --target napier_python napier_python_files
+    cmake -S "$root" -B "$build/library" -DNAPIER_PYTHON=ON -DNAPIER_PYTHON_EMULATED=ON &&
+        cmake --build "$build/library" --parallel --target napier_python napier_python_emulated napier_python_files
 }
 
 if [ $# -eq 0 ]; then

@@ -413,11 +413,12 @@ def test_gradcheck_grpo_from_logits():
 # ---- Operators, compiled graphs, modules -------------------------------------------------------------------------------------------
 
 
-def examples():
+def examples(device="cpu"):
     """Name, a function of its tensors that require grad, and those."""
-    ids = ids_of()
-    x, y, v, u = normal(N, V), normal(N, V, seed=1), normal(N), normal(N, seed=1)
-    rubric, weights = normal(3, V).detach(), torch.tensor([1.0, -2.0, 0.5])
+    x, y, v, u = (t.detach().to(device).requires_grad_()
+                  for t in (normal(N, V), normal(N, V, seed=1), normal(N), normal(N, seed=1)))
+    ids, rubric, weights = (t.to(device) for t in (ids_of(), normal(3, V).detach(), torch.tensor([1.0, -2.0, 0.5])))
+    offsets, advantages = OFFSETS.to(device), ADVANTAGES.to(device)
     yield "softmax", lambda x: nt.softmax(x, 0, temperature=0.5), [x]
     yield "log_softmax", lambda x: nt.log_softmax(x, 1), [x]
     yield "logsumexp", lambda x: (nt.logsumexp(x, 1), nt.logsumexp(x), nt.logsumexp(x, 0, True)), [x]
@@ -426,12 +427,12 @@ def examples():
     yield "token_logprobs", lambda x: nt.token_logprobs(x, ids, entropy=True, argmax=True, top_k=3)[:3], [x]
     yield "linear", lambda x, y: nt.linear_token_logprobs(x, y, ids % N, lse=True)[:2], [x, y]
     yield "gather", lambda x: nt.gather_logprobs(x, ids), [x]
-    yield "kl", lambda v, u: nt.kl_per_response(v, u, OFFSETS, estimator="k3"), [v, u]
+    yield "kl", lambda v, u: nt.kl_per_response(v, u, offsets, estimator="k3"), [v, u]
     yield "kl_full", nt.kl_full, [x, y]
-    yield "rubric", lambda v: nt.rubric_score(v, ids, OFFSETS, rubric, weights), [v]
-    yield "grpo_loss", lambda v: nt.grpo_loss(v, ADVANTAGES, OFFSETS, old_logprobs=u.detach())[0], [v]
-    yield "grpo_token_loss", lambda v: nt.grpo_token_loss(v, ADVANTAGES, OFFSETS, old_logprobs=u.detach()), [v]
-    yield "grpo_from_logits", lambda x: nt.grpo_from_logits(x, ids, ADVANTAGES, OFFSETS)[0], [x]
+    yield "rubric", lambda v: nt.rubric_score(v, ids, offsets, rubric, weights), [v]
+    yield "grpo_loss", lambda v: nt.grpo_loss(v, advantages, offsets, old_logprobs=u.detach())[0], [v]
+    yield "grpo_token_loss", lambda v: nt.grpo_token_loss(v, advantages, offsets, old_logprobs=u.detach()), [v]
+    yield "grpo_from_logits", lambda x: nt.grpo_from_logits(x, ids, advantages, offsets)[0], [x]
 
 
 def values_and_gradients(function, inputs):
@@ -511,11 +512,6 @@ def test_errors():
             assert text in str(error), f"{error!r} does not say {text!r}"
         else:
             raise AssertionError(f"no {kind.__name__} about {text!r}")
-    if torch.cuda.is_available():
-        try:
-            nt.softmax(torch.zeros(3, device="cuda"))
-        except NotImplementedError as error:
-            assert "cuda" in str(error)
 
 
 def test_examples_in_docstrings():
