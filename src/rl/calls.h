@@ -22,6 +22,14 @@ napier_status napier_kl_backward_check(napier_context *context, napier_place pla
                                        napier_vector grad_policy, napier_vector grad_ref, napier_kl_options *o);
 void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o);
 
+napier_status napier_kl_full_check(napier_context *context, napier_const_matrix policy_logits,
+                                   napier_const_matrix ref_logits, const napier_softmax_options *options,
+                                   napier_vector kl, napier_softmax_options *o);
+napier_status napier_kl_full_backward_check(napier_context *context, napier_const_matrix policy_logits,
+                                            napier_const_matrix ref_logits, const napier_softmax_options *options,
+                                            napier_const_vector grad_kl, napier_matrix grad_policy_logits,
+                                            napier_matrix grad_ref_logits, napier_softmax_options *o);
+
 typedef struct napier_rubric_task {
     const napier_rubric_kernels *kernels;
     napier_rubric_job job;

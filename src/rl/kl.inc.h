@@ -117,11 +117,8 @@ static void napier_kl_full_row_gradient(const napier_kl_full_job *job, int64_t r
         for (int i = 0; i < n; i += 16) {
             const vf x = napier_sixteen_tokens(t.x, i, n, -INFINITY), y = napier_sixteen_tokens(t.y, i, n, -INFINITY);
             const napier_kl_pair r = napier_kl_pair_of(p, q, x, y);
-            if (grad_p) { /* p (log p - log q - KL) */
-                const vf below = vf_sub(vf_zero(), vf_add(r.d.d, r.d.low));
-                const vf slope = vf_mul(r.p, vf_sub(below, divergence));
-                const vf v = vf_select(vf_eq(r.p, vf_zero()), vf_zero(), vf_mul(g, slope));
-                napier_sixteen_results(grad_p, i, n, vf_div(v, temperature));
+            if (grad_p) {
+                napier_sixteen_results(grad_p, i, n, vf_div(napier_kl_policy_slope(&r, divergence, g), temperature));
             }
             if (grad_q) {
                 const vf slope = napier_kl_excess(&r);

@@ -5,7 +5,8 @@
 #include "base/view.h"
 #include "isa/kernels.h"
 #include "math/f64.h"
-#include "rl/responses.h"
+#include "rl/calls.h"
+#include "rl/kl_row.h"
 #include "softmax/options.h"
 #include "softmax/softmax_split.h"
 
@@ -24,20 +25,7 @@ static bool napier_kl_row_of(const napier_kl_full_task *t, int which, int64_t ro
     napier_sum sum;
     napier_sum_init(&sum);
     t->kernels->softmax.sum_range(job, row, 0, job->x.cols, &sum, scratch);
-    const napier_final final = napier_sum_finish(&sum);
-    if (final.kind != NAPIER_ROW_FINITE) {
-        return false;
-    }
-    double rest = (double)sum.count - 1.0;
-    if (!napier_is_huge(sum.max)) {
-        const napier_exp_parts parts = napier_exp_parts_for(sum.max, sum.max);
-        rest += napier_sum_rest(&sum, parts.n) / (double)parts.p;
-    }
-    const double log_sum = napier_log1p(rest);
-    out->max = sum.max;
-    out->log_sum = (float)log_sum;
-    out->log_sum_low = (float)(log_sum - (double)out->log_sum);
-    return true;
+    return napier_kl_row_from(&sum, out);
 }
 
 /* The divergence of a row, and p and q for its gradient; NaN where one of the two is no distribution. */
@@ -46,10 +34,9 @@ static double napier_kl_of_row(const napier_kl_full_task *t, int64_t row, float 
     if (!napier_kl_row_of(t, 0, row, scratch, p) || !napier_kl_row_of(t, 1, row, scratch, q)) {
         return napier_f64_nan();
     }
-    double s;
-    const double kl = t->kernels->rl.kl.full_row(&t->job, row, p, q, &s);
-    q->log_sum_low = (float)((double)q->log_sum_low + s); /* now the q sum to what the p do */
-    return kl > s * s / 2 ? kl - s * s / 2 : 0.0;         /* (1 + s) exp(-s) - 1 more */
+    double excess;
+    const double kl = t->kernels->rl.kl.full_row(&t->job, row, p, q, &excess);
+    return napier_kl_settle(kl, excess, q);
 }
 
 static void napier_kl_full_rows(void *argument, int worker, int64_t begin, int64_t end) {
@@ -125,17 +112,22 @@ static napier_status napier_kl_full_run(napier_context *context, napier_kl_full_
     return NAPIER_OK;
 }
 
-napier_status napier_kl_full(napier_context *context, napier_const_matrix policy_logits, napier_const_matrix ref_logits,
-                             const napier_softmax_options *options, napier_vector kl) {
-    napier_softmax_options o;
-    napier_status status = napier_kl_full_arguments(context, policy_logits, ref_logits, options, &o);
+napier_status napier_kl_full_check(napier_context *context, napier_const_matrix policy_logits,
+                                   napier_const_matrix ref_logits, const napier_softmax_options *options,
+                                   napier_vector kl, napier_softmax_options *o) {
+    napier_status status = napier_kl_full_arguments(context, policy_logits, ref_logits, options, o);
     if (!status)
         status = napier_check_tokens_out(context, "kl", kl, policy_logits.rows, false);
     const napier_matrix column = {kl.data, kl.size, 1, kl.stride, 1, kl.dtype};
     if (!status)
         status = napier_check_alias(context, "kl", column, "policy_logits", policy_logits);
-    if (!status)
-        status = napier_check_alias(context, "kl", column, "ref_logits", ref_logits);
+    return status ? status : napier_check_alias(context, "kl", column, "ref_logits", ref_logits);
+}
+
+napier_status napier_kl_full(napier_context *context, napier_const_matrix policy_logits, napier_const_matrix ref_logits,
+                             const napier_softmax_options *options, napier_vector kl) {
+    napier_softmax_options o;
+    const napier_status status = napier_kl_full_check(context, policy_logits, ref_logits, options, kl, &o);
     if (status || policy_logits.rows == 0) {
         return status;
     }
@@ -166,12 +158,11 @@ static napier_status napier_kl_full_check_out(napier_context *context, const cha
     return status;
 }
 
-napier_status napier_kl_full_backward(napier_context *context, napier_const_matrix policy_logits,
-                                      napier_const_matrix ref_logits, const napier_softmax_options *options,
-                                      napier_const_vector grad_kl, napier_matrix grad_policy_logits,
-                                      napier_matrix grad_ref_logits) {
-    napier_softmax_options o;
-    napier_status status = napier_kl_full_arguments(context, policy_logits, ref_logits, options, &o);
+napier_status napier_kl_full_backward_check(napier_context *context, napier_const_matrix policy_logits,
+                                            napier_const_matrix ref_logits, const napier_softmax_options *options,
+                                            napier_const_vector grad_kl, napier_matrix grad_policy_logits,
+                                            napier_matrix grad_ref_logits, napier_softmax_options *o) {
+    napier_status status = napier_kl_full_arguments(context, policy_logits, ref_logits, options, o);
     if (!status)
         status = napier_check_tokens(context, "grad_kl", grad_kl, policy_logits.rows, false);
     if (!status) {
@@ -190,6 +181,16 @@ napier_status napier_kl_full_backward(napier_context *context, napier_const_matr
         status = napier_check_alias(context, "grad_ref_logits", grad_ref_logits, "grad_policy_logits",
                                     napier_read_only(grad_policy_logits));
     }
+    return status;
+}
+
+napier_status napier_kl_full_backward(napier_context *context, napier_const_matrix policy_logits,
+                                      napier_const_matrix ref_logits, const napier_softmax_options *options,
+                                      napier_const_vector grad_kl, napier_matrix grad_policy_logits,
+                                      napier_matrix grad_ref_logits) {
+    napier_softmax_options o;
+    const napier_status status = napier_kl_full_backward_check(context, policy_logits, ref_logits, options, grad_kl,
+                                                               grad_policy_logits, grad_ref_logits, &o);
     if (status || policy_logits.rows == 0 || policy_logits.cols == 0) {
         return status;
     }

@@ -143,4 +143,11 @@ NAPIER_KERNEL vf napier_kl_term(const napier_kl_pair *r) {
     return vf_select(vf_eq(r->p, vf_zero()), r->q, vf_max(term, vf_zero()));
 }
 
+/* g p (log p - log q - KL) */
+NAPIER_KERNEL vf napier_kl_policy_slope(const napier_kl_pair *r, vf divergence, vf g) {
+    const vf below = vf_sub(vf_zero(), vf_add(r->d.d, r->d.low));
+    const vf slope = vf_mul(r->p, vf_sub(below, divergence));
+    return vf_select(vf_eq(r->p, vf_zero()), vf_zero(), vf_mul(g, slope));
+}
+
 #endif

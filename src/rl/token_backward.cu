@@ -115,7 +115,8 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
         if (!plain) {
             cuda_token_rules(dtype, &token->call.rules, row, first, token->x.cols, z, NULL);
         }
-        const napier_cuda_token_slot slot = cuda_token_sum(dtype, true, token, row, first, z);
+        const napier_cuda_token_slot slot =
+            cuda_token_sum(dtype, true, token, row, first, plain && dtype == NAPIER_BF16 ? words : NULL, z);
         if (cuda_lane() == 0) {
             token->slots[row * token->tiles + tile] = slot;
         }

@@ -2,8 +2,8 @@
  * tile and with a row. As on the CPU (rl/token_tile.h) a tile comes to a slot, and the slots of a row, in their order, to its
  * final.
  *
- * Instructions for an element of an ordinary tile: widen 1, maximum 1, exp 11, two compares, add 1, count 1: 17; the spread for
- * entropy adds 2 (a difference and an fma). The argmax costs none: the first slot that has the row's maximum is read again. */
+ * Instructions for an element of an ordinary bf16 tile, none of it beyond the cutoff: widen 1, maximum and minimum 1 (two
+ * elements at a time), exp 11, a compare, an add, a count: 16; the spread for entropy adds 2. The argmax costs none: the first slot that has the row's maximum is read again. */
 #ifndef NAPIER_RL_TOKEN_CUDA_H
 #define NAPIER_RL_TOKEN_CUDA_H
 
@@ -119,37 +119,98 @@ NAPIER_OUTLINE napier_cuda_token_slot cuda_token_odd(const napier_cuda_token_job
     return slot;
 }
 
-CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, const bool entropy,
-                                                  const napier_cuda_token_job *job, int64_t row, int64_t first,
-                                                  const float *z) {
-    const float max = napier_group_max(CUDA_WARP, napier_largest(4, z)) + 0.0f; /* -0 and +0 are one maximum */
-    napier_cuda_token_slot slot = {max, 0.0f, 0.0f, 0};
-    if (max != max) {
-        return slot;
+/* The largest (NaN if there is one) and the smallest of a thread's elements. */
+typedef struct cuda_token_range {
+    float max, min;
+} cuda_token_range;
+
+CUDA_INLINE cuda_token_range cuda_token_range_of(const float *z) {
+    cuda_token_range r = {-INFINITY, INFINITY};
+    NAPIER_UNROLL
+    for (int e = 0; e < 32; e++) {
+        r.max = napier_max_or_nan(z[e], r.max);
+        r.min = vf_min(z[e], r.min);
     }
-    if (!napier_is_ordinary(max)) {
-        return cuda_token_odd(job, row, first, max);
+    return r;
+}
+
+/* The same of bf16 as it was read, two at a time. */
+CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_words *words, const float *z) {
+#if defined(__CUDACC__)
+    uint32_t max = words[0].w[0], min = max;
+    (void)z;
+    NAPIER_UNROLL
+    for (int i = 1; i < 16; i++) {
+        asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(max) : "r"(words[i / 4].w[i % 4]));
+        asm("min.bf16x2 %0, %0, %1;" : "+r"(min) : "r"(words[i / 4].w[i % 4]));
     }
+    const float high = napier_float_of_bits(min & 0xffff0000u);
+    const cuda_token_range r = {
+        napier_max_or_nan(napier_float_of_bits(max << 16), napier_float_of_bits(max & 0xffff0000u)),
+        vf_min(napier_float_of_bits(min << 16), high)};
+    return r;
+#else
+    (void)words;
+    return cuda_token_range_of(z);
+#endif
+}
+
+/* An element into its lane: below the maximum its term is added, else it is counted; its distance times its term goes to the
+ * spread. far: it may be beyond the cutoff, and does not count then. Predicates, not branches. */
+CUDA_INLINE void cuda_token_step(const bool entropy, const bool far, const napier_term_scale *s, float z, float *sum,
+                                 float *spread, int32_t *count) {
+    const float term = vf_exp_scaled(z, s->magic), down = z - s->max;
+#if defined(__CUDACC__)
+    if (!far) {
+        asm("{ .reg .pred p; setp.lt.f32 p, %2, %3; @p add.rn.f32 %0, %0, %4; @!p add.s32 %1, %1, 1; }"
+            : "+f"(*sum), "+r"(*count)
+            : "f"(z), "f"(s->max), "f"(term));
+        *spread = entropy ? fmaf(-term, down, *spread) : 0.0f;
+    } else {
+        asm("{ .reg .pred p, q; setp.lt.f32 p, %3, %4; setp.ge.f32 q, %3, %5; @!p add.s32 %1, %1, 1;"
+            " @q fma.rn.f32 %2, %7, %8, %2; and.pred p, p, q; @p add.rn.f32 %0, %0, %6; }"
+            : "+f"(*sum), "+r"(*count), "+f"(*spread)
+            : "f"(z), "f"(s->max), "f"(s->cutoff), "f"(term), "f"(-term), "f"(down));
+    }
+#else
+    const bool below = z < s->max, near = !far || z >= s->cutoff;
+    *sum = below && near ? *sum + term : *sum;
+    *count += below ? 0 : 1;
+    *spread = entropy && near ? fmaf(-term, down, *spread) : *spread;
+#endif
+}
+
+CUDA_INLINE napier_cuda_token_slot cuda_token_add(const napier_dtype dtype, const bool entropy, const bool far,
+                                                  const float max, const float *z) {
     const napier_term_scale s = napier_term_scale_of(max);
     float sum[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     float spread[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     int32_t count = 0;
     NAPIER_UNROLL
     for (int e = 0; e < 32; e++) {
-        const float term = vf_exp_scaled(z[e], s.magic);
-        const bool near = z[e] >= s.cutoff, below = z[e] < max;
-        if (near && below) {
-            sum[e % 8] += term;
-        }
-        if (entropy && near) {
-            spread[e % 8] = fmaf(-term, z[e] - max, spread[e % 8]);
-        }
-        count += below ? 0 : 1;
+        cuda_token_step(entropy, far, &s, z[e], &sum[e % 8], &spread[e % 8], &count);
     }
-    slot.count = napier_group_add(CUDA_WARP, count);
-    slot.rest = napier_fold(dtype, CUDA_WARP, cuda_lane(), sum);
-    slot.spread = entropy ? napier_fold(dtype, CUDA_WARP, cuda_lane(), spread) : 0.0f;
+    const napier_cuda_token_slot slot = {max, napier_fold(dtype, CUDA_WARP, cuda_lane(), sum),
+                                         entropy ? napier_fold(dtype, CUDA_WARP, cuda_lane(), spread) : 0.0f,
+                                         napier_group_add(CUDA_WARP, count)};
     return slot;
+}
+
+/* words: of plain bf16, else NULL. */
+CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, const bool entropy,
+                                                  const napier_cuda_token_job *job, int64_t row, int64_t first,
+                                                  const napier_words *words, const float *z) {
+    const cuda_token_range r = words != NULL ? cuda_token_range_of_words(words, z) : cuda_token_range_of(z);
+    const float max = napier_group_max(CUDA_WARP, r.max) + 0.0f; /* -0 and +0 are one maximum */
+    if (max != max) {
+        const napier_cuda_token_slot nan = {max, 0.0f, 0.0f, 0};
+        return nan;
+    }
+    if (!napier_is_ordinary(max)) {
+        return cuda_token_odd(job, row, first, max);
+    }
+    return cuda_ballot(!(r.min >= max - NAPIER_CUTOFF)) != 0 ? cuda_token_add(dtype, entropy, true, max, z)
+                                                             : cuda_token_add(dtype, entropy, false, max, z);
 }
 
 /* ---- Slots to the final of a row ----------------------------------------------------------------------------------- */

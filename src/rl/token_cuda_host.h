@@ -10,7 +10,10 @@
 napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_cuda_room *room,
                                            const napier_token_call *call, napier_const_matrix logits);
 
-/* Slots and results of all rows. */
+/* Slots of all rows. */
+napier_status napier_cuda_token_sums(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                     const napier_cuda_token_job *job);
+/* The same, and all results but the top k. */
 napier_status napier_cuda_token_run(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
                                     const napier_cuda_token_job *job);
 

@@ -58,7 +58,8 @@ CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const bool pla
     if (!plain) {
         cuda_token_rules(dtype, &job->call.rules, row, first, job->x.cols, z, NULL);
     }
-    const napier_cuda_token_slot slot = cuda_token_sum(dtype, entropy, job, row, first, z);
+    const napier_cuda_token_slot slot =
+        cuda_token_sum(dtype, entropy, job, row, first, plain && dtype == NAPIER_BF16 ? words : NULL, z);
     if (cuda_lane() == 0) {
         job->slots[at] = slot;
     }

@@ -61,6 +61,13 @@ static napier_status napier_cuda_token_launch(napier_cuda_context *context, stru
     return napier_cuda_launch(context, stream, what, kernel, &shape, job, sizeof *job);
 }
 
+napier_status napier_cuda_token_sums(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                     const napier_cuda_token_job *job) {
+    const napier_token_call *call = &job->call;
+    return napier_cuda_token_launch(context, stream, what, napier_cuda_token_kernel(call, job->x.dtype),
+                                    call->rows * job->tiles, job);
+}
+
 napier_status napier_cuda_token_run(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
                                     const napier_cuda_token_job *job) {
     const napier_token_call *call = &job->call;
@@ -69,10 +76,8 @@ napier_status napier_cuda_token_run(napier_cuda_context *context, struct CUstrea
         status = napier_cuda_fill(context, stream, call->results.rank, 0,
                                   (size_t)(call->rows * call->per_row) * sizeof(int64_t));
     }
-    if (!status) {
-        status = napier_cuda_token_launch(context, stream, what, napier_cuda_token_kernel(call, job->x.dtype),
-                                          call->rows * job->tiles, job);
-    }
+    if (!status)
+        status = napier_cuda_token_sums(context, stream, what, job);
     if (!status) {
         status = napier_cuda_token_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_token_rows_finish),
                                           call->rows, job);

@@ -254,6 +254,50 @@ static void test_gradient_clusters(void **state) {
     }
 }
 
+/* ---- KL over the vocabulary ------------------------------------------------------------------------------------------- */
+
+static void check_kl_full(int64_t rows, int64_t cols, int kind, napier_dtype p_dtype, napier_dtype q_dtype,
+                          double temperature, bool in_place) {
+    static float gradients[MOST_ROWS];
+    const grid p = make_grid(rows, cols, kind, p_dtype, 1, 1),
+               q = make_grid(rows, cols, kind % 3 ? 0 : kind, q_dtype, 1, 2);
+    rng r = rng_make((uint64_t)kind);
+    for (int64_t i = 0; i < rows; i++) {
+        gradients[i] = i % 4 == 3 ? 0.0f : (float)rng_normal(&r);
+    }
+    const line g = line_in(gradients, rows, NAPIER_F32, 1), kl = line_out(rows, NAPIER_F32, 2);
+    const line gp = in_place ? p.x : line_out(rows * cols, NAPIER_F32, 1), gq = line_out(rows * cols, NAPIER_BF16, 1);
+    napier_softmax_options o = NAPIER_SOFTMAX_OPTIONS_INIT;
+    o.temperature = temperature;
+    const int64_t step = in_place ? p.row_stride : cols;
+    char what[100];
+    snprintf(what, sizeof what, "kl_full %d x %d, kind %d, dtypes %d %d, T %g", (int)rows, (int)cols, kind,
+             (int)p_dtype, (int)q_dtype, temperature);
+    cpu_ok(what, napier_kl_full(cpu, grid_view(&p, false), grid_view(&q, false), &o, here_out(kl)));
+    WITH_WORKSPACE(what,
+                   napier_cuda_kl_full(gpu, NULL, w, grid_view(&p, true), grid_view(&q, true), &o, there_out(kl)));
+    same(what, &kl.p);
+    cpu_ok(what, napier_kl_full_backward(cpu, grid_view(&p, false), grid_view(&q, false), &o, here(g),
+                                         rows_here_out(gp, rows, cols, step), rows_here_out(gq, rows, cols, cols)));
+    WITH_WORKSPACE(what, napier_cuda_kl_full_backward(gpu, NULL, w, grid_view(&p, true), grid_view(&q, true), &o,
+                                                      there(g), rows_there_out(gp, rows, cols, step),
+                                                      rows_there_out(gq, rows, cols, cols)));
+    same(what, &gp.p);
+    same(what, &gq.p);
+    both_forget();
+}
+
+static void test_kl_full(void **state) {
+    (void)state;
+    static const int64_t cols[] = {1, 33, 1024, 2500};
+    for (int i = 0; i < 4; i++) {
+        for (int kind = 0; kind < ROW_KINDS; kind += 1 + (i > 1) * 4) {
+            device_order((uint64_t)kind);
+            check_kl_full(5, cols[i], kind, dtypes[kind % 3], dtypes[(kind + i) % 3], kind % 2 ? 0.7 : 1.0, kind % 2);
+        }
+    }
+}
+
 static void refused(napier_status status, const char *text) {
     assert_int_equal(status, NAPIER_INVALID_ARGUMENT);
     if (!strstr(napier_cuda_last_error(gpu), text)) {
@@ -299,6 +343,7 @@ int main(void) {
         cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_gradient_rules),
         cmocka_unit_test(test_gradient_clusters),
+        cmocka_unit_test(test_kl_full),
         cmocka_unit_test(test_bad_ids),
     };
     both_set_up();

@@ -59,6 +59,19 @@ NAPIER_API napier_status napier_cuda_kl_per_response_backward(
     napier_const_vector policy_logprobs, napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
     const napier_kl_options *options, napier_const_vector grad_kl, napier_vector grad_policy, napier_vector grad_ref);
 
+/* Two reads of both logits, the backward call three.
+ * Workspace: 40 bytes for each 1024 columns of each row, and 40 for each row. */
+NAPIER_API napier_status napier_cuda_kl_full(napier_cuda_context *context, struct CUstream_st *stream,
+                                             napier_cuda_workspace *workspace, napier_const_matrix policy_logits,
+                                             napier_const_matrix ref_logits, const napier_softmax_options *options,
+                                             napier_vector kl);
+NAPIER_API napier_status napier_cuda_kl_full_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                      napier_cuda_workspace *workspace,
+                                                      napier_const_matrix policy_logits, napier_const_matrix ref_logits,
+                                                      const napier_softmax_options *options,
+                                                      napier_const_vector grad_kl, napier_matrix grad_policy_logits,
+                                                      napier_matrix grad_ref_logits);
+
 /* Workspace: 4 C bytes for each 1024 tokens and each response, and 512. */
 NAPIER_API napier_status napier_cuda_rubric_score(napier_cuda_context *context, struct CUstream_st *stream,
                                                   napier_cuda_workspace *workspace, napier_const_vector logprobs,
