@@ -3,6 +3,7 @@
 #ifndef NAPIER_CUDA_H
 #define NAPIER_CUDA_H
 
+#include <napier/cuda/attention.h>
 #include <napier/cuda/device.h>
 #include <napier/cuda/softmax.h>
 #include <napier/cuda/rl.h>

@@ -428,8 +428,8 @@ static napier_status attend_all(napier_context *context, attend_job *job) {
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
 
-static napier_status check_outputs(napier_context *context, const napier_attention_plan *plan, napier_heads output,
-                                   napier_matrix lse) {
+napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,
+                                             napier_heads output, napier_matrix lse) {
     const napier_heads sums = napier_heads_of_matrix(lse);
     napier_status status =
         napier_attention_check_out(context, plan, "output", output, plan->q.tokens, plan->q.heads, plan->v.dim);
@@ -449,7 +449,7 @@ napier_status napier_attention(napier_context *context, napier_const_heads q, na
     napier_attention_plan plan;
     napier_status status = napier_attention_plan_make(context, q, k, v, options, &plan);
     if (!status) {
-        status = check_outputs(context, &plan, output, lse);
+        status = napier_attention_check_outputs(context, &plan, output, lse);
     }
     if (status || q.tokens == 0) {
         return status;

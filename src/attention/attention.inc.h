@@ -1,5 +1,6 @@
 /* attention/attention.inc.h - scores to weights (attention_kernels.h), compiled once per instruction set. */
 #include "attention/attention_kernels.h"
+#include "attention/attention_lanes.h"
 #include "math/elements.h"
 
 /* ---- Which keys are seen ------------------------------------------------------------------------------------------ */
@@ -56,22 +57,6 @@ NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
 
 /* ---- Weights ------------------------------------------------------------------------------------------------------ */
 
-/* 2^d for d <= 1; 0 for d < -125, where it would soon be subnormal; NaN for NaN. The exponent's bias is in the magic
- * number, so that the low bits of the sum are the exponent's bits. */
-NAPIER_KERNEL vf napier_weight(vf d) {
-    const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
-    const vf shifted = vf_add(d, magic);
-    const vf f = vf_sub(d, vf_sub(shifted, magic));
-    vf p = vf_fma(vf_set(NAPIER_EXP2_C6), f, vf_set(NAPIER_EXP2_C5));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C4));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C3));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C2));
-    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C1));
-    p = vf_fma(p, f, vf_set(1.0f));
-    const vf power = vf_from_bits(vi_shl(vf_bits(shifted), 23));
-    return vf_keep(vf_nlt(d, vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p, power));
-}
-
 /* The same four times, step by step. */
 NAPIER_KERNEL void napier_weights4(vf d[4]) {
     static const float c[5] = {NAPIER_EXP2_C5, NAPIER_EXP2_C4, NAPIER_EXP2_C3, NAPIER_EXP2_C2, NAPIER_EXP2_C1};
@@ -115,11 +100,6 @@ NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
         m[0] = vf_max(vf_load(scores + key), m[0]);
     }
     return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
-}
-
-/* 2^(from - to) for integers or infinities from < to. */
-NAPIER_KERNEL float napier_rescale(float from, float to) {
-    return from - to < -126.0f ? 0.0f : napier_power_of_two((int64_t)(from - to));
 }
 
 NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t r, float exponent) {
@@ -179,8 +159,7 @@ static void napier_attention_weigh(const napier_score_block *block, const napier
 
 /* log(2^E l), in double. */
 NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
-    const vd log_sum = vd_log(vd_from_vf(vf_set(sum)));
-    return vf_lane(vd_to_vf(vd_fma(vd_set((double)exponent), vd_set(NAPIER_LN2_DOUBLE), log_sum)), 0);
+    return vf_lane(napier_lse_of(vf_set(exponent), vf_set(sum)), 0);
 }
 
 /* + 0: which zero an output of 0 is may depend on the keys of other rows. */

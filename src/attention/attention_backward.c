@@ -441,20 +441,20 @@ static napier_status back(napier_context *context, back_job *job) {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_inputs(napier_context *context, const napier_attention_plan *plan, const back_job *job) {
+static napier_status check_inputs(napier_context *context, const napier_attention_plan *plan,
+                                  const napier_attention_back_views *x) {
     const napier_const_heads *const q = &plan->q;
-    napier_status status = napier_check_heads(context, "grad_output", job->grad_output);
+    napier_status status = napier_check_heads(context, "grad_output", x->grad_output);
     if (!status) {
-        status =
-            napier_attention_check_shape(context, "grad_output", job->grad_output, q->tokens, q->heads, plan->v.dim);
+        status = napier_attention_check_shape(context, "grad_output", x->grad_output, q->tokens, q->heads, plan->v.dim);
     }
     if (!status) {
-        status = napier_check_heads(context, "output", job->output);
+        status = napier_check_heads(context, "output", x->output);
     }
     if (!status) {
-        status = napier_attention_check_shape(context, "output", job->output, q->tokens, q->heads, plan->v.dim);
+        status = napier_attention_check_shape(context, "output", x->output, q->tokens, q->heads, plan->v.dim);
     }
-    const napier_const_matrix m = job->lse;
+    const napier_const_matrix m = x->lse;
     const napier_const_heads lse = {m.data, m.rows, m.cols, 1, m.row_stride, m.col_stride, 1, m.dtype};
     if (!status && m.dtype != NAPIER_F32) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "lse: dtype %s is not f32", napier_dtype_name(m.dtype));
@@ -471,11 +471,12 @@ typedef struct named_heads {
     int64_t tokens, heads, dim;
 } named_heads;
 
-static napier_status check_gradients(napier_context *context, const napier_attention_plan *plan, const back_job *job) {
-    const named_heads grads[3] = {{"grad_q", job->grad_q, plan->q.tokens, plan->q.heads, plan->q.dim},
-                                  {"grad_k", job->grad_k, plan->k.tokens, plan->k.heads, plan->k.dim},
-                                  {"grad_v", job->grad_v, plan->v.tokens, plan->v.heads, plan->v.dim}};
-    const napier_const_matrix m = job->lse;
+static napier_status check_gradients(napier_context *context, const napier_attention_plan *plan,
+                                     const napier_attention_back_views *x) {
+    const named_heads grads[3] = {{"grad_q", x->grad_q, plan->q.tokens, plan->q.heads, plan->q.dim},
+                                  {"grad_k", x->grad_k, plan->k.tokens, plan->k.heads, plan->k.dim},
+                                  {"grad_v", x->grad_v, plan->v.tokens, plan->v.heads, plan->v.dim}};
+    const napier_const_matrix m = x->lse;
     const napier_const_heads lse = {m.data, m.rows, m.cols, 1, m.row_stride, m.col_stride, 1, m.dtype};
     napier_status status = NAPIER_OK;
     for (int i = 0; i < 3 && !status; i++) {
@@ -485,10 +486,10 @@ static napier_status check_gradients(napier_context *context, const napier_atten
         }
         status = napier_attention_check_out(context, plan, g->name, g->view, g->tokens, g->heads, g->dim);
         if (!status) {
-            status = napier_check_heads_apart(context, g->name, g->view, "grad_output", job->grad_output);
+            status = napier_check_heads_apart(context, g->name, g->view, "grad_output", x->grad_output);
         }
         if (!status) {
-            status = napier_check_heads_apart(context, g->name, g->view, "output", job->output);
+            status = napier_check_heads_apart(context, g->name, g->view, "output", x->output);
         }
         if (!status) {
             status = napier_check_heads_apart(context, g->name, g->view, "lse", lse);
@@ -501,6 +502,12 @@ static napier_status check_gradients(napier_context *context, const napier_atten
         }
     }
     return status;
+}
+
+napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
+                                          const napier_attention_back_views *views) {
+    const napier_status status = check_inputs(context, plan, views);
+    return status ? status : check_gradients(context, plan, views);
 }
 
 napier_status napier_attention_backward(napier_context *context, napier_const_heads grad_output, napier_const_heads q,
@@ -517,10 +524,8 @@ napier_status napier_attention_backward(napier_context *context, napier_const_he
                     .grad_v = grad_v};
     napier_status status = napier_attention_plan_make(context, q, k, v, options, &plan);
     if (!status) {
-        status = check_inputs(context, &plan, &job);
-    }
-    if (!status) {
-        status = check_gradients(context, &plan, &job);
+        const napier_attention_back_views views = {grad_output, output, lse, grad_q, grad_k, grad_v};
+        status = napier_attention_check_back(context, &plan, &views);
     }
     return status ? status : back(context, &job);
 }

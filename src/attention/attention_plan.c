@@ -29,14 +29,14 @@ static bool read_scale(double scale, int64_t dim, napier_attention_plan *plan) {
 
 /* ---- Offsets ----------------------------------------------------------------------------------------------------- */
 
-static napier_status check_offsets(napier_context *context, const char *name, const int64_t *offsets, int64_t count,
-                                   int64_t most) {
+static napier_status check_offsets(napier_context *context, bool on_device, const char *name, const int64_t *offsets,
+                                   int64_t count, int64_t most) {
     if (!offsets || (uintptr_t)offsets % sizeof *offsets != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %p is not an array of %" PRId64 " offsets",
                            name, (const void *)offsets, count + 1);
     }
     int64_t before = 0;
-    for (int64_t i = 0; i <= count; i++) {
+    for (int64_t i = 0; i <= count && !on_device; i++) {
         if (offsets[i] < before || offsets[i] > most) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                                "options: %s[%" PRId64 "] is %" PRId64 ", not in %" PRId64 " .. %" PRId64, name, i,
@@ -47,14 +47,17 @@ static napier_status check_offsets(napier_context *context, const char *name, co
     return NAPIER_OK;
 }
 
-static napier_status check_query_offsets(napier_context *context, const int64_t *offsets, int64_t count,
+static napier_status check_query_offsets(napier_context *context, bool on_device, const int64_t *offsets, int64_t count,
                                          int64_t tokens) {
-    const napier_status status = check_offsets(context, "query_offsets", offsets, count, tokens);
-    if (!status && offsets[0] != 0) {
+    const napier_status status = check_offsets(context, on_device, "query_offsets", offsets, count, tokens);
+    if (status || on_device) {
+        return status;
+    }
+    if (offsets[0] != 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: query_offsets[0] is %" PRId64 ", not 0",
                            offsets[0]);
     }
-    if (!status && offsets[count] != tokens) {
+    if (offsets[count] != tokens) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "options: query_offsets[%" PRId64 "] is %" PRId64 ", not the tokens %" PRId64 " of q", count,
                            offsets[count], tokens);
@@ -62,7 +65,8 @@ static napier_status check_query_offsets(napier_context *context, const int64_t 
     return status;
 }
 
-static napier_status check_prefixes(napier_context *context, const napier_attention_options *o, int64_t tokens) {
+static napier_status check_prefixes(napier_context *context, bool on_device, const napier_attention_options *o,
+                                    int64_t tokens) {
     if (!o->prefix_begin && !o->prefix_end) {
         return NAPIER_OK;
     }
@@ -72,7 +76,7 @@ static napier_status check_prefixes(napier_context *context, const napier_attent
                            "options: prefix_begin %p and prefix_end %p are not arrays of %" PRId64 " rows",
                            (const void *)o->prefix_begin, (const void *)o->prefix_end, o->sequences);
     }
-    for (int64_t i = 0; i < o->sequences; i++) {
+    for (int64_t i = 0; i < o->sequences && !on_device; i++) {
         if (o->prefix_begin[i] < 0 || o->prefix_begin[i] > o->prefix_end[i] || o->prefix_end[i] > tokens) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                                "options: prefix_begin[%" PRId64 "] %" PRId64 " and prefix_end[%" PRId64 "] %" PRId64
@@ -97,12 +101,13 @@ static napier_status check_sequences(napier_context *context, napier_attention_p
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: sequences %" PRId64 " are too many",
                            o->sequences);
     }
-    napier_status status = check_query_offsets(context, o->query_offsets, o->sequences, plan->q.tokens);
+    napier_status status =
+        check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
     if (!status) {
-        status = check_offsets(context, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
+        status = check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
     }
     if (!status) {
-        status = check_prefixes(context, o, plan->k.tokens);
+        status = check_prefixes(context, plan->on_device, o, plan->k.tokens);
     }
     plan->sequences = o->sequences;
     plan->query_offsets = o->query_offsets;
@@ -136,7 +141,7 @@ static napier_status check_mask(napier_context *context, const napier_attention_
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: mask_keys %" PRId64 " is negative",
                            o->mask_keys);
     }
-    for (int64_t i = 0; i < plan->sequences; i++) {
+    for (int64_t i = 0; i < plan->sequences && !plan->on_device; i++) {
         const napier_sequence s = napier_sequence_of(plan, i);
         if (s.queries > 0 && s.keys > o->mask_keys) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
@@ -209,10 +214,10 @@ static napier_status check_sizes(napier_context *context, const napier_attention
     return NAPIER_OK;
 }
 
-napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
-                                         napier_const_heads v, const napier_attention_options *options,
-                                         napier_attention_plan *plan) {
-    const napier_attention_plan made = {.context = context, .q = q, .k = k, .v = v};
+static napier_status make_plan(napier_context *context, bool on_device, napier_const_heads q, napier_const_heads k,
+                               napier_const_heads v, const napier_attention_options *options,
+                               napier_attention_plan *plan) {
+    const napier_attention_plan made = {.context = context, .q = q, .k = k, .v = v, .on_device = on_device};
     *plan = made;
     napier_status status = napier_begin(context);
     if (!status) {
@@ -236,6 +241,18 @@ napier_status napier_attention_plan_make(napier_context *context, napier_const_h
         plan->products = &napier_kernels_of(context->isa)->linear.matmul;
     }
     return status;
+}
+
+napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                         napier_const_heads v, const napier_attention_options *options,
+                                         napier_attention_plan *plan) {
+    return make_plan(context, false, q, k, v, options, plan);
+}
+
+napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                              napier_const_heads v, const napier_attention_options *options,
+                                              napier_attention_plan *plan) {
+    return make_plan(context, true, q, k, v, options, plan);
 }
 
 static napier_status check_apart_from_options(napier_context *context, const napier_attention_plan *plan,

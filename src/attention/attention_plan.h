@@ -21,6 +21,7 @@ typedef struct napier_attention_plan {
     float scale;   /* of the scores */
     float factor;  /* scale * log2(e) */
     bool prefixes;
+    bool on_device; /* offsets, prefixes and mask are in a GPU's memory: its kernels look at them */
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
 } napier_attention_plan;
 
@@ -28,6 +29,24 @@ typedef struct napier_attention_plan {
 napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
                                          napier_const_heads v, const napier_attention_options *options,
                                          napier_attention_plan *plan);
+
+/* The same where all arrays are in a GPU's memory. */
+napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                              napier_const_heads v, const napier_attention_options *options,
+                                              napier_attention_plan *plan);
+
+/* What the forward writes. */
+napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,
+                                             napier_heads output, napier_matrix lse);
+
+/* What the backward takes beside a plan. */
+typedef struct napier_attention_back_views {
+    napier_const_heads grad_output, output;
+    napier_const_matrix lse;
+    napier_heads grad_q, grad_k, grad_v; /* no data: not wanted */
+} napier_attention_back_views;
+napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
+                                          const napier_attention_back_views *views);
 
 /* An output of shape [tokens, heads, dim]: checked, and apart from all that is read. */
 napier_status napier_attention_check_out(napier_context *context, const napier_attention_plan *plan, const char *name,
