@@ -15,6 +15,8 @@
 #define NAPIER_LANES_CUDA
 #include "umap/neighbors_cuda.h"
 
+#include <assert.h>
+
 #include "cuda/kernel.h"
 #include "math/exp.h"
 #include "math/f64.h"
@@ -266,7 +268,7 @@ CUDA_INLINE void measure(const napier_near_job *job, tile *t, place *at, float s
 /* A squared distance that is not less than those whose distance is at most `distance`, however both were rounded. */
 CUDA_INLINE float reach_of(int kind, float distance) {
     if (kind == NAPIER_SQUARED_HALF) {
-        return 2.0f * distance;
+        return 2.0f * distance + 0x1p-140f;
     }
     const float squared = distance * distance * (1.0f + 0x1p-20f) + 0x1p-140f;
     return kind == NAPIER_SQUARED_HALF_ROOT ? 2.0f * squared : squared;
@@ -345,6 +347,7 @@ CUDA_INLINE void begin_queries(const napier_near_job *job, tile *t, const place 
 
 /* A block per tile of queries and split of the samples: split s takes every splits-th tile of samples. */
 CUDA_KERNEL(napier_umap_nearest_kernel, napier_near_job, NAPIER_NEAR_BOUND) {
+    static_assert(sizeof(tile) == NAPIER_NEAR_SHARED, "what the host asks for");
     CUDA_SHARED(tile, t);
     const int lane = warp_lane(), warp = (int)threadIdx.x / CUDA_WARP;
     const int64_t tiles = (job.queries.n + TILE - 1) / TILE;

@@ -14,13 +14,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_order_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_neighbors_kernel);
 
-enum {
-    THREADS = NAPIER_NEAR_THREADS,
-    TILE = NAPIER_NEAR_TILE,
-    MOST_SPLITS = 16,
-    /* Two chunks of both sides, a queue, two words for each query: struct tile of neighbors.cu. */
-    SHARED_BYTES = 2 * 2 * NAPIER_NEAR_CHUNK * TILE * 4 + TILE * TILE * 8 + 2 * TILE * 4
-};
+enum { THREADS = NAPIER_NEAR_THREADS, TILE = NAPIER_NEAR_TILE, MOST_SPLITS = 16 };
 
 typedef struct search {
     const napier_neighbors_options *options;
@@ -186,7 +180,7 @@ static napier_status run(const napier_device_call *call, search *s) {
                                    sizeof s->order);
     if (!status)
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_nearest_kernel), tiles, 1, THREADS,
-                                   SHARED_BYTES, &s->near, sizeof s->near);
+                                   NAPIER_NEAR_SHARED, &s->near, sizeof s->near);
     if (!status)
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_neighbors_kernel), queries, THREADS / 32,
                                    THREADS, 0, &s->near, sizeof s->near);

@@ -8,11 +8,14 @@
 
 enum {
     NAPIER_NEAR_THREADS = 256,
-    NAPIER_NEAR_TILE = 64,  /* queries, and samples, whose pairs a block measures at a time */
-    NAPIER_NEAR_SHARE = 4,  /* queries, and samples, of a thread */
-    NAPIER_NEAR_CHUNK = 32, /* columns of a tile in shared memory, twice */
-    NAPIER_NEAR_LANES = 64, /* of squared_distance */
-    NAPIER_NEAR_BOUND = 512 /* threads that the registers must be enough for: two blocks */
+    NAPIER_NEAR_TILE = 64,   /* queries, and samples, whose pairs a block measures at a time */
+    NAPIER_NEAR_SHARE = 4,   /* queries, and samples, of a thread */
+    NAPIER_NEAR_CHUNK = 32,  /* columns of a tile in shared memory, twice */
+    NAPIER_NEAR_LANES = 64,  /* of squared_distance */
+    NAPIER_NEAR_BOUND = 512, /* threads that the registers must be enough for: two blocks */
+    /* Bytes of a block: two chunks of both sides, a queue, two words for each query. */
+    NAPIER_NEAR_SHARED = 2 * 2 * NAPIER_NEAR_CHUNK * NAPIER_NEAR_TILE * 4 + NAPIER_NEAR_TILE * NAPIER_NEAR_TILE * 8 +
+                         2 * NAPIER_NEAR_TILE * 4
 };
 
 /* Rows as the metric wants them, by columns: column c of row i at columns[c * stride + i]. stride is a multiple of the tile;
