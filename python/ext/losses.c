@@ -404,16 +404,16 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
     (void)self;
     PyObject *v[15], *given = NULL;
     call_arrays c;
-    call_start(&c, ON_HOST);
+    call_start(&c, ANYWHERE);
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_options options;
     napier_token_options tokens = NAPIER_TOKEN_OPTIONS_INIT;
-    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
+    napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT, *place = NULL;
     napier_const_matrix logits, given_out;
     napier_indices ids;
     napier_matrix grad = {0};
     napier_vector logprobs, entropies;
-    array *made_grad = NULL, *made_logprobs, *made_entropies;
+    array *made_grad = NULL, *made_logprobs, *made_entropies, *made_metrics = NULL;
     int gradient = 1;
     if (arguments(&names, args, count, keywords, v) || take_double(v[11], "temperature", &tokens.temperature) ||
         take_double(v[12], "softcap", &tokens.softcap) || take_bool(v[13], "gradient", &gradient) ||
@@ -432,16 +432,17 @@ static PyObject *py_grpo_from_logits(PyObject *self, PyObject *const *args, Py_s
     } else if (gradient) {
         failed = call_made_matrix(&c, logits.rows, logits.cols, logits.dtype, &made_grad, &grad);
     }
-    if (!failed) {
-        RUN_FOR(given, names.function,
-                napier_grpo_from_logits(context, logits, ids, &batch, &options, &tokens, &metrics, grad, logprobs,
-                                        entropies),
-                Py_NewRef(Py_None));
+    place = failed ? NULL : place_of_metrics(&c, &metrics, &made_metrics);
+    if (place) {
+        RUN_ANYWHERE_FOR(given, Py_NewRef(Py_None), &c.arrays[0], names.function, napier_grpo_from_logits,
+                         napier_cuda_grpo_from_logits, logits, ids, &batch, &options, &tokens, place, grad, logprobs,
+                         entropies);
     }
     if (given) {
         Py_DECREF(given);
-        PyObject *members[] = {metrics_dict(&metrics), v[14] ? Py_NewRef(v[14]) : call_object(made_grad),
-                               call_object(made_logprobs), call_object(made_entropies)};
+        PyObject *members[] = {made_metrics ? call_object(made_metrics) : metrics_dict(&metrics),
+                               v[14] ? Py_NewRef(v[14]) : call_object(made_grad), call_object(made_logprobs),
+                               call_object(made_entropies)};
         given = tuple_of(4, members);
     }
     call_release(&c);
