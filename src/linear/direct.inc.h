@@ -3,13 +3,16 @@
  *
  * Packing such rows costs more than it saves. Those of f32 are broadcast from where they lie, those of 16 bits are
  * widened on the way, 64 k at a time. A few rows are read to their ends, or to that of a long block of k, then the next
- * few: the processor foresees that by itself, and fetching ahead got in its way. */
+ * few. The processor foresees that by itself, and fetching f32 ahead got in its way; but widening is many loads and
+ * nothing else, so the next 64 k are fetched while these are multiplied. */
 
 /* Up to 8 rows: a line of each in turn, and rows 4096 bytes apart all fall into one cache set of 8. Of AVX-512's 32
  * registers 6 x 64 outputs take 24, and so do 6 x 32 with the even and the odd k apart; of the 16 of AVX2 6 x 16 take
  * 12. */
 enum { NAPIER_DIRECT_ROWS = 8, NAPIER_DIRECT_VECTORS = 4, NAPIER_DIRECT_REST = 4 };
-enum { NAPIER_DIRECT_CHUNK = 64 }; /* k that are widened at a time: whole blocks of pairs */
+enum { NAPIER_DIRECT_CHUNK = 64 }; /* k that are widened at a time: whole blocks of pairs, two lines of a cache */
+/* What is widened stays in the first cache, up to so many k; from row to row, not a power of two. */
+enum { NAPIER_DIRECT_STEP = NAPIER_DIRECT_ROOM / NAPIER_DIRECT_ROWS, NAPIER_DIRECT_K = NAPIER_DIRECT_STEP - 16 };
 
 /* The most vectors of a patch, and the rows that go with them. */
 #if defined(NAPIER_LANES_AVX512)
@@ -54,13 +57,28 @@ NAPIER_KERNEL void napier_direct_widen(const napier_dtype dtype, const int rows,
     NAPIER_PATCH_UNROLL
     for (int r = 0; r < rows; r++) {
         const char *from = p->narrow + r * b->row_step + i * 2;
-        vf_store(b->room + r * NAPIER_ROW_STEP + i, napier_pack_load(from, dtype, left < 16 ? (int)left : 16, false));
+        vf_store(b->room + r * NAPIER_DIRECT_STEP + i,
+                 napier_pack_load(from, dtype, left < 16 ? (int)left : 16, false));
+    }
+}
+
+/* Fetches the k after the next NAPIER_DIRECT_CHUNK: of these rows or, past their ends, of those that follow. */
+NAPIER_KERNEL void napier_direct_fetch(const int rows, const napier_direct_block *b, const napier_direct_patch *p,
+                                       int64_t i) {
+    const int64_t ahead = i + NAPIER_DIRECT_CHUNK, left = b->k - p->at;
+    const int64_t offset = ahead < left ? ahead * 2 : (ahead - left - p->at) * 2 + rows * b->row_step;
+    NAPIER_PATCH_UNROLL
+    for (int r = 0; r < rows; r++) {
+        const uintptr_t at = (uintptr_t)p->narrow + (uintptr_t)(offset + r * b->row_step);
+        __builtin_prefetch((const void *)at);
+        __builtin_prefetch((const void *)(at + 64));
     }
 }
 
 /* The next `count` k. */
 NAPIER_KERNEL void napier_direct_widen_some(const int rows, const napier_direct_block *b, const napier_direct_patch *p,
                                             int64_t i, int64_t count) {
+    napier_direct_fetch(rows, b, p, i);
     for (const int64_t end = i + count; i < end; i += 16) {
         if (b->dtype == NAPIER_BF16) {
             napier_direct_widen(NAPIER_BF16, rows, b, p, i);
@@ -197,7 +215,8 @@ NAPIER_KERNEL void napier_direct_rows(const bool pairs, const int rows, const na
     napier_direct_patch p = {.at = at, .k = k, .c = b->c + r * b->c_step, .first = b->first && at == 0};
     const char *from = (const char *)b->rows + r * b->row_step;
     for (int i = 0; i < rows; i++) {
-        p.x[i] = b->room ? b->room + i * NAPIER_ROW_STEP : (const float *)(const void *)(from + i * b->row_step) + at;
+        p.x[i] =
+            b->room ? b->room + i * NAPIER_DIRECT_STEP : (const float *)(const void *)(from + i * b->row_step) + at;
     }
     p.narrow = b->room ? from + at * 2 : NULL;
     for (int64_t v = 0, share = 0; share < shares; share++) {
@@ -212,9 +231,8 @@ NAPIER_KERNEL void napier_direct_rows(const bool pairs, const int rows, const na
     }
 }
 
-/* What is widened stays in the first cache: a block of k at a time. */
 NAPIER_KERNEL void napier_direct_group(const bool pairs, const int rows, const napier_direct_block *b, int64_t r) {
-    const int64_t step = b->room ? NAPIER_K_BLOCK : b->k;
+    const int64_t step = b->room ? NAPIER_DIRECT_K : b->k;
     for (int64_t at = 0; at < b->k; at += step) {
         napier_direct_rows(pairs, rows, b, r, at, b->k - at < step ? b->k - at : step);
     }

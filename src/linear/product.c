@@ -10,10 +10,15 @@
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
 /* Rows from memory go by so many lanes at a time: a whole patch. Sums then go from registers to their place, and the
- * panels leave room for them in the second cache. Rows that are packed must serve more lanes; and up to 256 lanes go by
- * together, in shares of almost the same number of vectors, where 64 at a time would leave few: 131 as 3 times 48, not
- * as 64, 64 and 3. */
-enum { DIRECT_LANES = 64 };
+ * panels leave room for them in the second cache. Rows that are widened must serve two patches. Rows that are packed
+ * must serve more lanes; and up to 256 lanes go by together, in shares of almost the same number of vectors, where 64
+ * at a time would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
+enum { DIRECT_LANES = 64, WIDENED_LANES = 128 };
+
+/* Rows of so many bytes go by the panels of one block of lanes after the other: they stay in the last cache. */
+enum { ROWS_TOGETHER_BYTES = 4 << 20 };
+
+_Static_assert((int)NAPIER_DIRECT_ROOM <= (int)NAPIER_ROW_GROUP * NAPIER_ROW_STEP, "rows are widened in this room");
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -36,7 +41,7 @@ napier_product_sides napier_product_sides_of(const napier_context *context, napi
     s.few = lanes.rows <= NAPIER_FEW && from_memory;
     s.direct = from_memory;
     const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
-    s.lane_block = s.direct && full ? DIRECT_LANES : NAPIER_LANE_BLOCK;
+    s.lane_block = !s.direct || !full ? NAPIER_LANE_BLOCK : rows.dtype == NAPIER_F32 ? DIRECT_LANES : WIDENED_LANES;
     const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < s.lane_block ? lanes.rows : s.lane_block;
     s.k_block = s.direct ? direct_k_block(s.k, round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
     s.c_step = round_up(together, 16);
@@ -226,14 +231,14 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
 
 /* ---- A whole product --------------------------------------------------------------------------------------------- */
 
-/* Enough units for every thread to have a fair share, of many rows each: the next ones are fetched while these go
- * by. */
+/* Enough units for every thread to have a fair share, of many rows each if panels must come again for each. */
 static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
-    enum { UNITS = 8, GROUPS = 8 };
+    enum { UNITS = 8 };
+    const int64_t most = s->k_block < s->k ? 8 : 4;
     const int64_t blocks = (lanes + s->lane_block - 1) / s->lane_block;
     const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
     const int64_t fair = groups / (UNITS * context->threads / blocks + 1) + 1;
-    return (fair < GROUPS ? fair : GROUPS) * NAPIER_ROW_GROUP;
+    return (fair < most ? fair : most) * NAPIER_ROW_GROUP;
 }
 
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
@@ -264,13 +269,28 @@ static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t r
     s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
 }
 
-/* Units follow one another over the lanes, so that rows are still in a cache when the next block wants them. */
+int64_t napier_product_units(const napier_product_plan *p) {
+    const int64_t strips = (p->sides.rows.rows + p->row_block - 1) / p->row_block;
+    return strips * napier_lane_blocks(&p->sides);
+}
+
+/* Strips follow one another, so that panels are still in a core's second cache; but only so many strips that they stay
+ * in the last cache until the next block of lanes wants them. */
+napier_product_unit napier_product_unit_of(const napier_product_plan *p, int64_t unit) {
+    const napier_const_matrix *rows = &p->sides.rows;
+    const int64_t strips = (rows->rows + p->row_block - 1) / p->row_block, blocks = napier_lane_blocks(&p->sides);
+    const int64_t bytes = p->row_block * (p->sides.k + 1) * (int64_t)napier_dtype_size(rows->dtype);
+    const int64_t most = bytes < ROWS_TOGETHER_BYTES ? ROWS_TOGETHER_BYTES / bytes : 1;
+    const int64_t first = unit / (most * blocks) * most, left = strips - first;
+    const int64_t together = left < most ? left : most, rest = unit - first * blocks;
+    return (napier_product_unit){rest / together, (first + rest % together) * p->row_block};
+}
+
 static void multiply_units(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_product_plan *p = argument;
-    const int64_t blocks = napier_lane_blocks(&p->sides);
-    for (int64_t unit = begin; unit < end; unit++) {
-        multiply_unit(p, unit % blocks, unit / blocks * p->row_block,
-                      p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
+    for (int64_t i = begin; i < end; i++) {
+        const napier_product_unit unit = napier_product_unit_of(p, i);
+        multiply_unit(p, unit.block, unit.row, p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
     }
 }
 
@@ -278,11 +298,10 @@ void napier_product_run(const napier_context *context, napier_product_plan *p, f
     napier_product_sides *s = &p->sides;
     p->scratch = memory;
     s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
-    const int64_t strips = (s->rows.rows + p->row_block - 1) / p->row_block;
     for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
         const int64_t left = s->lanes.rows - lane;
         napier_pack_lanes(context, s, lane, left < p->lanes ? left : p->lanes);
-        napier_parallel(context, strips * napier_lane_blocks(s), 1, multiply_units, p);
+        napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
     }
 }
 
@@ -299,6 +318,5 @@ void napier_product_run_packed(const napier_context *context, napier_product_pla
     s->panels = panels;
     s->first_lane = 0;
     s->lane_count = s->lanes.rows;
-    const int64_t strips = (s->rows.rows + p->row_block - 1) / p->row_block;
-    napier_parallel(context, strips * napier_lane_blocks(s), 1, multiply_units, p);
+    napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
 }

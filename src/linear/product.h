@@ -83,6 +83,14 @@ typedef struct napier_product_plan {
     float *scratch; /* of each worker */
 } napier_product_plan;
 
+/* A unit of its work: a block of lanes by plan->row_block rows from `row` on, or what is left of them. */
+typedef struct napier_product_unit {
+    int64_t block, row;
+} napier_product_unit;
+/* How many there are for the lanes that are packed, and which comes when. */
+int64_t napier_product_units(const napier_product_plan *plan);
+napier_product_unit napier_product_unit_of(const napier_product_plan *plan, int64_t unit);
+
 napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
                                            napier_const_matrix rows, napier_matrix out, bool add);
 /* Floats of memory that it needs; 0 if that does not fit. */

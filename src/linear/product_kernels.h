@@ -19,6 +19,7 @@ enum {
     NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first cache while panels pass by */
     NAPIER_ROW_STEP = NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, lest all rows fall into one cache set */
     NAPIER_ROW_GROUP = 48,                 /* rows packed together: whole patches of any instruction set */
+    NAPIER_DIRECT_ROOM = 8 * (512 + 16),   /* floats: 8 rows, 512 k */
     NAPIER_PAIRS_BLOCK = 32                /* k that bf16 by bf16 adds up before it turns to the accumulator */
 };
 
@@ -41,7 +42,7 @@ typedef struct napier_direct_block {
     napier_dtype dtype;
     int64_t row_count, row_step;
     int64_t cols;        /* of the rows; in pairs k may be more, as if they were filled up */
-    float *room;         /* [8][NAPIER_ROW_STEP] for rows that must be widened; NULL: they are f32 */
+    float *room;         /* NAPIER_DIRECT_ROOM floats for rows that must be widened; NULL: they are f32 */
     const float *panels; /* panel p at panels + p * panel_step: [k][NAPIER_LANES] */
     int64_t panel_step;
     int64_t lanes; /* a multiple of 16 */

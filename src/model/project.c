@@ -88,12 +88,13 @@ static void write_row(const gated *g, int64_t block, int64_t k, const float *gat
 
 static void gated_task(void *argument, int worker, int64_t begin, int64_t end) {
     const gated *g = argument;
-    const int64_t blocks = napier_lane_blocks(&g->gate.sides), step = g->gate.sides.c_step;
+    const int64_t step = g->gate.sides.c_step;
     float *scratch = g->scratch + (size_t)worker * g->scratch_floats;
     float *other = scratch + napier_product_scratch(g->gate.row_block);
     float *room = other + napier_product_scratch(g->gate.row_block);
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t block = unit % blocks, row = unit / blocks * g->gate.row_block;
+    for (int64_t i = begin; i < end; i++) {
+        const napier_product_unit unit = napier_product_unit_of(&g->gate, i);
+        const int64_t block = unit.block, row = unit.row;
         const int64_t left = g->gate.sides.rows.rows - row;
         const int64_t rows = left < g->gate.row_block ? left : g->gate.row_block;
         const float *gate = napier_product_strip(&g->gate.sides, block, row, rows, scratch);
@@ -128,8 +129,7 @@ static void run_direct(const napier_context *context, gated *g, float *memory) {
     t->first_lane = d->first_lane = 0;
     t->lane_count = d->lane_count = s->lane_count;
     d->panels = g->panels;
-    const int64_t strips = (s->rows.rows + g->gate.row_block - 1) / g->gate.row_block;
-    napier_parallel(context, strips * napier_lane_blocks(s), 1, gated_task, g);
+    napier_parallel(context, napier_product_units(&g->gate), 1, gated_task, g);
     fill_up(g);
     napier_product_run_packed(context, &g->down, g->panels, g->scratch);
 }
