@@ -45,23 +45,82 @@ NAPIER_INLINE float napier_factor_of(const napier_softmax_cuda_job *job, int64_t
     return napier_element(&g, index) / job->temperature;
 }
 
-/* z holds the kept terms where the op is softmax and the row ordinary, else the logits over T. */
-NAPIER_INLINE void napier_write_short(const napier_dtype dtype, const int eights, const int group,
-                                      const napier_writing *w, const napier_line *y, int t, const float *z) {
+/* Element e of a thread's part of a short row. */
+NAPIER_INLINE int napier_short_at(const napier_dtype dtype, const int group, int t, int e) {
+    const int per = napier_chunk_of(dtype);
+    return napier_chunk_at(dtype, group, t, e / per) + e % per;
+}
+
+/* z = x / temperature, -inf past the end: 16 bytes at a time, or one by one where the row does not lie so. */
+NAPIER_INLINE void napier_load_short(const napier_dtype dtype, const int group, const int eights, const napier_line *x,
+                                     int t, float temperature, float *z) {
+    if (napier_is_wide(x, 16) && x->size % napier_chunk_of(dtype) == 0) {
+        napier_words words[8];
+        napier_load_whole_chunks(dtype, eights, group, x, 0, t, words);
+        napier_unpack_tile(dtype, eights, words, temperature, z);
+        return;
+    }
+    NAPIER_UNROLL
+    for (int e = 0; e < 8 * eights; e++) {
+        const int i = napier_short_at(dtype, group, t, e);
+        z[e] = -INFINITY;
+        if (i < x->size) {
+            const char *const at = x->data + i * x->stride * napier_element_bytes(dtype);
+            const float v = napier_widen(dtype, napier_element_bits(dtype, at));
+            z[e] = temperature != 1.0f ? v / temperature : v;
+        }
+    }
+}
+
+/* Results of an ordinary row; z holds the kept terms where the op is softmax, else the logits over T. */
+NAPIER_INLINE void napier_write_short(const napier_dtype dtype, const int group, const int eights, napier_softmax_op op,
+                                      const napier_final *f, const napier_line *y, int t, float *z) {
     const int per = napier_chunk_of(dtype);
     NAPIER_UNROLL
-    for (int c = 0; c < napier_chunks(dtype, eights); c++) {
-        const int i = napier_chunk_at(dtype, group, t, c);
-        float v[8];
+    for (int e = 0; e < 8 * eights; e++) {
+        z[e] = op == NAPIER_OP_SOFTMAX ? napier_prob_of_term(f, z[e]) : (z[e] - f->max) - f->log_sum;
+    }
+    if (y->size % per == 0 && napier_is_wide_out(y, per)) {
         NAPIER_UNROLL
-        for (int e = 0; e < per; e++) {
-            const float x = z[c * per + e];
-            v[e] = w->op == NAPIER_OP_LOG_SOFTMAX ? (x - w->final.max) - w->final.log_sum
-                                                  : napier_prob_of_term(&w->final, x);
+        for (int c = 0; c < napier_chunks(dtype, eights); c++) {
+            if (napier_chunk_at(dtype, group, t, c) < y->size) {
+                napier_store_whole_chunk(y, napier_chunk_at(dtype, group, t, c), per, z + c * per);
+            }
         }
+        return;
+    }
+    NAPIER_UNROLL
+    for (int e = 0; e < 8 * eights; e++) {
+        const int i = napier_short_at(dtype, group, t, e);
         if (i < y->size) {
-            napier_store_chunk(y, i, per, v);
+            napier_set_element_at(y->dtype, y->data + i * y->stride * napier_element_bytes(y->dtype), z[e]);
         }
+    }
+}
+
+/* Does the row need more than the ordinary way? */
+NAPIER_INLINE bool napier_is_odd_short(const napier_softmax_cuda_job *job, float max) {
+    return !napier_is_ordinary(max) || job->factor.data != NULL;
+}
+
+NAPIER_INLINE void napier_store_lse_of(const napier_softmax_cuda_job *job, int64_t line, float lse) {
+    const napier_line y = napier_line_out(&job->y, false, line);
+    napier_set_element(&y, 0, lse);
+}
+
+/* A short row whose maximum is no ordinary number, or that has a factor, from memory to its result. */
+NAPIER_OUTLINE void napier_short_odd_row(const napier_softmax_cuda_job *job, int64_t row, int group, int t, int eights,
+                                         float max, bool odd) {
+    const napier_line x = napier_line_in(&job->x, false, row);
+    const napier_tile_part tile = napier_sum_odd_tile(&x, 0, group, t, eights, job->temperature, max, odd);
+    napier_final final = napier_finish_tile(job->op, &tile);
+    if (odd && job->op == NAPIER_OP_LOGSUMEXP && t == 0) {
+        napier_store_lse_of(job, row, final.lse);
+    } else if (odd && job->op != NAPIER_OP_LOGSUMEXP) {
+        const napier_line y = napier_line_out(&job->y, false, row);
+        final.factor = napier_factor_of(job, row);
+        const napier_writing w = napier_writing_of(job->op, job->masked_rows, &final);
+        napier_write_odd(&x, &y, &w, job->temperature, 0, group, t);
     }
 }
 
@@ -69,44 +128,36 @@ NAPIER_INLINE void napier_write_short(const napier_dtype dtype, const int eights
 NAPIER_INLINE void napier_short_row(const napier_dtype dtype, const int group, const int eights,
                                     const napier_softmax_cuda_job *job, int64_t row) {
     const int t = (int)threadIdx.x % group;
-    const bool mine = row < job->lines;
+    const bool mine = row < job->lines, keep = job->op == NAPIER_OP_SOFTMAX;
     napier_line x = napier_line_in(&job->x, false, mine ? row : 0);
     x.size = mine ? x.size : 0;
-    napier_words words[8];
     float z[32];
-    napier_load_tile(dtype, eights, group, &x, 0, t, words);
-    napier_unpack_tile(dtype, eights, words, job->temperature, z);
-    const bool keep = job->op == NAPIER_OP_SOFTMAX;
-    const napier_tile_part tile = napier_sum_tile(dtype, eights, group, &x, 0, t, job->temperature, keep, z);
-    napier_final final = napier_finish_tile(job->op, &tile);
-    if (!mine) {
-        return;
-    }
-    if (job->op == NAPIER_OP_LOGSUMEXP) {
-        const napier_line lse = napier_line_out(&job->y, false, row);
-        if (t == 0) {
-            napier_set_element(&lse, 0, final.lse);
+    napier_load_short(dtype, group, eights, &x, t, job->temperature, z);
+    const float max = napier_tile_max(eights, group, z);
+    const bool odd = napier_is_odd_short(job, max);
+    const napier_tile_part tile = napier_sum_tile(dtype, eights, group, t, odd ? 0.0f : max, keep, z);
+    if (mine && !odd) {
+        const napier_final final = napier_finish_tile(job->op, &tile);
+        if (job->op == NAPIER_OP_LOGSUMEXP) {
+            if (t == 0) {
+                napier_store_lse_of(job, row, final.lse);
+            }
+        } else {
+            const napier_line y = napier_line_out(&job->y, false, row);
+            napier_write_short(dtype, group, eights, job->op, &final, &y, t, z);
         }
-        return;
     }
-    final.factor = napier_factor_of(job, row);
-    const napier_line y = napier_line_out(&job->y, false, row);
-    const napier_writing w = napier_writing_of(job->op, job->masked_rows, &final);
-    if (napier_is_odd_row(&w)) {
-        const napier_line from = x, to = y;
-        const napier_writing odd = w;
-        napier_write_odd(&from, &to, &odd, job->temperature, 0, group, t);
-        return;
+    if (cuda_ballot(mine && odd) != 0) {
+        napier_short_odd_row(job, mine ? row : 0, group, t, eights, max, mine && odd);
     }
-    napier_write_short(dtype, eights, group, &w, &y, t, z);
 }
 
-#define NAPIER_SHORT_KERNEL(name, dtype, group, eights)                                                   \
-    CUDA_KERNEL(name, napier_softmax_cuda_job, NAPIER_CUDA_THREADS) {                                     \
-        const int64_t per_block = (int)blockDim.x / (group);                                              \
-        for (int64_t first = blockIdx.x * per_block; first < job.lines; first += gridDim.x * per_block) { \
-            napier_short_row(dtype, group, eights, &job, first + threadIdx.x / (group));                  \
-        }                                                                                                 \
+#define NAPIER_SHORT_KERNEL(name, dtype, group, eights)                                                          \
+    CUDA_KERNEL(name, napier_softmax_cuda_job, NAPIER_CUDA_BOUNDS(NAPIER_CUDA_THREADS, (eights) == 1 ? 3 : 2)) { \
+        const int64_t per_block = (int)blockDim.x / (group);                                                     \
+        for (int64_t first = blockIdx.x * per_block; first < job.lines; first += gridDim.x * per_block) {        \
+            napier_short_row(dtype, group, eights, &job, first + threadIdx.x / (group));                         \
+        }                                                                                                        \
     }
 
 #define NAPIER_SHORT_KERNELS(suffix, dtype)                        \
@@ -165,9 +216,10 @@ NAPIER_INLINE float napier_span_max(const napier_dtype dtype, const napier_span 
     return napier_group_max(CUDA_WARP, max);
 }
 
-/* A warp's sum over its tiles. Each tile's is kept by one lane until 32 of them, or all, are added at once. */
-NAPIER_INLINE napier_warp_sum napier_span_sum(const napier_dtype dtype, const napier_span *span, float temperature,
-                                              napier_warp_sum sum) {
+/* A warp's sum over its tiles, in `sum`, which holds what it begins with. Each tile's is kept by one lane until 32 of them,
+ * or all, are added at once. */
+NAPIER_INLINE void napier_span_sum(const napier_dtype dtype, const napier_span *span, float temperature,
+                                   napier_sum *sum) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
     napier_tile_part mine = napier_no_tile();
     int waiting = 0;
@@ -182,16 +234,35 @@ NAPIER_INLINE napier_warp_sum napier_span_sum(const napier_dtype dtype, const na
             }
         }
         napier_unpack_tile(dtype, 4, words, temperature, z);
-        const napier_tile_part part =
-            napier_sum_tile(dtype, 4, CUDA_WARP, &span->line, tile * NAPIER_TILE, lane, temperature, false, z);
+        const float max = napier_tile_max(4, CUDA_WARP, z);
+        napier_tile_part part;
+        if (napier_is_ordinary(max)) {
+            part = napier_sum_tile(dtype, 4, CUDA_WARP, lane, max, false, z);
+        } else {
+            const napier_line line = span->line;
+            part = napier_sum_odd_tile(&line, tile * NAPIER_TILE, CUDA_WARP, lane, 4, temperature, max, true);
+        }
         mine = lane == waiting ? part : mine;
         if (++waiting == CUDA_WARP) {
-            sum = napier_warp_sum_add(sum, mine, lane);
+            napier_warp_sum_take(sum, mine, lane);
             mine = napier_no_tile();
             waiting = 0;
         }
     }
-    return waiting > 0 ? napier_warp_sum_add(sum, mine, lane) : sum;
+    if (waiting > 0) {
+        napier_warp_sum_take(sum, mine, lane);
+    }
+}
+
+/* The sum of a block's span, in warp 0. */
+NAPIER_INLINE napier_warp_sum napier_block_span_sum(const napier_dtype dtype, const napier_span *span,
+                                                    float temperature, napier_warp_sum start, napier_block_room *room) {
+    const int lane = (int)threadIdx.x % CUDA_WARP;
+    napier_sum *const mine = &room->of_warp[threadIdx.x / CUDA_WARP];
+    napier_warp_sum_store(&start, mine, lane);
+    __syncwarp();
+    napier_span_sum(dtype, span, temperature, mine);
+    return napier_block_sum(napier_warp_sum_load(mine, lane), room);
 }
 
 /* The results of a tile from its chunks. */
@@ -285,11 +356,6 @@ NAPIER_INLINE void napier_share_final(const napier_softmax_cuda_job *job, int64_
     __syncthreads();
 }
 
-NAPIER_INLINE void napier_store_lse_of(const napier_softmax_cuda_job *job, int64_t line, const napier_final *final) {
-    const napier_line y = napier_line_out(&job->y, false, line);
-    napier_set_element(&y, 0, final->lse);
-}
-
 NAPIER_INLINE void napier_take_row(const napier_dtype dtype, const napier_softmax_cuda_job *job, int64_t row,
                                    napier_block_room *room) {
     napier_words *const kept = (napier_words *)((char *)room + NAPIER_BLOCK_ROOM);
@@ -299,7 +365,7 @@ NAPIER_INLINE void napier_take_row(const napier_dtype dtype, const napier_softma
     if (job->look_first) {
         sum = napier_start_from_max(dtype, &span, job->temperature, room);
     }
-    sum = napier_block_sum(napier_span_sum(dtype, &span, job->temperature, sum), room);
+    sum = napier_block_span_sum(dtype, &span, job->temperature, sum, room);
     if (cuda_cluster_size() > 1) {
         sum = napier_cluster_sum(sum, room);
     }
@@ -309,7 +375,7 @@ NAPIER_INLINE void napier_take_row(const napier_dtype dtype, const napier_softma
         const napier_writing w = napier_writing_of(job->op, job->masked_rows, &room->final);
         napier_span_write(dtype, &span, job->temperature, &w, &y);
     } else if (cuda_cluster_rank() == 0 && threadIdx.x == 0) {
-        napier_store_lse_of(job, row, &room->final);
+        napier_store_lse_of(job, row, room->final.lse);
     }
     if (cuda_cluster_size() > 1) {
         cuda_cluster_sync(); /* nobody still reads this room */
@@ -318,13 +384,13 @@ NAPIER_INLINE void napier_take_row(const napier_dtype dtype, const napier_softma
     }
 }
 
-#define NAPIER_ROWS_KERNEL(name, dtype)                                                       \
-    CUDA_KERNEL(name, napier_softmax_cuda_job, NAPIER_CUDA_ROW_WARPS *CUDA_WARP) {            \
-        CUDA_SHARED(napier_block_room, room);                                                 \
-        const int64_t blocks = cuda_cluster_size();                                           \
-        for (int64_t row = blockIdx.x / blocks; row < job.lines; row += gridDim.x / blocks) { \
-            napier_take_row(dtype, &job, row, room);                                          \
-        }                                                                                     \
+#define NAPIER_ROWS_KERNEL(name, dtype)                                                                   \
+    CUDA_KERNEL(name, napier_softmax_cuda_job, NAPIER_CUDA_BOUNDS(NAPIER_CUDA_ROW_WARPS *CUDA_WARP, 1)) { \
+        CUDA_SHARED(napier_block_room, room);                                                             \
+        const int64_t blocks = cuda_cluster_size();                                                       \
+        for (int64_t row = blockIdx.x / blocks; row < job.lines; row += gridDim.x / blocks) {             \
+            napier_take_row(dtype, &job, row, room);                                                      \
+        }                                                                                                 \
     }
 
 NAPIER_ROWS_KERNEL(napier_softmax_rows_f32, NAPIER_F32)
@@ -337,8 +403,7 @@ NAPIER_INLINE void napier_sum_part(const napier_dtype dtype, const napier_softma
                                    napier_block_room *room) {
     const int64_t line = blockIdx.x / job->parts, part = blockIdx.x % job->parts;
     const napier_span span = napier_span_of(napier_line_in(&job->x, job->whole, line), part, job->share, NULL);
-    const napier_warp_sum mine = napier_span_sum(dtype, &span, job->temperature, napier_warp_sum_start());
-    const napier_warp_sum sum = napier_block_sum(mine, room);
+    const napier_warp_sum sum = napier_block_span_sum(dtype, &span, job->temperature, napier_warp_sum_start(), room);
     if (threadIdx.x < CUDA_WARP) {
         napier_warp_sum_store(&sum, &job->sums[blockIdx.x], (int)threadIdx.x);
     }
@@ -352,13 +417,13 @@ NAPIER_INLINE void napier_write_part(const napier_dtype dtype, const napier_soft
     napier_span_write(dtype, &span, job->temperature, &w, &y);
 }
 
-#define NAPIER_TILES_KERNELS(suffix, dtype)                                                    \
-    CUDA_KERNEL(napier_softmax_sums_##suffix, napier_softmax_cuda_job, NAPIER_CUDA_THREADS) {  \
-        CUDA_SHARED(napier_block_room, room);                                                  \
-        napier_sum_part(dtype, &job, room);                                                    \
-    }                                                                                          \
-    CUDA_KERNEL(napier_softmax_write_##suffix, napier_softmax_cuda_job, NAPIER_CUDA_THREADS) { \
-        napier_write_part(dtype, &job);                                                        \
+#define NAPIER_TILES_KERNELS(suffix, dtype)                                                                           \
+    CUDA_KERNEL(napier_softmax_sums_##suffix, napier_softmax_cuda_job, NAPIER_CUDA_BOUNDS(NAPIER_CUDA_THREADS, 2)) {  \
+        CUDA_SHARED(napier_block_room, room);                                                                         \
+        napier_sum_part(dtype, &job, room);                                                                           \
+    }                                                                                                                 \
+    CUDA_KERNEL(napier_softmax_write_##suffix, napier_softmax_cuda_job, NAPIER_CUDA_BOUNDS(NAPIER_CUDA_THREADS, 2)) { \
+        napier_write_part(dtype, &job);                                                                               \
     }
 
 NAPIER_TILES_KERNELS(f32, NAPIER_F32)
@@ -388,7 +453,7 @@ CUDA_KERNEL(napier_softmax_merge, napier_softmax_cuda_job, NAPIER_CUDA_THREADS) 
     napier_share_final(&job, line, sum, room);
     if (threadIdx.x == 0) {
         if (job.op == NAPIER_OP_LOGSUMEXP) {
-            napier_store_lse_of(&job, line, &room->final);
+            napier_store_lse_of(&job, line, room->final.lse);
         } else {
             job.finals[line] = room->final;
         }

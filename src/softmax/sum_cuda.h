@@ -119,6 +119,14 @@ NAPIER_INLINE napier_warp_sum napier_warp_sum_load(const napier_sum *in, int lan
     return s;
 }
 
+/* The same for a sum that waits in memory while its warp looks at tiles, which need the registers. */
+NAPIER_OUTLINE void napier_warp_sum_take(napier_sum *s, napier_tile_part tile, int lane) {
+    const napier_warp_sum sum = napier_warp_sum_add(napier_warp_sum_load(s, lane), tile, lane);
+    __syncwarp();
+    napier_warp_sum_store(&sum, s, lane);
+    __syncwarp();
+}
+
 /* napier_sum_merge. */
 NAPIER_OUTLINE napier_warp_sum napier_warp_sum_merge(napier_warp_sum a, napier_warp_sum b, int lane) {
     a = napier_warp_sum_raise(a, b.max, lane);

@@ -25,6 +25,13 @@
 #define NAPIER_OUTLINE static __attribute__((unused))
 #endif
 
+/* Bounds of a kernel of `threads` threads of which so many blocks are to fit a processor: how many registers it may use. */
+#if defined(__CUDACC__)
+#define NAPIER_CUDA_BOUNDS(threads, blocks) threads, blocks
+#else
+#define NAPIER_CUDA_BOUNDS(threads, blocks) threads
+#endif
+
 /* ---- Lines in global memory ---------------------------------------------------------------------------------------- */
 
 /* Element i of a line lies at i * stride; where it runs over a matrix (cols > 0), in row-major order. */
@@ -112,13 +119,15 @@ NAPIER_INLINE uint32_t napier_element_bits(napier_dtype dtype, const char *at) {
 NAPIER_INLINE float napier_element(const napier_line *l, int64_t i) {
     return napier_widen(l->dtype, napier_element_bits(l->dtype, napier_line_at(l, i)));
 }
-NAPIER_INLINE void napier_set_element(const napier_line *l, int64_t i, float x) {
-    char *const at = napier_line_at(l, i);
-    if (l->dtype == NAPIER_F32) {
+NAPIER_INLINE void napier_set_element_at(napier_dtype dtype, char *at, float x) {
+    if (dtype == NAPIER_F32) {
         *(float *)at = x;
     } else {
-        *(uint16_t *)at = (uint16_t)napier_narrow_two(l->dtype, x, 0.0f);
+        *(uint16_t *)at = (uint16_t)napier_narrow_two(dtype, x, 0.0f);
     }
+}
+NAPIER_INLINE void napier_set_element(const napier_line *l, int64_t i, float x) {
+    napier_set_element_at(l->dtype, napier_line_at(l, i), x);
 }
 
 /* ---- Chunks: 16 bytes of elements ---------------------------------------------------------------------------------- */
@@ -203,13 +212,26 @@ NAPIER_OUTLINE void napier_load_edges(const napier_line *l, int64_t first, int g
     }
 }
 
-/* The tile that begins at element `first`, a multiple of 1024 (or 0). Where all of its chunks are whole, all loads are on
- * their way before the first is needed. */
+/* A tile whose chunks all lie on 16 bytes and are whole, or not there: all loads are on their way before the first is
+ * needed. */
+NAPIER_INLINE void napier_load_whole_chunks(const napier_dtype dtype, const int eights, const int group,
+                                            const napier_line *l, int64_t first, int t, napier_words *words) {
+    const int64_t left = l->size - first;
+    const char *const at = l->data + first * napier_element_bytes(dtype) + t * 16;
+    NAPIER_UNROLL
+    for (int c = 0; c < napier_chunks(dtype, eights); c++) {
+        words[c].w[0] = words[c].w[1] = words[c].w[2] = words[c].w[3] = napier_minus_infinity_bits(dtype);
+        if (napier_chunk_at(dtype, group, t, c) < left) {
+            cuda_load_16(at + c * group * 16, &words[c]);
+        }
+    }
+}
+
+/* The tile that begins at element `first`, a multiple of 1024. */
 NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, const int group, const napier_line *l,
                                     int64_t first, int t, napier_words *words) {
-    const int per = napier_chunk_of(dtype), chunks = napier_chunks(dtype, eights);
-    const int left = (int)(l->size - first < NAPIER_TILE ? l->size - first : NAPIER_TILE);
-    if (!napier_is_wide(l, 16) || left % per != 0) {
+    const int chunks = napier_chunks(dtype, eights);
+    if (!napier_is_wide(l, 16) || l->size % napier_chunk_of(dtype) != 0) {
         const napier_line line = *l;
         napier_words slow[8];
         napier_load_edges(&line, first, group, t, chunks, slow);
@@ -219,14 +241,7 @@ NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, 
         }
         return;
     }
-    const char *const at = l->data + (first + napier_chunk_at(dtype, group, t, 0)) * (16 / per);
-    NAPIER_UNROLL
-    for (int c = 0; c < chunks; c++) {
-        words[c].w[0] = words[c].w[1] = words[c].w[2] = words[c].w[3] = napier_minus_infinity_bits(dtype);
-        if (napier_chunk_at(dtype, group, t, c) < left) {
-            cuda_load_16(at + c * group * 16, &words[c]);
-        }
-    }
+    napier_load_whole_chunks(dtype, eights, group, l, first, t, words);
 }
 
 /* z = x / temperature of one chunk. */
@@ -263,40 +278,50 @@ NAPIER_OUTLINE void napier_store_edge(const napier_line *l, int64_t i, int per, 
     }
 }
 
-/* `per` = 4 or 8 results from element i of the line on. */
-NAPIER_INLINE void napier_store_chunk(const napier_line *l, int64_t i, const int per, const float *v) {
-    const int bytes = per * (l->dtype == NAPIER_F32 ? 4 : 2);
-    if (!napier_is_wide(l, bytes < 16 ? 8 : 16) || i + per > l->size) {
-        const napier_line line = *l;
-        float some[8];
-        NAPIER_UNROLL
-        for (int e = 0; e < per; e++) {
-            some[e] = v[e];
-        }
-        napier_store_edge(&line, i, per, some);
-        return;
-    }
-    napier_words words[2];
+/* May chunks of `per` results be stored at once? */
+NAPIER_INLINE bool napier_is_wide_out(const napier_line *l, const int per) {
+    return napier_is_wide(l, per == 4 && l->dtype != NAPIER_F32 ? 8 : 16);
+}
+
+/* `per` = 4 or 8 results from element i of a wide line on. */
+NAPIER_INLINE void napier_store_whole_chunk(const napier_line *l, int64_t i, const int per, const float *v) {
+    char *const at = l->data + i * napier_element_bytes(l->dtype);
+    napier_words words;
     if (l->dtype == NAPIER_F32) {
         NAPIER_UNROLL
-        for (int e = 0; e < per; e++) {
-            words[e / 4].w[e % 4] = napier_float_bits(v[e]);
+        for (int c = 0; c < per / 4; c++) {
+            NAPIER_UNROLL
+            for (int e = 0; e < 4; e++) {
+                words.w[e] = napier_float_bits(v[4 * c + e]);
+            }
+            cuda_store_16(at + 16 * c, &words);
         }
-    } else {
-        NAPIER_UNROLL
-        for (int e = 0; e < per; e += 2) {
-            words[0].w[e / 2] = napier_narrow_two(l->dtype, v[e], v[e + 1]);
-        }
+        return;
     }
-    char *const at = l->data + i * napier_element_bytes(l->dtype);
-    if (bytes == 8) {
-        *(uint64_t *)at = words[0].w[0] | (uint64_t)words[0].w[1] << 32;
-    } else {
-        cuda_store_16(at, &words[0]);
-        if (bytes == 32) {
-            cuda_store_16(at + 16, &words[1]);
-        }
+    NAPIER_UNROLL
+    for (int e = 0; e < per; e += 2) {
+        words.w[e / 2] = napier_narrow_two(l->dtype, v[e], v[e + 1]);
     }
+    if (per == 4) {
+        *(uint64_t *)at = words.w[0] | (uint64_t)words.w[1] << 32;
+    } else {
+        cuda_store_16(at, &words);
+    }
+}
+
+/* The same for any line. */
+NAPIER_INLINE void napier_store_chunk(const napier_line *l, int64_t i, const int per, const float *v) {
+    if (napier_is_wide_out(l, per) && i + per <= l->size) {
+        napier_store_whole_chunk(l, i, per, v);
+        return;
+    }
+    const napier_line line = *l;
+    float some[8];
+    NAPIER_UNROLL
+    for (int e = 0; e < per; e++) {
+        some[e] = v[e];
+    }
+    napier_store_edge(&line, i, per, some);
 }
 
 /* ---- Over the threads of a group ----------------------------------------------------------------------------------- */
@@ -410,25 +435,28 @@ NAPIER_INLINE napier_term_scale napier_term_scale_of(float max) {
 
 NAPIER_INLINE bool napier_is_ordinary(float max) { return fabsf(max) <= NAPIER_BIG; }
 
-/* A thread's lanes of a tile whose maximum is no ordinary number, by the definition, from memory. Returns how many elements
- * equal the maximum. */
-NAPIER_OUTLINE int32_t napier_add_odd_lanes(const napier_line *l, int64_t first, int group, int t, int eights,
-                                            float temperature, float max, float *lanes) {
+/* The sum of a tile whose maximum is no ordinary number, by the definition, from memory. Where several groups of a warp
+ * have a tile each, those that are not odd only stay with the warp. */
+NAPIER_OUTLINE napier_tile_part napier_sum_odd_tile(const napier_line *l, int64_t first, int group, int t, int eights,
+                                                    float temperature, float max, bool odd) {
     const bool finite = fabsf(max) < NAPIER_HUGE;
     const int64_t exponent = finite ? napier_exp_parts_for(max, max).n : 0;
-    int32_t count = 0;
+    napier_tile_part part = {max, 0.0f, 0};
+    float lane[8];
     for (int j = 0; j < 8; j++) {
         int64_t i = first + (l->dtype == NAPIER_F32 ? j / 4 * 4 * group + 4 * t + j % 4 : 8 * t + j);
-        lanes[j] = 0.0f;
-        for (int k = 0; k < eights && i < l->size; k++, i += 8 * group) {
+        lane[j] = 0.0f;
+        for (int k = 0; k < eights && i < l->size && odd; k++, i += 8 * group) {
             const float x = napier_element(l, i), z = temperature != 1.0f ? x / temperature : x;
-            count += z == max ? 1 : 0;
+            part.count += z == max ? 1 : 0;
             if (finite && z < max && napier_within_cutoff(z, max)) {
-                lanes[j] += napier_term(z, max, exponent);
+                lane[j] += napier_term(z, max, exponent);
             }
         }
     }
-    return count;
+    part.count = napier_group_add(group, part.count);
+    part.rest = napier_fold(l->dtype, group, t, lane);
+    return part;
 }
 
 /* The largest of a thread's elements. */
@@ -441,16 +469,17 @@ NAPIER_INLINE float napier_largest(const int eights, const float *z) {
     return max;
 }
 
-/* The sum of a tile. keep: its terms replace z, relative to the tile's own exponent; not where the maximum is odd. */
-NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const int eights, const int group,
-                                               const napier_line *l, int64_t first, int t, float temperature, bool keep,
-                                               float *z) {
-    napier_tile_part part;
-    part.max = napier_group_max(group, napier_largest(eights, z)) + 0.0f; /* -0 and +0 are one maximum */
-    const bool odd = !napier_is_ordinary(part.max);
-    const napier_term_scale s = napier_term_scale_of(odd ? 0.0f : part.max);
+/* The maximum of a tile, as its sum and its results use it: of both zeros +0. */
+NAPIER_INLINE float napier_tile_max(const int eights, const int group, const float *z) {
+    return napier_group_max(group, napier_largest(eights, z)) + 0.0f;
+}
+
+/* The sum of an ordinary tile. keep: its terms replace z, relative to the tile's own exponent. */
+NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const int eights, const int group, int t,
+                                               float max, bool keep, float *z) {
+    const napier_term_scale s = napier_term_scale_of(max);
+    napier_tile_part part = {max, 0.0f, 0};
     float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-    part.count = 0;
     NAPIER_UNROLL
     for (int e = 0; e < 8 * eights; e++) {
         const float term = vf_exp_scaled(z[e], s.magic);
@@ -459,18 +488,7 @@ NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const i
             lane[e % 8] += term;
         }
         part.count += below ? 0 : 1;
-        z[e] = !keep || odd ? z[e] : near ? term : 0.0f;
-    }
-    if (cuda_ballot(odd) != 0) {
-        const napier_line line = *l;
-        float odd_lanes[8];
-        const int32_t count =
-            napier_add_odd_lanes(&line, first, group, t, odd ? eights : 0, temperature, part.max, odd_lanes);
-        NAPIER_UNROLL
-        for (int j = 0; j < 8; j++) {
-            lane[j] = odd ? odd_lanes[j] : lane[j];
-        }
-        part.count = odd ? count : part.count;
+        z[e] = keep ? (near ? term : 0.0f) : z[e];
     }
     part.count = napier_group_add(group, part.count);
     part.rest = napier_fold(dtype, group, t, lane);
