@@ -92,7 +92,7 @@ static PyObject *py_kl_full(PyObject *self, PyObject *const *args, Py_ssize_t co
     (void)self;
     PyObject *v[3], *given = NULL;
     call_arrays c;
-    call_start(&c, ON_HOST);
+    call_start(&c, ANYWHERE);
     napier_const_matrix policy, ref;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     napier_vector kl;
@@ -100,7 +100,8 @@ static PyObject *py_kl_full(PyObject *self, PyObject *const *args, Py_ssize_t co
     if (!arguments(&names, args, count, keywords, v) && !take_double(v[2], "temperature", &options.temperature) &&
         !call_matrix(&c, v[0], "policy_logits", &policy) && !call_matrix(&c, v[1], "ref_logits", &ref) &&
         !call_made_vector(&c, policy.rows, NAPIER_F32, &made, &kl)) {
-        RUN_FOR(given, names.function, napier_kl_full(context, policy, ref, &options, kl), call_object(made));
+        RUN_ANYWHERE_FOR(given, call_object(made), &c.arrays[0], names.function, napier_kl_full, napier_cuda_kl_full,
+                         policy, ref, &options, kl);
     }
     call_release(&c);
     return given;
@@ -112,7 +113,7 @@ static PyObject *py_kl_full_backward(PyObject *self, PyObject *const *args, Py_s
     (void)self;
     PyObject *v[4], *given = NULL;
     call_arrays c;
-    call_start(&c, ON_HOST);
+    call_start(&c, ANYWHERE);
     napier_const_matrix policy, ref;
     napier_const_vector grad;
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
@@ -123,8 +124,8 @@ static PyObject *py_kl_full_backward(PyObject *self, PyObject *const *args, Py_s
         !call_vector(&c, v[2], "grad_kl", &grad) &&
         !call_made_matrix(&c, policy.rows, policy.cols, policy.dtype, &made_policy, &to_policy) &&
         !call_made_matrix(&c, ref.rows, ref.cols, ref.dtype, &made_ref, &to_ref)) {
-        RUN_FOR(given, names.function, napier_kl_full_backward(context, policy, ref, &options, grad, to_policy, to_ref),
-                pair_of(made_policy, made_ref));
+        RUN_ANYWHERE_FOR(given, pair_of(made_policy, made_ref), &c.arrays[0], names.function, napier_kl_full_backward,
+                         napier_cuda_kl_full_backward, policy, ref, &options, grad, to_policy, to_ref);
     }
     call_release(&c);
     return given;

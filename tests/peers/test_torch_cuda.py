@@ -50,8 +50,8 @@ def test_cuda_is_not_there():
 
 # ---- What has kernels, with the CPU's bits --------------------------------------------------------------------------------------
 
-BITWISE = {"softmax", "log_softmax", "logsumexp", "matmul", "token_logprobs", "gather", "kl", "rubric", "grpo_loss", "grpo_token_loss",
-           "grpo_from_logits"}
+BITWISE = {"softmax", "log_softmax", "logsumexp", "matmul", "token_logprobs", "gather", "kl", "kl_full", "rubric", "grpo_loss",
+           "grpo_token_loss", "grpo_from_logits"}
 
 
 def bitwise_examples(device="cpu"):
