@@ -12,7 +12,7 @@
  *   __syncthreads() __syncwarp()    all threads of the block; of the warp
  *   cuda_shuffle_xor_{f32,i32,u64}(value, lanes), cuda_shuffle_{f32,i32,u64}(value, lane)    the whole warp takes part
  *   cuda_ballot(condition)          a bit for each lane of the warp
- *   cuda_max_u32(value)             over the warp
+ *   cuda_add_u32(value), cuda_max_u32(value)    over the warp
  *   cuda_atomic_{add,min,max}_{i32,i64}(pointer, value), cuda_atomic_swap_i32(pointer, if_this, then_this): return the old
  *   cuda_fence()                    what this thread has written is seen by all threads of the device from here on
  *   cuda_load_16(pointer, out)      16 bytes on a boundary of 16, past L1 where it can

@@ -22,6 +22,7 @@ CUDA_INLINE uint64_t cuda_shuffle_u64(uint64_t v, int lane) {
     return __shfl_sync(CUDA_ALL_LANES, (unsigned long long)v, lane);
 }
 CUDA_INLINE uint32_t cuda_ballot(bool condition) { return __ballot_sync(CUDA_ALL_LANES, condition); }
+CUDA_INLINE uint32_t cuda_add_u32(uint32_t v) { return __reduce_add_sync(CUDA_ALL_LANES, v); }
 CUDA_INLINE uint32_t cuda_max_u32(uint32_t v) { return __reduce_max_sync(CUDA_ALL_LANES, v); }
 
 CUDA_INLINE int32_t cuda_atomic_add_i32(int32_t *p, int32_t v) { return atomicAdd(p, v); }

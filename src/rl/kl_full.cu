@@ -23,16 +23,16 @@ CUDA_INLINE void napier_cuda_kl_sum_slots(const napier_cuda_token_slot *slots, i
     __syncwarp();
 }
 
+/* A warp a row of one of the two. */
 CUDA_KERNEL(napier_kl_full_rows, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     CUDA_SHARED(napier_sum, sums);
-    napier_sum *const mine = sums + 2 * (threadIdx.x / CUDA_WARP);
-    for (int64_t row = cuda_warp(); row < job.kl.policy.rows; row += cuda_warps()) {
-        napier_cuda_kl_sum_slots(job.slots[0] + row * job.tiles, job.tiles, &mine[0]);
-        napier_cuda_kl_sum_slots(job.slots[1] + row * job.tiles, job.tiles, &mine[1]);
+    napier_sum *const mine = sums + threadIdx.x / CUDA_WARP;
+    for (int64_t i = cuda_warp(); i < 2 * job.kl.policy.rows; i += cuda_warps()) {
+        const napier_cuda_token_slot *const slots = i % 2 == 0 ? job.slots[0] : job.slots[1];
+        napier_cuda_kl_sum_slots(slots + i / 2 * job.tiles, job.tiles, mine);
         if (cuda_lane() == 0) {
-            napier_cuda_kl_row *const r = &job.rows[row];
-            const bool p = napier_kl_row_from(&mine[0], &r->p), q = napier_kl_row_from(&mine[1], &r->q);
-            r->good = p && q;
+            napier_cuda_kl_row *const r = &job.rows[i / 2];
+            r->good[i % 2] = napier_kl_row_from(mine, i % 2 == 0 ? &r->p : &r->q);
         }
         __syncwarp();
     }
@@ -75,7 +75,7 @@ CUDA_KERNEL(napier_kl_full_tiles, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS)
     for (int64_t i = cuda_warp(); i < job.kl.policy.rows * job.tiles; i += cuda_warps()) {
         const int64_t row = i / job.tiles;
         const napier_cuda_kl_row r = job.rows[row];
-        if (r.good) {
+        if (r.good[0] && r.good[1]) {
             const napier_cuda_kl_part part = napier_cuda_kl_full_tile(&job, &r, row, i % job.tiles * NAPIER_TILE);
             if (cuda_lane() == 0) {
                 job.parts[i] = part;
@@ -103,7 +103,9 @@ CUDA_INLINE double napier_cuda_kl_settle(const napier_cuda_kl_full_job *job, int
 CUDA_KERNEL(napier_kl_full_finish, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     for (int64_t row = cuda_warp(); row < job.kl.policy.rows; row += cuda_warps()) {
         napier_cuda_kl_row r = job.rows[row];
-        r.kl = job.tiles == 0 ? 0.0 : r.good ? napier_cuda_kl_settle(&job, row, &r.q) : napier_f64_nan();
+        r.kl = job.tiles == 0           ? 0.0
+               : r.good[0] && r.good[1] ? napier_cuda_kl_settle(&job, row, &r.q)
+                                        : napier_f64_nan();
         if (cuda_lane() == 0) {
             job.rows[row] = r;
             if (job.out.data != NULL) {

@@ -40,7 +40,7 @@ static napier_status napier_cuda_kl_full_launch(napier_cuda_context *context, st
                                                 const napier_cuda_kl_full_job *job) {
     const napier_cuda_shape shape = {.blocks = napier_cuda_blocks(context, warps, NAPIER_TOKEN_WARPS, 8),
                                      .threads = NAPIER_TOKEN_THREADS,
-                                     .shared_bytes = 2 * NAPIER_TOKEN_WARPS * (int64_t)sizeof(napier_sum)};
+                                     .shared_bytes = NAPIER_TOKEN_WARPS * (int64_t)sizeof(napier_sum)};
     return napier_cuda_launch(context, stream, what, kernel, &shape, job, sizeof *job);
 }
 
@@ -52,7 +52,8 @@ static napier_status napier_cuda_kl_full_run(napier_cuda_context *context, struc
     if (!status)
         status = napier_cuda_token_sums(context, stream, what, &k->sums[1]);
     if (!status)
-        status = napier_cuda_kl_full_launch(context, stream, NAPIER_CUDA_KERNEL(napier_kl_full_rows), rows, &k->job);
+        status =
+            napier_cuda_kl_full_launch(context, stream, NAPIER_CUDA_KERNEL(napier_kl_full_rows), 2 * rows, &k->job);
     if (!status) {
         status = napier_cuda_kl_full_launch(context, stream, NAPIER_CUDA_KERNEL(napier_kl_full_tiles),
                                             rows * k->job.tiles, &k->job);

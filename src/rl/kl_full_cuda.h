@@ -13,7 +13,7 @@ typedef struct napier_cuda_kl_part {
 /* Of a row: both distributions, and, at the end, the divergence, NaN where one of them is none. */
 typedef struct napier_cuda_kl_row {
     napier_kl_row p, q;
-    bool good;
+    bool good[2];
     double kl;
 } napier_cuda_kl_row;
 

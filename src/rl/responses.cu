@@ -7,8 +7,10 @@
 /* Is offset i what it must be? Then *size is that of the response before it. */
 CUDA_INLINE bool napier_offset_is_good(const napier_cuda_responses *r, int64_t i, int64_t *size) {
     const int64_t at = cuda_index_at(r->offsets, i), before = i > 0 ? cuda_index_at(r->offsets, i - 1) : 0;
-    *size = at - before;
-    return at >= before && at >= 0 && at <= r->tokens && (i > 0 || at == 0) && (i < r->count || at == r->tokens);
+    const bool good =
+        at >= before && at >= 0 && at <= r->tokens && (i > 0 || at == 0) && (i < r->count || at == r->tokens);
+    *size = good && before >= 0 ? at - before : 0;
+    return good;
 }
 
 CUDA_KERNEL(napier_responses_tally, napier_cuda_responses, NAPIER_RESPONSE_THREADS) {

@@ -104,7 +104,7 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
         const int64_t first = tile * NAPIER_TILE;
         napier_words words[8];
         float z[32];
-        napier_load_tile(dtype, 4, CUDA_WARP, &line, first, cuda_lane(), words);
+        cuda_token_load(dtype, &line, first, words);
         if (s->kept != NULL) {
             NAPIER_UNROLL
             for (int c = 0; c < napier_chunks(dtype, 4); c++) {
@@ -243,7 +243,7 @@ CUDA_INLINE void napier_cuda_back_write(const napier_dtype dtype, const bool pla
     for (int64_t tile = s->begin + threadIdx.x / CUDA_WARP; tile < s->end; tile += warps) {
         napier_words words[8];
         if (s->kept == NULL && !zero) {
-            napier_load_tile(dtype, 4, CUDA_WARP, &x, tile * NAPIER_TILE, cuda_lane(), words);
+            cuda_token_load(dtype, &x, tile * NAPIER_TILE, words);
         }
         NAPIER_UNROLL
         for (int c = 0; c < napier_chunks(dtype, 4); c++) {

@@ -39,11 +39,13 @@ typedef struct napier_cuda_token_room {
 
 /* ---- Logits to z --------------------------------------------------------------------------------------------------- */
 
+NAPIER_OUTLINE vf_tanh_parts cuda_token_tanh(float x) { return vf_tanh_and_slope(x); }
+
 /* slope: the softcap's derivative. */
 CUDA_INLINE float cuda_token_rule(const napier_token_rules *rules, bool kept, float x, float *slope) {
     *slope = 1.0f;
     if (rules->softcap != 0.0f) {
-        const vf_tanh_parts t = vf_tanh_and_slope(x / rules->softcap);
+        const vf_tanh_parts t = cuda_token_tanh(x / rules->softcap);
         *slope = t.slope;
         x = rules->softcap * t.tanh;
     }
@@ -87,6 +89,21 @@ CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_r
         if (slope != NULL) {
             slope[e] = derivative;
         }
+    }
+}
+
+/* A tile as it lies in memory. Most are whole, and lie on 16 bytes. */
+CUDA_INLINE void cuda_token_load(const napier_dtype dtype, const napier_line *line, int64_t first,
+                                 napier_words *words) {
+    if (napier_is_wide(line, 16) && first + NAPIER_TILE <= line->size) {
+        const int per = napier_chunk_of(dtype);
+        const char *const at = line->data + (first + cuda_lane() * per) * (16 / per);
+        NAPIER_UNROLL
+        for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+            cuda_load_16(at + c * CUDA_WARP * 16, &words[c]);
+        }
+    } else {
+        napier_load_tile(dtype, 4, CUDA_WARP, line, first, cuda_lane(), words);
     }
 }
 
@@ -156,25 +173,32 @@ CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_words *words
 }
 
 /* An element into its lane: below the maximum its term is added, else it is counted; its distance times its term goes to the
- * spread. far: it may be beyond the cutoff, and does not count then. Predicates, not branches. */
-CUDA_INLINE void cuda_token_step(const bool entropy, const bool far, const napier_term_scale *s, float z, float *sum,
-                                 float *spread, int32_t *count) {
+ * spread. first: nothing is in the lane yet. far: it may be beyond the cutoff, and does not count then. Predicates, not
+ * branches. */
+CUDA_INLINE void cuda_token_step(const bool entropy, const bool far, const bool first, const napier_term_scale *s,
+                                 float z, float *sum, float *spread, int32_t *count) {
     const float term = vf_exp_scaled(z, s->magic), down = z - s->max;
 #if defined(__CUDACC__)
-    if (!far) {
-        asm("{ .reg .pred p; setp.lt.f32 p, %2, %3; @p add.rn.f32 %0, %0, %4; @!p add.s32 %1, %1, 1; }"
-            : "+f"(*sum), "+r"(*count)
-            : "f"(z), "f"(s->max), "f"(term));
-        *spread = entropy ? fmaf(-term, down, *spread) : 0.0f;
-    } else {
+    if (far) {
         asm("{ .reg .pred p, q; setp.lt.f32 p, %3, %4; setp.ge.f32 q, %3, %5; @!p add.s32 %1, %1, 1;"
             " @q fma.rn.f32 %2, %7, %8, %2; and.pred p, p, q; @p add.rn.f32 %0, %0, %6; }"
             : "+f"(*sum), "+r"(*count), "+f"(*spread)
             : "f"(z), "f"(s->max), "f"(s->cutoff), "f"(term), "f"(-term), "f"(down));
+        return;
     }
+    if (first) {
+        asm("{ .reg .pred p; setp.lt.f32 p, %2, %3; selp.f32 %0, %4, 0f00000000, p; @!p add.s32 %1, %1, 1; }"
+            : "=f"(*sum), "+r"(*count)
+            : "f"(z), "f"(s->max), "f"(term));
+    } else {
+        asm("{ .reg .pred p; setp.lt.f32 p, %2, %3; @p add.rn.f32 %0, %0, %4; @!p add.s32 %1, %1, 1; }"
+            : "+f"(*sum), "+r"(*count)
+            : "f"(z), "f"(s->max), "f"(term));
+    }
+    *spread = entropy ? fmaf(-term, down, *spread) : 0.0f;
 #else
     const bool below = z < s->max, near = !far || z >= s->cutoff;
-    *sum = below && near ? *sum + term : *sum;
+    *sum = below && near ? (first ? term : *sum + term) : first ? 0.0f : *sum;
     *count += below ? 0 : 1;
     *spread = entropy && near ? fmaf(-term, down, *spread) : *spread;
 #endif
@@ -188,11 +212,11 @@ CUDA_INLINE napier_cuda_token_slot cuda_token_add(const napier_dtype dtype, cons
     int32_t count = 0;
     NAPIER_UNROLL
     for (int e = 0; e < 32; e++) {
-        cuda_token_step(entropy, far, &s, z[e], &sum[e % 8], &spread[e % 8], &count);
+        cuda_token_step(entropy, far, e < 8, &s, z[e], &sum[e % 8], &spread[e % 8], &count);
     }
     const napier_cuda_token_slot slot = {max, napier_fold(dtype, CUDA_WARP, cuda_lane(), sum),
                                          entropy ? napier_fold(dtype, CUDA_WARP, cuda_lane(), spread) : 0.0f,
-                                         napier_group_add(CUDA_WARP, count)};
+                                         (int32_t)cuda_add_u32((uint32_t)count)};
     return slot;
 }
 

@@ -53,7 +53,7 @@ CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const bool pla
     const int64_t first = tile * NAPIER_TILE, at = row * job->tiles + tile;
     napier_words words[8];
     float z[32];
-    napier_load_tile(dtype, 4, CUDA_WARP, &line, first, cuda_lane(), words);
+    cuda_token_load(dtype, &line, first, words);
     napier_unpack_tile(dtype, 4, words, 1.0f, z);
     if (!plain) {
         cuda_token_rules(dtype, &job->call.rules, row, first, job->x.cols, z, NULL);
@@ -77,8 +77,10 @@ CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const bool pla
 /* The tiles of all rows in turn; no division in the loop. */
 CUDA_INLINE void napier_cuda_token_tiles(const napier_dtype dtype, const bool plain, const bool entropy,
                                          const napier_cuda_token_job *job) {
-    const int64_t tiles = job->tiles, rows_on = cuda_warps() / tiles, tiles_on = cuda_warps() % tiles;
-    int64_t row = cuda_warp() / tiles, tile = cuda_warp() % tiles;
+    const int tiles = (int)job->tiles, tiles_on = (int)(cuda_warps() % tiles);
+    const int64_t rows_on = cuda_warps() / tiles;
+    int64_t row = cuda_warp() / tiles;
+    int tile = (int)(cuda_warp() % tiles);
     while (row < job->call.rows) {
         napier_cuda_token_tile(dtype, plain, entropy, job, row, tile);
         row += rows_on;

@@ -85,6 +85,17 @@ CUDA_INLINE uint32_t cuda_ballot(bool condition) {
     return bits;
 }
 
+CUDA_INLINE uint32_t cuda_add_u32(uint32_t v) {
+    const char *const all = emulated_exchange("add", &v, sizeof v);
+    uint32_t sum = 0;
+    for (int i = 0; i < 32; i++) {
+        uint32_t other;
+        memcpy(&other, all + 64 * i, sizeof other);
+        sum += other;
+    }
+    return sum;
+}
+
 CUDA_INLINE uint32_t cuda_max_u32(uint32_t v) {
     const char *const all = emulated_exchange("max", &v, sizeof v);
     uint32_t most = 0;
