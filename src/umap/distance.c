@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "math/f64.h"
+#include "umap/boolean.h"
 
 enum { LANES = 16, RUN = 256 };
 
@@ -221,14 +222,10 @@ static float hamming(pairs *p) {
 
 /* Columns where both are true, and where one alone is. Sums of 0 and 1 are exact in f32 up to 2^24, so the fast kernels
  * count; longer rows in runs. */
-typedef struct counts {
-    double both, left, right, columns;
-} counts;
-
-static counts counts_of(pairs *p) {
+static napier_truths counts_of(pairs *p) {
     enum { EXACT = 1 << 20 };
     const napier_linear_kernels *linear = &p->a->kernels->linear;
-    counts c = {0.0, 0.0, 0.0, (double)p->a->cols};
+    napier_truths c = {0.0, 0.0, 0.0, (double)p->a->cols};
     const float *x, *y;
     for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
         for (int64_t begin = 0; begin < n; begin += EXACT) {
@@ -240,25 +237,6 @@ static counts counts_of(pairs *p) {
         }
     }
     return c;
-}
-
-static float boolean_distance(napier_metric metric, counts c) {
-    const double unequal = c.left + c.right, any = c.both + unequal;
-    switch (metric) {
-    case NAPIER_METRIC_JACCARD: return any > 0.0 ? (float)(unequal / any) : 0.0f;
-    case NAPIER_METRIC_DICE: return unequal > 0.0 ? (float)(unequal / (2.0 * c.both + unequal)) : 0.0f;
-    case NAPIER_METRIC_YULE: {
-        const double crossed = c.left * c.right, neither = c.columns - any;
-        return crossed > 0.0 ? (float)(2.0 * crossed / (c.both * neither + crossed)) : 0.0f;
-    }
-    case NAPIER_METRIC_RUSSELLRAO: return unequal > 0.0 ? (float)((c.columns - c.both) / c.columns) : 0.0f;
-    case NAPIER_METRIC_ROGERSTANIMOTO:
-    case NAPIER_METRIC_SOKALMICHENER: return (float)(2.0 * unequal / (c.columns + unequal));
-    case NAPIER_METRIC_SOKALSNEATH: return unequal > 0.0 ? (float)(unequal / (0.5 * c.both + unequal)) : 0.0f;
-    case NAPIER_METRIC_KULSINSKI:
-        return unequal > 0.0 ? (float)((unequal - c.both + c.columns) / (unequal + c.columns)) : 0.0f;
-    default: return (float)(unequal / c.columns); /* matching */
-    }
 }
 
 /* ---- Haversine ------------------------------------------------------------------------------------------------------- */
@@ -398,7 +376,7 @@ static float general_distance(const napier_points *a, int64_t i, const napier_po
     case NAPIER_METRIC_BRAYCURTIS: return braycurtis(&p);
     case NAPIER_METRIC_HAMMING: return hamming(&p);
     case NAPIER_METRIC_HAVERSINE: return haversine(a->rows + i * a->width, b->rows + j * b->width);
-    default: return boolean_distance(a->metric, counts_of(&p));
+    default: return napier_boolean_distance(a->metric, counts_of(&p));
     }
 }
 
@@ -422,22 +400,17 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
 
 /* ---- One against many ------------------------------------------------------------------------------------------------- */
 
-/* The kernels' name of a metric of dense rows; NAPIER_GAPS: they have none. */
-static napier_gap gap_of(const napier_points *p) {
-    if (!p->rows || p->width > NAPIER_MOST_COUNTED) {
-        return NAPIER_GAPS;
-    }
-    switch (p->kind) {
+napier_gap napier_gap_of_metric(napier_metric metric, double p) {
+    switch (napier_points_kind_of(metric, p)) {
     case NAPIER_POINTS_EUCLIDEAN: return NAPIER_GAP_EUCLIDEAN;
     case NAPIER_POINTS_HALF: return NAPIER_GAP_HALF;
     case NAPIER_POINTS_HALF_ROOT: return NAPIER_GAP_HALF_ROOT;
     default: break;
     }
-    switch (p->metric) {
+    switch (metric) {
     case NAPIER_METRIC_MANHATTAN: return NAPIER_GAP_PLAIN;
     case NAPIER_METRIC_CHEBYSHEV: return NAPIER_GAP_LARGEST;
-    case NAPIER_METRIC_MINKOWSKI:
-        return p->p == 1.0 ? NAPIER_GAP_PLAIN : isinf(p->p) ? NAPIER_GAP_LARGEST : NAPIER_GAPS;
+    case NAPIER_METRIC_MINKOWSKI: return p == 1.0 ? NAPIER_GAP_PLAIN : isinf(p) ? NAPIER_GAP_LARGEST : NAPIER_GAPS;
     case NAPIER_METRIC_CANBERRA: return NAPIER_GAP_CANBERRA;
     case NAPIER_METRIC_BRAYCURTIS: return NAPIER_GAP_RATIO;
     case NAPIER_METRIC_HAMMING: return NAPIER_GAP_UNEQUAL;
@@ -447,14 +420,19 @@ static napier_gap gap_of(const napier_points *p) {
     }
 }
 
+/* The kernels' name of these rows' metric; NAPIER_GAPS: they have none. */
+static napier_gap gap_of(const napier_points *p) {
+    return !p->rows || p->width > NAPIER_MOST_COUNTED ? NAPIER_GAPS : napier_gap_of_metric(p->metric, p->p);
+}
+
 bool napier_points_have_kernel(const napier_points *points) { return gap_of(points) != NAPIER_GAPS; }
 
 /* Boolean distances from how many columns are true in both rows, in x and in y. */
 static void boolean_distances(const napier_points *p, float own, const float *others, int64_t count, float *distances) {
     for (int64_t c = 0; c < count; c++) {
         const double both = (double)distances[c];
-        distances[c] =
-            boolean_distance(p->metric, (counts){both, (double)own - both, (double)others[c] - both, (double)p->cols});
+        distances[c] = napier_boolean_distance(
+            p->metric, (napier_truths){both, (double)own - both, (double)others[c] - both, (double)p->cols});
     }
 }
 

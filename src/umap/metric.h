@@ -59,4 +59,7 @@ static inline float napier_points_from_squared(napier_points_kind kind, float sq
 /* How the distances of dense rows follow from squared ones. */
 napier_points_kind napier_points_kind_of(napier_metric metric, double p);
 
+/* The kernels' name of a metric of dense rows; NAPIER_GAPS: they have none. */
+napier_gap napier_gap_of_metric(napier_metric metric, double p);
+
 #endif

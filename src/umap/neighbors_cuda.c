@@ -7,11 +7,18 @@
 #include "umap/read.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_points_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_true_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_directions_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_variances_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_divide_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_order_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_squared_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_plain_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_largest_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_canberra_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_ratio_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_unequal_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_counts_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_neighbors_kernel);
 
 enum { THREADS = NAPIER_NEAR_THREADS, TILE = NAPIER_NEAR_TILE, MOST_SPLITS = 16 };
@@ -36,7 +43,7 @@ static napier_status check_metric(napier_context *context, const napier_neighbor
     if (o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "p: %g is not a number of at least 1", o->p);
     }
-    if (napier_points_kind_of(o->metric, o->p) == NAPIER_POINTS_GENERAL || o->metric == NAPIER_METRIC_MAHALANOBIS) {
+    if (napier_gap_of_metric(o->metric, o->p) == NAPIER_GAPS || o->metric == NAPIER_METRIC_MAHALANOBIS) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "options: metric %s (p %g) is not one of the device's",
                            napier_metric_name(o->metric), o->p);
     }
@@ -57,8 +64,9 @@ static napier_status check_points(napier_context *context, const char *name, nap
     }
     int64_t n, cols;
     napier_status status = napier_read_check(context, name, points, &n, &cols);
-    if (!status && cols >= ((int64_t)1 << 31) - TILE) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld columns are too many", name, (long long)cols);
+    if (!status && cols > NAPIER_MOST_COUNTED) {
+        status = napier_fail(context, NAPIER_UNSUPPORTED, "%s: %lld columns are more than the device's %d", name,
+                             (long long)cols, NAPIER_MOST_COUNTED);
     }
     return status;
 }
@@ -90,6 +98,7 @@ static napier_status check(napier_context *context, const search *s, const int32
 
 static napier_points_job take_points(napier_cuda_room *room, const search *s, napier_const_matrix m) {
     const napier_metric metric = s->options->metric;
+    const bool counted = napier_gap_of_metric(metric, s->options->p) == NAPIER_GAP_COUNTS;
     const int64_t width = m.cols + (has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
     return (napier_points_job){.data = m.data,
                                .dtype = (int32_t)m.dtype,
@@ -98,7 +107,10 @@ static napier_points_job take_points(napier_cuda_room *room, const search *s, na
                                .cols = m.cols,
                                .width = width,
                                .metric = metric,
-                               .points = {napier_cuda_take(room, width * stride, sizeof(float)), m.rows, stride},
+                               .points = {.columns = napier_cuda_take(room, width * stride, sizeof(float)),
+                                          .n = m.rows,
+                                          .stride = stride,
+                                          .counts = counted ? napier_cuda_take(room, stride, sizeof(float)) : NULL},
                                .state = s->state};
 }
 
@@ -127,7 +139,11 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
     s->sample_points = take_points(room, s, s->samples.dense);
     s->query_points = s->self ? s->sample_points : take_points(room, s, s->queries.dense);
     const int64_t width = s->sample_points.width;
-    s->order = (napier_order_job){napier_cuda_take(room, width, sizeof(int32_t)), (int32_t)width, lanes_for(width)};
+    const bool squared = napier_points_kind_of(s->options->metric, s->options->p) != NAPIER_POINTS_GENERAL;
+    s->order = (napier_order_job){.order = napier_cuda_take(room, width, sizeof(int32_t)),
+                                  .width = (int32_t)width,
+                                  .lanes = squared ? lanes_for(width) : NAPIER_GAP_LANES,
+                                  .folded = squared};
     if (s->options->metric == NAPIER_METRIC_SEUCLIDEAN) {
         const float *const given = s->options->metric_values;
         s->sample_points.measured = given ? NULL : napier_cuda_take(room, width, sizeof(float));
@@ -140,6 +156,8 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
         .samples = s->sample_points.points,
         .self = s->self,
         .kind = (int32_t)napier_points_kind_of(s->options->metric, s->options->p),
+        .metric = s->options->metric,
+        .cols = s->samples.dense.cols,
         .order = s->order.order,
         .width = s->order.width,
         .lanes = s->order.lanes,
@@ -152,10 +170,25 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
 
 /* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
+static napier_cuda_kernel nearest_kernel(const napier_neighbors_options *o) {
+    switch (napier_gap_of_metric(o->metric, o->p)) {
+    case NAPIER_GAP_PLAIN: return NAPIER_CUDA_KERNEL(napier_umap_nearest_plain_kernel);
+    case NAPIER_GAP_LARGEST: return NAPIER_CUDA_KERNEL(napier_umap_nearest_largest_kernel);
+    case NAPIER_GAP_CANBERRA: return NAPIER_CUDA_KERNEL(napier_umap_nearest_canberra_kernel);
+    case NAPIER_GAP_RATIO: return NAPIER_CUDA_KERNEL(napier_umap_nearest_ratio_kernel);
+    case NAPIER_GAP_UNEQUAL: return NAPIER_CUDA_KERNEL(napier_umap_nearest_unequal_kernel);
+    case NAPIER_GAP_COUNTS: return NAPIER_CUDA_KERNEL(napier_umap_nearest_counts_kernel);
+    default: return NAPIER_CUDA_KERNEL(napier_umap_nearest_squared_kernel);
+    }
+}
+
 static napier_status put_points(const napier_device_call *call, napier_points_job *job, bool measures) {
     job->faults = call->context->faults;
     napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_points_kernel),
                                              job->width * job->points.stride, THREADS, THREADS, 0, job, sizeof *job);
+    if (!status && job->points.counts != NULL)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_true_kernel), job->points.stride, THREADS,
+                                   THREADS, 0, job, sizeof *job);
     if (!status && has_direction(job->metric))
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_directions_kernel), job->points.n, THREADS,
                                    THREADS, 0, job, sizeof *job);
@@ -179,8 +212,8 @@ static napier_status run(const napier_device_call *call, search *s) {
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_order_kernel), 1, 1, 32, 0, &s->order,
                                    sizeof s->order);
     if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_nearest_kernel), tiles, 1, THREADS,
-                                   NAPIER_NEAR_SHARED, &s->near, sizeof s->near);
+        status = napier_device_put(call, nearest_kernel(s->options), tiles, 1, THREADS, NAPIER_NEAR_SHARED, &s->near,
+                                   sizeof s->near);
     if (!status)
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_neighbors_kernel), queries, THREADS / 32,
                                    THREADS, 0, &s->near, sizeof s->near);

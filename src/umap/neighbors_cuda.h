@@ -12,6 +12,7 @@ enum {
     NAPIER_NEAR_SHARE = 4,   /* queries, and samples, of a thread */
     NAPIER_NEAR_CHUNK = 32,  /* columns of a tile in shared memory, twice */
     NAPIER_NEAR_LANES = 64,  /* of squared_distance */
+    NAPIER_GAP_LANES = 16,   /* of the other sums */
     NAPIER_NEAR_BOUND = 512, /* threads that the registers must be enough for: two blocks */
     /* Bytes of a block: two chunks of both sides, a queue, two words for each query. */
     NAPIER_NEAR_SHARED = 2 * 2 * NAPIER_NEAR_CHUNK * NAPIER_NEAR_TILE * 4 + NAPIER_NEAR_TILE * NAPIER_NEAR_TILE * 8 +
@@ -23,6 +24,7 @@ enum {
 typedef struct napier_device_points {
     float *columns;
     int64_t n, stride;
+    float *counts; /* [stride] how many columns are true, of boolean metrics; else NULL */
 } napier_device_points;
 
 typedef struct napier_points_job {
@@ -41,13 +43,16 @@ typedef struct napier_points_job {
 typedef struct napier_order_job {
     int32_t *order; /* [width] the columns lane by lane, lanes in the order in which they are folded */
     int32_t width;
-    int32_t lanes; /* a power of two from 2 to 64 that is not less than width, or 64 */
+    int32_t lanes;  /* squared distances: a power of two from 2 to 64 that is not less than width, or 64; others: 16 */
+    int32_t folded; /* by halves; else one after the other */
 } napier_order_job;
 
 typedef struct napier_near_job {
     napier_device_points queries, samples;
     int32_t self; /* a point is not its own neighbour */
     int32_t kind; /* napier_points_kind */
+    napier_metric metric;
+    int64_t cols;
     const int32_t *order;
     int32_t width, lanes;
     int64_t wanted;

@@ -121,6 +121,35 @@ static void test_metrics(void **unused) {
     free(x);
 }
 
+/* Metrics that are no euclidean distance; rows of small whole numbers make ties, zeros and truths. */
+static void test_sums(void **unused) {
+    static const double powers[] = {1.0, INFINITY};
+    (void)unused;
+    for (int metric = NAPIER_METRIC_MANHATTAN; metric <= NAPIER_METRIC_MATCHING; metric++) {
+        const bool squared = metric >= NAPIER_METRIC_COSINE && metric <= NAPIER_METRIC_CORRELATION;
+        if (squared || (metric >= NAPIER_METRIC_HELLINGER && metric <= NAPIER_METRIC_MAHALANOBIS)) {
+            continue;
+        }
+        const int64_t cols = metric % 2 ? 21 : 37;
+        float *const x = make_rows(75, cols, true);
+        for (int64_t i = 0; i < 75 * (cols + 3); i++) {
+            x[i] = metric >= NAPIER_METRIC_HAMMING || i % 5 == 0 ? floorf(x[i]) : x[i];
+        }
+        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        options.n_neighbors = 6;
+        options.metric = (napier_metric)metric;
+        options.p = powers[metric % 2];
+        device_order((uint64_t)metric);
+        check(&options, NAPIER_F32, x, sizeof *x, 75, cols, 0, false);
+        check(&options, NAPIER_F32, x, sizeof *x, 10, cols, 65, false);
+        options.p = powers[1 - metric % 2];
+        if (metric == NAPIER_METRIC_MINKOWSKI) {
+            check(&options, NAPIER_F32, x, sizeof *x, 75, cols, 0, false);
+        }
+        free(x);
+    }
+}
+
 static void test_dtypes(void **unused) {
     (void)unused;
     enum { N = 70, COLS = 21, ALL = N * (COLS + 3) };
@@ -192,9 +221,13 @@ static void test_bad(void **unused) {
     napier_cuda_workspace w = {NULL, 0};
     const napier_csr_matrix sparse = {0};
     const napier_umap_samples rows = {samples.dense, &sparse};
-    options.metric = NAPIER_METRIC_MANHATTAN;
+    options.metric = NAPIER_METRIC_MAHALANOBIS;
     expect_unsupported(napier_cuda_nearest_neighbors(cuda, NULL, &w, samples, &options, indices, found),
-                       "metric manhattan");
+                       "metric mahalanobis");
+    options.metric = NAPIER_METRIC_MINKOWSKI;
+    options.p = 3.0;
+    expect_unsupported(napier_cuda_nearest_neighbors(cuda, NULL, &w, samples, &options, indices, found),
+                       "metric minkowski (p 3)");
     options.metric = NAPIER_METRIC_COSINE;
     expect_unsupported(napier_cuda_nearest_neighbors(cuda, NULL, &w, rows, &options, indices, found), "sparse");
     options.n_neighbors = N + 1;
@@ -214,8 +247,8 @@ static void test_bad(void **unused) {
 int main(void) {
     device_wanted();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_shapes), cmocka_unit_test(test_metrics),
-                                       cmocka_unit_test(test_dtypes), cmocka_unit_test(test_scales),
-                                       cmocka_unit_test(test_bad)};
+                                       cmocka_unit_test(test_sums),   cmocka_unit_test(test_dtypes),
+                                       cmocka_unit_test(test_scales), cmocka_unit_test(test_bad)};
     if (napier_context_create(&host, NULL) || napier_cuda_context_create(&cuda, 0)) {
         return 1;
     }

@@ -104,8 +104,8 @@ NAPIER_API napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *c
 /* ---- Neighbours --------------------------------------------------------------------------------------------------*/
 
 /* All pairs are measured: what napier_nearest_neighbors finds with NAPIER_NEIGHBORS_EXACT. Dense samples of any dtype and
- * stride; metrics euclidean, minkowski with p = 2, cosine, correlation, hellinger and seuclidean, whose metric_values are
- * in device memory. The others, sparse samples and NAPIER_NEIGHBORS_NN_DESCENT: UNSUPPORTED. Where a value is not finite:
+ * stride, at most 2^24 columns. metric_values (of seuclidean) are in device memory. UNSUPPORTED: mahalanobis, haversine,
+ * minkowski but for p 1, 2 and inf, precomputed; sparse samples; NAPIER_NEIGHBORS_NN_DESCENT. Where a value is not finite:
  * its index counts row by row, indices are -1 and distances NaN.
  * Workspace: about 4 n (cols + 1) + 8 n n_neighbors bytes, more lists where n is small. */
 NAPIER_API napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct CUstream_st *stream,
