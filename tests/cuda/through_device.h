@@ -80,6 +80,18 @@ napier_status through_umap_optimize_epochs(napier_context *context, const napier
 napier_status through_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
                                            const napier_umap_options *options, napier_matrix embedding);
 
+napier_status through_nearest_neighbors(napier_context *context, napier_umap_samples samples,
+                                        const napier_neighbors_options *options, int32_t *indices, float *distances);
+napier_status through_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
+                                                int64_t n, int64_t n_neighbors, double local_connectivity,
+                                                double set_op_mix_ratio, napier_umap_graph **out);
+napier_status through_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                           const napier_umap_epochs *epochs, const napier_umap_edge *edges,
+                                           int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
+                                           napier_matrix embedding);
+napier_status through_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
+                                           const napier_umap_options *options, napier_matrix embedding);
+
 #if !defined(NAPIER_THROUGH_DEVICE_ITSELF)
 #define napier_nearest_neighbors through_nearest_neighbors
 #define napier_umap_fuzzy_simplicial_set through_umap_fuzzy_simplicial_set
@@ -106,6 +118,10 @@ napier_status through_umap_optimize_layout(napier_context *context, const napier
 #define napier_grpo_token_loss through_grpo_token_loss
 #define napier_grpo_loss through_grpo_loss
 #define napier_grpo_from_logits through_grpo_from_logits
+#define napier_nearest_neighbors through_nearest_neighbors
+#define napier_umap_fuzzy_simplicial_set through_umap_fuzzy_simplicial_set
+#define napier_umap_optimize_epochs through_umap_optimize_epochs
+#define napier_umap_optimize_layout through_umap_optimize_layout
 #endif
 
 #endif

@@ -1,5 +1,5 @@
-/* tests/cuda/through_umap.c - the umap room's calls through the device. What it does not take (other metrics, NN-descent,
- * sparse rows) goes to the CPU, as do the stages inside of a fit. */
+/* tests/cuda/through_umap.c - the umap room's calls through the device. What it does not take (other metrics,
+ * NN-descent, sparse rows) goes to the CPU, as do the stages inside of a fit. */
 #include "through.h"
 
 #include <stdlib.h>
