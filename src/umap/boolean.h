@@ -1,4 +1,5 @@
-/* umap/boolean.h - distances of rows of true and false from how many columns are which. Plain C that CUDA compiles too. */
+/* umap/boolean.h - distances of rows of true and false from how many columns are which. Plain C that CUDA compiles too.
+ */
 #ifndef NAPIER_UMAP_BOOLEAN_H
 #define NAPIER_UMAP_BOOLEAN_H
 

@@ -1,5 +1,5 @@
-/* umap/direction.h - rows of length 1, for metrics that look at the direction only (metric.c). Plain C that CUDA compiles too;
- * element i of a row is x[i * stride]. */
+/* umap/direction.h - rows of length 1, for metrics that look at the direction only (metric.c). Plain C that CUDA
+ * compiles too; element i of a row is x[i * stride]. */
 #ifndef NAPIER_UMAP_DIRECTION_H
 #define NAPIER_UMAP_DIRECTION_H
 

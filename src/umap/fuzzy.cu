@@ -1,5 +1,6 @@
-/* umap/fuzzy.cu - the fuzzy simplicial set: scales of the rows, memberships, and their union with those turned round. A thread
- * has a row; sums run in the CPU's order, in double. One row of 15 neighbours takes some 30 rounds of 14 exponentials. */
+/* umap/fuzzy.cu - the fuzzy simplicial set: scales of the rows, memberships, and their union with those turned round. A
+ * thread has a row; sums run in the CPU's order, in double. One row of 15 neighbours takes some 30 rounds of 14
+ * exponentials. */
 #define NAPIER_LANES_CUDA
 #include "umap/fuzzy_cuda.h"
 

@@ -1,5 +1,5 @@
-/* umap/gap.inc.h - what a column adds to the distance of two rows (distance_kernels.h), lane by lane: what the CPU's kernels
- * and CUDA share. */
+/* umap/gap.inc.h - what a column adds to the distance of two rows (distance_kernels.h), lane by lane: what the CPU's
+ * kernels and CUDA share. */
 #include "math/lanes_math.h"
 #include "umap/distance_kernels.h"
 

@@ -1,5 +1,5 @@
-/* umap/graph_cuda.h - graphs in device memory: from edges or rows that the caller gives to rows that are checked, and those
- * turned round. What the kernels (graph.cu) and the host half (graph_cuda.c) share. */
+/* umap/graph_cuda.h - graphs in device memory: from edges or rows that the caller gives to rows that are checked, and
+ * those turned round. What the kernels (graph.cu) and the host half (graph_cuda.c) share. */
 #ifndef NAPIER_UMAP_GRAPH_CUDA_H
 #define NAPIER_UMAP_GRAPH_CUDA_H
 

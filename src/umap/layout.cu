@@ -1,13 +1,14 @@
 /* umap/layout.cu - the forces on all vertices, a warp for each, and the optimizers' steps.
  *
- * A warp takes 32 pairs of its vertex at a time, a pair a thread. The tree (umap_kernels.h) has 16 lanes: thread t holds the
- * force of pair t, thread t ^ 16 that of the one which follows it in its lane or goes before it, and both are added in that
- * order. With two components each thread keeps the lanes' sums in registers (both halves of the warp the same); with more they
- * lie in shared memory, and forces are made twice from an embedding that L1 holds rather than kept.
+ * A warp takes 32 pairs of its vertex at a time, a pair a thread. The tree (umap_kernels.h) has 16 lanes: thread t
+ * holds the force of pair t, thread t ^ 16 that of the one which follows it in its lane or goes before it, and both are
+ * added in that order. With two components each thread keeps the lanes' sums in registers (both halves of the warp the
+ * same); with more they lie in shared memory, and forces are made twice from an embedding that L1 holds rather than
+ * kept.
  *
  * Of a vertex with 22 edges and 16 samples a warp reads 8 bytes an edge in order, 8 a pair from anywhere (1M points are
- * 8 MB: L2), and writes 8. It issues some 500 instructions, of which the powers are 2 x 40 and the draw 40: that, not memory,
- * is the floor (docs/cuda-umap.md). */
+ * 8 MB: L2), and writes 8. It issues some 500 instructions, of which the powers are 2 x 40 and the draw 40: that, not
+ * memory, is the floor (docs/cuda-umap.md). */
 #define NAPIER_LANES_CUDA
 #include "umap/layout_cuda.h"
 
@@ -18,7 +19,8 @@
 
 /* ---- Sums over 16 lanes ------------------------------------------------------------------------------------------ */
 
-/* The sum of a vertex. Two components: in all threads alike. More: thread t has components t and t + 32 of the force. */
+/* The sum of a vertex. Two components: in all threads alike. More: thread t has components t and t + 32 of the force.
+ */
 typedef struct vertex_sum {
     int components;
     float own[2]; /* the vertex; two components only */

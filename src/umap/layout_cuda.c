@@ -1,4 +1,5 @@
-/* umap/layout_cuda.c - forces on all vertices and epochs of optimisation on a device: checks, memory, launches (layout.cu). */
+/* umap/layout_cuda.c - forces on all vertices and epochs of optimisation on a device: checks, memory, launches
+ * (layout.cu). */
 #include <napier/cuda/umap.h>
 
 #include "base/view.h"
@@ -42,8 +43,8 @@ static napier_status clear_state(const napier_device_call *call, napier_device_s
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
 
-/* Lists of heavy vertices and their pieces, at most as many as `count` edges a graph can make; `wanted` where all edges act
- * and the rate counts per edge. */
+/* Lists of heavy vertices and their pieces, at most as many as `count` edges a graph can make; `wanted` where all edges
+ * act and the rate counts per edge. */
 static void take_lists(napier_cuda_room *room, napier_force_job *job, int64_t count, int graphs) {
     const int64_t heavy = count / NAPIER_PIECE_EDGES * graphs, pieces = 3 * heavy;
     const bool weighted = job->rate_per_edge && !job->sampled;

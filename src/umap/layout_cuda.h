@@ -1,5 +1,5 @@
-/* umap/layout_cuda.h - the forces on all vertices and the optimizers' steps on a device: what the kernels (layout.cu) and the
- * host half (layout_cuda.c) share. The order of a vertex's sum is that of umap_kernels.h. */
+/* umap/layout_cuda.h - the forces on all vertices and the optimizers' steps on a device: what the kernels (layout.cu)
+ * and the host half (layout_cuda.c) share. The order of a vertex's sum is that of umap_kernels.h. */
 #ifndef NAPIER_UMAP_LAYOUT_CUDA_H
 #define NAPIER_UMAP_LAYOUT_CUDA_H
 
@@ -15,7 +15,8 @@ enum {
     NAPIER_STEP_THREADS = 256
 };
 
-/* Part of a row that is longer than NAPIER_PIECE_EDGES, and a vertex that has such a row: its pieces, own edges first. */
+/* Part of a row that is longer than NAPIER_PIECE_EDGES, and a vertex that has such a row: its pieces, own edges first.
+ */
 typedef struct napier_device_piece {
     int64_t begin;
     int32_t count;

@@ -1,19 +1,20 @@
 /* umap/neighbors.cu - exact nearest neighbours: all pairs, in f32, in the CPU's order of operations.
  *
- * The order (linear_kernels.h): lane j of 64 adds the squares of columns j, j + 64, ... by fma; then the lanes fold by halves.
- * Lanes that differ in their highest bit are folded first. So with the lanes in bit-reversed order the tree is that of a
- * binary counter: a pair needs a place for the lane at work and one for each level, 7, not 64. A thread measures 4 x 4
- * pairs, with two loads of 16 bytes from shared memory for 32 operations; the upper levels, which are met rarely, wait in
- * shared memory too, so that 128 registers are enough and a multiprocessor holds two blocks.
+ * The order (linear_kernels.h): lane j of 64 adds the squares of columns j, j + 64, ... by fma; then the lanes fold by
+ * halves. Lanes that differ in their highest bit are folded first. So with the lanes in bit-reversed order the tree is
+ * that of a binary counter: a pair needs a place for the lane at work and one for each level, 7, not 64. A thread
+ * measures 4 x 4 pairs, with two loads of 16 bytes from shared memory for 32 operations; the upper levels, which are
+ * met rarely, wait in shared memory too, so that 128 registers are enough and a multiprocessor holds two blocks.
  *
- * A block of 256 measures tiles of 64 queries x 64 samples; columns come by asynchronous copies, 32 at a time, the next while
- * these are used. What might be near (by a bound that needs no root) is queued by its query and then goes into the query's
- * sorted list; lists order by (distance, index), so what comes first does not matter.
+ * A block of 256 measures tiles of 64 queries x 64 samples; columns come by asynchronous copies, 32 at a time, the next
+ * while these are used. What might be near (by a bound that needs no root) is queued by its query and then goes into
+ * the query's sorted list; lists order by (distance, index), so what comes first does not matter.
  *
- * Metrics that are no euclidean distance of changed rows are sums in 16 lanes (distance_kernels.h), added in double in order.
+ * Metrics that are no euclidean distance of changed rows are sums in 16 lanes (distance_kernels.h), added in double in
+ * order.
  *
- * 60,000 rows of 50 columns are 3.6e9 pairs of 50 x 2 + 63 operations: 5.9e11, which at 128 a clock and multiprocessor (132
- * of them, 1.8 GHz) take 19 ms; the tiles are 26 GB from L2. */
+ * 60,000 rows of 50 columns are 3.6e9 pairs of 50 x 2 + 63 operations: 5.9e11, which at 128 a clock and multiprocessor
+ * (132 of them, 1.8 GHz) take 19 ms; the tiles are 26 GB from L2. */
 #define NAPIER_LANES_CUDA
 #include "umap/neighbors_cuda.h"
 
@@ -308,7 +309,8 @@ CUDA_INLINE void measure_gaps(const napier_gap gap, const napier_near_job *job, 
     }
 }
 
-/* The distance of query q from sample s (of the tile) that the sums over all lanes make; 0 instead of what is not above it. */
+/* The distance of query q from sample s (of the tile) that the sums over all lanes make; 0 instead of what is not above
+ * it. */
 CUDA_INLINE float distance_of(const napier_gap gap, const napier_near_job *job, const place *at, int i, double sum,
                               double other) {
     float d = (float)sum;
@@ -367,7 +369,8 @@ CUDA_INLINE float reach_of(int kind, float distance) {
     return kind == NAPIER_SQUARED_HALF_ROOT ? 2.0f * squared : squared;
 }
 
-/* Puts `near` into a sorted list, if it is nearer than the last. The whole warp; from the far end, 32 places at a time. */
+/* Puts `near` into a sorted list, if it is nearer than the last. The whole warp; from the far end, 32 places at a time.
+ */
 CUDA_INLINE void insert(uint64_t *list, int64_t wanted, uint64_t near) {
     if (near >= list[wanted - 1]) {
         return;

@@ -19,8 +19,8 @@ enum {
                          2 * NAPIER_NEAR_TILE * 4
 };
 
-/* Rows as the metric wants them, by columns: column c of row i at columns[c * stride + i]. stride is a multiple of the tile;
- * what lies beyond the rows is 0. */
+/* Rows as the metric wants them, by columns: column c of row i at columns[c * stride + i]. stride is a multiple of the
+ * tile; what lies beyond the rows is 0. */
 typedef struct napier_device_points {
     float *columns;
     int64_t n, stride;

@@ -30,7 +30,8 @@ typedef struct napier_sampling {
     float weight; /* of each */
 } napier_sampling;
 
-/* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on average. */
+/* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on
+ * average. */
 NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
     const float most = 16.0f * NAPIER_SAMPLE_FOR; /* of one vector; a power of two */
     int64_t vectors = (int64_t)(wanted / most);

@@ -13,7 +13,7 @@ enum { NAPIER_BISECTIONS = 64, NAPIER_MEAN_BLOCK = 65536 /* distances that are s
 #define NAPIER_SMOOTH_TOLERANCE 1e-5
 #define NAPIER_SMOOTH_LEAST_SHARE 1e-3 /* of the mean distance: the least sigma */
 
-/* ---- A row's faults ------------------------------------------------------------------------------------------------ */
+/* ---- A row's faults ---------------------------------------------------------------------------------------------- */
 
 /* The first of k neighbours of one of n points that cannot be, or -1. indices may be NULL. */
 NAPIER_BOTH int64_t napier_smooth_fault(const float *d, const int32_t *indices, int64_t k, int64_t n) {
@@ -36,7 +36,7 @@ NAPIER_BOTH int64_t napier_smooth_count(const float *d, int64_t k) {
     return k;
 }
 
-/* ---- Rho and sigma ------------------------------------------------------------------------------------------------- */
+/* ---- Rho and sigma ----------------------------------------------------------------------------------------------- */
 
 /* Between the two neighbours at either side of local_connectivity, among those not at distance 0. */
 NAPIER_BOTH float napier_smooth_rho(const float *d, int64_t count, double local_connectivity) {
@@ -110,7 +110,7 @@ NAPIER_BOTH float napier_smooth_sigma(const napier_bisection *b, const float *d,
     return (float)(b->middle < least ? least : b->middle);
 }
 
-/* ---- Memberships --------------------------------------------------------------------------------------------------- */
+/* ---- Memberships ------------------------------------------------------------------------------------------------- */
 
 /* Those of row i that count, as exponents: their number. */
 NAPIER_BOTH int64_t napier_members_of(int64_t i, const int32_t *indices, const float *d, int64_t k, float rho,

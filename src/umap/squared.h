@@ -1,5 +1,5 @@
-/* umap/squared.h - from a squared euclidean distance of changed rows to the metric's (metric.h). Plain C that CUDA compiles
- * too. */
+/* umap/squared.h - from a squared euclidean distance of changed rows to the metric's (metric.h). Plain C that CUDA
+ * compiles too. */
 #ifndef NAPIER_UMAP_SQUARED_H
 #define NAPIER_UMAP_SQUARED_H
 

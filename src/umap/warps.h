@@ -1,5 +1,5 @@
-/* umap/warps.h - who a thread is, in a grid of one dimension, and a tree of 16 lanes over a warp (umap_kernels.h); for *.cu
- * only. */
+/* umap/warps.h - who a thread is, in a grid of one dimension, and a tree of 16 lanes over a warp (umap_kernels.h); for
+ * *.cu only. */
 #ifndef NAPIER_UMAP_WARPS_H
 #define NAPIER_UMAP_WARPS_H
 
@@ -32,8 +32,8 @@ CUDA_INLINE float fold_across(float v) {
 
 CUDA_INLINE bool napier_is_finite(float x) { return fabsf(x) <= 0x1.fffffep127f; }
 
-/* A point of a map of two components, which lies on 8 bytes and which no kernel at work writes: one access to L1, where two
- * would cost as much again. */
+/* A point of a map of two components, which lies on 8 bytes and which no kernel at work writes: one access to L1, where
+ * two would cost as much again. */
 CUDA_INLINE void load_pair(const float *y, float pair[2]) {
 #if defined(__CUDACC__)
     const float2 both = __ldg((const float2 *)y);

@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_umap_fuzzy.c - scales and memberships on a device against the CPU's, bit for bit; the whole way from
- * points to a map without leaving the device; and what is bad there. */
+/* tests/cuda/test_cuda_umap_fuzzy.c - scales and memberships on a device against the CPU's, bit for bit; the whole way
+ * from points to a map without leaving the device; and what is bad there. */
 #include "umap_cuda.h"
 
 static uint64_t state;

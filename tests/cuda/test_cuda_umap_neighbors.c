@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_umap_neighbors.c - neighbours on a device against the CPU's exact ones, bit for bit: metrics, dtypes,
- * strides, ties, few and many columns and neighbours; and what is bad on the device. */
+/* tests/cuda/test_cuda_umap_neighbors.c - neighbours on a device against the CPU's exact ones, bit for bit: metrics,
+ * dtypes, strides, ties, few and many columns and neighbours; and what is bad on the device. */
 #include "umap_cuda.h"
 
 static uint64_t state;

@@ -1,5 +1,5 @@
-/* tests/cuda/umap_cuda.h - what the tests of umap on a device share: calls with the workspace they ask for, and results that
- * have the CPU's bits. */
+/* tests/cuda/umap_cuda.h - what the tests of umap on a device share: calls with the workspace they ask for, and results
+ * that have the CPU's bits. */
 #ifndef NAPIER_TESTS_UMAP_CUDA_H
 #define NAPIER_TESTS_UMAP_CUDA_H
 

@@ -1,15 +1,17 @@
 /* napier/cuda/umap.h - UMAP on a GPU: neighbours, the fuzzy set's scales, and the layout, with the CPU's bits.
  *
- * Everything here is bitwise (napier/cuda/device.h): each call gives what its namesake in napier/umap.h gives on the CPU,
- * whatever the device, the grid and the order in which threads run. Nothing is summed by atomic operations.
+ * Everything here is bitwise (napier/cuda/device.h): each call gives what its namesake in napier/umap.h gives on the
+ * CPU, whatever the device, the grid and the order in which threads run. Nothing is summed by atomic operations.
  *
  * Shapes, formulas and checks are those of napier/umap.h; what differs:
- *   - Arrays are the device's: embeddings, edges, graphs, targets, samples, results. `params`, `options`, `epochs` and the
- *     structs of graphs and optimizers are the host's.
- *   - What lies on the device is checked there. Edges that are not sorted, vertices and targets that are not there, weights
- *     and elements that are not finite: napier_cuda_synchronize tells the index; then a call's floats are NaN, all of
- *     them where they hang together (forces, epochs), else those concerned, and its whole numbers 0.
+ *   - Arrays are the device's: embeddings, edges, graphs, targets, samples, results. `params`, `options`, `epochs` and
+ *     the structs of graphs and optimizers are the host's.
+ *   - What lies on the device is checked there. Edges that are not sorted, vertices and targets that are not there,
+ *     weights and elements that are not finite: napier_cuda_synchronize tells the index; then a call's floats are NaN,
+ *     all of them where they hang together (forces, epochs), else those concerned; whole
+ *     numbers are said with the call.
  *   - Progress is not told, as no call waits: `progress` must be NULL.
+ *
  * What a call needs of the workspace is said with it, for E edges, n vertices, C components; ask for the exact size. */
 #ifndef NAPIER_CUDA_UMAP_H
 #define NAPIER_CUDA_UMAP_H
@@ -23,7 +25,7 @@ extern "C" {
 
 /* ---- Primitives --------------------------------------------------------------------------------------------------*/
 
-/* Workspace: none, for this one and the next five. Edges need not be sorted for the first. */
+/* Workspace: none, for this one and the next four. */
 NAPIER_API napier_status napier_cuda_umap_edge_gradients(napier_cuda_context *context, struct CUstream_st *stream,
                                                          napier_cuda_workspace *workspace,
                                                          const napier_umap_params *params,
@@ -36,6 +38,7 @@ NAPIER_API napier_status napier_cuda_umap_segments(napier_cuda_context *context,
                                                    napier_cuda_workspace *workspace, const napier_umap_edge *edges,
                                                    int64_t count, int64_t n, int64_t *starts, int64_t *counts);
 
+/* Rows that are not finite are summed as they are. */
 NAPIER_API napier_status napier_cuda_umap_reduce_segments(napier_cuda_context *context, struct CUstream_st *stream,
                                                           napier_cuda_workspace *workspace,
                                                           napier_const_matrix edge_gradients, const int64_t *starts,
@@ -77,9 +80,9 @@ typedef struct napier_cuda_umap_optimizer {
 #define NAPIER_CUDA_UMAP_OPTIMIZER_INIT \
     { sizeof(napier_cuda_umap_optimizer), NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT, 0, NULL, NULL }
 
-/* All epochs of a call go into the stream at once: three kernels each, after some 15 that make the graph; what changes from
- * epoch to epoch is told with each launch. In a CUDA graph they are what they were when it was captured: the same epochs
- * again, with the same steps.
+/* All epochs of a call go into the stream at once: three kernels each, after some 15 that make the graph; what changes
+ * from epoch to epoch is told with each launch. In a CUDA graph they are what they were when it was captured: the same
+ * epochs again, with the same steps.
  * Workspace: as napier_cuda_umap_gradients, and 4 n C + 4 n bytes. */
 NAPIER_API napier_status napier_cuda_umap_optimize_epochs(
     napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_workspace *workspace,
@@ -94,7 +97,8 @@ typedef struct napier_cuda_umap_graph {
     const float *weights;
 } napier_cuda_umap_graph;
 
-/* The whole layout: n_epochs epochs of Adam. A row that cannot be is told by its vertex. options->progress must be NULL.
+/* The whole layout: n_epochs epochs of Adam. A row that cannot be is told by its vertex. options->progress must be
+ * NULL.
  * Workspace: 8 E + 12 n + 12 n C bytes. */
 NAPIER_API napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, struct CUstream_st *stream,
                                                           napier_cuda_workspace *workspace,
@@ -103,10 +107,10 @@ NAPIER_API napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *c
 
 /* ---- Neighbours --------------------------------------------------------------------------------------------------*/
 
-/* All pairs are measured: what napier_nearest_neighbors finds with NAPIER_NEIGHBORS_EXACT. Dense samples of any dtype and
- * stride, at most 2^24 columns. metric_values (of seuclidean) are in device memory. UNSUPPORTED: mahalanobis, haversine,
- * minkowski but for p 1, 2 and inf, precomputed; sparse samples; NAPIER_NEIGHBORS_NN_DESCENT. Where a value is not finite:
- * its index counts row by row, indices are -1 and distances NaN.
+/* All pairs are measured: what napier_nearest_neighbors finds with NAPIER_NEIGHBORS_EXACT. Dense samples of any dtype
+ * and stride, at most 2^24 columns. metric_values (of seuclidean) are in device memory. UNSUPPORTED: mahalanobis,
+ * haversine, minkowski but for p 1, 2 and inf, precomputed; sparse samples; NAPIER_NEIGHBORS_NN_DESCENT. Where a value
+ * is not finite: its index counts row by row, indices are -1 and distances NaN.
  * Workspace: about 4 n (cols + 1) + 8 n n_neighbors bytes, more lists where n is small. */
 NAPIER_API napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct CUstream_st *stream,
                                                        napier_cuda_workspace *workspace, napier_umap_samples samples,
