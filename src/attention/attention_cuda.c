@@ -9,6 +9,10 @@
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_offsets);
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_forward);
+NAPIER_CUDA_KERNEL_DECLARE(napier_attention_bf16_64);
+NAPIER_CUDA_KERNEL_DECLARE(napier_attention_bf16_128);
+NAPIER_CUDA_KERNEL_DECLARE(napier_attention_f16_64);
+NAPIER_CUDA_KERNEL_DECLARE(napier_attention_f16_128);
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_means);
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_grad_q);
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_grad_kv);
@@ -133,6 +137,36 @@ static napier_status run_forward(napier_cuda_context *context, struct CUstream_s
                            job);
 }
 
+/* Every row of every head on 16 bytes, its elements side by side. */
+static bool has_pieces(napier_const_heads x) {
+    return x.dim_stride == 1 && (uintptr_t)x.data % 16 == 0 && (x.tokens <= 1 || x.token_stride % 8 == 0) &&
+           (x.heads == 1 || x.head_stride % 8 == 0);
+}
+
+static bool uses_tensor_cores(const napier_cuda_context *context, const napier_attention_plan *plan,
+                              napier_cuda_mode mode) {
+    const napier_const_heads *const q = &plan->q, *const k = &plan->k, *const v = &plan->v;
+    return mode == NAPIER_CUDA_BATCH_INVARIANT && context->tensor_cores && q->dtype != NAPIER_F32 &&
+           k->dtype == q->dtype && v->dtype == q->dtype && q->dim <= 128 && v->dim <= 128 && has_pieces(*q) &&
+           has_pieces(*k) && has_pieces(*v) && k->tokens > 0;
+}
+
+static napier_status run_tensor(napier_cuda_context *context, struct CUstream_st *stream,
+                                const napier_attention_plan *plan, napier_attention_job *job) {
+    const bool wide = plan->q.dim > 64 || plan->v.dim > 64, bf16 = plan->q.dtype == NAPIER_BF16;
+    const napier_cuda_kernel of_bf16 =
+        wide ? NAPIER_CUDA_KERNEL(napier_attention_bf16_128) : NAPIER_CUDA_KERNEL(napier_attention_bf16_64);
+    const napier_cuda_kernel of_f16 =
+        wide ? NAPIER_CUDA_KERNEL(napier_attention_f16_128) : NAPIER_CUDA_KERNEL(napier_attention_f16_64);
+    napier_cuda_shape shape = {.threads = NAPIER_TENSOR_THREADS, .shared_bytes = napier_tensor_shared(wide ? 128 : 64)};
+    napier_status status = set_tiles(context, job, NAPIER_TENSOR_ROWS, &shape.blocks);
+    if (!status) {
+        status = check_on_device(context, stream, job);
+    }
+    return status ? status
+                  : napier_cuda_launch(context, stream, "attention", bf16 ? of_bf16 : of_f16, &shape, job, sizeof *job);
+}
+
 napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstream_st *stream,
                                     napier_cuda_workspace *workspace, napier_const_heads q, napier_const_heads k,
                                     napier_const_heads v, napier_heads output, napier_matrix lse,
@@ -150,7 +184,8 @@ napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstrea
     if (!napier_cuda_room_ready(context, &room, &status) || q.tokens == 0) {
         return status;
     }
-    return run_forward(context, stream, &plan, &job);
+    return uses_tensor_cores(context, &plan, mode) ? run_tensor(context, stream, &plan, &job)
+                                                   : run_forward(context, stream, &plan, &job);
 }
 
 /* ---- Backward --------------------------------------------------------------------------------------------------------- */

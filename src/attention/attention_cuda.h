@@ -19,6 +19,18 @@ enum {
     NAPIER_ATTENTION_SMALL = 8192 /* bytes for a row's state and a key's visibility */
 };
 
+/* On tensor cores. */
+enum {
+    NAPIER_TENSOR_THREADS = 128,
+    NAPIER_TENSOR_ROWS = 64, /* of a tile */
+    NAPIER_TENSOR_KEYS = 64  /* that pass by together, counted from a sequence's first: part of the order */
+};
+
+/* Lines of `wide` elements, 64 or 128: queries, two stages of keys and of values, and where they come from. */
+static inline int64_t napier_tensor_shared(int64_t wide) {
+    return 5 * NAPIER_TENSOR_ROWS * wide * 2 + 3 * NAPIER_TENSOR_ROWS * 8 + 16;
+}
+
 /* Bytes of shared memory: two sides of dim and v_dim [16], `columns` arrays of as many [20], `weights` arrays [256][20]. */
 static inline int64_t napier_attention_shared(int64_t dim, int64_t v_dim, int64_t columns, int64_t weights) {
     return NAPIER_ATTENTION_SMALL + 4 * ((dim + v_dim) * NAPIER_ATTENTION_ROWS + columns * NAPIER_ATTENTION_STEP +

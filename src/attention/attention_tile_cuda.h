@@ -206,8 +206,8 @@ CUDA_INLINE bool is_bad(const napier_attention_job *job) { return job->bad && *j
 /* All of x is NaN. */
 CUDA_INLINE void fill_with_nan(const napier_heads *x) {
     const int64_t count = x->data ? x->tokens * x->heads * x->dim : 0;
-    const int64_t step = (int64_t)gridDim.x * NAPIER_ATTENTION_THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * NAPIER_ATTENTION_THREADS + threadIdx.x; i < count; i += step) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
         head_store(x, i / x->dim / x->heads, i / x->dim % x->heads, i % x->dim, vf_canonical_nan());
     }
 }

@@ -356,6 +356,129 @@ static void test_bits(void **state) {
     no_problems();
 }
 
+/* ---- Tensor cores -------------------------------------------------------------------------------------------------------- */
+
+static const attention_case TENSOR_CASES[] = {
+    {.heads = 2, .kv_heads = 1, .dim = 128, .v_dim = 128, .dtype = NAPIER_BF16, .causal = true, .seed = 20},
+    {.heads = 4,
+     .kv_heads = 2,
+     .dim = 40,
+     .v_dim = 24,
+     .dtype = NAPIER_F16,
+     .sequences = 5,
+     .causal = true,
+     .seed = 21},
+    {.heads = 2,
+     .kv_heads = 2,
+     .dim = 64,
+     .v_dim = 72,
+     .dtype = NAPIER_BF16,
+     .sequences = 6,
+     .prefixes = true,
+     .mask = 2,
+     .scale = -0.2,
+     .seed = 22},
+    {.heads = 2,
+     .kv_heads = 1,
+     .dim = 16,
+     .v_dim = 56,
+     .dtype = NAPIER_F16,
+     .sequences = 5,
+     .causal = true,
+     .special = true,
+     .mask = 1,
+     .masked_rows = NAPIER_MASKED_ZERO,
+     .seed = 23},
+    {.heads = 2,
+     .kv_heads = 2,
+     .dim = 8,
+     .v_dim = 8,
+     .dtype = NAPIER_BF16,
+     .sequences = 4,
+     .causal = true,
+     .special = true,
+     .seed = 24},
+    {.heads = 1, .kv_heads = 1, .dim = 33, .v_dim = 8, .dtype = NAPIER_BF16, .seed = 25}, /* rows on odd places */
+};
+
+static double value(const attention_data *d, const void *data, int64_t i) {
+    return d->c.dtype == NAPIER_F16 ? f16_value(((const uint16_t *)data)[i]) : bf16_value(((const uint16_t *)data)[i]);
+}
+
+static bool close_to(double got, double wanted, double error) {
+    return isnan(wanted) ? isnan(got) : isinf(wanted) ? got == wanted : fabs(got - wanted) <= error;
+}
+
+/* Outputs against the CPU's, which are exact in comparison. */
+static void check_close(const attention_data *d) {
+    const int64_t count = d->queries * d->c.heads * d->c.v_dim, rows = d->queries * d->c.heads;
+    uint16_t *const got = room_for(count + 8, 2);
+    float *const lse = room_for(rows, 4);
+    device_read(got, d->output.device, (size_t)count * 2);
+    device_read(lse, d->lse.device, (size_t)rows * 4);
+    for (int64_t i = 0; i < count; i++) {
+        const double wanted = value(d, d->output.host, i), error = (d->c.dtype == NAPIER_F16 ? 0x1p-9 : 0x1p-6);
+        if (!expect(close_to(value(d, got, i), wanted, error * (1 + fabs(wanted))),
+                    "case %llu: output %lld is %g, not %g", (unsigned long long)d->c.seed, (long long)i,
+                    value(d, got, i), wanted)) {
+            break;
+        }
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const double wanted = (double)((float *)d->lse.host)[i];
+        if (!expect(close_to((double)lse[i], wanted, 1e-5 * (1 + fabs(wanted))), "case %llu: lse %lld is %g, not %g",
+                    (unsigned long long)d->c.seed, (long long)i, (double)lse[i], wanted)) {
+            break;
+        }
+    }
+    free(got), free(lse);
+}
+
+static void test_tensor_cores(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof TENSOR_CASES / sizeof *TENSOR_CASES; i++) {
+        attention_data d = data_of(TENSOR_CASES[i]);
+        device_order(i);
+        succeeded(cpu, forward(&d, false, NAPIER_CUDA_BITWISE), "the CPU's attention");
+        expect(forward(&d, true, NAPIER_CUDA_BATCH_INVARIANT) == NAPIER_OK, "attention: %s",
+               napier_cuda_last_error(context));
+        check_close(&d);
+        data_free(&d);
+    }
+    no_problems();
+}
+
+/* The last queries of a sequence by themselves: their rows stand elsewhere in a tile, and the bits are the same. */
+static void test_tensor_rows(void **state) {
+    (void)state;
+    const attention_case c = {
+        .heads = 2, .kv_heads = 1, .dim = 64, .v_dim = 64, .dtype = NAPIER_BF16, .causal = true, .seed = 30};
+    attention_data d = data_of(c);
+    const int64_t row = c.heads * c.v_dim;
+    uint16_t *const all = room_for(d.queries * row, 2), *const some = room_for(d.queries * row, 2);
+    expect(forward(&d, true, NAPIER_CUDA_BATCH_INVARIANT) == NAPIER_OK, "%s", napier_cuda_last_error(context));
+    device_read(all, d.output.device, (size_t)(d.queries * row) * 2);
+    for (int64_t skip = 1; skip < d.queries; skip += 7) {
+        napier_const_heads q = input(&d, &d.q, true, d.queries - skip, c.heads, c.dim);
+        q.data = (const uint16_t *)q.data + skip * q.token_stride;
+        const napier_const_heads k = input(&d, &d.k, true, d.keys, 1, c.dim),
+                                 v = input(&d, &d.v, true, d.keys, 1, c.v_dim);
+        const napier_heads out = output(&d, &d.output, true, d.queries - skip, c.heads, c.v_dim);
+        const napier_attention_options o = options_for(&d, true);
+        const napier_matrix none = {NULL, 0, 0, 0, 0, NAPIER_F32};
+        device_order((uint64_t)skip);
+        expect(napier_cuda_attention(context, NULL, NULL, q, k, v, out, none, &o, NAPIER_CUDA_BATCH_INVARIANT) ==
+                   NAPIER_OK,
+               "%s", napier_cuda_last_error(context));
+        device_read(some, d.output.device, (size_t)((d.queries - skip) * row) * 2);
+        expect(memcmp(some, all + skip * row, (size_t)((d.queries - skip) * row) * 2) == 0, "rows from %lld on differ",
+               (long long)skip);
+    }
+    free(all), free(some);
+    data_free(&d);
+    no_problems();
+}
+
 /* Offsets that fall, leave the array, or need more mask than there is: NaN everywhere, nothing out of bounds. */
 static void test_offsets(void **state) {
     (void)state;
@@ -365,6 +488,16 @@ static void test_offsets(void **state) {
         bad[1] = i == 4 ? d.queries + 1 : i == 3 ? d.keys + 1 : -1;
         device_write(d.on_device[i % 4].device, bad, d.on_device[i % 4].size);
         expect(forward(&d, true, NAPIER_CUDA_BITWISE) == NAPIER_OK, "attention: %s", napier_cuda_last_error(context));
+        if (i == 0) { /* and what tensor cores would write */
+            attention_data t = data_of(TENSOR_CASES[2]);
+            device_write(t.on_device[0].device, bad, t.on_device[0].size);
+            expect(forward(&t, true, NAPIER_CUDA_BATCH_INVARIANT) == NAPIER_OK, "%s", napier_cuda_last_error(context));
+            device_read(t.output.host, t.output.device, t.output.size);
+            for (int64_t e = 0; e < t.queries * t.c.heads * t.c.v_dim; e++) {
+                expect(((uint16_t *)t.output.host)[e] == 0x7fc0, "an output that is not NaN");
+            }
+            data_free(&t);
+        }
         expect(backward(&d, true) == NAPIER_OK, "backward: %s", napier_cuda_last_error(context));
         const pair *const outs[] = {&d.output, &d.lse, &d.grad_q, &d.grad_k, &d.grad_v};
         for (int j = 0; j < 5; j++) {
@@ -416,6 +549,7 @@ int main(void) {
         return 1;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits), cmocka_unit_test(test_offsets),
+                                       cmocka_unit_test(test_tensor_cores), cmocka_unit_test(test_tensor_rows),
                                        cmocka_unit_test(test_errors)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     napier_cuda_context_destroy(context);
