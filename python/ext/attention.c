@@ -162,6 +162,18 @@ static napier_status attend(napier_context *context, const attention_arrays *t, 
     return status;
 }
 
+/* 16 bits on tensor cores, whose bits are the device's own and do not depend on the batch; f32 with the CPU's. */
+static napier_status attend_on_device(device_call *on, const attention_arrays *t, const array *out, const array *lse) {
+    napier_status status = NAPIER_OK;
+    for (int64_t b = 0; b < (t->joined ? 1 : t->sequences) && !status; b++) {
+        const napier_attention_options options = options_of(t, b);
+        DEVICE_CALL(status, on, napier_cuda_attention, const_heads_of(t->q, t, b), const_heads_of(t->k, t, b),
+                    const_heads_of(t->v, t, b), heads_of(out, t, b), lse_of(lse, t, b), &options,
+                    NAPIER_CUDA_BATCH_INVARIANT);
+    }
+    return status;
+}
+
 static PyObject *pair_of(const array *a, const array *b) { return PyTuple_Pack(2, a->object, b->object); }
 
 /* (output, lse) */
@@ -171,7 +183,7 @@ static PyObject *py_attention(PyObject *self, PyObject *const *args, Py_ssize_t 
     (void)self;
     PyObject *v[ATTENTION_ARGUMENT_COUNT], *given = NULL;
     call_arrays c;
-    call_start(&c, ON_HOST);
+    call_start(&c, ANYWHERE);
     attention_arrays t;
     if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t)) {
         int64_t shape[4];
@@ -181,7 +193,10 @@ static PyObject *py_attention(PyObject *self, PyObject *const *args, Py_ssize_t 
         shape[ndim - 1] = t.v->shape[ndim - 1];
         array *out = lse ? call_make(&c, ndim, shape, t.q->dtype) : NULL;
         if (out && out->size > 0) {
-            RUN_FOR(given, names.function, attend(context, &t, out, lse), pair_of(out, lse));
+            int failed;
+            RUN_EITHER(failed, t.q, names.function, attend(context, &t, out, lse), attend_on_device(&on, &t, out, lse),
+                       INT64_MAX);
+            given = failed ? NULL : pair_of(out, lse);
         } else if (out) {
             given = pair_of(out, lse);
         }
@@ -209,6 +224,19 @@ static napier_status attend_backward(napier_context *context, const attention_ar
     return status;
 }
 
+static napier_status attend_backward_on_device(device_call *on, const attention_arrays *t,
+                                               const attention_gradients *g) {
+    napier_status status = NAPIER_OK;
+    for (int64_t b = 0; b < (t->joined ? 1 : t->sequences) && !status; b++) {
+        const napier_attention_options options = options_of(t, b);
+        DEVICE_CALL(status, on, napier_cuda_attention_backward, const_heads_of(g->grad, t, b),
+                    const_heads_of(t->q, t, b), const_heads_of(t->k, t, b), const_heads_of(t->v, t, b),
+                    const_heads_of(g->out, t, b), napier_read_only(lse_of(g->lse, t, b)), heads_of(g->q, t, b),
+                    heads_of(g->k, t, b), heads_of(g->v, t, b), &options);
+    }
+    return status;
+}
+
 /* _attention_backward(q, .., prefix_end, grad_output, output, lse): (grad_q, grad_k, grad_v) */
 static PyObject *py_attention_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     enum { COUNT = ATTENTION_ARGUMENT_COUNT + 3 };
@@ -217,7 +245,7 @@ static PyObject *py_attention_backward(PyObject *self, PyObject *const *args, Py
     (void)self;
     PyObject *v[COUNT], *given = NULL;
     call_arrays c;
-    call_start(&c, ON_HOST);
+    call_start(&c, ANYWHERE);
     attention_arrays t;
     attention_gradients g;
     if (!arguments(&names, args, count, keywords, v) && !take_attention(&c, v, &t) &&
@@ -230,8 +258,10 @@ static PyObject *py_attention_backward(PyObject *self, PyObject *const *args, Py
         if (!array_is_contiguous(g.lse) || g.lse->ndim != t.q->ndim - 1) {
             PyErr_SetString(PyExc_ValueError, "lse: not that of the forward call");
         } else {
-            RUN_FOR(given, names.function, attend_backward(context, &t, &g),
-                    PyTuple_Pack(3, g.q->object, g.k->object, g.v->object));
+            int failed;
+            RUN_EITHER(failed, t.q, names.function, attend_backward(context, &t, &g),
+                       attend_backward_on_device(&on, &t, &g), INT64_MAX);
+            given = failed ? NULL : PyTuple_Pack(3, g.q->object, g.k->object, g.v->object);
         }
     }
     call_release(&c);

@@ -69,4 +69,16 @@ int device_end(device_call *d, napier_status status, const char *function);
         }                                                                         \
     } while (0)
 
+/* For several calls: `host_`, an expression with a context, or `device_`, one with a device_call `on`. */
+#define RUN_EITHER(failed_, like_, function_, host_, device_, elements_)        \
+    do {                                                                        \
+        if (!array_on_device(like_)) {                                          \
+            RUN_SIZED(failed_, function_, host_, elements_);                    \
+        } else {                                                                \
+            device_call on;                                                     \
+            (failed_) = device_begin(&on, like_);                               \
+            (failed_) = (failed_) ? -1 : device_end(&on, (device_), function_); \
+        }                                                                       \
+    } while (0)
+
 #endif

@@ -18,18 +18,6 @@ typedef napier_status device_map(ON_DEVICE, napier_const_matrix, napier_matrix, 
 typedef napier_status device_gradient(ON_DEVICE, napier_const_matrix, napier_const_matrix, napier_matrix,
                                       const napier_softmax_options *);
 
-/* Runs `host_`, an expression with a context, or `device_`, one with a device_call `on`, where the array lies on a device. */
-#define RUN_SLICES(failed_, like_, function_, host_, device_, elements_)        \
-    do {                                                                        \
-        if (!array_on_device(like_)) {                                          \
-            RUN_SIZED(failed_, function_, host_, elements_);                    \
-        } else {                                                                \
-            device_call on;                                                     \
-            (failed_) = device_begin(&on, like_);                               \
-            (failed_) = (failed_) ? -1 : device_end(&on, (device_), function_); \
-        }                                                                       \
-    } while (0)
-
 static int take_options(PyObject *const *values, napier_softmax_options *options) {
     int algorithm = NAPIER_ALGORITHM_AUTO, masked = NAPIER_MASKED_NAN;
     if (take_double(values[0], "temperature", &options->temperature) ||
@@ -140,7 +128,7 @@ static int map_arrays(const char *function, map_call *call, device_map *on_devic
     }
     int failed;
     if (x->size > 0) {
-        RUN_SLICES(failed, x, function, map_slices(context, call, &s, options),
+        RUN_EITHER(failed, x, function, map_slices(context, call, &s, options),
                    map_on_device(&on, on_device, &s, options), x->size);
     } else { /* the options are still to be right */
         const napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
@@ -229,7 +217,7 @@ static int gradient_arrays(const char *function, gradient_call *call, device_gra
     }
     int failed = 0;
     if (three[0]->size > 0) {
-        RUN_SLICES(failed, three[0], function, gradient_slices(context, call, &s, options),
+        RUN_EITHER(failed, three[0], function, gradient_slices(context, call, &s, options),
                    gradient_on_device(&on, on_device, &s, options), three[0]->size);
     }
     return failed;
@@ -315,7 +303,7 @@ static int reduce_arrays(const array *x, const array *y, int axis, const napier_
     slices_start(&s, both, 2, axis, 1);
     int failed = 0;
     if (y->size > 0) {
-        RUN_SLICES(failed, x, "logsumexp", reduce_slices(context, &s, options), reduce_on_device(&on, &s, options),
+        RUN_EITHER(failed, x, "logsumexp", reduce_slices(context, &s, options), reduce_on_device(&on, &s, options),
                    x->size);
     }
     return failed;
@@ -536,7 +524,7 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
             slices_start(&s, three, 3, axis, 1);
             int failed = 0;
             if (x.size > 0) {
-                RUN_SLICES(failed, &x, names.function, spread_slices(context, &s, &options),
+                RUN_EITHER(failed, &x, names.function, spread_slices(context, &s, &options),
                            spread_on_device(&on, &s, &options), INT64_MAX);
             }
             given = give_or_release(&y, failed);

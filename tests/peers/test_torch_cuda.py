@@ -75,6 +75,13 @@ def bitwise_examples(device="cpu"):
     yield "kl with lists", lambda v, u: nt.kl_per_response(v, u, [0, 5, 5, 9, 12], mask=[1, 0, 1] * 4, estimator="k2"), [v, u]
     ids = cpu.ids_of().to(torch.int16).to(device)
     yield "gather by int16", lambda x: nt.gather_logprobs(x, ids), [normal(cpu.N, cpu.V)]
+    q, k, v = normal(2, 4, 5, 8), normal(2, 2, 9, 8, seed=1), normal(2, 2, 9, 11, seed=2)
+    seen = (normal(4, 5, 9, seed=3) < 1.0).detach()
+    yield "attention", lambda q, k, v: nt.attention(q, k, v, causal=True), [q, k, v]
+    yield "attention with a mask", lambda q, k, v: nt.attention(q, k, v, mask=seen, masked_rows="zero"), [q, k, v]
+    yield "ragged attention", lambda q, k, v: nt.attention(
+        q, k, v, causal=True, query_offsets=[0, 3, 3, 8], key_offsets=[10, 14, 14, 19],
+        prefix=([0, 2, 0], [6, 2, 10])), [normal(8, 4, 16), normal(20, 2, 16, seed=1), normal(20, 2, 16, seed=2)]
 
 
 def bits(tensors):
@@ -118,19 +125,25 @@ def emulated():
     raises(ValueError, "the id at index 1 is no column", lambda: napier._napier._cuda_synchronize(x))
     assert napier._napier._cuda_synchronize(x) is None, "told once"
     raises(ValueError, "ids: it is on the CPU", lambda: napier._napier.gather_logprobs(x, [0, 1, 2]))
-    linear_on_tensor_cores()
+    on_tensor_cores()
     print(len(checked), "on the emulated device")
 
 
-def linear_on_tensor_cores():
-    hidden, weights = (cpu.normal(*shape, dtype=torch.bfloat16) for shape in ((cpu.N, 16), (cpu.V, 16)))
+def on_tensor_cores():
+    """What has bits of its own there: near the CPU's."""
     ids = cpu.ids_of()
-    napier._napier._emulate(False)
-    right = cpu.values_and_gradients(lambda h, w: nt.linear_token_logprobs(h, w, ids, lse=True)[:2], [hidden, weights])
-    napier._napier._emulate(True)
-    mine = cpu.values_and_gradients(lambda h, w: nt.linear_token_logprobs(h, w, ids, lse=True)[:2], [hidden, weights])
-    for a, b in zip(mine, right, strict=True):
-        assert (a.double() - b.double()).abs().max() <= 0.02 * b.double().abs().max()
+    hidden, weights = (cpu.normal(*shape, dtype=torch.bfloat16) for shape in ((cpu.N, 16), (cpu.V, 16)))
+    heads = [cpu.normal(1, 2, 70, 16, seed=seed, dtype=torch.bfloat16) for seed in range(3)]
+    for name, function, inputs in (
+            ("linear", lambda h, w: nt.linear_token_logprobs(h, w, ids, lse=True)[:2], [hidden, weights]),
+            ("attention", lambda q, k, v: nt.attention(q, k, v, causal=True), heads)):
+        results = []
+        for on in (False, True):
+            napier._napier._emulate(on)
+            results.append(cpu.values_and_gradients(function, inputs))
+        for right, mine in zip(*results, strict=True):
+            error = (mine.double() - right.double()).abs().max() / right.double().abs().max()
+            assert error <= 0.03, f"{name}: {error:.3f} of the largest"
 
 
 def test_emulated_device():
