@@ -265,7 +265,7 @@ NAPIER_INLINE napier_warp_sum napier_block_span_sum(const napier_dtype dtype, co
     return napier_block_sum(napier_warp_sum_load(mine, lane), room);
 }
 
-/* The results of a tile from its chunks. */
+/* The results of a warp's chunks. */
 NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_words *words, float temperature,
                                       const napier_writing *w, const napier_line *y, int64_t i) {
     const int per = napier_chunk_of(dtype);
@@ -275,7 +275,11 @@ NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_wor
     for (int e = 0; e < per; e++) {
         z[e] = napier_result_of(w, z[e]);
     }
-    if (i < y->size) {
+    const int64_t tile_end = (i / NAPIER_TILE + 1) * NAPIER_TILE;
+    const bool plain = y->stride == 1 && y->cols == 0 && per * napier_element_bytes(y->dtype) == 16;
+    if (plain && !napier_is_wide(y, 16) && tile_end <= y->size) {
+        napier_store_shifted(y, i, per, z);
+    } else if (i < y->size) {
         napier_store_chunk(y, i, per, z);
     }
 }

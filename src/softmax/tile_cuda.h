@@ -148,13 +148,9 @@ NAPIER_INLINE uint32_t napier_minus_infinity_bits(napier_dtype dtype) {
     return dtype == NAPIER_F32 ? 0xff800000u : dtype == NAPIER_BF16 ? 0xff80ff80u : 0xfc00fc00u;
 }
 
-/* 16 bytes at any address out of the two words of 16 bytes they lie in. */
-NAPIER_INLINE napier_words napier_funnel(const char *at) {
-    const int offset = (int)((uintptr_t)at & 15);
-    napier_words low, high;
-    cuda_load_16(at - offset, &low);
-    cuda_load_16(at - offset + 16, &high);
-    uint32_t w[8] = {low.w[0], low.w[1], low.w[2], low.w[3], high.w[0], high.w[1], high.w[2], high.w[3]};
+/* 16 of the 32 bytes low, high: from byte `offset` on, 0 to 15, even. */
+NAPIER_INLINE napier_words napier_shift(const napier_words *low, const napier_words *high, int offset) {
+    uint32_t w[8] = {low->w[0], low->w[1], low->w[2], low->w[3], high->w[0], high->w[1], high->w[2], high->w[3]};
     NAPIER_UNROLL
     for (int i = 0; i < 6; i++) {
         w[i] = offset & 8 ? w[i + 2] : w[i];
@@ -169,6 +165,15 @@ NAPIER_INLINE napier_words napier_funnel(const char *at) {
         words.w[i] = offset & 2 ? w[i] >> 16 | w[i + 1] << 16 : w[i];
     }
     return words;
+}
+
+/* 16 bytes at any address out of the two words of 16 bytes they lie in. */
+NAPIER_INLINE napier_words napier_funnel(const char *at) {
+    const int offset = (int)((uintptr_t)at & 15);
+    napier_words low, high;
+    cuda_load_16(at - offset, &low);
+    cuda_load_16(at - offset + 16, &high);
+    return napier_shift(&low, &high, offset);
 }
 
 /* A chunk that is not whole, or does not lie on 16 bytes, or whose elements do not follow one another. What is past the
@@ -230,8 +235,17 @@ NAPIER_INLINE void napier_load_whole_chunks(const napier_dtype dtype, const int 
 /* The tile that begins at element `first`, a multiple of 1024. */
 NAPIER_INLINE void napier_load_tile(const napier_dtype dtype, const int eights, const int group, const napier_line *l,
                                     int64_t first, int t, napier_words *words) {
-    const int chunks = napier_chunks(dtype, eights);
-    if (!napier_is_wide(l, 16) || l->size % napier_chunk_of(dtype) != 0) {
+    const int chunks = napier_chunks(dtype, eights), per = napier_chunk_of(dtype);
+    const bool wide = napier_is_wide(l, 16), whole = first + NAPIER_TILE <= l->size;
+    if (!wide && l->stride == 1 && l->cols == 0 && first > 0 && first + NAPIER_TILE + per <= l->size) {
+        const char *const at = l->data + first * napier_element_bytes(dtype) + t * 16;
+        NAPIER_UNROLL
+        for (int c = 0; c < chunks; c++) {
+            words[c] = napier_funnel(at + c * group * 16);
+        }
+        return;
+    }
+    if (!wide || (!whole && l->size % per != 0)) {
         const napier_line line = *l;
         napier_words slow[8];
         napier_load_edges(&line, first, group, t, chunks, slow);
@@ -306,6 +320,33 @@ NAPIER_INLINE void napier_store_whole_chunk(const napier_line *l, int64_t i, con
         *(uint64_t *)at = words.w[0] | (uint64_t)words.w[1] << 32;
     } else {
         cuda_store_16(at, &words);
+    }
+}
+
+/* A warp's 32 chunks of 16 bytes, which follow one another but do not lie on 16 bytes: each thread stores the word that its
+ * own chunk and the one before it share; what is left at both ends is stored element by element. */
+NAPIER_INLINE void napier_store_shifted(const napier_line *l, int64_t i, const int per, const float *v) {
+    const int lane = (int)threadIdx.x % CUDA_WARP, bytes = 16 / per;
+    char *const at = l->data + i * bytes;
+    const int offset = (int)((uintptr_t)at & 15),
+              first = (16 - offset) / bytes; /* elements of the chunk in that word */
+    napier_words mine, before;
+    NAPIER_UNROLL
+    for (int e = 0; e < 4; e++) {
+        mine.w[e] = per == 4 ? napier_float_bits(v[e]) : napier_narrow_two(l->dtype, v[2 * e], v[2 * e + 1]);
+        before.w[e] = (uint32_t)cuda_shuffle_i32((int32_t)mine.w[e], lane == 0 ? 0 : lane - 1);
+    }
+    if (lane > 0) {
+        const napier_words word = napier_shift(&before, &mine, 16 - offset);
+        cuda_store_16(at - offset, &word);
+    }
+    if (lane == 0 || lane == CUDA_WARP - 1) {
+        NAPIER_UNROLL
+        for (int e = 0; e < per; e++) {
+            if (lane == 0 ? e < first : e >= first) {
+                napier_set_element_at(l->dtype, at + e * bytes, v[e]);
+            }
+        }
     }
 }
 

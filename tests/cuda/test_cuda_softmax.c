@@ -227,6 +227,36 @@ static void test_dtypes_and_options(void **state) {
     no_problems();
 }
 
+/* Rows that begin at every place within 16 bytes, from and to which whole words are put together; in place too. */
+static void test_offsets(void **state) {
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        const int64_t size = (int64_t)napier_dtype_size(narrow_dtypes[d]), cols = 3 * 1024 + 7;
+        for (int64_t offset = 0; offset < 16 / size; offset++) {
+            const napier_algorithm a = offset % 2 == 0 ? NAPIER_ALGORITHM_AUTO : NAPIER_ALGORITHM_PARALLEL;
+            const napier_softmax_options o = options_of(1.0, a, NAPIER_MASKED_NAN);
+            grid x = grid_make(LAYOUT_CONTIGUOUS, 1, cols + 32, narrow_dtypes[d]);
+            grid_fill(&x, ROW_NORMAL, (uint64_t)offset);
+            const mirror m = mirror_of(&x);
+            const int64_t shift = offset * size + (-(intptr_t)m.view.data & 15); /* device memory is on 256 bytes */
+            napier_matrix in = x.view, out = m.view;
+            in.data = (char *)in.data + shift;
+            out.data = (char *)out.data + shift;
+            in.cols = out.cols = cols;
+            succeeded(host, napier_softmax(host, napier_read_only(in), in, &o), "offsets");
+            napier_cuda_workspace w = {NULL, 0};
+            device_succeeded(napier_cuda_softmax(device, NULL, &w, napier_read_only(out), out, &o), "offsets");
+            w.data = device_new(w.size);
+            device_succeeded(napier_cuda_softmax(device, NULL, &w, napier_read_only(out), out, &o), "offsets");
+            same_bytes(&x, &m, "offsets");
+            device_free(w.data);
+            device_free(m.memory);
+            grid_free(&x);
+        }
+    }
+    no_problems();
+}
+
 static void test_in_place(void **state) {
     (void)state;
     static const int64_t cols[] = {10, 1000, 4000, 60000};
@@ -459,6 +489,7 @@ int main(void) {
         cmocka_unit_test(test_wide_rows),
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_dtypes_and_options),
+        cmocka_unit_test(test_offsets),
         cmocka_unit_test(test_in_place),
         cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_whole_array),
