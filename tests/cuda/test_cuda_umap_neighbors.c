@@ -98,12 +98,13 @@ static void test_metrics(void **unused) {
     (void)unused;
     for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
         for (int64_t cols = 5; cols < 100; cols += 64) {
-            float *const x = make_rows(90, cols, metrics[m] != NAPIER_METRIC_HELLINGER);
+            float *const x = make_rows(cols < 64 ? 200 : 90, cols, metrics[m] != NAPIER_METRIC_HELLINGER);
             napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
             options.n_neighbors = 7;
             options.metric = metrics[m];
             device_order(m);
-            check(&options, NAPIER_F32, x, sizeof *x, 70, cols, 0, false);
+            /* more tiles than blocks to split them: lists are full when the next tile comes */
+            check(&options, NAPIER_F32, x, sizeof *x, cols < 64 ? 200 : 70, cols, 0, false);
             check(&options, NAPIER_F32, x, sizeof *x, 70, cols, 20, false);
             check(&options, NAPIER_F32, x, sizeof *x, 20, cols, 70, false);
             free(x);
@@ -131,8 +132,8 @@ static void test_sums(void **unused) {
             continue;
         }
         const int64_t cols = metric % 2 ? 21 : 37;
-        float *const x = make_rows(75, cols, true);
-        for (int64_t i = 0; i < 75 * (cols + 3); i++) {
+        float *const x = make_rows(136, cols, true);
+        for (int64_t i = 0; i < 136 * (cols + 3); i++) {
             x[i] = metric >= NAPIER_METRIC_HAMMING || i % 5 == 0 ? floorf(x[i]) : x[i];
         }
         napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
@@ -140,11 +141,11 @@ static void test_sums(void **unused) {
         options.metric = (napier_metric)metric;
         options.p = powers[metric % 2];
         device_order((uint64_t)metric);
-        check(&options, NAPIER_F32, x, sizeof *x, 75, cols, 0, false);
-        check(&options, NAPIER_F32, x, sizeof *x, 10, cols, 65, false);
+        check(&options, NAPIER_F32, x, sizeof *x, 136, cols, 0, false);
+        check(&options, NAPIER_F32, x, sizeof *x, 10, cols, 24, false);
         options.p = powers[1 - metric % 2];
         if (metric == NAPIER_METRIC_MINKOWSKI) {
-            check(&options, NAPIER_F32, x, sizeof *x, 75, cols, 0, false);
+            check(&options, NAPIER_F32, x, sizeof *x, 70, cols, 0, false);
         }
         free(x);
     }
