@@ -272,15 +272,20 @@ CUDA_INLINE void put_weights(const scores *s, uint16_t *weights) {
     __syncwarp();
 }
 
-/* What the special values of a key give to one of the thread's rows. */
-CUDA_INLINE void add_special_key(const bool f16, const int wide, unsigned char *values, int key, float weight, int half,
-                                 rows_state *state) {
+/* What the special values of a key give to one of the thread's rows. The warp waits now and then: the compiler would else
+ * load all at once, and all that comes before and after would lack the registers. */
+CUDA_INLINE void add_special_key(const bool f16, const int wide, unsigned char *values, int key, bool seen,
+                                 float weight, int half, rows_state *state) {
     NAPIER_UNROLL
-    for (int c = 0; c < wide / 8 * 2; c++) {
-        const uint32_t bits = *value_at(values, wide, key, c / 2 * 8 + lane_of() % 4 * 2 + c % 2);
-        float *const to = &state->output[c / 2][2 * half + c % 2];
-        const float v = napier_widen(bits, f16 ? NAPIER_F16 : NAPIER_BF16);
-        *to = is_special(f16, bits) ? fmaf(weight, v, *to) : *to;
+    for (int c = 0; c < wide / 8; c++) {
+        const uint16_t *const at = value_at(values, wide, key, c * 8 + lane_of() % 4 * 2);
+        NAPIER_UNROLL
+        for (int i = 0; i < 2; i++) {
+            float *const to = &state->output[c][2 * half + i];
+            const float v = napier_widen(at[i], f16 ? NAPIER_F16 : NAPIER_BF16);
+            *to = seen && is_special(f16, at[i]) ? fmaf(weight, v, *to) : *to;
+        }
+        __syncwarp();
     }
 }
 
@@ -290,15 +295,12 @@ CUDA_INLINE void add_special(const bool f16, const int wide, const napier_attent
         NAPIER_UNROLL
         for (int half = 0; half < 2; half++) {
             const int r = row_in_tile(2 * half);
+            const float weight = napier_widen(weights[r * BLOCK_KEYS + key], NAPIER_BF16);
             bool seen = false;
             if (r < t->rows) {
                 (void)score_of(job, &t->s, t->query + r, t->head, place + key, 0.0f, &seen);
             }
-            if (seen) {
-                const float weight = napier_widen(weights[r * BLOCK_KEYS + key], NAPIER_BF16);
-                add_special_key(f16, wide, values, key, weight, half, state);
-            }
-            __syncwarp();
+            add_special_key(f16, wide, values, key, seen, weight, half, state);
         }
     }
 }
