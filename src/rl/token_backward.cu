@@ -18,8 +18,8 @@ CUDA_INLINE double napier_cuda_back_gradient(napier_const_vector v, int64_t row)
 }
 
 /* The gradients of a row, by lane 0 of a warp: napier_token_pull_of. */
-CUDA_INLINE void napier_cuda_back_pull(const napier_cuda_back_job *job, int64_t row, double *own,
-                                       napier_cuda_back_room *room) {
+NAPIER_OUTLINE void napier_cuda_back_pull(const napier_cuda_back_job *job, int64_t row, double *own,
+                                          napier_cuda_back_room *room) {
     const napier_token_gradients *const g = &job->token.call.gradients;
     const int64_t count = napier_cuda_back_ids(job);
     napier_token_pull pull = {napier_cuda_back_gradient(g->lse, row), napier_cuda_back_gradient(g->entropy, row),
@@ -125,7 +125,7 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
 
 /* ---- Between: warp 0 -------------------------------------------------------------------------------------------------- */
 
-CUDA_INLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int64_t row, napier_cuda_back_room *room) {
+NAPIER_OUTLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int64_t row, napier_cuda_back_room *room) {
     const napier_cuda_token_job *const token = &job->token;
     const int64_t count = napier_cuda_back_ids(job), at = (row * cuda_cluster_size() + cuda_cluster_rank()) * count;
     double *const start = job->doubles + 2 * at, *const own = start + count;
@@ -232,30 +232,106 @@ CUDA_INLINE void napier_cuda_back_chunk(const napier_dtype dtype, const bool pla
     }
 }
 
+/* The tile's logits, from memory or as they were kept. */
+CUDA_INLINE void napier_cuda_back_load(const napier_dtype dtype, const napier_line *x, const napier_cuda_share *s,
+                                       int64_t tile, napier_words *words) {
+    if (s->kept == NULL) {
+        cuda_token_load(dtype, x, tile * NAPIER_TILE, words);
+        return;
+    }
+    NAPIER_UNROLL
+    for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+        words[c] = *napier_cuda_back_kept(dtype, s, tile, c);
+    }
+}
+
+/* Does an id lie in the tile? */
+CUDA_INLINE bool napier_cuda_back_has_id(const napier_cuda_back_job *job, int64_t row, int64_t first) {
+    const int64_t count = napier_cuda_back_ids(job);
+    bool some = false;
+    for (int64_t k = 0; k < count; k++) {
+        const int64_t i = cuda_index_at(job->token.call.ids, row * count + k) - first;
+        some = some || (i >= 0 && i < NAPIER_TILE);
+    }
+    return some;
+}
+
+/* Most tiles: no id in them, nothing near underflow. Every result is p (base - entropy log p) + constant, p > 0. */
+typedef struct napier_cuda_back_lines {
+    napier_term_scale s;
+    float log_sum, max_prob, scale, base, entropy, constant;
+} napier_cuda_back_lines;
+
+CUDA_INLINE void napier_cuda_back_easy(const napier_dtype dtype, const bool flat, const napier_cuda_back_lines *l,
+                                       const napier_line *y, int64_t first, const napier_words *words) {
+    NAPIER_UNROLL
+    for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+        const int64_t i = first + napier_chunk_at(dtype, CUDA_WARP, cuda_lane(), c);
+        float v[8];
+        napier_unpack_chunk(dtype, &words[c], 1.0f, v);
+        NAPIER_UNROLL
+        for (int e = 0; e < napier_chunk_of(dtype); e++) {
+            const float p = cuda_token_min(vf_exp_scaled(v[e], l->s.magic) * l->scale, l->max_prob);
+            const float log_p = (v[e] - l->s.max) - l->log_sum;
+            v[e] = fmaf(p, flat ? l->base : fmaf(-l->entropy, log_p, l->base), l->constant);
+        }
+        napier_store_chunk(y, i, napier_chunk_of(dtype), v);
+    }
+}
+
+/* Any tile. zero: no logits were read. */
+CUDA_INLINE void napier_cuda_back_hard(const napier_dtype dtype, const bool plain, const napier_cuda_back_job *job,
+                                       int64_t row, int64_t first, bool zero, const napier_line *y,
+                                       const napier_words *words, const napier_cuda_back_room *room) {
+    const napier_final *const f = &room->row.final.row;
+    const bool ordinary = !zero && f->kind == NAPIER_ROW_FINITE && !napier_is_big(f->max);
+    const napier_term_scale scale = napier_term_scale_of(ordinary ? f->max : 0.0f);
+    NAPIER_UNROLL
+    for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+        const int64_t i = first + napier_chunk_at(dtype, CUDA_WARP, cuda_lane(), c);
+        float v[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+        if (!zero) {
+            napier_cuda_back_chunk(dtype, plain, job, row, i, &words[c], &scale, room, v);
+        }
+        if (i < y->size) {
+            napier_store_chunk(y, i, napier_chunk_of(dtype), v);
+        }
+    }
+}
+
+/* Is no logit of a whole tile so low that its probability may be no normal number? The whole warp. */
+CUDA_INLINE bool napier_cuda_back_is_easy(const napier_dtype dtype, const napier_cuda_back_lines *l,
+                                          const napier_words *words) {
+    float z[32];
+    napier_unpack_tile(dtype, 4, words, 1.0f, z);
+    const cuda_token_range r = dtype == NAPIER_BF16 ? cuda_token_range_of_words(words, z) : cuda_token_range_of(z);
+    return cuda_ballot(!((r.min - l->s.max) - l->log_sum >= -87.0f)) == 0;
+}
+
 CUDA_INLINE void napier_cuda_back_write(const napier_dtype dtype, const bool plain, const napier_cuda_back_job *job,
                                         int64_t row, const napier_cuda_share *s, const napier_cuda_back_room *room) {
     const napier_line x = napier_line_in(&job->token.x, false, row), y = napier_line_out(&job->y, false, row);
-    const napier_final *const f = &room->row.final.row;
+    const napier_final f = room->row.final.row;
+    const napier_token_slope g = room->slope;
     const bool zero = room->pull.zero;
-    const bool ordinary = !zero && f->kind == NAPIER_ROW_FINITE && !napier_is_big(f->max);
-    const napier_term_scale scale = napier_term_scale_of(ordinary ? f->max : 0.0f);
-    const int per = napier_chunk_of(dtype), warps = (int)blockDim.x / CUDA_WARP;
+    const bool easy = plain && !zero && f.kind == NAPIER_ROW_FINITE && !napier_is_big(f.max) && !g.nan;
+    const bool flat = g.entropy == 0.0f && g.base != 0.0f; /* a base of -0 would lose its sign */
+    const napier_cuda_back_lines lines = {
+        napier_term_scale_of(easy ? f.max : 0.0f), f.log_sum, f.max_prob, f.scale, g.base, g.entropy, g.constant};
+    const int warps = (int)blockDim.x / CUDA_WARP;
     for (int64_t tile = s->begin + threadIdx.x / CUDA_WARP; tile < s->end; tile += warps) {
+        const int64_t first = tile * NAPIER_TILE;
         napier_words words[8];
-        if (s->kept == NULL && !zero) {
-            cuda_token_load(dtype, &x, tile * NAPIER_TILE, words);
+        if (!zero) {
+            napier_cuda_back_load(dtype, &x, s, tile, words);
         }
-        NAPIER_UNROLL
-        for (int c = 0; c < napier_chunks(dtype, 4); c++) {
-            const int64_t i = tile * NAPIER_TILE + napier_chunk_at(dtype, CUDA_WARP, cuda_lane(), c);
-            float v[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-            if (!zero) {
-                const napier_words *const from = s->kept != NULL ? napier_cuda_back_kept(dtype, s, tile, c) : &words[c];
-                napier_cuda_back_chunk(dtype, plain, job, row, i, from, &scale, room, v);
-            }
-            if (i < y.size) {
-                napier_store_chunk(&y, i, per, v);
-            }
+        const bool whole = easy && first + NAPIER_TILE <= y.size && !napier_cuda_back_has_id(job, row, first);
+        if (!whole || !napier_cuda_back_is_easy(dtype, &lines, words)) {
+            napier_cuda_back_hard(dtype, plain, job, row, first, zero, &y, words, room);
+        } else if (flat) {
+            napier_cuda_back_easy(dtype, true, &lines, &y, first, words);
+        } else {
+            napier_cuda_back_easy(dtype, false, &lines, &y, first, words);
         }
     }
 }
