@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "linear/product_cuda.h"
+#include "rl/linear_bitwise_cuda.h"
 #include "rl/linear_cuda.h"
 #include "rl/linear_head.h"
 
@@ -49,17 +50,18 @@ static napier_status check_call(napier_cuda_context *context, napier_const_matri
         status = napier_token_call_read_on_device(context->host, hidden.rows, weights.rows, ids, options, results,
                                                   gradients, call);
     }
-    return status ? status : check_kind(context, hidden, weights, mode);
+    return status || (results && mode == NAPIER_CUDA_BITWISE) ? status : check_kind(context, hidden, weights, mode);
 }
 
 static napier_status check_results(napier_cuda_context *context, const napier_token_call *call,
-                                   napier_const_matrix hidden, napier_const_matrix weights) {
+                                   napier_const_matrix hidden, napier_const_matrix weights, napier_cuda_mode mode) {
     napier_status status = napier_token_call_apart(context->host, call, "hidden", hidden);
     if (!status) {
         status = napier_token_call_apart(context->host, call, "weights", weights);
     }
-    if (!status && (call->results.rank || call->results.top_k > 0)) {
-        status = napier_fail(context->host, NAPIER_UNSUPPORTED, "results: rank and top_k are not there on a GPU");
+    if (!status && mode != NAPIER_CUDA_BITWISE && (call->results.rank || call->results.top_k > 0)) {
+        status =
+            napier_fail(context->host, NAPIER_UNSUPPORTED, "results: rank and top_k are there in BITWISE mode only");
     }
     return status;
 }
@@ -205,10 +207,13 @@ napier_status napier_cuda_linear_token_logprobs(napier_cuda_context *context, st
         status = check_call(context, hidden, weights, ids, options, results, NULL, mode, &call);
     }
     if (!status) {
-        status = check_results(context, &call, hidden, weights);
+        status = check_results(context, &call, hidden, weights, mode);
     }
     if (status) {
         return status;
+    }
+    if (mode == NAPIER_CUDA_BITWISE) {
+        return napier_cuda_linear_bitwise(context, stream, workspace, hidden, weights, &call);
     }
     napier_linear_job job = job_of(context, &call, hidden);
     napier_cuda_room room = napier_cuda_room_of(workspace);

@@ -1,6 +1,8 @@
 /* tests/cuda/test_cuda_linear_lots.c - test_cuda_linear_tokens.c again, with workspaces so small that 128 rows go at a
  * time. */
 #define NAPIER_TEST_SMALL_LOTS
-#include "rl/linear_token_cuda.c" /* in place of the library's */
+/* in place of the library's */
+#include "rl/linear_bitwise_cuda.c"
+#include "rl/linear_token_cuda.c"
 
 #include "test_cuda_linear_tokens.c"

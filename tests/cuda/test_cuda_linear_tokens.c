@@ -340,6 +340,70 @@ static void test_ids(void **state) {
     no_problems();
 }
 
+/* ---- Bitwise ---------------------------------------------------------------------------------------------------------- */
+
+/* Results of one call, on either side. */
+typedef struct bits {
+    float logprobs[512], lse[512], entropy[512], top_logprobs[1024];
+    int64_t argmax[512], rank[512], top_ids[1024];
+} bits;
+
+static napier_token_results results_in(bits *b, const token_case *c) {
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = napier_rows_f32(b->logprobs, c->rows, c->per_row);
+    r.lse = napier_array_f32(b->lse, c->rows);
+    r.entropy = napier_array_f32(b->entropy, c->rows);
+    r.argmax = b->argmax;
+    r.rank = b->rank;
+    r.top_k = 2;
+    r.top_ids = b->top_ids;
+    r.top_logprobs = napier_rows_f32(b->top_logprobs, c->rows, 2);
+    return r;
+}
+
+static void check_bitwise(const token_case *c) {
+    token_data d = data_of(*c);
+    on_device o = to_device(&d);
+    bits *const expected = room_for(2, sizeof *expected), *const got = expected + 1;
+    memset(expected, 0, 2 * sizeof *expected);
+    bits *const device = device_copy(expected, sizeof *expected);
+    const napier_token_results there = results_in(device, c), here = results_in(expected, c);
+    napier_token_options options = o.options;
+    options.keep = o.options.keep ? d.keep : NULL;
+    napier_context *cpu = context_of(NAPIER_ISA_AUTO, 1);
+    succeeded(cpu,
+              napier_linear_token_logprobs(cpu, grid_input(&d.hidden), grid_input(&d.weights),
+                                           napier_indices_i64(d.ids, c->rows * c->per_row), &options, &here),
+              "the CPU");
+    napier_cuda_workspace w = {NULL, 0};
+    for (int i = 0; i < 2; i++) {
+        const napier_status status = napier_cuda_linear_token_logprobs(
+            context, NULL, &w, napier_read_only(o.hidden_view), napier_read_only(o.weights_view),
+            napier_indices_i64(o.ids, c->rows * c->per_row), &o.options, &there, NAPIER_CUDA_BITWISE);
+        expect(status == NAPIER_OK, "bitwise: %s", napier_cuda_last_error(context));
+        w.data = i == 0 ? device_new(w.size + 1) : w.data;
+    }
+    device_read(got, device, sizeof *got);
+    expect(memcmp(got, expected, sizeof *got) == 0, "case %llu: other bits than the CPU's",
+           (unsigned long long)c->seed);
+    napier_context_destroy(cpu);
+    free(expected);
+    device_free(w.data), device_free(device);
+    off_device(&o);
+    data_free(&d);
+}
+
+static void test_bitwise(void **state) {
+    (void)state;
+    const token_case cases[] = {{1, 8, 5, 1, NAPIER_F32, 1, 0, 0, 0, false, 0},
+                                {140, 33, 70, 1, NAPIER_BF16, 0.9, 0, 0, 0, true, 1},
+                                {7, 20, 1100, 2, NAPIER_F16, 1, 5, 0, 0, false, 2}};
+    for (int i = 0; i < 3; i++) {
+        check_bitwise(&cases[i]);
+    }
+    no_problems();
+}
+
 /* ---- Gradients ------------------------------------------------------------------------------------------------------- */
 
 typedef struct pulls {
@@ -503,7 +567,7 @@ static void test_errors(void **state) {
     const napier_indices none = {NULL, 0, NAPIER_I64};
     napier_cuda_workspace small = {o.keep, 16};
     assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, NULL, hidden, weights, none, NULL, &results,
-                                                       NAPIER_CUDA_BITWISE),
+                                                       (napier_cuda_mode)3),
                      NAPIER_UNSUPPORTED);
     assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, NULL, hidden, weights, none, NULL, NULL,
                                                        NAPIER_CUDA_BATCH_INVARIANT),
@@ -532,9 +596,9 @@ int main(void) {
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward), cmocka_unit_test(test_batches),  cmocka_unit_test(test_special_rows),
-        cmocka_unit_test(test_ids),     cmocka_unit_test(test_backward), cmocka_unit_test(test_zero_rows),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_forward),   cmocka_unit_test(test_batches), cmocka_unit_test(test_special_rows),
+        cmocka_unit_test(test_ids),       cmocka_unit_test(test_bitwise), cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_zero_rows), cmocka_unit_test(test_errors),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     napier_cuda_context_destroy(context);
