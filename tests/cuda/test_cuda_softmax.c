@@ -156,12 +156,12 @@ static void test_short_rows(void **state) {
 
 static void test_long_rows(void **state) {
     (void)state;
-    static const int64_t cols[] = {1025, 2048, 3000, 9000};
+    static const int64_t cols[] = {1025, 3000, 9000};
     for (size_t i = 0; i < sizeof cols / sizeof cols[0]; i++) {
         for (int d = 0; d < 3; d++) {
             for (operation op = OP_SOFTMAX; op <= OP_LOGSUMEXP; op++) {
-                call c = plain(op, i < 2 ? ROW_KINDS : 7, cols[i], narrow_dtypes[d]);
-                c.kind = i < 2 ? ROW_KINDS : (row_kind)(3 * (i + (size_t)d) % ROW_KINDS);
+                call c = plain(op, i == 0 ? ROW_KINDS : 6, cols[i], narrow_dtypes[d]);
+                c.kind = i == 0 ? ROW_KINDS : (row_kind)(3 * (i + (size_t)d) % ROW_KINDS);
                 for (napier_algorithm a = NAPIER_ALGORITHM_AUTO; a <= NAPIER_ALGORITHM_PARALLEL; a++) {
                     c.options.algorithm = a;
                     device_order(i + (uint64_t)a);
@@ -383,9 +383,9 @@ static void compare_backward(bool log, int64_t rows, int64_t cols, int d, bool i
 
 static void test_backward(void **state) {
     (void)state;
-    static const int64_t cols[] = {1, 8, 100, 1024, 1025, 4500};
-    for (int i = 0; i < 6; i++) {
-        for (int d = 0; d < 27; d++) {
+    static const int64_t cols[] = {1, 100, 1024, 1025, 4500};
+    for (int i = 0; i < 5; i++) {
+        for (int d = i % 2; d < 27; d += i < 3 ? 1 : 2) {
             device_order((uint64_t)d);
             compare_backward(d % 2 == 1, cols[i] > 2000 ? 6 : ROW_KINDS, cols[i], d, false);
         }
@@ -402,7 +402,7 @@ static void test_f64(void **state) {
     (void)state;
     static const int64_t cols[] = {1, 30, 2100};
     for (int i = 0; i < 3; i++) {
-        for (int d = i % 2; d < 7; d += i == 2 ? 2 : 1) {
+        for (int d = i % 2; d < 7; d += i == 2 ? 3 : 1) {
             call c = plain(OP_SOFTMAX, i == 2 ? 5 : ROW_KINDS, cols[i], d < 4 ? NAPIER_F64 : narrow_dtypes[d - 4]);
             c.out = d < 4 ? all_dtypes[d] : NAPIER_F64;
             c.in_layout = (layout)(d % LAYOUTS);
