@@ -24,11 +24,11 @@ export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use
 
 # name, limit in seconds, what it is
 groups=(
-    "release 1000 the library, the program and the unit tests, built with $main_cc"
-    "clang 900 the same with clang: self-test, golden bits, seeds of the fuzzers"
+    "release 1500 the library, the program and the unit tests, built with $main_cc"
+    "clang 1300 the same with clang: self-test, golden bits, seeds of the fuzzers"
     "bits 1300 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
     "arm 1400 AArch64 under emulation: scalar and NEON against the same table"
-    "sanitize 1500 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
+    "sanitize 2000 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
     "valgrind 500 memory errors and leaks"
     "exhaustive 900 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
     "fuzz 700 a short run of every fuzzer, with sanitizers"
@@ -159,7 +159,7 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
     run_logged 120 "configure $name" cmake -S "$root" -B "$work/$name" "-DCMAKE_C_COMPILER=$cc" "$@"
     if [ "$status" -eq 0 ]; then
         # shellcheck disable=SC2086 # a list of targets
-        run_logged 500 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
+        run_logged 900 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
     fi
     if [ "$status" -ne 0 ]; then
         show_failure "build $name"
