@@ -46,16 +46,23 @@ CUDA_INLINE float napier_cuda_token_tile_total(const napier_dtype dtype, const n
     return napier_fold(dtype, CUDA_WARP, cuda_lane(), lane);
 }
 
-/* plain: z are the logits, and neither ranks nor totals are wanted. */
-CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const bool plain, const bool entropy,
+/* How much there is to do: z are the logits; or the logits over a temperature; or any rule, ranks and totals. */
+typedef enum napier_cuda_token_way {
+    NAPIER_TOKEN_PLAIN,
+    NAPIER_TOKEN_TEMPERED,
+    NAPIER_TOKEN_ANY
+} napier_cuda_token_way;
+
+CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const napier_cuda_token_way way, const bool entropy,
                                         const napier_cuda_token_job *job, int64_t row, int64_t tile) {
+    const bool plain = way == NAPIER_TOKEN_PLAIN, any = way == NAPIER_TOKEN_ANY;
     const napier_line line = napier_line_in(&job->x, false, row);
     const int64_t first = tile * NAPIER_TILE, at = row * job->tiles + tile;
     napier_words words[8];
     float z[32];
     cuda_token_load(dtype, &line, first, words);
-    napier_unpack_tile(dtype, 4, words, 1.0f, z);
-    if (!plain) {
+    napier_unpack_tile(dtype, 4, words, way == NAPIER_TOKEN_TEMPERED ? job->call.rules.temperature : 1.0f, z);
+    if (any) {
         cuda_token_rules(dtype, &job->call.rules, row, first, job->x.cols, z, NULL);
     }
     const napier_cuda_token_slot slot =
@@ -63,26 +70,26 @@ CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const bool pla
     if (cuda_lane() == 0) {
         job->slots[at] = slot;
     }
-    if (!plain && job->totals != NULL) {
+    if (any && job->totals != NULL) {
         const float total = napier_cuda_token_tile_total(dtype, job, row, first, z);
         if (cuda_lane() == 0) {
             job->totals[at] = total;
         }
     }
-    if (!plain && job->call.wants.ranks > 0) {
+    if (any && job->call.wants.ranks > 0) {
         napier_cuda_token_ranks(dtype, job, row, first, slot.max, z);
     }
 }
 
 /* The tiles of all rows in turn; no division in the loop. */
-CUDA_INLINE void napier_cuda_token_tiles(const napier_dtype dtype, const bool plain, const bool entropy,
+CUDA_INLINE void napier_cuda_token_tiles(const napier_dtype dtype, const napier_cuda_token_way way, const bool entropy,
                                          const napier_cuda_token_job *job) {
     const int tiles = (int)job->tiles, tiles_on = (int)(cuda_warps() % tiles);
     const int64_t rows_on = cuda_warps() / tiles;
     int64_t row = cuda_warp() / tiles;
     int tile = (int)(cuda_warp() % tiles);
     while (row < job->call.rows) {
-        napier_cuda_token_tile(dtype, plain, entropy, job, row, tile);
+        napier_cuda_token_tile(dtype, way, entropy, job, row, tile);
         row += rows_on;
         tile += tiles_on;
         if (tile >= tiles) {
@@ -94,13 +101,16 @@ CUDA_INLINE void napier_cuda_token_tiles(const napier_dtype dtype, const bool pl
 
 #define NAPIER_TOKEN_KERNELS(suffix, dtype)                                                     \
     CUDA_KERNEL(napier_token_tiles_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {     \
-        napier_cuda_token_tiles(dtype, true, false, &job);                                      \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_PLAIN, false, &job);                        \
     }                                                                                           \
     CUDA_KERNEL(napier_token_entropies_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) { \
-        napier_cuda_token_tiles(dtype, true, true, &job);                                       \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_PLAIN, true, &job);                         \
+    }                                                                                           \
+    CUDA_KERNEL(napier_token_tempered_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) {  \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_TEMPERED, true, &job);                      \
     }                                                                                           \
     CUDA_KERNEL(napier_token_any_tiles_##suffix, napier_cuda_token_job, NAPIER_TOKEN_THREADS) { \
-        napier_cuda_token_tiles(dtype, false, true, &job);                                      \
+        napier_cuda_token_tiles(dtype, NAPIER_TOKEN_ANY, true, &job);                           \
     }
 
 NAPIER_TOKEN_KERNELS(f32, NAPIER_F32)

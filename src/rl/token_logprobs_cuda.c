@@ -11,8 +11,11 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_token_tiles_bf16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_entropies_f32);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_entropies_f16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_entropies_bf16);
+NAPIER_CUDA_KERNEL_DECLARE(napier_token_tempered_f32);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_tiles_f32);
+NAPIER_CUDA_KERNEL_DECLARE(napier_token_tempered_f16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_tiles_f16);
+NAPIER_CUDA_KERNEL_DECLARE(napier_token_tempered_bf16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_tiles_bf16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_rows_finish);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_rows_top);
@@ -31,23 +34,25 @@ napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_
     return job;
 }
 
-static bool napier_cuda_token_is_plain(const napier_token_call *call) {
+/* Of the kernels of a dtype, from the fastest on. */
+static int napier_cuda_token_kind(const napier_token_call *call) {
     const napier_token_rules *r = &call->rules;
-    return r->softcap == 0.0f && r->temperature == 1.0f && !r->keep && !call->wants.total && call->wants.ranks == 0;
+    const bool any = r->softcap != 0.0f || r->keep || call->wants.total || call->wants.ranks > 0;
+    return any ? 3 : r->temperature != 1.0f ? 2 : call->wants.entropy ? 1 : 0;
 }
 
 static napier_cuda_kernel napier_cuda_token_kernel(const napier_token_call *call, napier_dtype dtype) {
-    enum { KINDS = 3 };
-    const napier_cuda_kernel f32[KINDS] = {NAPIER_CUDA_KERNEL(napier_token_tiles_f32),
-                                           NAPIER_CUDA_KERNEL(napier_token_entropies_f32),
-                                           NAPIER_CUDA_KERNEL(napier_token_any_tiles_f32)};
-    const napier_cuda_kernel f16[KINDS] = {NAPIER_CUDA_KERNEL(napier_token_tiles_f16),
-                                           NAPIER_CUDA_KERNEL(napier_token_entropies_f16),
-                                           NAPIER_CUDA_KERNEL(napier_token_any_tiles_f16)};
-    const napier_cuda_kernel bf16[KINDS] = {NAPIER_CUDA_KERNEL(napier_token_tiles_bf16),
-                                            NAPIER_CUDA_KERNEL(napier_token_entropies_bf16),
-                                            NAPIER_CUDA_KERNEL(napier_token_any_tiles_bf16)};
-    const int kind = !napier_cuda_token_is_plain(call) ? 2 : call->wants.entropy ? 1 : 0;
+    enum { KINDS = 4 };
+    const napier_cuda_kernel f32[KINDS] = {
+        NAPIER_CUDA_KERNEL(napier_token_tiles_f32), NAPIER_CUDA_KERNEL(napier_token_entropies_f32),
+        NAPIER_CUDA_KERNEL(napier_token_tempered_f32), NAPIER_CUDA_KERNEL(napier_token_any_tiles_f32)};
+    const napier_cuda_kernel f16[KINDS] = {
+        NAPIER_CUDA_KERNEL(napier_token_tiles_f16), NAPIER_CUDA_KERNEL(napier_token_entropies_f16),
+        NAPIER_CUDA_KERNEL(napier_token_tempered_f16), NAPIER_CUDA_KERNEL(napier_token_any_tiles_f16)};
+    const napier_cuda_kernel bf16[KINDS] = {
+        NAPIER_CUDA_KERNEL(napier_token_tiles_bf16), NAPIER_CUDA_KERNEL(napier_token_entropies_bf16),
+        NAPIER_CUDA_KERNEL(napier_token_tempered_bf16), NAPIER_CUDA_KERNEL(napier_token_any_tiles_bf16)};
+    const int kind = napier_cuda_token_kind(call);
     return dtype == NAPIER_F32 ? f32[kind] : dtype == NAPIER_F16 ? f16[kind] : bf16[kind];
 }
 
