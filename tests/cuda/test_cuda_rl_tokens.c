@@ -4,7 +4,7 @@
 
 #include "rl_support.h"
 
-enum { MOST_COLS = 5200, MOST_ROWS = 24, MOST_IDS = 3, TOP = 7 };
+enum { MOST_COLS = 40100, MOST_ROWS = 24, MOST_IDS = 3, TOP = 7 };
 
 static const napier_dtype dtypes[3] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
 
@@ -123,6 +123,19 @@ static void test_rows(void **state) {
                 check_tokens(&g, want == WANT_LSE ? 1 : (i + d) % 3, want, &o, NULL);
             }
         }
+    }
+}
+
+/* More tiles than a warp has threads. */
+static void test_long_rows(void **state) {
+    (void)state;
+    static const row_kind kinds[3] = {ROW_NORMAL, ROW_TIES, ROW_ONE_LEFT};
+    for (int i = 0; i < 3; i++) {
+        napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+        o.label_smoothing = i == 1 ? 0.1 : 0.0;
+        device_order((uint64_t)i + 2);
+        const grid g = make_grid(2, 40001 - 960 * i, (int)kinds[i], dtypes[i], 1, i);
+        check_tokens(&g, 1, i == 0 ? WANT_ENTROPY : WANT_ALL, &o, NULL);
     }
 }
 
@@ -338,13 +351,10 @@ static void test_bad_ids(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_gradient_rules),
-        cmocka_unit_test(test_gradient_clusters),
-        cmocka_unit_test(test_kl_full),
-        cmocka_unit_test(test_bad_ids),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_rules),          cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_gradient_rules), cmocka_unit_test(test_gradient_clusters),
+        cmocka_unit_test(test_kl_full),        cmocka_unit_test(test_bad_ids),
     };
     both_set_up();
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
