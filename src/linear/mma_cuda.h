@@ -43,30 +43,36 @@ CUDA_INLINE int napier_mma_place(int line, int piece, int pieces) {
 /* Of `left` elements, those in a piece of 8, in bytes. */
 CUDA_INLINE int napier_mma_piece_bytes(int64_t left) { return left >= 8 ? 16 : left > 0 ? (int)left * 2 : 0; }
 
+/* Lines first, first + by, ... below `lines`, of which the first `there` exist: piece `piece` of each, `bytes` of it. Lines
+ * that are a multiple of 8 apart exchange pieces alike; `step` is from one to the next, in bytes, of x and of the stage. */
+CUDA_INLINE void napier_mma_copy_lines(const napier_side *s, const char *from, int64_t step, int bytes, int there,
+                                       const int lines, const int by, const int line_bytes, unsigned char *to) {
+    NAPIER_UNROLL
+    for (int i = 0; i < lines; i += by) {
+        const bool copied = bytes > 0 && i < there;
+        cuda_copy_async_part(to + i * line_bytes, copied ? (const void *)from : s->data, copied ? bytes : 0);
+        from += step;
+    }
+}
+
+CUDA_INLINE int napier_mma_most(int64_t left) { return left < NAPIER_MMA_ROWS ? (int)left : (int)NAPIER_MMA_ROWS; }
+
 CUDA_INLINE void napier_mma_copy_along(const napier_side *s, int64_t row, int64_t k, int64_t k_end,
                                        unsigned char *stage) {
     const int first = (int)threadIdx.x / 8, piece = (int)threadIdx.x % 8;
-    const int bytes = napier_mma_piece_bytes(k_end - k - 8 * piece);
-    const uint16_t *const from = (const uint16_t *)s->data + (row + first) * s->row_stride + k + 8 * piece;
-    NAPIER_UNROLL
-    for (int i = 0; i < NAPIER_MMA_ROWS; i += 16) {
-        const bool there = bytes > 0 && row + first + i < s->rows;
-        cuda_copy_async_part(stage + napier_mma_place(first + i, piece, 8), there ? from + i * s->row_stride : s->data,
-                             there ? bytes : 0);
-    }
+    const char *const from = (const char *)s->data + ((row + first) * s->row_stride + k + 8 * piece) * 2;
+    napier_mma_copy_lines(s, from, 32 * s->row_stride, napier_mma_piece_bytes(k_end - k - 8 * piece),
+                          napier_mma_most(s->rows - row - first), NAPIER_MMA_ROWS, 16, 128,
+                          stage + napier_mma_place(first, piece, 8));
 }
 
 CUDA_INLINE void napier_mma_copy_across(const napier_side *s, int64_t row, int64_t k, int64_t k_end,
                                         unsigned char *stage) {
     const int first = (int)threadIdx.x / 16, piece = (int)threadIdx.x % 16;
-    const int bytes = napier_mma_piece_bytes(s->rows - row - 8 * piece);
-    const uint16_t *const from = (const uint16_t *)s->data + (k + first) * s->k_stride + row + 8 * piece;
-    NAPIER_UNROLL
-    for (int i = 0; i < NAPIER_MMA_K; i += 8) {
-        const bool there = bytes > 0 && k + first + i < k_end;
-        cuda_copy_async_part(stage + napier_mma_place(first + i, piece, 16), there ? from + i * s->k_stride : s->data,
-                             there ? bytes : 0);
-    }
+    const char *const from = (const char *)s->data + ((k + first) * s->k_stride + row + 8 * piece) * 2;
+    napier_mma_copy_lines(s, from, 16 * s->k_stride, napier_mma_piece_bytes(s->rows - row - 8 * piece),
+                          napier_mma_most(k_end - k - first), NAPIER_MMA_K, 8, 256,
+                          stage + napier_mma_place(first, piece, 16));
 }
 
 /* Element by element: any strides, any alignment. Stored as a side along k is. */
