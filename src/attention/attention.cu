@@ -1,8 +1,8 @@
-/* attention/attention.cu - attention by plain multiply-adds in the CPU's order (docs/attention.md): the same bits, for any
- * dtype, dim and strides. See attention_cuda.h.
+/* attention/attention.cu - attention by plain multiply-adds in the CPU's order (docs/attention.md): the same bits, for
+ * any dtype, dim and strides. See attention_cuda.h.
  *
- * For 16 rows by 256 keys a thread multiplies its key with all rows (five reads of shared memory for 16 multiply-adds), a warp
- * turns the scores of two rows into weights, and then a thread has one column of v and eight rows. */
+ * For 16 rows by 256 keys a thread multiplies its key with all rows (five reads of shared memory for 16 multiply-adds),
+ * a warp turns the scores of two rows into weights, and then a thread has one column of v and eight rows. */
 #define NAPIER_LANES_CUDA
 #include "cuda/kernel.h"
 #include "simd/lanes.h"
@@ -10,7 +10,7 @@
 #include "attention/attention_tile_cuda.h"
 #include "math/exp.h"
 
-/* ---- Offsets ----------------------------------------------------------------------------------------------------------- */
+/* ---- Offsets ----------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE bool sequence_is_good(const napier_attention_job *job, int64_t i) {
     const int64_t q = job->query_offsets[i], q_end = job->query_offsets[i + 1];
@@ -37,7 +37,7 @@ CUDA_KERNEL(napier_attention_offsets, napier_attention_job, NAPIER_ATTENTION_THR
     }
 }
 
-/* ---- A block's shared memory ------------------------------------------------------------------------------------------- */
+/* ---- A block's shared memory ------------------------------------------------------------------------------------- */
 
 typedef struct room {
     float *factors;      /* [16]: what a row's outputs are multiplied by */
@@ -64,7 +64,7 @@ CUDA_INLINE room room_of(const napier_attention_job *job, unsigned char *shared)
     return m;
 }
 
-/* ---- Scores to weights -------------------------------------------------------------------------------------------------- */
+/* ---- Scores to weights ------------------------------------------------------------------------------------------- */
 
 /* Scores of this thread's key, hidden ones -inf, and which are seen. */
 CUDA_INLINE void put_scores(const napier_attention_job *job, const row_tile *t, int64_t place, float product[ROWS],
@@ -136,9 +136,10 @@ CUDA_INLINE void weigh_rows(const room *m, row_state *state) {
     }
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------------------ */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* The rows' last factors to m->factors, with NaN's place taken by `masked` and outputs of a row without weight cleared. */
+/* The rows' last factors to m->factors, with NaN's place taken by `masked` and outputs of a row without weight
+ * cleared. */
 CUDA_INLINE void finish_rows(const napier_attention_job *job, const row_tile *t, const room *m, row_state *state) {
     const int lane = (int)threadIdx.x % CUDA_WARP, r = (int)threadIdx.x / CUDA_WARP * 2 + lane / 16;
     float sum = state->sum;

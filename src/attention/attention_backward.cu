@@ -1,8 +1,9 @@
-/* attention/attention_backward.cu - the gradients of attention by plain multiply-adds in the CPU's order: the same bits.
+/* attention/attention_backward.cu - the gradients of attention by plain multiply-adds in the CPU's order: the same
+ * bits.
  *
- * With p the probabilities and s = p (grad_output . v - mean), one kernel has 16 queries of a head and takes them past the
- * keys for grad_q; another has 16 rows of k and v and takes them past all rows - queries, and of each the heads of the group -
- * of the sequences that use them, in their order, for grad_k and grad_v. Nothing is added by two blocks. */
+ * With p the probabilities and s = p (grad_output . v - mean), one kernel has 16 queries of a head and takes them past
+ * the keys for grad_q; another has 16 rows of k and v and takes them past all rows - queries, and of each the heads of
+ * the group - of the sequences that use them, in their order, for grad_k and grad_v. Nothing is added by two blocks. */
 #define NAPIER_LANES_CUDA
 #include "cuda/kernel.h"
 #include "simd/lanes.h"
@@ -10,7 +11,7 @@
 #include "attention/attention_tile_cuda.h"
 #include "math/exp.h"
 
-/* ---- Means: grad_output . output, in the order of linear/linear_kernels.h's dot, 256 columns at a time ------------------- */
+/* ---- Means: grad_output . output, in the order of linear/linear_kernels.h's dot, 256 columns at a time ----------- */
 
 /* Lane l adds elements l and l + 32 of every 64; then 64 lanes fold by halves. */
 CUDA_INLINE float dot_part(const napier_attention_job *job, int64_t token, int64_t head, int64_t begin, int64_t end) {
@@ -46,7 +47,7 @@ CUDA_KERNEL(napier_attention_means, napier_attention_job, NAPIER_ATTENTION_THREA
     }
 }
 
-/* ---- A pair of a row and a key ------------------------------------------------------------------------------------------- */
+/* ---- A pair of a row and a key ----------------------------------------------------------------------------------- */
 
 /* Of a row: lse log2(e), and its mean. */
 typedef struct row_level {
@@ -67,7 +68,7 @@ CUDA_INLINE float slope(row_level row, float score, float *of_v) {
     return p;
 }
 
-/* ---- A block's shared memory --------------------------------------------------------------------------------------------- */
+/* ---- A block's shared memory ------------------------------------------------------------------------------------- */
 
 typedef struct room {
     float *side_k, *side_v;       /* [dim][16], [v.dim][16]: queries and grad_output; or keys and values */
@@ -101,7 +102,7 @@ CUDA_INLINE room room_of(const napier_attention_job *job, bool of_keys, unsigned
     return m;
 }
 
-/* ---- grad_q --------------------------------------------------------------------------------------------------------------- */
+/* ---- grad_q ------------------------------------------------------------------------------------------------------ */
 
 /* Slopes of this thread's key with the tile's rows. */
 CUDA_INLINE void put_slopes(const napier_attention_job *job, const row_tile *t, int64_t place,
@@ -161,7 +162,7 @@ CUDA_KERNEL(napier_attention_grad_q, napier_attention_job, NAPIER_ATTENTION_THRE
     }
 }
 
-/* ---- grad_k and grad_v ----------------------------------------------------------------------------------------------------- */
+/* ---- grad_k and grad_v ------------------------------------------------------------------------------------------- */
 
 /* Some rows of the block's 16 as keys of one sequence: row `first` of k has place `place`. */
 typedef struct segment {

@@ -17,7 +17,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_attention_means);
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_grad_q);
 NAPIER_CUDA_KERNEL_DECLARE(napier_attention_grad_kv);
 
-/* ---- Jobs ------------------------------------------------------------------------------------------------------------- */
+/* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
 static napier_attention_job job_of(const napier_cuda_context *context, const napier_attention_plan *plan) {
     const napier_attention_options *const o = &plan->options;
@@ -79,7 +79,7 @@ static napier_status set_tiles(napier_cuda_context *context, napier_attention_jo
     return NAPIER_OK;
 }
 
-/* ---- Launches --------------------------------------------------------------------------------------------------------- */
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
 static napier_status check_on_device(napier_cuda_context *context, struct CUstream_st *stream,
                                      const napier_attention_job *job) {
@@ -102,7 +102,7 @@ static napier_status launch(napier_cuda_context *context, struct CUstream_st *st
     return napier_cuda_launch(context, stream, what, kernel, &shape, job, sizeof *job);
 }
 
-/* ---- Forward ---------------------------------------------------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 static napier_status check_forward(napier_cuda_context *context, napier_const_heads q, napier_const_heads k,
                                    napier_const_heads v, napier_heads output, napier_matrix lse,
@@ -188,7 +188,7 @@ napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstrea
                                                    : run_forward(context, stream, &plan, &job);
 }
 
-/* ---- Backward --------------------------------------------------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 static napier_status run_means(napier_cuda_context *context, struct CUstream_st *stream,
                                const napier_attention_job *job) {

@@ -1,7 +1,7 @@
 /* attention/attention_cuda.h - what the two halves of attention on a GPU share.
  *
- * Here a row is a query of one head of q. A tile is up to 16 rows of one head and one sequence; a block takes a tile past
- * the keys, 256 at a time, a key for each thread. */
+ * Here a row is a query of one head of q. A tile is up to 16 rows of one head and one sequence; a block takes a tile
+ * past the keys, 256 at a time, a key for each thread. */
 #ifndef NAPIER_ATTENTION_ATTENTION_CUDA_H
 #define NAPIER_ATTENTION_ATTENTION_CUDA_H
 
@@ -31,7 +31,8 @@ static inline int64_t napier_tensor_shared(int64_t wide) {
     return 5 * NAPIER_TENSOR_ROWS * wide * 2 + 3 * NAPIER_TENSOR_ROWS * 8 + 16;
 }
 
-/* Bytes of shared memory: two sides of dim and v_dim [16], `columns` arrays of as many [20], `weights` arrays [256][20]. */
+/* Bytes of shared memory: two sides of dim and v_dim [16], `columns` arrays of as many [20], `weights` arrays
+ * [256][20]. */
 static inline int64_t napier_attention_shared(int64_t dim, int64_t v_dim, int64_t columns, int64_t weights) {
     return NAPIER_ATTENTION_SMALL + 4 * ((dim + v_dim) * NAPIER_ATTENTION_ROWS + columns * NAPIER_ATTENTION_STEP +
                                          weights * NAPIER_ATTENTION_KEYS * NAPIER_ATTENTION_STEP +

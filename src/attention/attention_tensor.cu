@@ -1,13 +1,13 @@
 /* attention/attention_tensor.cu - attention on tensor cores, bf16 or f16: batch-invariant. See attention_cuda.h.
  *
- * A block has 64 queries of one head, a warp 16 of them, and passes by the keys of the sequence 64 at a time from the first
- * one on, the next 64 being on their way. Scores stay in registers, become weights there - by the same polynomial and the
- * same integer exponents as on the CPU, so that rescaling is exact - and go on as the first operand of the product with the
- * values. A row's bits depend on its query and on the keys it may see: blocks that it does not see, however many the tile
- * passes by, multiply by 1 and add 0.
+ * A block has 64 queries of one head, a warp 16 of them, and passes by the keys of the sequence 64 at a time from the
+ * first one on, the next 64 being on their way. Scores stay in registers, become weights there - by the same polynomial
+ * and the same integer exponents as on the CPU, so that rescaling is exact - and go on as the first operand of the
+ * product with the values. A row's bits depend on its query and on the keys it may see: blocks that it does not see,
+ * however many the tile passes by, multiply by 1 and add 0.
  *
- * For 64 keys, dim 128, a warp does 256 mma, reads 32 KB of fragments, and makes 1024 weights of about 14 instructions a
- * thread's element. Shared memory: 16 KB of queries and two stages of 32 KB. */
+ * For 64 keys, dim 128, a warp does 256 mma, reads 32 KB of fragments, and makes 1024 weights of about 14 instructions
+ * a thread's element. Shared memory: 16 KB of queries and two stages of 32 KB. */
 #define NAPIER_LANES_CUDA
 #include "cuda/kernel.h"
 #include "simd/lanes.h"
@@ -18,7 +18,7 @@
 
 enum { TILE = NAPIER_TENSOR_ROWS, BLOCK_KEYS = NAPIER_TENSOR_KEYS, MOST_DIM = 128 };
 
-/* ---- Rows to shared memory: lines of `wide` elements, 64 or 128 ----------------------------------------------------------- */
+/* ---- Rows to shared memory: lines of `wide` elements, 64 or 128 -------------------------------------------------- */
 
 /* Lines 0 .. 63; rows[line]: of x, below 0 for none. What is not there is 0. */
 CUDA_INLINE void copy_lines(const int wide, const napier_const_heads *x, int64_t head, const int64_t *rows,
@@ -62,7 +62,7 @@ CUDA_INLINE void name_rows(const row_tile *t, int64_t place, int64_t most, int s
     }
 }
 
-/* ---- Fragments ------------------------------------------------------------------------------------------------------------ */
+/* ---- Fragments --------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE int lane_of(void) { return (int)threadIdx.x % CUDA_WARP; }
 CUDA_INLINE int warp_of(void) { return (int)threadIdx.x / CUDA_WARP; }
@@ -91,7 +91,7 @@ CUDA_INLINE void multiply(const bool f16, float d[4], const uint32_t a[4], const
     }
 }
 
-/* ---- A warp's 16 rows ------------------------------------------------------------------------------------------------------ */
+/* ---- A warp's 16 rows -------------------------------------------------------------------------------------------- */
 
 /* A thread has rows lane / 4 and lane / 4 + 8 of the warp's: elements 0, 1 and 2, 3 of each sum. */
 typedef struct rows_state {
@@ -225,9 +225,10 @@ CUDA_INLINE void add_values(const bool f16, const int wide, const unsigned char 
     }
 }
 
-/* ---- Infinities and NaN among the values ------------------------------------------------------------------------------------
- * 0 times one of a hidden key would be NaN. They are taken out before the product, and what they give to the rows that see
- * them is added first: what comes of that is an infinity or a NaN, whatever is added then. */
+/* ---- Infinities and NaN among the values
+ * ------------------------------------------------------------------------------------ 0 times one of a hidden key
+ * would be NaN. They are taken out before the product, and what they give to the rows that see them is added first:
+ * what comes of that is an infinity or a NaN, whatever is added then. */
 
 CUDA_INLINE bool is_special(const bool f16, uint32_t bits) {
     const uint32_t exponent = f16 ? 0x7c00 : 0x7f80;
@@ -258,8 +259,8 @@ CUDA_INLINE void take_out_special(const bool f16, const int wide, unsigned char 
     }
 }
 
-/* This thread's weights to memory, [64 rows][64 keys] of bf16: of what becomes an infinity or a NaN only the sign counts, and
- * whether there is a weight at all. */
+/* This thread's weights to memory, [64 rows][64 keys] of bf16: of what becomes an infinity or a NaN only the sign
+ * counts, and whether there is a weight at all. */
 CUDA_INLINE void put_weights(const scores *s, uint16_t *weights) {
     NAPIER_UNROLL
     for (int j = 0; j < BLOCK_KEYS / 8; j++) {
@@ -272,8 +273,8 @@ CUDA_INLINE void put_weights(const scores *s, uint16_t *weights) {
     __syncwarp();
 }
 
-/* What the special values of a key give to one of the thread's rows. The warp waits now and then: the compiler would else
- * load all at once, and all that comes before and after would lack the registers. */
+/* What the special values of a key give to one of the thread's rows. The warp waits now and then: the compiler would
+ * else load all at once, and all that comes before and after would lack the registers. */
 CUDA_INLINE void add_special_key(const bool f16, const int wide, unsigned char *values, int key, bool seen,
                                  float weight, int half, rows_state *state) {
     NAPIER_UNROLL
@@ -305,7 +306,7 @@ CUDA_INLINE void add_special(const bool f16, const int wide, const napier_attent
     }
 }
 
-/* ---- Results ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void finish(const int wide, const napier_attention_job *job, const row_tile *t, const room *m,
                         rows_state *state) {
@@ -338,7 +339,7 @@ CUDA_INLINE void finish(const int wide, const napier_attention_job *job, const r
     }
 }
 
-/* ---- The kernel ---------------------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 /* Keys from `place` on, which are in the stage. */
 CUDA_INLINE void attend(const bool f16, const int wide, const napier_attention_job *job, const row_tile *t,

@@ -1,4 +1,5 @@
-/* attention/attention_tile_cuda.h - sequences, what a row sees, and products of 16 rows with 256 others: for kernels. */
+/* attention/attention_tile_cuda.h - sequences, what a row sees, and products of 16 rows with 256 others: for
+ * kernels. */
 #ifndef NAPIER_ATTENTION_ATTENTION_TILE_CUDA_H
 #define NAPIER_ATTENTION_ATTENTION_TILE_CUDA_H
 
@@ -8,7 +9,7 @@
 
 enum { ROWS = NAPIER_ATTENTION_ROWS, KEYS = NAPIER_ATTENTION_KEYS, STEP = NAPIER_ATTENTION_STEP };
 
-/* ---- Sequences -------------------------------------------------------------------------------------------------------- */
+/* ---- Sequences --------------------------------------------------------------------------------------------------- */
 
 typedef struct sequence {
     int64_t query_begin, queries, prefix_begin, prefix, own_begin, keys;
@@ -40,8 +41,8 @@ CUDA_INLINE int64_t keys_seen(const napier_attention_job *job, const sequence *s
     return seen > 0 ? seen : 0;
 }
 
-/* Sequence i has the tiles from offsets[i] / `rows` + i on: as many as it needs, or one more. Returns the last sequence that
- * begins at or before a tile. */
+/* Sequence i has the tiles from offsets[i] / `rows` + i on: as many as it needs, or one more. Returns the last sequence
+ * that begins at or before a tile. */
 CUDA_INLINE int64_t sequence_at(const napier_attention_job *job, int64_t tile, int64_t rows) {
     int64_t low = 0, high = job->sequences - 1;
     while (low < high) {
@@ -72,9 +73,10 @@ CUDA_INLINE row_tile row_tile_of(const napier_attention_job *job, int64_t rows) 
     return t;
 }
 
-/* ---- What a row sees -------------------------------------------------------------------------------------------------- */
+/* ---- What a row sees --------------------------------------------------------------------------------------------- */
 
-/* The score of a pair in units of log 2 from its product; *seen: it is to leave a trace at all. place < the sequence's keys. */
+/* The score of a pair in units of log 2 from its product; *seen: it is to leave a trace at all. place < the sequence's
+ * keys. */
 CUDA_INLINE float score_of(const napier_attention_job *job, const sequence *s, int64_t query, int64_t head,
                            int64_t place, float product, bool *seen) {
     const float t = product * job->factor;
@@ -93,7 +95,7 @@ CUDA_INLINE float score_of(const napier_attention_job *job, const sequence *s, i
     return *seen ? fmaf(added, NAPIER_LOG2E, t) : -INFINITY;
 }
 
-/* ---- Elements --------------------------------------------------------------------------------------------------------- */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE float head_element(const napier_const_heads *x, int64_t token, int64_t head, int64_t i) {
     return napier_load_float(x->data, x->dtype, token * x->token_stride + head * x->head_stride + i * x->dim_stride);
@@ -162,9 +164,9 @@ CUDA_INLINE void put_sixteen(const float x[ROWS], float *weights) {
     }
 }
 
-/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others; pairs that are not
- * seen are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are multiplied by
- * first. A thread has a column and half of the 16. */
+/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others; pairs that
+ * are not seen are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are
+ * multiplied by first. A thread has a column and half of the 16. */
 CUDA_INLINE void add_columns(const napier_const_heads *x, const float *weights, const uint32_t *seen, const others *o,
                              int count, const float *factors, float *columns) {
     const int half = (int)threadIdx.x / 128 * 8;

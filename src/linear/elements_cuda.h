@@ -1,5 +1,5 @@
-/* linear/elements_cuda.h - elements of f32, f16 and bf16 for a thread: widened exactly, rounded once to nearest even, 4 at a
- * time where they lie side by side; and four floats of shared memory in one access. */
+/* linear/elements_cuda.h - elements of f32, f16 and bf16 for a thread: widened exactly, rounded once to nearest even, 4
+ * at a time where they lie side by side; and four floats of shared memory in one access. */
 #ifndef NAPIER_LINEAR_ELEMENTS_CUDA_H
 #define NAPIER_LINEAR_ELEMENTS_CUDA_H
 

@@ -1,9 +1,9 @@
 /* linear/matmul.cu - the matrix product in plain multiply-adds, in the CPU's order (napier/linear.h): the same bits.
  *
- * A block of 256 threads has a tile of 128 x 128 outputs, 8 x 8 of them each thread's (128 x 64 and 8 x 4 where an output
- * has three sums). 16 k of both sides at a time are widened to shared memory, [k][row], while the next 16 are on their way to
- * registers. Each output is one chain, so the tile is chosen for speed alone. For each k a thread reads 16 floats in four
- * accesses and does 64 multiply-adds. */
+ * A block of 256 threads has a tile of 128 x 128 outputs, 8 x 8 of them each thread's (128 x 64 and 8 x 4 where an
+ * output has three sums). 16 k of both sides at a time are widened to shared memory, [k][row], while the next 16 are on
+ * their way to registers. Each output is one chain, so the tile is chosen for speed alone. For each k a thread reads 16
+ * floats in four accesses and does 64 multiply-adds. */
 #define NAPIER_LANES_CUDA
 #include "cuda/kernel.h"
 #include "simd/lanes.h"
@@ -19,7 +19,7 @@ enum {
     TINY_EXPONENT = 127 - 56
 };
 
-/* ---- Sides to shared memory ---------------------------------------------------------------------------------------- */
+/* ---- Sides to shared memory -------------------------------------------------------------------------------------- */
 
 /* Four elements of a side as they lie in memory: f32 a word each, others two to a word. */
 typedef struct piece {
@@ -102,7 +102,7 @@ CUDA_INLINE void put(const napier_side *s, const piece *p, int row, int k, int t
     }
 }
 
-/* ---- bf16 by bf16: subnormals count as 0, see linear/product.inc.h ---------------------------------------------------- */
+/* ---- bf16 by bf16: subnormals count as 0, see linear/product.inc.h ----------------------------------------------- */
 
 CUDA_INLINE float add_flushed(float a, float b) {
     const float sum = a + b;
@@ -119,7 +119,7 @@ CUDA_INLINE float fma_flushed(float a, float b, float c) {
     return size < 0x1p-126f || fabs(exact) < 0x1p-126 - 0x1p-151 ? copysignf(0.0f, r) : r;
 }
 
-/* ---- A thread's outputs --------------------------------------------------------------------------------------------- */
+/* ---- A thread's outputs ------------------------------------------------------------------------------------------ */
 
 typedef struct sums {
     float x[THREAD_ROWS][THREAD_ROWS]; /* of 4 columns, where there are so many */
@@ -177,7 +177,7 @@ CUDA_INLINE void fold_pairs(int width, sums *total, sums *even, sums *odd) {
     clear(width, odd);
 }
 
-/* ---- Tiles ----------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 typedef struct tile {
     int64_t row, column; /* of its first output */
@@ -240,7 +240,7 @@ CUDA_INLINE void load_tile(const napier_matrix *m, const tile *t, int width, sum
     }
 }
 
-/* ---- The kernels ------------------------------------------------------------------------------------------------------ */
+/* ---- The kernels ------------------------------------------------------------------------------------------------- */
 
 /* Pieces that a thread fetches of a stage: of the rows, then of the columns. */
 enum { ROW_PIECES = (int)NAPIER_MATMUL_ROWS * (int)STAGE_K / (int)PIECE / (int)NAPIER_MATMUL_THREADS };

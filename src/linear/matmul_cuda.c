@@ -15,7 +15,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_columns_across);
 NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_rows_across);
 NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_both_across);
 
-/* ---- Sides --------------------------------------------------------------------------------------------------------- */
+/* ---- Sides ------------------------------------------------------------------------------------------------------- */
 
 /* Can `elements` neighbours be read at once, wherever their row begins at a multiple of them? */
 static bool has_vectors(const void *data, int64_t count, int64_t stride, size_t size, int64_t elements) {
@@ -39,7 +39,7 @@ bool napier_cuda_uses_mma(const napier_cuda_context *context, napier_dtype a, na
     return mode == NAPIER_CUDA_BATCH_INVARIANT && context->tensor_cores && a == b && a != NAPIER_F32;
 }
 
-/* ---- Kernels ------------------------------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
 
 static napier_cuda_kernel mma_kernel(const napier_matmul_job *job) {
     const int across = (job->rows.layout == NAPIER_SIDE_ACROSS ? 2 : 0) + (job->columns.layout == NAPIER_SIDE_ACROSS);
@@ -81,7 +81,7 @@ napier_status napier_cuda_product(napier_cuda_context *context, struct CUstream_
     return napier_cuda_launch(context, stream, what, kernel, &shape, &job, sizeof job);
 }
 
-/* ---- The call ------------------------------------------------------------------------------------------------------ */
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_cuda_matmul(napier_cuda_context *context, struct CUstream_st *stream,
                                  napier_cuda_workspace *workspace, napier_const_matrix a, napier_const_matrix b,

@@ -1,5 +1,5 @@
-/* linear/matmul_cuda.h - what the two halves of napier_cuda_matmul share: its kernels are in matmul.cu (the CPU's bits) and
- * mma.cu (tensor cores).
+/* linear/matmul_cuda.h - what the two halves of napier_cuda_matmul share: its kernels are in matmul.cu (the CPU's bits)
+ * and mma.cu (tensor cores).
  *
  * A product has two sides, rows [m, k] and columns [n, k]: the columns' side is the second operand turned. */
 #ifndef NAPIER_LINEAR_MATMUL_CUDA_H

@@ -1,18 +1,19 @@
 /* linear/mma_cuda.h - the main loop of all products on tensor cores: a block's 128 x 128 tile of rows [m, k] by columns
- * [n, k], 16-bit elements, f32 sums. To be replaced as a whole where a device has better (wgmma and TMA of sm_90): what its
- * callers know is napier_mma_sums, napier_mma_row and napier_mma_column.
+ * [n, k], 16-bit elements, f32 sums. To be replaced as a whole where a device has better (wgmma and TMA of sm_90): what
+ * its callers know is napier_mma_sums, napier_mma_row and napier_mma_column.
  *
- * 128 threads; each of the four warps has 64 x 64 outputs, 128 sums a thread. Stages of 64 k come by asynchronous copies of
- * 16 bytes, two stages ahead of the one in work; three stages of 32 KB leave room for two blocks on a processor, so that one
- * multiplies while the other is at its start or end. For every 16 k a warp reads 4 KB of fragments (8 ldmatrix) for 32 mma.
+ * 128 threads; each of the four warps has 64 x 64 outputs, 128 sums a thread. Stages of 64 k come by asynchronous
+ * copies of 16 bytes, two stages ahead of the one in work; three stages of 32 KB leave room for two blocks on a
+ * processor, so that one multiplies while the other is at its start or end. For every 16 k a warp reads 4 KB of
+ * fragments (8 ldmatrix) for 32 mma.
  *
- * A stage of a side is stored as it comes: [row][64 k] where the side lies along k, [64 k][row] where it lies across, and is
- * turned on its way to registers there. The 16-byte pieces of a line are exchanged by the line's number modulo 8: neither
- * writing nor reading meets a bank twice.
+ * A stage of a side is stored as it comes: [row][64 k] where the side lies along k, [64 k][row] where it lies across,
+ * and is turned on its way to registers there. The 16-byte pieces of a line are exchanged by the line's number modulo
+ * 8: neither writing nor reading meets a bank twice.
  *
- * Order. A sum is over k ascending by steps of 16, each added by the tensor core to what came before, whatever the tile, the
- * row's place in it and the batch: so a row's bits do not depend on the batch. What a device does inside a step is its own
- * affair. k beyond the end and rows beyond the last are 0. */
+ * Order. A sum is over k ascending by steps of 16, each added by the tensor core to what came before, whatever the
+ * tile, the row's place in it and the batch: so a row's bits do not depend on the batch. What a device does inside a
+ * step is its own affair. k beyond the end and rows beyond the last are 0. */
 #ifndef NAPIER_LINEAR_MMA_CUDA_H
 #define NAPIER_LINEAR_MMA_CUDA_H
 
@@ -33,7 +34,7 @@ CUDA_INLINE int napier_mma_column(int j, int e) {
     return warp / 2 * 64 + j * 8 + lane % 4 * 2 + e % 2;
 }
 
-/* ---- Stages ----------------------------------------------------------------------------------------------------------- */
+/* ---- Stages ------------------------------------------------------------------------------------------------------ */
 
 /* Byte of piece `piece` (8 elements) of line `line`, lines of `pieces` pieces. */
 CUDA_INLINE int napier_mma_place(int line, int piece, int pieces) {
@@ -43,8 +44,9 @@ CUDA_INLINE int napier_mma_place(int line, int piece, int pieces) {
 /* Of `left` elements, those in a piece of 8, in bytes. */
 CUDA_INLINE int napier_mma_piece_bytes(int64_t left) { return left >= 8 ? 16 : left > 0 ? (int)left * 2 : 0; }
 
-/* Lines first, first + by, ... below `lines`, of which the first `there` exist: piece `piece` of each, `bytes` of it. Lines
- * that are a multiple of 8 apart exchange pieces alike; `step` is from one to the next, in bytes, of x and of the stage. */
+/* Lines first, first + by, ... below `lines`, of which the first `there` exist: piece `piece` of each, `bytes` of it.
+ * Lines that are a multiple of 8 apart exchange pieces alike; `step` is from one to the next, in bytes, of x and of the
+ * stage. */
 CUDA_INLINE void napier_mma_copy_lines(const napier_side *s, const char *from, int64_t step, int bytes, int there,
                                        const int lines, const int by, const int line_bytes, unsigned char *to) {
     NAPIER_UNROLL
@@ -104,7 +106,7 @@ CUDA_INLINE void napier_mma_copy(bool across, const napier_side *s, int64_t row,
     }
 }
 
-/* ---- Fragments -------------------------------------------------------------------------------------------------------- */
+/* ---- Fragments --------------------------------------------------------------------------------------------------- */
 
 /* Four matrices of 8 x 8 at (row, k) of a stage: rows and rows + 8, k and k + 8. rows_first: in the order (row, k),
  * (row + 8, k), (row, k + 8), (row + 8, k + 8), as the first operand of mma has them; else k comes first, as two of the
@@ -147,7 +149,7 @@ CUDA_INLINE void napier_mma_step(bool f16, bool rows_across, bool columns_across
     }
 }
 
-/* ---- The loop --------------------------------------------------------------------------------------------------------- */
+/* ---- The loop ---------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_mma_tile {
     const napier_side *rows, *columns;

@@ -1,5 +1,5 @@
-/* rl/linear_bitwise_cuda.c - log-probabilities from hidden states on a GPU with the CPU's bits, for any dtypes: the logits of
- * some rows at a time by plain multiply-adds, then what napier_cuda_token_logprobs makes of them. */
+/* rl/linear_bitwise_cuda.c - log-probabilities from hidden states on a GPU with the CPU's bits, for any dtypes: the
+ * logits of some rows at a time by plain multiply-adds, then what napier_cuda_token_logprobs makes of them. */
 #include "rl/linear_bitwise_cuda.h"
 
 #include <napier/cuda/rl.h>
@@ -20,7 +20,7 @@ typedef struct lots {
     napier_cuda_workspace workspace;
 } lots;
 
-/* ---- Some rows of arguments and results -------------------------------------------------------------------------------- */
+/* ---- Some rows of arguments and results -------------------------------------------------------------------------- */
 
 static void *after(void *data, napier_dtype dtype, int64_t elements) {
     return data ? (char *)data + elements * (int64_t)napier_dtype_size(dtype) : NULL;
@@ -65,7 +65,7 @@ static napier_token_options options_from(const napier_token_call *call, int64_t 
     return o;
 }
 
-/* ---- Lots ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Lots -------------------------------------------------------------------------------------------------------- */
 
 static napier_status token_logprobs(lots *l, napier_const_matrix logits, int64_t first) {
     const napier_token_options options = options_from(l->call, first);

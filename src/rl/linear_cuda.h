@@ -1,9 +1,9 @@
 /* rl/linear_cuda.h - what the two halves of log-probabilities from hidden states share (linear_token_logprobs.cu,
  * linear_token_gradient.cu, linear_token_cuda.c).
  *
- * The logits of 128 rows by 128 tokens at a time are a block's tile on tensor cores. What a tile comes to for a row - a pure
- * function of the row's logits there - goes to the tile's own slot; a second kernel adds up a row's slots in the order of
- * the tiles. So the split depends on V only, and a row's results on nothing but the row. */
+ * The logits of 128 rows by 128 tokens at a time are a block's tile on tensor cores. What a tile comes to for a row - a
+ * pure function of the row's logits there - goes to the tile's own slot; a second kernel adds up a row's slots in the
+ * order of the tiles. So the split depends on V only, and a row's results on nothing but the row. */
 #ifndef NAPIER_RL_LINEAR_CUDA_H
 #define NAPIER_RL_LINEAR_CUDA_H
 

@@ -1,5 +1,5 @@
-/* rl/linear_tile_cuda.h - a tile of logits out of the tensor cores: to shared memory, a row for each thread, and to z. For
- * kernels. */
+/* rl/linear_tile_cuda.h - a tile of logits out of the tensor cores: to shared memory, a row for each thread, and to z.
+ * For kernels. */
 #ifndef NAPIER_RL_LINEAR_TILE_CUDA_H
 #define NAPIER_RL_LINEAR_TILE_CUDA_H
 

@@ -1,5 +1,5 @@
-/* rl/linear_token_cuda.c - the host half of log-probabilities from hidden states on a GPU: lots of rows, and in the backward
- * call chunks of tokens. See linear_cuda.h. */
+/* rl/linear_token_cuda.c - the host half of log-probabilities from hidden states on a GPU: lots of rows, and in the
+ * backward call chunks of tokens. See linear_cuda.h. */
 #include <inttypes.h>
 
 #include "linear/product_cuda.h"
@@ -24,7 +24,7 @@ enum {
 };
 #endif
 
-/* ---- Arguments ------------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static napier_status check_kind(napier_cuda_context *context, napier_const_matrix hidden, napier_const_matrix weights,
                                 napier_cuda_mode mode) {
@@ -66,7 +66,7 @@ static napier_status check_results(napier_cuda_context *context, const napier_to
     return status;
 }
 
-/* ---- Jobs ------------------------------------------------------------------------------------------------------------ */
+/* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
 /* Sides that do not lie along k are read element by element: heads always do. */
 static napier_side linear_side(napier_const_matrix m, const void *unread) {
@@ -140,7 +140,7 @@ static bool wants_totals(const napier_token_call *call) {
     return call->options.label_smoothing > 0.0 && (call->results.loss.data || call->gradients.loss.data);
 }
 
-/* ---- Launches -------------------------------------------------------------------------------------------------------- */
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
 /* Rows first .. first + rows - 1 of hidden, and all of `weights`. */
 static napier_status launch_tiles(napier_cuda_context *context, struct CUstream_st *stream, napier_const_matrix hidden,
@@ -191,7 +191,7 @@ static napier_status run_rows(napier_cuda_context *context, struct CUstream_st *
     return status;
 }
 
-/* ---- Forward --------------------------------------------------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 napier_status napier_cuda_linear_token_logprobs(napier_cuda_context *context, struct CUstream_st *stream,
                                                 napier_cuda_workspace *workspace, napier_const_matrix hidden,
@@ -224,7 +224,7 @@ napier_status napier_cuda_linear_token_logprobs(napier_cuda_context *context, st
     return run_rows(context, stream, hidden, weights, at_a_time, &job);
 }
 
-/* ---- Backward -------------------------------------------------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 typedef struct linear_back {
     napier_cuda_context *context;

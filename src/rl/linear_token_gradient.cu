@@ -1,5 +1,5 @@
-/* rl/linear_token_gradient.cu - the gradient of logits that are never stored: computed again, tile by tile, to bf16 for the
- * two products that follow; and f32 sums of those to their dtype. See linear_cuda.h. */
+/* rl/linear_token_gradient.cu - the gradient of logits that are never stored: computed again, tile by tile, to bf16 for
+ * the two products that follow; and f32 sums of those to their dtype. See linear_cuda.h. */
 #define NAPIER_LANES_CUDA
 #include "cuda/kernel.h"
 #include "simd/lanes.h"

@@ -1,9 +1,9 @@
-/* rl/linear_token_logprobs.cu - log-probabilities straight from hidden states: tiles of logits to slots, slots to results.
- * See linear_cuda.h.
+/* rl/linear_token_logprobs.cu - log-probabilities straight from hidden states: tiles of logits to slots, slots to
+ * results. See linear_cuda.h.
  *
- * After the product a tile lies in the shared memory that its stages had, and each of the 128 threads goes along one row of
- * it: no sum crosses threads, and with about 30 instructions a logit it takes a tenth of the time of a product of k = 4096,
- * most of it behind the products of the processor's other block. */
+ * After the product a tile lies in the shared memory that its stages had, and each of the 128 threads goes along one
+ * row of it: no sum crosses threads, and with about 30 instructions a logit it takes a tenth of the time of a product
+ * of k = 4096, most of it behind the products of the processor's other block. */
 #define NAPIER_LANES_CUDA
 #include "cuda/kernel.h"
 #include "simd/lanes.h"
@@ -13,7 +13,7 @@
 #include "math/exp.h"
 #include "rl/linear_tile_cuda.h"
 
-/* ---- A row of a tile -------------------------------------------------------------------------------------------------- */
+/* ---- A row of a tile --------------------------------------------------------------------------------------------- */
 
 typedef struct tile_parts {
     float max, count, rest, spread;
@@ -140,7 +140,7 @@ CUDA_KERNEL(napier_linear_tiles_f16, napier_linear_job, NAPIER_MMA_THREADS) {
     tile_row(&job, &t);
 }
 
-/* ---- The slots of a row ----------------------------------------------------------------------------------------------- */
+/* ---- The slots of a row ------------------------------------------------------------------------------------------ */
 
 /* Of some slots of a row, and at last of all. */
 typedef struct row_sum {
@@ -237,7 +237,7 @@ CUDA_INLINE void fold_sums(const row_sum *parts, row_sum *sum) {
     }
 }
 
-/* ---- Results ---------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 typedef struct row_final {
     napier_final row;
@@ -318,7 +318,7 @@ CUDA_INLINE void write_row(const napier_linear_job *job, int64_t row, const row_
     }
 }
 
-/* ---- What a gradient needs -------------------------------------------------------------------------------------------- */
+/* ---- What a gradient needs --------------------------------------------------------------------------------------- */
 
 CUDA_INLINE double gradient_at(napier_const_vector v, int64_t row) {
     return v.data ? (double)napier_load_float(v.data, v.dtype, row * v.stride) : 0.0;
@@ -358,7 +358,7 @@ CUDA_INLINE void write_slope(const napier_linear_job *job, int64_t row, const ro
     job->slopes[to].kind = zero ? NAPIER_SLOPE_ZERO : nan || !finite ? NAPIER_SLOPE_NAN : NAPIER_SLOPE_FINITE;
 }
 
-/* ---- The kernel ------------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE row_sum no_sum(float max) {
     const row_sum s = {max, false, -1, 0.0, 0.0, 0.0, 0.0, 0.0};

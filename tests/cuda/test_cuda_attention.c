@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_attention.c - attention and its gradients on a GPU: the CPU's bits, over batches, masks, prefixes,
- * dtypes, strides, dims, infinities and orders of threads; and offsets that are wrong. */
+/* tests/cuda/test_cuda_attention.c - attention and its gradients on a GPU: the CPU's bits, over batches, masks,
+ * prefixes, dtypes, strides, dims, infinities and orders of threads; and offsets that are wrong. */
 #include <math.h>
 #include <napier/cuda/attention.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 static napier_cuda_context *context;
 static napier_context *cpu;
 
-/* ---- Arrays on both sides --------------------------------------------------------------------------------------------- */
+/* ---- Arrays on both sides ---------------------------------------------------------------------------------------- */
 
 /* Host memory, and its copy on the device. */
 typedef struct pair {
@@ -94,7 +94,7 @@ static void fill(napier_heads h, double scale, bool special, uint64_t *state) {
     }
 }
 
-/* ---- A case ------------------------------------------------------------------------------------------------------------ */
+/* ---- A case ------------------------------------------------------------------------------------------------------ */
 
 static void choose_offsets(attention_data *d, uint64_t *state) {
     const int n = d->c.sequences > 0 ? d->c.sequences : 1;
@@ -183,7 +183,7 @@ static void data_free(attention_data *d) {
     }
 }
 
-/* ---- Calls, on either side ---------------------------------------------------------------------------------------------- */
+/* ---- Calls, on either side --------------------------------------------------------------------------------------- */
 
 static const void *at(const pair *p, bool device) { return device ? p->device : p->host; }
 
@@ -356,7 +356,7 @@ static void test_bits(void **state) {
     no_problems();
 }
 
-/* ---- Tensor cores -------------------------------------------------------------------------------------------------------- */
+/* ---- Tensor cores ------------------------------------------------------------------------------------------------ */
 
 static const attention_case TENSOR_CASES[] = {
     {.heads = 2, .kv_heads = 1, .dim = 128, .v_dim = 128, .dtype = NAPIER_BF16, .causal = true, .seed = 20},

@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_linear_matmul.c - napier_cuda_matmul: the CPU's bits by multiply-adds; on tensor cores within the
- * bound of a float64 product, and the same bits for a row wherever it stands. */
+/* tests/cuda/test_cuda_linear_matmul.c - napier_cuda_matmul: the CPU's bits by multiply-adds; on tensor cores within
+ * the bound of a float64 product, and the same bits for a row wherever it stands. */
 #include <math.h>
 #include <napier/linear.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 static napier_cuda_context *context;
 static napier_context *cpu;
 
-/* ---- Matrices on the device ------------------------------------------------------------------------------------------ */
+/* ---- Matrices on the device -------------------------------------------------------------------------------------- */
 
 static void *grid_to_device(const grid *g, napier_matrix *view) {
     char *const device = device_copy(g->memory, g->bytes);
@@ -141,7 +141,7 @@ static void test_other_types(void **state) {
     no_problems();
 }
 
-/* ---- Tensor cores ---------------------------------------------------------------------------------------------------- */
+/* ---- Tensor cores ------------------------------------------------------------------------------------------------ */
 
 static void check_near(const grid *a, const grid *b, const grid *got, const product_case *c) {
     const double unit = c->out == NAPIER_F32 ? 0x1p-24 : c->out == NAPIER_F16 ? 0x1p-11 : 0x1p-8;

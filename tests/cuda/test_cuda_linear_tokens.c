@@ -1,5 +1,6 @@
-/* tests/cuda/test_cuda_linear_tokens.c - log-probabilities from hidden states on tensor cores, and their gradients: against
- * float64, the same bits for a row wherever it stands, rows that are not finite, ids that are no column, and errors. */
+/* tests/cuda/test_cuda_linear_tokens.c - log-probabilities from hidden states on tensor cores, and their gradients:
+ * against float64, the same bits for a row wherever it stands, rows that are not finite, ids that are no column, and
+ * errors. */
 #include <math.h>
 #include <napier/rl.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ typedef struct token_case {
     uint64_t seed;
 } token_case;
 
-/* ---- A case, on the host --------------------------------------------------------------------------------------------- */
+/* ---- A case, on the host ----------------------------------------------------------------------------------------- */
 
 typedef struct token_data {
     token_case c;
@@ -92,7 +93,7 @@ static void data_free(token_data *d) {
     free(d->ids), free(d->keep), free(d->logits), free(d->size);
 }
 
-/* ---- A case, on the device ------------------------------------------------------------------------------------------- */
+/* ---- A case, on the device --------------------------------------------------------------------------------------- */
 
 typedef struct on_device {
     void *hidden, *weights;
@@ -182,7 +183,7 @@ static outcome forward_of(const token_data *d) {
     return r;
 }
 
-/* ---- float64 --------------------------------------------------------------------------------------------------------- */
+/* ---- float64 ----------------------------------------------------------------------------------------------------- */
 
 typedef struct exact_row {
     double max, lse, entropy, total, kept, error; /* error: what z may be off by */
@@ -340,7 +341,7 @@ static void test_ids(void **state) {
     no_problems();
 }
 
-/* ---- Bitwise ---------------------------------------------------------------------------------------------------------- */
+/* ---- Bitwise ----------------------------------------------------------------------------------------------------- */
 
 /* Results of one call, on either side. */
 typedef struct bits {
@@ -404,7 +405,7 @@ static void test_bitwise(void **state) {
     no_problems();
 }
 
-/* ---- Gradients ------------------------------------------------------------------------------------------------------- */
+/* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
 typedef struct pulls {
     float logprobs[512], lse[512], entropy[512], loss[512];
