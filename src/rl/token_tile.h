@@ -129,7 +129,7 @@ NAPIER_BOTH void napier_token_top_sort(napier_token_seen *seen) {
 }
 
 NAPIER_BOTH void napier_token_seen_merge(napier_token_seen *into, const napier_token_seen *from,
-                                           const napier_token_wants *wants) {
+                                         const napier_token_wants *wants) {
     if (from->argmax >= 0 && (into->argmax < 0 || napier_token_before((napier_token_top){from->max, from->argmax},
                                                                       (napier_token_top){into->max, into->argmax}))) {
         into->max = from->max;
