@@ -2,10 +2,10 @@
  *
  *     cuda_ladder [ROUNDS]        default 30
  *
- * Prints the page's table. For each shape: the bytes that must move (each input read once, each result written once), the
- * time in which the device copies as many (its floor), and the median time of every algorithm over ROUNDS launches, measured
- * by events. Inputs rotate through more memory than the L2 cache holds; the algorithms take turns within a round.
- * Status 1: no CUDA device, or a result that is not the CPU's. */
+ * Prints the page's table. For each shape: the bytes that must move (each input read once, each result written once),
+ * the time in which the device copies as many (its floor), and the median time of every algorithm over ROUNDS
+ * launches, measured by events. Inputs rotate through more memory than the L2 cache holds; the algorithms take turns
+ * within a round. Status 1: no CUDA device, or a result that is not the CPU's. */
 #include <cuda_runtime_api.h>
 #include <napier/cuda/softmax.h>
 #include <stdbool.h>
@@ -38,7 +38,7 @@ static const shape shapes[] = {
     {LOGSUMEXP, NAPIER_F32, 1, 1 << 28},
 };
 
-/* ---- A device that may fail -------------------------------------------------------------------------------------------- */
+/* ---- A device that may fail -------------------------------------------------------------------------------------- */
 
 static void must(cudaError_t error, const char *what) {
     if (error != cudaSuccess) {
@@ -62,7 +62,7 @@ static void *host_new(size_t bytes) {
     return memory;
 }
 
-/* ---- One shape ----------------------------------------------------------------------------------------------------------- */
+/* ---- One shape --------------------------------------------------------------------------------------------------- */
 
 typedef struct run {
     const shape *s;

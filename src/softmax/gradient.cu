@@ -1,7 +1,8 @@
 /* softmax/gradient.cu - the gradients of softmax and log_softmax on a GPU, in the order of gradient.inc.h.
  *
- * Row sums: 256 lanes over a tile of 1024, folded by halves; the tiles' sums are added in double in order of index, by one
- * thread: signed terms have no exact sum to hide the order in. Thread t of a warp has lanes 8t .. 8t+7 for every dtype.
+ * Row sums: 256 lanes over a tile of 1024, folded by halves; the tiles' sums are added in double in order of index, by
+ * one thread: signed terms have no exact sum to hide the order in. Thread t of a warp has lanes 8t .. 8t+7 for every
+ * dtype.
  *
  *   short   a warp takes a row of one tile and keeps it in registers
  *   rows    a block takes a row and keeps both inputs in shared memory: one read
@@ -10,7 +11,7 @@
 #include "softmax/gradient_cuda.h"
 #include "softmax/tile_cuda.h"
 
-/* ---- Eight elements of a thread -------------------------------------------------------------------------------------- */
+/* ---- Eight elements of a thread ---------------------------------------------------------------------------------- */
 
 /* Eight elements from i on: one chunk, or two of floats. */
 typedef struct napier_eight {
@@ -55,7 +56,7 @@ NAPIER_INLINE void napier_unpack_eight(const napier_line *l, const napier_eight 
     }
 }
 
-/* ---- The two steps of a gradient ------------------------------------------------------------------------------------- */
+/* ---- The two steps of a gradient --------------------------------------------------------------------------------- */
 
 /* A row's three lines. */
 typedef struct napier_gradient_lines {
@@ -107,7 +108,7 @@ NAPIER_INLINE float napier_gradient_fold(float *lane) {
     return napier_fold(NAPIER_BF16, CUDA_WARP, (int)threadIdx.x % CUDA_WARP, lane);
 }
 
-/* ---- Rows of one tile ------------------------------------------------------------------------------------------------ */
+/* ---- Rows of one tile -------------------------------------------------------------------------------------------- */
 
 CUDA_KERNEL(napier_gradient_short, napier_gradient_cuda_job, NAPIER_GRADIENT_THREADS) {
     const int64_t warps = blockDim.x / CUDA_WARP;
@@ -134,7 +135,7 @@ CUDA_KERNEL(napier_gradient_short, napier_gradient_cuda_job, NAPIER_GRADIENT_THR
     }
 }
 
-/* ---- Rows that a block keeps ------------------------------------------------------------------------------------------- */
+/* ---- Rows that a block keeps ------------------------------------------------------------------------------------- */
 
 /* A thread's k-th eight of a kept tile: values, then gradients, each thread its own 16 bytes. */
 NAPIER_INLINE napier_words *napier_kept_eights(napier_gradient_room *room, int per_tile, int64_t tile, int at) {
@@ -226,7 +227,7 @@ CUDA_KERNEL(napier_gradient_rows, napier_gradient_cuda_job, NAPIER_GRADIENT_ROW_
     }
 }
 
-/* ---- Rows split over blocks -------------------------------------------------------------------------------------------- */
+/* ---- Rows split over blocks -------------------------------------------------------------------------------------- */
 
 /* All tiles of all rows, a warp each, as one sequence. */
 CUDA_KERNEL(napier_gradient_sums, napier_gradient_cuda_job, NAPIER_GRADIENT_THREADS) {

@@ -1,5 +1,5 @@
-/* softmax/gradient_cuda.c - the gradients of softmax and log_softmax on a GPU: checks the arguments, launches the kernels of
- * gradient.cu. */
+/* softmax/gradient_cuda.c - the gradients of softmax and log_softmax on a GPU: checks the arguments, launches the
+ * kernels of gradient.cu. */
 #include "softmax/gradient_cuda.h"
 
 #include <napier/cuda/softmax.h>

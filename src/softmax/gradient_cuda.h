@@ -1,4 +1,5 @@
-/* softmax/gradient_cuda.h - what the host half of the gradients (gradient_cuda.c) and their kernels (gradient.cu) share. */
+/* softmax/gradient_cuda.h - what the host half of the gradients (gradient_cuda.c) and their kernels (gradient.cu)
+ * share. */
 #ifndef NAPIER_SOFTMAX_GRADIENT_CUDA_H
 #define NAPIER_SOFTMAX_GRADIENT_CUDA_H
 

@@ -1,16 +1,17 @@
-/* softmax/softmax.cu - softmax, log_softmax and logsumexp on a GPU, with the CPU's bits; docs/cuda-softmax.md tells it as a
- * lesson.
+/* softmax/softmax.cu - softmax, log_softmax and logsumexp on a GPU, with the CPU's bits; docs/cuda-softmax.md tells it
+ * as a lesson.
  *
  *   short   rows of up to one tile: a warp, or some threads of one, take a row; one read, one write, all in registers
  *   rows    a block takes a row, tile by tile. As it is told, it reads the row three times (maximum, sum, result), or
  *           twice, or once and keeps it in shared memory; several blocks (a cluster) may keep a row together
- *   tiles   one line split over many blocks: the sum of each block's tiles; merge: the sums of a line; write: its results
+ *   tiles   one line split over many blocks: the sum of each block's tiles; merge: the sums of a line; write: its
+ *           results
  *
  * Tiles are summed in one fixed order, and merge exactly (sum.h), so all of this gives the same bits. */
 #define NAPIER_LANES_CUDA
 #include "softmax/sum_cuda.h"
 
-/* ---- Short rows ---------------------------------------------------------------------------------------------------- */
+/* ---- Short rows -------------------------------------------------------------------------------------------------- */
 
 /* napier_sum_finish of a row that is one tile: its rest needs no digits. Only what the operation uses. */
 NAPIER_INLINE napier_final napier_finish_tile(napier_softmax_op op, const napier_tile_part *tile) {
@@ -174,10 +175,11 @@ NAPIER_SHORT_KERNELS(f32, NAPIER_F32)
 NAPIER_SHORT_KERNELS(f16, NAPIER_F16)
 NAPIER_SHORT_KERNELS(bf16, NAPIER_BF16)
 
-/* ---- Long lines: what a warp does with the tiles of its block -------------------------------------------------------- */
+/* ---- Long lines: what a warp does with the tiles of its block ---------------------------------------------------- */
 
-/* A block's tiles of a line, [begin, end); its warps take them in turn. Kept tiles lie as they were read: a thread reads
- * back what it wrote itself, chunk by chunk, so that nobody waits and no two threads of a warp use the same bank. */
+/* A block's tiles of a line, [begin, end); its warps take them in turn. Kept tiles lie as they were read: a thread
+ * reads back what it wrote itself, chunk by chunk, so that nobody waits and no two threads of a warp use the same
+ * bank. */
 typedef struct napier_span {
     napier_line line;
     int64_t begin, end;
@@ -216,8 +218,8 @@ NAPIER_INLINE float napier_span_max(const napier_dtype dtype, const napier_span 
     return napier_group_max(CUDA_WARP, max);
 }
 
-/* A warp's sum over its tiles, in `sum`, which holds what it begins with. Each tile's is kept by one lane until 32 of them,
- * or all, are added at once. */
+/* A warp's sum over its tiles, in `sum`, which holds what it begins with. Each tile's is kept by one lane until 32 of
+ * them, or all, are added at once. */
 NAPIER_INLINE void napier_span_sum(const napier_dtype dtype, const napier_span *span, float temperature,
                                    napier_sum *sum) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
@@ -312,7 +314,7 @@ NAPIER_INLINE void napier_span_write(const napier_dtype dtype, const napier_span
     }
 }
 
-/* ---- A block, or a cluster of blocks, takes a row ---------------------------------------------------------------------- */
+/* ---- A block, or a cluster of blocks, takes a row ---------------------------------------------------------------- */
 
 /* The maximum first: a sum that starts from it is never raised. */
 NAPIER_INLINE napier_warp_sum napier_start_from_max(const napier_dtype dtype, const napier_span *span,
@@ -401,7 +403,7 @@ NAPIER_ROWS_KERNEL(napier_softmax_rows_f32, NAPIER_F32)
 NAPIER_ROWS_KERNEL(napier_softmax_rows_f16, NAPIER_F16)
 NAPIER_ROWS_KERNEL(napier_softmax_rows_bf16, NAPIER_BF16)
 
-/* ---- A line split over many blocks: block = line * parts + part ------------------------------------------------------- */
+/* ---- A line split over many blocks: block = line * parts + part -------------------------------------------------- */
 
 NAPIER_INLINE void napier_sum_part(const napier_dtype dtype, const napier_softmax_cuda_job *job,
                                    napier_block_room *room) {

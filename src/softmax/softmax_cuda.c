@@ -1,5 +1,5 @@
-/* softmax/softmax_cuda.c - softmax, log_softmax and logsumexp on a GPU: checks the arguments, chooses among the kernels of
- * softmax.cu, launches them. Every choice gives the same bits. */
+/* softmax/softmax_cuda.c - softmax, log_softmax and logsumexp on a GPU: checks the arguments, chooses among the
+ * kernels of softmax.cu, launches them. Every choice gives the same bits. */
 #include "softmax/softmax_cuda.h"
 
 #include <napier/cuda/softmax.h>
@@ -67,7 +67,7 @@ static napier_status napier_launch(const napier_softmax_cuda_call *c, napier_cud
     return napier_cuda_launch(c->context, c->stream, c->name, kernel, shape, &c->job, sizeof c->job);
 }
 
-/* ---- Short rows ---------------------------------------------------------------------------------------------------- */
+/* ---- Short rows -------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_launch_short(const napier_softmax_cuda_call *c) {
     const napier_short_kernel *k = short_kernels;
@@ -82,14 +82,14 @@ static napier_status napier_launch_short(const napier_softmax_cuda_call *c) {
     return napier_launch(c, k->kernel[napier_dtype_index(c->job.x.dtype)], &shape);
 }
 
-/* ---- A block or a cluster for each row ------------------------------------------------------------------------------- */
+/* ---- A block or a cluster for each row --------------------------------------------------------------------------- */
 
 static int64_t napier_kept_bytes(const napier_softmax_cuda_job *j, int64_t blocks) {
     return napier_ceil_div(napier_line_tiles(j), blocks) * NAPIER_TILE * (int64_t)napier_dtype_size(j->x.dtype);
 }
 
-/* How many blocks take a row together: more than one where a block's share would else fill its processor, or where there
- * are too few rows to fill the device. */
+/* How many blocks take a row together: more than one where a block's share would else fill its processor, or where
+ * there are too few rows to fill the device. */
 static int napier_cluster_for(const napier_cuda_context *context, const napier_softmax_cuda_job *j) {
     int blocks = 1;
     while (context->clusters && blocks < NAPIER_CUDA_CLUSTER && napier_line_tiles(j) >= 8 * blocks &&
@@ -115,7 +115,7 @@ static napier_status napier_launch_rows(napier_softmax_cuda_call *c, int cluster
     return napier_launch(c, rows_kernel[napier_dtype_index(j->x.dtype)], &shape);
 }
 
-/* ---- Many blocks for each line --------------------------------------------------------------------------------------- */
+/* ---- Many blocks for each line ----------------------------------------------------------------------------------- */
 
 /* So that each of a block's warps has a tile, and no more blocks than fill the device a few times. */
 void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax_cuda_job *j) {
@@ -157,7 +157,7 @@ static napier_status napier_launch_tiles(const napier_softmax_cuda_call *c) {
     return status;
 }
 
-/* ---- The choice ------------------------------------------------------------------------------------------------------ */
+/* ---- The choice -------------------------------------------------------------------------------------------------- */
 
 typedef enum napier_way { NAPIER_WAY_SHORT, NAPIER_WAY_ROWS, NAPIER_WAY_TILES } napier_way;
 
@@ -208,7 +208,7 @@ static napier_status napier_run_call(napier_softmax_cuda_call *c, napier_cuda_wo
                                     : napier_launch_tiles(c);
 }
 
-/* ---- The calls ------------------------------------------------------------------------------------------------------- */
+/* ---- The calls --------------------------------------------------------------------------------------------------- */
 
 static napier_softmax_cuda_call napier_call_of(napier_cuda_context *context, struct CUstream_st *stream,
                                                const char *name, napier_softmax_op op, napier_const_matrix x,
@@ -312,7 +312,7 @@ napier_status napier_cuda_logsumexp_all(napier_cuda_context *context, struct CUs
     return napier_cuda_lse(context, stream, workspace, true, logits, lse, options);
 }
 
-/* ---- The gradient of logsumexp: softmax times a factor --------------------------------------------------------------- */
+/* ---- The gradient of logsumexp: softmax times a factor ----------------------------------------------------------- */
 
 static napier_status napier_cuda_lse_backward(napier_cuda_context *context, struct CUstream_st *stream,
                                               napier_cuda_workspace *workspace, bool whole, napier_const_matrix logits,

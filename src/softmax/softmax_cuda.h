@@ -1,4 +1,4 @@
-/* softmax/softmax_cuda.h - what the host half of the softmax room (softmax_cuda.c) and its kernels (softmax.cu) share. */
+/* softmax/softmax_cuda.h - what the host half of softmax on a GPU (softmax_cuda.c) and its kernels (softmax.cu) share. */
 #ifndef NAPIER_SOFTMAX_SOFTMAX_CUDA_H
 #define NAPIER_SOFTMAX_SOFTMAX_CUDA_H
 
@@ -45,7 +45,7 @@ typedef struct napier_block_room {
 
 enum { NAPIER_BLOCK_ROOM = (sizeof(napier_block_room) + 127) / 128 * 128 };
 
-/* ---- The host half, for state_cuda.c --------------------------------------------------------------------------------- */
+/* ---- The host half, for state_cuda.c ----------------------------------------------------------------------------- */
 
 /* A checked call on its way. */
 typedef struct napier_softmax_cuda_call {

@@ -1,5 +1,5 @@
-/* softmax/softmax_f64.cu - softmax, log_softmax, logsumexp and their gradients in double precision on a GPU, with the CPU's
- * bits. Right, not fast: a thread for each of a tile's 256 lanes, sums in one kernel, results in another. */
+/* softmax/softmax_f64.cu - softmax, log_softmax, logsumexp and their gradients in double precision on a GPU, with the
+ * CPU's bits. Right, not fast: a thread for each of a tile's 256 lanes, sums in one kernel, results in another. */
 #include <assert.h>
 
 #define NAPIER_LANES_CUDA
@@ -8,7 +8,7 @@
 #include "simd/lanes.h"
 #include "softmax/softmax_f64_cuda.h"
 
-/* ---- Elements of a line ---------------------------------------------------------------------------------------------- */
+/* ---- Elements of a line ------------------------------------------------------------------------------------------ */
 
 /* Where element i of a line lies, counted in elements. */
 NAPIER_INLINE int64_t napier_f64_place(const napier_f64_cuda_job *job, int64_t row_stride, int64_t col_stride,
@@ -29,7 +29,7 @@ NAPIER_INLINE int napier_f64_tile_end(const napier_f64_cuda_job *job, int64_t ti
     return left < NAPIER_F64_TILE ? (int)left : NAPIER_F64_TILE;
 }
 
-/* ---- Sums over a block's 256 threads, one lane each -------------------------------------------------------------------- */
+/* ---- Sums over a block's 256 threads, one lane each -------------------------------------------------------------- */
 
 typedef struct napier_f64_room {
     double lane[NAPIER_F64_LANES];
@@ -142,7 +142,7 @@ CUDA_KERNEL(napier_f64_merge, napier_f64_cuda_job, CUDA_WARP) {
     }
 }
 
-/* ---- The row sums of the gradients: a block for each tile in turn, then a thread for each line -------------------------- */
+/* ---- The row sums of the gradients: a block for each tile in turn, then a thread for each line ------------------- */
 
 CUDA_KERNEL(napier_f64_tile_sums, napier_f64_cuda_job, NAPIER_F64_LANES) {
     CUDA_SHARED(napier_f64_room, room);
@@ -176,7 +176,7 @@ CUDA_KERNEL(napier_f64_totals, napier_f64_cuda_job, CUDA_WARP) {
     }
 }
 
-/* ---- Results, element by element --------------------------------------------------------------------------------------- */
+/* ---- Results, element by element --------------------------------------------------------------------------------- */
 
 NAPIER_INLINE double napier_f64_result_of(const napier_f64_cuda_job *job, int64_t line, int64_t i) {
     double y = 0;

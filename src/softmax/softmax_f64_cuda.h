@@ -38,8 +38,8 @@ typedef struct napier_f64_cuda_job {
     double *tile_sums, *totals; /* gradients: [lines, tiles], [lines] */
 } napier_f64_cuda_job;
 
-/* Runs a job whose arguments have been checked; lines, size and what follows from them are filled in here. `name` is that of
- * the result, for errors of the launch. */
+/* Runs a job whose arguments have been checked; lines, size and what follows from them are filled in here. `name` is
+ * that of the result, for errors of the launch. */
 napier_status napier_f64_cuda_run(napier_cuda_context *context, struct CUstream_st *stream,
                                   napier_cuda_workspace *workspace, const char *name, napier_f64_cuda_job *job);
 

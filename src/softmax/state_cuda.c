@@ -1,6 +1,6 @@
-/* softmax/state_cuda.c - mergeable states on a GPU: arrays of sums (sum.h, sum_f64.h), one for each row, in device memory. The
- * kernels are those of lines that are split over blocks: a part of a row elsewhere is no other thing than a part in another
- * block. */
+/* softmax/state_cuda.c - mergeable states on a GPU: arrays of sums (sum.h, sum_f64.h), one for each row, in device
+ * memory. The kernels are those of lines that are split over blocks: a part of a row elsewhere is no other thing than
+ * a part in another block. */
 #include <napier/cuda/softmax.h>
 
 #include "base/view.h"
@@ -14,7 +14,7 @@ size_t napier_cuda_softmax_state_size(napier_dtype compute) {
     return compute == NAPIER_F32 ? sizeof(napier_sum) : compute == NAPIER_F64 ? sizeof(napier_f64_sum) : 0;
 }
 
-/* ---- Arguments ------------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_check_states(napier_cuda_context *context, const char *name, const void *states,
                                          int64_t rows, napier_dtype compute) {
@@ -51,7 +51,7 @@ static napier_status napier_check_part(napier_cuda_context *context, int64_t fir
     return NAPIER_OK;
 }
 
-/* ---- Clear and merge --------------------------------------------------------------------------------------------------- */
+/* ---- Clear and merge --------------------------------------------------------------------------------------------- */
 
 /* A job that has states and no logits. */
 static napier_softmax_cuda_call napier_states_call(napier_cuda_context *context, struct CUstream_st *stream,
@@ -101,7 +101,7 @@ napier_status napier_cuda_softmax_state_merge(napier_cuda_context *context, stru
     return napier_states_take(context, stream, "into", into, from, rows, compute);
 }
 
-/* ---- Update ------------------------------------------------------------------------------------------------------------ */
+/* ---- Update ------------------------------------------------------------------------------------------------------ */
 
 static napier_status napier_update_f32(napier_softmax_cuda_call *c, napier_cuda_workspace *workspace) {
     napier_softmax_cuda_job *const j = &c->job;
@@ -150,7 +150,7 @@ napier_status napier_cuda_softmax_state_update(napier_cuda_context *context, str
     return napier_update_f32(&call, workspace);
 }
 
-/* ---- Finish and apply --------------------------------------------------------------------------------------------------- */
+/* ---- Finish and apply -------------------------------------------------------------------------------------------- */
 
 napier_status napier_cuda_softmax_state_finish(napier_cuda_context *context, struct CUstream_st *stream,
                                                const void *states, napier_dtype compute, napier_vector lse) {

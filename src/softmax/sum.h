@@ -1,16 +1,16 @@
 /* softmax/sum.h - the exact sum of a row's exponentials: what makes every schedule give the same bits.
  *
- * A row is cut into tiles of 1024 elements. Inside a tile floats are added in one fixed order (softmax.inc.h), so a tile's
- * partial is a pure function of its elements. Tiles are then added as integers, and integers may be added in any grouping
- * and order.
+ * A row is cut into tiles of 1024 elements. Inside a tile floats are added in one fixed order (softmax.inc.h), so a
+ * tile's partial is a pure function of its elements. Tiles are then added as integers, and integers may be added in
+ * any grouping and order.
  *
  *   sum = { max, count, top, digit[12] }    the value  count * exp(max) + sum_j digit[j] * 2^(24 * (top - j))
  *
- * Elements equal to the maximum are only counted: they contribute 1 each, exactly, so log(1 + rest) keeps its accuracy when
- * the rest is small. The digits are base 2^24 in 64-bit bins: 2^40 terms may be added before one overflows. `top` follows
- * from the maximum, so that the window of 288 bits always holds all that matters: 48 bits of headroom, then down to
- * 2^-240 of the largest term. A digit that falls below the window lies below every later window too: dropping commutes
- * with merging.
+ * Elements equal to the maximum are only counted: they contribute 1 each, exactly, so log(1 + rest) keeps its accuracy
+ * when the rest is small. The digits are base 2^24 in 64-bit bins: 2^40 terms may be added before one overflows. `top`
+ * follows from the maximum, so that the window of 288 bits always holds all that matters: 48 bits of headroom, then
+ * down to 2^-240 of the largest term. A digit that falls below the window lies below every later window too: dropping
+ * commutes with merging.
  *
  * Plain C on single sums: shared by the kernels of every instruction set, the public state and CUDA. */
 #ifndef NAPIER_SOFTMAX_SUM_H
@@ -90,9 +90,9 @@ NAPIER_BOTH void napier_sum_init(napier_sum *s) {
     s->max = -INFINITY;
 }
 
-/* times * significand * 2^exponent as it goes into a window: `low` to digit[at], `high` to digit[at - 1], where those are
- * inside; significand < 2^25, times < 2^40. Split into digits first, then multiplied: that is linear, so a digit below the
- * window may be dropped before or after. */
+/* times * significand * 2^exponent as it goes into a window: `low` to digit[at], `high` to digit[at - 1], where those
+ * are inside; significand < 2^25, times < 2^40. Split into digits first, then multiplied: that is linear, so a digit
+ * below the window may be dropped before or after. */
 typedef struct napier_piece {
     int64_t at;
     uint64_t low, high;
@@ -309,8 +309,8 @@ NAPIER_BOTH float napier_softmax_of(const napier_final *f, float x) {
 
 NAPIER_BOTH float napier_log_softmax_of(const napier_final *f, float x) { return (x - f->max) - f->log_sum; }
 
-/* One tile of 1 to 1024 elements, element by element: the definition. The kernels call it for rows whose maximum is big,
- * and the tests compare the kernels with it. */
+/* One tile of 1 to 1024 elements, element by element: the definition. The kernels call it for rows whose maximum is
+ * big, and the tests compare the kernels with it. */
 NAPIER_BOTH void napier_tile_by_definition(const float *x, int n, napier_tile_sum *t) {
     *t = (napier_tile_sum){.max = -INFINITY, .min = INFINITY};
     for (int i = 0; i < n; i++) {

@@ -1,8 +1,8 @@
 /* softmax/sum_cuda.h - the exact sum of a row (sum.h) spread over a warp: lane j holds digit j.
  *
- * Everything but the digit is the same in all lanes. A warp remembers its tiles, one per lane, and adds up to 32 of them at
- * once: every lane works out where its tile's two numbers fall among the digits, and each digit that any of them falls on is
- * summed over the lanes. They are integers: the order is nobody's concern. */
+ * Everything but the digit is the same in all lanes. A warp remembers its tiles, one per lane, and adds up to 32 of
+ * them at once: every lane works out where its tile's two numbers fall among the digits, and each digit that any of
+ * them falls on is summed over the lanes. They are integers: the order is nobody's concern. */
 #ifndef NAPIER_SOFTMAX_SUM_CUDA_H
 #define NAPIER_SOFTMAX_SUM_CUDA_H
 
@@ -138,7 +138,8 @@ NAPIER_OUTLINE napier_warp_sum napier_warp_sum_merge(napier_warp_sum a, napier_w
     return a;
 }
 
-/* The sum of all warps of the block, in warp 0. All of them are raised to one maximum first: then digits add as they are. */
+/* The sum of all warps of the block, in warp 0. All of them are raised to one maximum first: then digits add as they
+ * are. */
 NAPIER_INLINE napier_warp_sum napier_block_sum(napier_warp_sum s, napier_block_room *room) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warp = (int)threadIdx.x / CUDA_WARP;
     const int warps = (int)blockDim.x / CUDA_WARP;

@@ -1,5 +1,5 @@
-/* softmax/sum_f64.inc.h - tiles, the exact sum of tiles, and what a row's outputs need (see sum_f64.h). The CPU compiles this
- * once, in sum_f64.c; sum_f64.h includes it where a kernel is compiled for a GPU. */
+/* softmax/sum_f64.inc.h - tiles, the exact sum of tiles, and what a row's outputs need (see sum_f64.h). The CPU
+ * compiles this once, in sum_f64.c; sum_f64.h includes it where a kernel is compiled for a GPU. */
 
 /* Terms carry 2^512: those of exp(-800), 2^-1155 of the largest, stay normal, and 1024 of the largest stay finite. */
 enum { NAPIER_F64_TERM_SCALE = 512 };

@@ -1,14 +1,14 @@
 /* softmax/tile_cuda.h - a tile in the registers of a warp: load, widen, maximum, terms, fold, store.
  *
- * The 256 lanes in which a tile of 1024 elements is added (sum.h) lie on the threads so that a thread reads 16 bytes at a
- * time: of 16-bit elements thread t has lanes 8t .. 8t+7, of floats lanes 4t .. 4t+3 and 128+4t .. 128+4t+3. It holds an
- * accumulator for each, and goes through the tile in `eights` = 4 steps of 8 elements:
+ * The 256 lanes in which a tile of 1024 elements is added (sum.h) lie on the threads so that a thread reads 16 bytes
+ * at a time: of 16-bit elements thread t has lanes 8t .. 8t+7, of floats lanes 4t .. 4t+3 and 128+4t .. 128+4t+3. It
+ * holds an accumulator for each, and goes through the tile in `eights` = 4 steps of 8 elements:
  *
  *     z[8 k + j] = element 256 k + lane(t, j)
  *
- * A row of less than 256 elements needs less than a warp: `group` threads (1, 2, 4, .., 32) have 8 * group lanes, folded by
- * halves as well; that the halves which are not there would have added +0 changes nothing. What is said of a warp below is
- * meant of a group; several of them do the same side by side. Everything here is called by whole warps.
+ * A row of less than 256 elements needs less than a warp: `group` threads (1, 2, 4, .., 32) have 8 * group lanes,
+ * folded by halves as well; that the halves which are not there would have added +0 changes nothing. What is said of a
+ * warp below is meant of a group; several of them do the same side by side. Everything here is called by whole warps.
  *
  * Instructions for an element: widen 1, maximum 1, exp 11, compare with maximum and cutoff 2, add 1, count 1: 17. */
 #ifndef NAPIER_SOFTMAX_TILE_CUDA_H
@@ -25,14 +25,15 @@
 #define NAPIER_OUTLINE static __attribute__((unused))
 #endif
 
-/* Bounds of a kernel of `threads` threads of which so many blocks are to fit a processor: how many registers it may use. */
+/* Bounds of a kernel of `threads` threads of which so many blocks are to fit a processor: how many registers it may
+ * use. */
 #if defined(__CUDACC__)
 #define NAPIER_CUDA_BOUNDS(threads, blocks) threads, blocks
 #else
 #define NAPIER_CUDA_BOUNDS(threads, blocks) threads
 #endif
 
-/* ---- Lines in global memory ---------------------------------------------------------------------------------------- */
+/* ---- Lines in global memory -------------------------------------------------------------------------------------- */
 
 /* Element i of a line lies at i * stride; where it runs over a matrix (cols > 0), in row-major order. */
 typedef struct napier_line {
@@ -72,10 +73,10 @@ NAPIER_INLINE bool napier_is_wide(const napier_line *l, int bytes) {
     return l->stride == 1 && l->cols == 0 && ((uintptr_t)l->data & (uintptr_t)(bytes - 1)) == 0;
 }
 
-/* ---- Elements ------------------------------------------------------------------------------------------------------ */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
-/* An element's bits as a float, exactly, and back, rounded once to nearest even; a NaN becomes the canonical one. A device
- * converts in one instruction, subnormals included (two of them at a time when it narrows). */
+/* An element's bits as a float, exactly, and back, rounded once to nearest even; a NaN becomes the canonical one. A
+ * device converts in one instruction, subnormals included (two of them at a time when it narrows). */
 NAPIER_INLINE float napier_widen(napier_dtype dtype, uint32_t bits) {
     if (dtype == NAPIER_F32) {
         return napier_float_of_bits(bits);
@@ -130,7 +131,7 @@ NAPIER_INLINE void napier_set_element(const napier_line *l, int64_t i, float x) 
     napier_set_element_at(l->dtype, napier_line_at(l, i), x);
 }
 
-/* ---- Chunks: 16 bytes of elements ---------------------------------------------------------------------------------- */
+/* ---- Chunks: 16 bytes of elements -------------------------------------------------------------------------------- */
 
 typedef struct napier_words {
     uint32_t w[4];
@@ -323,8 +324,8 @@ NAPIER_INLINE void napier_store_whole_chunk(const napier_line *l, int64_t i, con
     }
 }
 
-/* A warp's 32 chunks of 16 bytes, which follow one another but do not lie on 16 bytes: each thread stores the word that its
- * own chunk and the one before it share; what is left at both ends is stored element by element. */
+/* A warp's 32 chunks of 16 bytes, which follow one another but do not lie on 16 bytes: each thread stores the word
+ * that its own chunk and the one before it share; what is left at both ends is stored element by element. */
 NAPIER_INLINE void napier_store_shifted(const napier_line *l, int64_t i, const int per, const float *v) {
     const int lane = (int)threadIdx.x % CUDA_WARP, bytes = 16 / per;
     char *const at = l->data + i * bytes;
@@ -365,7 +366,7 @@ NAPIER_INLINE void napier_store_chunk(const napier_line *l, int64_t i, const int
     napier_store_edge(&line, i, per, some);
 }
 
-/* ---- Over the threads of a group ----------------------------------------------------------------------------------- */
+/* ---- Over the threads of a group --------------------------------------------------------------------------------- */
 
 /* x > m ? x : m, but NaN if either is. One instruction. */
 NAPIER_INLINE float napier_max_or_nan(float x, float m) {
@@ -406,9 +407,10 @@ NAPIER_INLINE int32_t napier_group_add(const int group, int32_t n) {
     return n;
 }
 
-/* The lanes of a tile by halves: those of other threads first, then a thread's own 4, 2, 1; floats begin with their own,
- * 128 apart. While a thread still holds several, two threads share the work: one takes over the lower half of the lanes, the
- * other the upper; the halves come together at the end. 12 shuffles in place of 40. Every thread gets the sum. */
+/* The lanes of a tile by halves: those of other threads first, then a thread's own 4, 2, 1; floats begin with their
+ * own, 128 apart. While a thread still holds several, two threads share the work: one takes over the lower half of the
+ * lanes, the other the upper; the halves come together at the end. 12 shuffles in place of 40. Every thread gets the
+ * sum. */
 NAPIER_INLINE float napier_fold(const napier_dtype dtype, const int group, int t, float *lane) {
     int held = 8, shared = 0;
     if (dtype == NAPIER_F32) {
@@ -450,7 +452,7 @@ NAPIER_INLINE float napier_fold(const napier_dtype dtype, const int group, int t
     return lane[0];
 }
 
-/* ---- The sum of a tile --------------------------------------------------------------------------------------------- */
+/* ---- The sum of a tile ------------------------------------------------------------------------------------------- */
 
 /* napier_tile_sum in 12 bytes: max is NaN where the tile holds one. */
 typedef struct napier_tile_part {
@@ -536,7 +538,7 @@ NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const i
     return part;
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 /* A row's final, ready for its elements. */
 typedef struct napier_writing {
@@ -580,8 +582,8 @@ NAPIER_INLINE float napier_odd_result(const napier_writing *w, float z) {
     return result;
 }
 
-/* The chunks that thread t of a group has among elements [first, first + 1024) of an odd row, from memory: each thread reads
- * before it writes, and only what is its own, so that the result may be in place. */
+/* The chunks that thread t of a group has among elements [first, first + 1024) of an odd row, from memory: each thread
+ * reads before it writes, and only what is its own, so that the result may be in place. */
 NAPIER_OUTLINE void napier_write_odd(const napier_line *x, const napier_line *y, const napier_writing *w,
                                      float temperature, int64_t first, int group, int t) {
     const int per = napier_chunk_of(x->dtype);

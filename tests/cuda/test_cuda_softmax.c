@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_softmax.c - softmax, log_softmax, logsumexp and its gradient on a device: every bit of the memory that
- * they write, gaps between elements included, is what the CPU's call leaves there. */
+/* tests/cuda/test_cuda_softmax.c - softmax, log_softmax, logsumexp and its gradient on a device: every bit of the
+ * memory that they write, gaps between elements included, is what the CPU's call leaves there. */
 #include <napier/cuda/softmax.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 static napier_cuda_context *device;
 static napier_context *host;
 
-/* ---- A grid on the device: the same bytes, gaps included ------------------------------------------------------------- */
+/* ---- A grid on the device: the same bytes, gaps included --------------------------------------------------------- */
 
 typedef struct mirror {
     void *memory;
@@ -37,7 +37,7 @@ static void same_bytes(const grid *expected, const mirror *got, const char *what
     free(bytes);
 }
 
-/* ---- One call on both ------------------------------------------------------------------------------------------------ */
+/* ---- One call on both -------------------------------------------------------------------------------------------- */
 
 typedef struct call {
     operation op;
@@ -136,7 +136,7 @@ static call plain(operation op, int64_t rows, int64_t cols, napier_dtype dtype) 
 
 static const napier_dtype narrow_dtypes[3] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
 
-/* ---- Shapes ---------------------------------------------------------------------------------------------------------- */
+/* ---- Shapes ------------------------------------------------------------------------------------------------------ */
 
 static void test_short_rows(void **state) {
     (void)state;
@@ -173,8 +173,8 @@ static void test_long_rows(void **state) {
     no_problems();
 }
 
-/* Rows that a cluster of blocks keeps, of a vocabulary's size, one of which does not start on 16 bytes; and rows that no
- * cluster can keep. */
+/* Rows that a cluster of blocks keeps, of a vocabulary's size, one of which does not start on 16 bytes; and rows that
+ * no cluster can keep. */
 static void test_wide_rows(void **state) {
     (void)state;
     const int64_t cols[] = {50257, 151936};
@@ -190,7 +190,7 @@ static void test_wide_rows(void **state) {
     no_problems();
 }
 
-/* ---- Views, dtypes, options ------------------------------------------------------------------------------------------ */
+/* ---- Views, dtypes, options -------------------------------------------------------------------------------------- */
 
 static void test_layouts(void **state) {
     (void)state;
@@ -307,7 +307,7 @@ static void test_zeros(void **state) {
     no_problems();
 }
 
-/* ---- The whole array, and gradients ---------------------------------------------------------------------------------- */
+/* ---- The whole array, and gradients ------------------------------------------------------------------------------ */
 
 static void test_whole_array(void **state) {
     (void)state;
@@ -422,7 +422,7 @@ static void test_f64(void **state) {
     no_problems();
 }
 
-/* ---- Nothing to do, and errors --------------------------------------------------------------------------------------- */
+/* ---- Nothing to do, and errors ----------------------------------------------------------------------------------- */
 
 static void test_empty(void **state) {
     (void)state;

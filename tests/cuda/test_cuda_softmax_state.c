@@ -1,5 +1,5 @@
-/* tests/cuda/test_cuda_softmax_state.c - mergeable states on a device: rows cut into parts, summed in any order and grouping,
- * have the bits of the CPU's call on the whole rows. */
+/* tests/cuda/test_cuda_softmax_state.c - mergeable states on a device: rows cut into parts, summed in any order and
+ * grouping, have the bits of the CPU's call on the whole rows. */
 #include <napier/cuda/softmax.h>
 #include <stdio.h>
 #include <stdlib.h>
