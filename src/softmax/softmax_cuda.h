@@ -1,4 +1,4 @@
-/* softmax/softmax_cuda.h - what the host half of softmax on a GPU (softmax_cuda.c) and its kernels (softmax.cu) share. */
+/* softmax/softmax_cuda.h - what the host half of softmax on a GPU (softmax_cuda.c) and its kernels share. */
 #ifndef NAPIER_SOFTMAX_SOFTMAX_CUDA_H
 #define NAPIER_SOFTMAX_SOFTMAX_CUDA_H
 
