@@ -28,21 +28,21 @@ NAPIER_BOTH_TABLE double napier_log_reciprocal[16] __attribute__((aligned(64))) 
     0x1.4ep-1, 0x1.42p-1, 0x1.36p-1, 0x1.2ap-1, 0x1.20p-1, 0x1.16p-1, 0x1.0cp-1, 0x1.04p-1};
 
 NAPIER_BOTH_TABLE double napier_log_minus_log[16] __attribute__((aligned(64))) = {0x0.0p+0,
-                                                                             0x1.700d30aeac0e1p-4,
-                                                                             0x1.2d1610c86813ap-3,
-                                                                             0x1.95a5adcf7017fp-3,
-                                                                             0x1.f991c6cb3b379p-3,
-                                                                             0x1.2bef07cdc9354p-2,
-                                                                             0x1.5d5bddf595f30p-2,
-                                                                             0x1.8b639a88b2df5p-2,
-                                                                             0x1.b56fa04462909p-2,
-                                                                             0x1.dae75484c9616p-2,
-                                                                             0x1.00e5ae5b207abp-1,
-                                                                             0x1.151c3f6f29612p-1,
-                                                                             0x1.269621134db92p-1,
-                                                                             0x1.38ae2171976e7p-1,
-                                                                             0x1.4b6fd6f970c1fp-1,
-                                                                             0x1.5af405c3649e0p-1};
+                                                                                  0x1.700d30aeac0e1p-4,
+                                                                                  0x1.2d1610c86813ap-3,
+                                                                                  0x1.95a5adcf7017fp-3,
+                                                                                  0x1.f991c6cb3b379p-3,
+                                                                                  0x1.2bef07cdc9354p-2,
+                                                                                  0x1.5d5bddf595f30p-2,
+                                                                                  0x1.8b639a88b2df5p-2,
+                                                                                  0x1.b56fa04462909p-2,
+                                                                                  0x1.dae75484c9616p-2,
+                                                                                  0x1.00e5ae5b207abp-1,
+                                                                                  0x1.151c3f6f29612p-1,
+                                                                                  0x1.269621134db92p-1,
+                                                                                  0x1.38ae2171976e7p-1,
+                                                                                  0x1.4b6fd6f970c1fp-1,
+                                                                                  0x1.5af405c3649e0p-1};
 
 /* f + f^2 q(f) */
 NAPIER_BOTH double napier_log_polynomial(double f) {

@@ -41,9 +41,7 @@ NAPIER_BOTH void napier_random(uint64_t seed, uint32_t stream, uint32_t hi, uint
 }
 
 /* 0 .. n - 1, evenly to within n / 2^32. */
-NAPIER_BOTH uint32_t napier_random_below(uint32_t random, uint32_t n) {
-    return (uint32_t)((uint64_t)random * n >> 32);
-}
+NAPIER_BOTH uint32_t napier_random_below(uint32_t random, uint32_t n) { return (uint32_t)((uint64_t)random * n >> 32); }
 
 /* [0, 1), a multiple of 2^-32. */
 NAPIER_BOTH double napier_random_unit(uint32_t random) { return (double)random * 0x1p-32; }

@@ -98,7 +98,7 @@ NAPIER_BOTH napier_weighted_look napier_weighted_look_by_definition(const float 
 
 /* The sum of b exp(x) 2^(64 - E) over the elements below max; look: of this tile, nothing special in it, max not huge. */
 NAPIER_BOTH float napier_weighted_rest_by_definition(const float *x, const float *b, int n,
-                                                       const napier_weighted_look *look) {
+                                                     const napier_weighted_look *look) {
     const float max = (float)look->max;
     float lane[NAPIER_TILE_LANES] = {0};
     for (int i = 0; i < n; i++) {
