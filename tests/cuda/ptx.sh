@@ -8,7 +8,7 @@
 #   - no .ftz, no .approx and no .full (MUFU's ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh; estimated divisions).
 # A kernel whose name ends in _fast promises no bits and is not looked at. Tensor cores (mma, wgmma) are named when found:
 # a room that uses them promises a batch's bits, not the CPU's.
-# And from ptxas: the most registers, and no kernel that spills more than 128 bytes (a few around a rare call are no harm).
+# And from ptxas: the most registers, and no kernel that spills more than 256 bytes (a few around a rare call are no harm).
 # JOBS files at a time. The last line counts: N passed, N failed. Exit status 77: no nvcc.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -48,7 +48,7 @@ look_at() { # FILE.cu, folder of its own
     report "$name: single IEEE operations" "$dir/bad"
     grep -qE '(^|[^a-z])(wg)?mma\.' "$dir/promised" && echo "note  $name uses tensor cores"
     awk '/Compiling entry function/ { split($0, part, "\x27"); kernel = part[2] }
-         match($0, /[0-9]+ bytes spill stores/) && substr($0, RSTART) + 0 > 128 { print kernel ": " $0 }' "$dir/log" >"$dir/bad"
+         match($0, /[0-9]+ bytes spill stores/) && substr($0, RSTART) + 0 > 256 { print kernel ": " $0 }' "$dir/log" >"$dir/bad"
     report "$name: few spills (most registers: $(grep -oE 'Used [0-9]+' "$dir/log" | sort -n -k2 | tail -1 | cut -d' ' -f2))" "$dir/bad"
 }
 
