@@ -101,7 +101,7 @@ static void weighted_mean(const nearest *n, int64_t row, const float *values, in
 static void medoid(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
     const int32_t *near = n->indices + row * n->k;
     const float *w = n->weights + row * n->k;
-    double least = INFINITY;
+    double least = (double)INFINITY;
     for (int64_t s = 0; s < n->k; s++) {
         double sum = 0.0;
         for (int64_t t = 0; t < n->k && w[s] > 0.0f; t++) {
