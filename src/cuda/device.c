@@ -133,8 +133,9 @@ napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_s
                                  napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
                                  size_t job_size) {
     (void)job_size;
-    if (shape->blocks == 0) {
-        return NAPIER_OK;
+    const napier_status fits = napier_cuda_check_shape(context, what, shape);
+    if (fits || shape->blocks == 0) {
+        return fits;
     }
     const void *handle = NULL;
     memcpy(&handle, &kernel, sizeof handle);

@@ -66,6 +66,9 @@ napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_s
                                  napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
                                  size_t job_size);
 
+/* A grid, a block's shared memory and a cluster that a device can have: else UNSUPPORTED, and a text that names `what`. */
+napier_status napier_cuda_check_shape(napier_cuda_context *context, const char *what, const napier_cuda_shape *shape);
+
 /* Blocks for a loop over `count` independent pieces, `per_block` to a block: as many as fill the device `waves` times at
  * most. A grid never changes a result. */
 int64_t napier_cuda_blocks(const napier_cuda_context *context, int64_t count, int64_t per_block, int waves);

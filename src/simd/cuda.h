@@ -7,31 +7,12 @@
 
 #include <stdbool.h>
 
+#include "simd/one_lane.h"
+
 typedef float vf;
 typedef int32_t vi;
 typedef bool vm;
 typedef double vd;
-
-NAPIER_INLINE int32_t simd_bits(const float x) {
-    int32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-NAPIER_INLINE float simd_float(const uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-NAPIER_INLINE uint64_t simd_bits64(const double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-NAPIER_INLINE double simd_double(const uint64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
@@ -89,25 +70,10 @@ NAPIER_INLINE vm vi_gt(const vi a, const vi b) { return a > b; }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) { return m ? a : b; }
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return m ? vi_add(a, b) : a; }
 
-/* ---- half precision: as simd/scalar.h ---------------------------------------------------------------------------- */
+/* ---- half precision ----------------------------------------------------------------------------------------------- */
 
-NAPIER_INLINE vf vf_from_f16(const vi v) {
-    const uint32_t half = (uint32_t)v, sign = (half & 0x8000) << 16, magnitude = half & 0x7fff;
-    if (magnitude < 0x0400)
-        return simd_float(sign | (uint32_t)simd_bits((float)(int32_t)magnitude * 0x1p-24f));
-    const uint32_t rebias = magnitude < 0x7c00 ? 112 : 224; /* infinity and NaN keep the highest exponent: 31 -> 255 */
-    return simd_float(sign | ((magnitude << 13) + (rebias << 23)));
-}
-NAPIER_INLINE vi vf_to_f16(const vf x) {
-    const uint32_t bits = (uint32_t)simd_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000)
-        return (int32_t)(sign | 0x7e00);
-    if (magnitude >= 0x47800000)
-        return (int32_t)(sign | 0x7c00); /* 65536 and above */
-    if (magnitude < 0x38800000)          /* 2^-14 */
-        return (int32_t)(sign | ((uint32_t)simd_bits(simd_float(magnitude) + 0.5f) - 0x3f000000));
-    return (int32_t)(sign | ((magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13));
-}
+NAPIER_INLINE vf vf_from_f16(const vi v) { return simd_from_f16((uint32_t)v); }
+NAPIER_INLINE vi vf_to_f16(const vf x) { return (int32_t)simd_to_f16(x); }
 
 /* ---- doubles --------------------------------------------------------------------------------------------------- */
 

@@ -43,12 +43,9 @@ napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_s
                                  napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
                                  size_t job_size) {
     (void)stream;
-    if (shape->blocks == 0) {
-        return NAPIER_OK;
-    }
-    if (shape->shared_bytes > context->shared_bytes || shape->blocks < 0 || shape->blocks > INT32_MAX ||
-        shape->blocks_y > 65535 || shape->cluster > 16) {
-        return napier_fail(context->host, NAPIER_UNSUPPORTED, "%s: a launch that no device would take", what);
+    const napier_status fits = napier_cuda_check_shape(context, what, shape);
+    if (fits || shape->blocks == 0) {
+        return fits;
     }
     void *const copy = malloc(job_size); /* no byte more than the kernel was given */
     if (copy == NULL) {
