@@ -34,11 +34,11 @@ NAPIER_INLINE vf vf_exp_scaled(vf x, vf magic) {
     return vf_from_bits(vi_add(p, vi_shl(vf_bits(shifted), 23)));
 }
 
-/* The same of `count` <= 4 vectors, step by step: each alone is a chain of 12 operations that wait for one another, and a
- * core looks too few instructions ahead to find work among those of the next. */
+/* The same of `count` <= 8 vectors, step by step: each alone is a chain of 12 operations that wait for one another, and a
+ * core looks too few instructions ahead to find work among those of the next. SIMD_CHAINS at a time fill the registers. */
 NAPIER_INLINE void vf_exp_scaled_side_by_side(const int count, const vf *x, vf magic, vf *y) {
     static const float c[6] = {NAPIER_EXP_C5, NAPIER_EXP_C4, NAPIER_EXP_C3, NAPIER_EXP_C2, 1.0f, 1.0f};
-    vf shifted[4], n[4], r[4];
+    vf shifted[8], n[8], r[8];
     NAPIER_UNROLL
     for (int i = 0; i < count; i++) {
         shifted[i] = vf_fma(x[i], vf_set(NAPIER_LOG2E), magic);

@@ -23,6 +23,8 @@ typedef struct vd {
 typedef uint32_t simd_u32x8 __attribute__((vector_size(32)));
 typedef int32_t simd_i32x8 __attribute__((vector_size(32)));
 
+enum { SIMD_CHAINS = 4 };
+
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
 NAPIER_INLINE vf vf_set(const float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -129,6 +131,15 @@ NAPIER_INLINE vm vi_eq(const vi a, const vi b) {
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
     return (vm){_mm256_castsi256_ps(_mm256_cmpgt_epi32(a.lo, b.lo)),
                 _mm256_castsi256_ps(_mm256_cmpgt_epi32(a.hi, b.hi))};
+}
+#define SIMD_HALVES(f, a, b) ((vi){f((a).lo, (b).lo), f((a).hi, (b).hi)})
+NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) { return SIMD_HALVES(_mm256_max_epi16, a, b); }
+NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) { return SIMD_HALVES(_mm256_max_epu16, a, b); }
+NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) { return SIMD_HALVES(_mm256_min_epu16, a, b); }
+#undef SIMD_HALVES
+NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
+    const __m256i lo = _mm256_cmpeq_epi16(a.lo, b.lo), hi = _mm256_cmpeq_epi16(a.hi, b.hi);
+    return _mm256_movemask_epi8(_mm256_or_si256(lo, hi)) != 0;
 }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
     return vf_bits(vf_select(m, vf_from_bits(a), vf_from_bits(b)));

@@ -22,6 +22,8 @@ typedef struct vd {
 typedef uint32_t simd_u32x16 __attribute__((vector_size(64)));
 typedef int32_t simd_i32x16 __attribute__((vector_size(64)));
 
+enum { SIMD_CHAINS = 8 };
+
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
 NAPIER_INLINE vf vf_set(const float x) { return _mm512_set1_ps(x); }
@@ -88,6 +90,13 @@ NAPIER_INLINE vm vi_eq(const vi a, const vi b) { return _mm512_cmpeq_epi32_mask(
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) { return _mm512_cmpgt_epi32_mask(a, b); }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) { return _mm512_mask_blend_epi32(m, b, a); }
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return _mm512_mask_add_epi32(a, m, a, b); }
+NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) { return _mm512_max_epi16(a, b); }
+NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) { return _mm512_max_epu16(a, b); }
+NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) { return _mm512_min_epu16(a, b); }
+NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
+    const __mmask32 equal = _mm512_cmpeq_epi16_mask(a, b);
+    return !_kortestz_mask32_u8(equal, equal);
+}
 NAPIER_INLINE vi vi_load(const int32_t *p) { return _mm512_loadu_si512(p); }
 NAPIER_INLINE void vi_store(int32_t *p, const vi v) { _mm512_storeu_si512(p, v); }
 

@@ -5,6 +5,8 @@
  *
  *   types   vf  16 floats          vi  16 int32 (wrapping)          vm  16 booleans           vd  16 doubles
  *
+ *   SIMD_CHAINS: how many chains of operations, of three vectors each, the registers hold; 4 or 8
+ *
  *   Every arithmetic operation is the single IEEE operation of its name, rounded to nearest even, in each lane; which
  *   NaN a NaN result is differs between machines. Loads, stores, selects and transposes keep a NaN's bits.
  *   "For ..." names the inputs that an operation is for: others give some value, not the same on every machine.
@@ -30,6 +32,8 @@
  *        vi_and vi_or vi_xor vi_shl(v, const) vi_shr(v, const) (logical) vi_sar(v, const) (arithmetic)
  *        vi_eq vi_gt (signed) -> vm   vi_select(m,a,b)   vi_load vi_store
  *        vi_add_where(m, a, b) = m ? a + b : a
+ *        vi_max_i16 vi_max_u16 vi_min_u16                 of the 32 halves, each by itself
+ *        vi_any_eq16(a, b): is one of the 32 halves of a that of b?
  *   16 bits  vi_load_u16(p) vi_load_u16_part(p, n): zero-extended, missing lanes 0
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane
  *        vf_from_f16(vi) exact, for lanes 0..65535; vf_to_f16(vf)->vi (0..65535) RNE, subnormals kept; NaN to some NaN

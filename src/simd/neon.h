@@ -40,6 +40,8 @@ typedef struct vd {
         }                                                                                                      \
     }
 
+enum { SIMD_CHAINS = 4 };
+
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
 NAPIER_INLINE vf vf_set(const float x) {
@@ -145,6 +147,26 @@ NAPIER_INLINE vm vi_eq(const vi a, const vi b) { return (vm)SIMD_EACH2(vceqq_s32
 NAPIER_INLINE vm vi_gt(const vi a, const vi b) { return (vm)SIMD_EACH2(vcgtq_s32, a, b); }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) { return (vi)SIMD_EACH3(vbslq_s32, m, a, b); }
 NAPIER_INLINE vi vi_add_where(const vm m, const vi a, const vi b) { return vi_select(m, vi_add(a, b), a); }
+NAPIER_INLINE int32x4_t simd_max_i16(const int32x4_t a, const int32x4_t b) {
+    return vreinterpretq_s32_s16(vmaxq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));
+}
+NAPIER_INLINE int32x4_t simd_max_u16(const int32x4_t a, const int32x4_t b) {
+    return vreinterpretq_s32_u16(vmaxq_u16(vreinterpretq_u16_s32(a), vreinterpretq_u16_s32(b)));
+}
+NAPIER_INLINE int32x4_t simd_min_u16(const int32x4_t a, const int32x4_t b) {
+    return vreinterpretq_s32_u16(vminq_u16(vreinterpretq_u16_s32(a), vreinterpretq_u16_s32(b)));
+}
+NAPIER_INLINE int32x4_t simd_eq16(const int32x4_t a, const int32x4_t b) {
+    return vreinterpretq_s32_u16(vceqq_u16(vreinterpretq_u16_s32(a), vreinterpretq_u16_s32(b)));
+}
+NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) { return (vi)SIMD_EACH2(simd_max_i16, a, b); }
+NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) { return (vi)SIMD_EACH2(simd_max_u16, a, b); }
+NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) { return (vi)SIMD_EACH2(simd_min_u16, a, b); }
+NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
+    const vi e = (vi)SIMD_EACH2(simd_eq16, a, b);
+    const int32x4_t any = vorrq_s32(vorrq_s32(e.v[0], e.v[1]), vorrq_s32(e.v[2], e.v[3]));
+    return vmaxvq_u32(vreinterpretq_u32_s32(any)) != 0;
+}
 NAPIER_INLINE vi vi_load(const int32_t *p) {
     return (vi){{vld1q_s32(p), vld1q_s32(p + 4), vld1q_s32(p + 8), vld1q_s32(p + 12)}};
 }

@@ -26,6 +26,8 @@ typedef struct vd {
 /* for each lane i, ascending */
 #define SIMD_LANES(i) for (int i = 0; i < 16; i++)
 
+enum { SIMD_CHAINS = 4 };
+
 /* ---- floats ---------------------------------------------------------------------------------------------------- */
 
 NAPIER_INLINE vf vf_set(const float x) {
@@ -239,6 +241,35 @@ NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
     vm r;
     SIMD_LANES(i) r.v[i] = a.v[i] > b.v[i];
     return r;
+}
+/* Of two pairs of halves. The sign of a half is its top bit: flipping it turns the signed order into the unsigned one. */
+NAPIER_INLINE uint32_t simd_max_halves(const uint32_t a, const uint32_t b) {
+    const uint32_t high = a >> 16 > b >> 16 ? a : b, low = (a & 0xffff) > (b & 0xffff) ? a : b;
+    return (high & 0xffff0000) | (low & 0xffff);
+}
+NAPIER_INLINE vi vi_max_i16(const vi a, const vi b) {
+    const uint32_t signs = 0x80008000;
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)(simd_max_halves((uint32_t)a.v[i] ^ signs, (uint32_t)b.v[i] ^ signs) ^ signs);
+    return r;
+}
+NAPIER_INLINE vi vi_max_u16(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)simd_max_halves((uint32_t)a.v[i], (uint32_t)b.v[i]);
+    return r;
+}
+NAPIER_INLINE vi vi_min_u16(const vi a, const vi b) {
+    vi r;
+    SIMD_LANES(i) r.v[i] = (int32_t)~simd_max_halves(~(uint32_t)a.v[i], ~(uint32_t)b.v[i]);
+    return r;
+}
+NAPIER_INLINE bool vi_any_eq16(const vi a, const vi b) {
+    bool any = false;
+    SIMD_LANES(i) {
+        const uint32_t differ = (uint32_t)a.v[i] ^ (uint32_t)b.v[i];
+        any = any || (differ & 0xffff) == 0 || differ >> 16 == 0;
+    }
+    return any;
 }
 NAPIER_INLINE vi vi_select(const vm m, const vi a, const vi b) {
     vi r;

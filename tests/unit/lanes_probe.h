@@ -35,6 +35,7 @@ typedef struct lanes_probe {
     int (*any)(const uint32_t *mask);
     int (*all)(const uint32_t *mask);
     int (*count)(const uint32_t *mask);
+    int (*any_eq16)(const uint32_t *a, const uint32_t *b);
 
     void (*table)(const double *table, const double *v, double *out);
     void (*less)(const double *a, const double *b, uint32_t *out);

@@ -95,6 +95,9 @@ OP(vi_shr_31, N, vi_shr(I, 31))
 OP(vi_sar_1, N, vi_sar(I, 1))
 OP(vi_sar_23, N, vi_sar(I, 23))
 OP(vi_sar_31, N, vi_sar(I, 31))
+OP(vi_max_i16, N, vi_max_i16(I, J))
+OP(vi_max_u16, N, vi_max_u16(I, J))
+OP(vi_min_u16, N, vi_min_u16(I, J))
 OP(vi_eq, M, vi_eq(I, J))
 OP(vi_gt, M, vi_gt(I, J))
 OP(vi_select, N, vi_select(probe_mask(c), I, J))
@@ -115,16 +118,16 @@ OP(vf_load_pairs, F, probe_load_pairs(a))
 #define OP(name) \
     { #name, run_##name }
 static const lanes_op probe_ops[] = {
-    OP(vf_add),       OP(vf_sub),       OP(vf_mul),      OP(vf_div),    OP(vf_fma),        OP(vf_fnma),
-    OP(vf_mul_add),   OP(vf_max),       OP(vf_min),      OP(vf_set),    OP(vf_zero),       OP(vf_select),
-    OP(vf_keep),      OP(vf_bits),      OP(vf_from_int), OP(vf_to_int), OP(vf_from_f16),   OP(vf_to_f16),
-    OP(vf_lt),        OP(vf_le),        OP(vf_eq),       OP(vf_gt),     OP(vf_ge),         OP(vf_nlt),
-    OP(vf_nge),       OP(vf_unordered), OP(vm_and),      OP(vm_or),     OP(vm_andnot),     OP(vi_set),
-    OP(vi_add),       OP(vi_sub),       OP(vi_and),      OP(vi_or),     OP(vi_shl_0),      OP(vi_shl_13),
-    OP(vi_shl_23),    OP(vi_shl_31),    OP(vi_shr_1),    OP(vi_shr_16), OP(vi_shr_31),     OP(vi_sar_1),
-    OP(vi_sar_23),    OP(vi_sar_31),    OP(vi_eq),       OP(vi_gt),     OP(vi_select),     OP(vf_sqrt),
-    OP(vi_mul),       OP(vi_mulhi),     OP(vi_xor),      OP(vf_gather), OP(vf_load_pairs), OP(vf_add_where),
-    OP(vi_add_where), {NULL, NULL},
+    OP(vf_add),       OP(vf_sub),       OP(vf_mul),      OP(vf_div),     OP(vf_fma),        OP(vf_fnma),
+    OP(vf_mul_add),   OP(vf_max),       OP(vf_min),      OP(vf_set),     OP(vf_zero),       OP(vf_select),
+    OP(vf_keep),      OP(vf_bits),      OP(vf_from_int), OP(vf_to_int),  OP(vf_from_f16),   OP(vf_to_f16),
+    OP(vf_lt),        OP(vf_le),        OP(vf_eq),       OP(vf_gt),      OP(vf_ge),         OP(vf_nlt),
+    OP(vf_nge),       OP(vf_unordered), OP(vm_and),      OP(vm_or),      OP(vm_andnot),     OP(vi_set),
+    OP(vi_add),       OP(vi_sub),       OP(vi_and),      OP(vi_or),      OP(vi_shl_0),      OP(vi_shl_13),
+    OP(vi_shl_23),    OP(vi_shl_31),    OP(vi_shr_1),    OP(vi_shr_16),  OP(vi_shr_31),     OP(vi_sar_1),
+    OP(vi_sar_23),    OP(vi_sar_31),    OP(vi_eq),       OP(vi_gt),      OP(vi_select),     OP(vf_sqrt),
+    OP(vi_mul),       OP(vi_mulhi),     OP(vi_xor),      OP(vf_gather),  OP(vf_load_pairs), OP(vf_add_where),
+    OP(vi_add_where), OP(vi_max_i16),   OP(vi_max_u16),  OP(vi_min_u16), {NULL, NULL},
 };
 #undef OP
 
@@ -176,6 +179,8 @@ static int probe_any(const uint32_t *mask) { return vm_any(probe_mask(mask)); }
 static int probe_all(const uint32_t *mask) { return vm_all(probe_mask(mask)); }
 static int probe_count(const uint32_t *mask) { return vm_count(probe_mask(mask)); }
 
+static int probe_any_eq16(const uint32_t *a, const uint32_t *b) { return vi_any_eq16(probe_int(a), probe_int(b)); }
+
 static void probe_table(const double *table, const double *v, double *out) {
     vd_store(out, vd_table16(table, vd_load(v)));
 }
@@ -217,6 +222,6 @@ static float probe_lane(const float *v, const int i) { return vf_lane(vf_load(v)
     {                                                                                                               \
         isa, probe_ops, probe_double_ops, probe_load, probe_store, probe_stream, probe_load_part, probe_store_part, \
             probe_load_u16, probe_load_u16_part, probe_store_u16, probe_store_u16_part, probe_first, probe_any,     \
-            probe_all, probe_count, probe_table, probe_less, probe_select_double, probe_widen, probe_narrow,        \
-            probe_hmax, probe_hadd, probe_hmax16, probe_hadd16, probe_transpose, probe_lane                         \
+            probe_all, probe_count, probe_any_eq16, probe_table, probe_less, probe_select_double, probe_widen,      \
+            probe_narrow, probe_hmax, probe_hadd, probe_hmax16, probe_hadd16, probe_transpose, probe_lane           \
     }

@@ -189,6 +189,8 @@ typedef struct reference {
     uint32_t (*run)(uint32_t a, uint32_t b, uint32_t c);
 } reference;
 
+static uint32_t halves(uint32_t high, uint32_t low) { return (high & 0xffff0000) | (low & 0xffff); }
+
 #define REFERENCE(name, expression)                                                  \
     static uint32_t c_##name(const uint32_t i, const uint32_t j, const uint32_t k) { \
         const float a = float_of(i), b = float_of(j), c = float_of(k);               \
@@ -245,6 +247,9 @@ REFERENCE(vi_shr_31, i >> 31)
 REFERENCE(vi_sar_1, i >> 1 | (i & 0x80000000))
 REFERENCE(vi_sar_23, i >> 23 | ((i & 0x80000000) != 0 ? 0xfffffe00 : 0))
 REFERENCE(vi_sar_31, (i & 0x80000000) != 0 ? 0xffffffff : 0)
+REFERENCE(vi_max_i16, halves((int16_t)(i >> 16) > (int16_t)(j >> 16) ? i : j, (int16_t)i > (int16_t)j ? i : j))
+REFERENCE(vi_max_u16, halves(i >> 16 > j >> 16 ? i : j, (uint16_t)i > (uint16_t)j ? i : j))
+REFERENCE(vi_min_u16, halves(i >> 16 < j >> 16 ? i : j, (uint16_t)i < (uint16_t)j ? i : j))
 REFERENCE(vi_eq, i == j)
 REFERENCE(vi_gt, (int32_t)i > (int32_t)j)
 REFERENCE(vi_select, (k & 1) != 0 ? i : j)
@@ -262,17 +267,35 @@ static uint32_t c_vf_mul_add(const uint32_t i, const uint32_t j, const uint32_t 
 #define B(name) \
     { #name, BITS, c_##name }
 static const reference references[] = {
-    F(vf_add),    F(vf_sub),      F(vf_mul),        F(vf_div),       F(vf_sqrt),
-    F(vf_fma),    F(vf_fnma),     F(vf_mul_add),    F(vf_max),       F(vf_min),
-    F(vf_set),    B(vf_zero),     B(vf_select),     B(vf_keep),      F(vf_add_where),
-    B(vf_bits),   F(vf_from_int), B(vf_to_int),     F(vf_from_f16),  B(vf_lt),
-    B(vf_le),     B(vf_eq),       B(vf_gt),         B(vf_ge),        B(vf_nlt),
-    B(vf_nge),    B(vm_and),      B(vf_unordered),  B(vm_or),        B(vm_andnot),
-    B(vi_set),    B(vi_add),      B(vi_sub),        B(vi_mul),       B(vi_mulhi),
-    B(vi_xor),    F(vf_gather),   F(vf_load_pairs), B(vi_and),       B(vi_or),
-    B(vi_shl_0),  B(vi_shl_13),   B(vi_shl_23),     B(vi_shl_31),    B(vi_shr_1),
-    B(vi_shr_16), B(vi_shr_31),   B(vi_sar_1),      B(vi_sar_23),    B(vi_sar_31),
-    B(vi_eq),     B(vi_gt),       B(vi_select),     B(vi_add_where), {"vf_to_f16", HALF, c_vf_to_f16},
+    F(vf_add),       F(vf_sub),
+    F(vf_mul),       F(vf_div),
+    F(vf_sqrt),      F(vf_fma),
+    F(vf_fnma),      F(vf_mul_add),
+    F(vf_max),       F(vf_min),
+    F(vf_set),       B(vf_zero),
+    B(vf_select),    B(vf_keep),
+    F(vf_add_where), B(vf_bits),
+    F(vf_from_int),  B(vf_to_int),
+    F(vf_from_f16),  B(vf_lt),
+    B(vf_le),        B(vf_eq),
+    B(vf_gt),        B(vf_ge),
+    B(vf_nlt),       B(vf_nge),
+    B(vm_and),       B(vf_unordered),
+    B(vm_or),        B(vm_andnot),
+    B(vi_set),       B(vi_add),
+    B(vi_sub),       B(vi_mul),
+    B(vi_mulhi),     B(vi_xor),
+    F(vf_gather),    F(vf_load_pairs),
+    B(vi_and),       B(vi_or),
+    B(vi_shl_0),     B(vi_shl_13),
+    B(vi_shl_23),    B(vi_shl_31),
+    B(vi_shr_1),     B(vi_shr_16),
+    B(vi_shr_31),    B(vi_sar_1),
+    B(vi_sar_23),    B(vi_sar_31),
+    B(vi_eq),        B(vi_gt),
+    B(vi_select),    B(vi_add_where),
+    B(vi_max_i16),   B(vi_max_u16),
+    B(vi_min_u16),   {"vf_to_f16", HALF, c_vf_to_f16},
 };
 #undef F
 #undef B
@@ -673,9 +696,26 @@ static void check_mask(const lanes_probe *probe, const uint32_t bits) {
     }
 }
 
+/* None of the halves is that of the other vector, then one is, then both of a lane are. */
+static void check_any_eq16(const lanes_probe *probe) {
+    for (int lane = 0; lane < LANES; lane++) {
+        for (uint32_t same = 0; same < 4; same++) {
+            uint32_t a[LANES], b[LANES];
+            for (int i = 0; i < LANES; i++) {
+                a[i] = 0x80000000u + 0x00020001u * (uint32_t)i;
+                b[i] = a[i] ^ 0x01000010u;
+            }
+            b[lane] ^= (same & 1 ? 0x10u : 0) ^ (same & 2 ? 0x01000000u : 0);
+            if (probe->any_eq16(a, b) != (same > 0))
+                fail_with("%s vi_any_eq16 lane %d, halves %u", probe->name, lane, (unsigned)same);
+        }
+    }
+}
+
 static void test_masks(void **state) {
     (void)state;
     for (int i = 0; i < probe_count; i++) {
+        check_any_eq16(probes[i]);
         for (uint32_t bits = 0; bits < 0x10000; bits++)
             check_mask(probes[i], bits);
         for (int n = 0; n <= LANES; n++) {

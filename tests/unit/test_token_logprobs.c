@@ -247,6 +247,89 @@ static void test_against_oracle(void **state) {
     no_problems();
 }
 
+/* Long rows in which one tile of many is not like the others: what finds its maximum, its least and its NaN for another
+ * tile's sake must find them for it. */
+enum { TILE = 1024, TILED = 9 * TILE + 500, ODD_ONES = 16 };
+
+static void odd_one(double *z, int what, int64_t at) {
+    for (int i = 0; i < TILE && what < 6; i++) {
+        const double tied[] = {7, -3, 0, -0.0, -0.0, 1e-39}; /* in every pair of vectors, of either sign and of none */
+        z[i] = what == 4 && i % 2 ? 0.0 : i % 37 == 5 || what == 5 ? tied[what] : tied[what] - 1 - i % 90;
+    }
+    switch (what) {
+    case 6: z[at] = (double)NAN; break;
+    case 7: z[at] = -(double)NAN; break;
+    case 8: z[at] = HUGE_VAL; break;
+    case 9: z[at] = -HUGE_VAL; break;
+    case 10: z[at] = -140; break;
+    case 11: z[at] = 3000; break;
+    case 12: z[at] = z[(at + 512) % TILE] = 40; break;
+    case 13: z[at] = 0.0078125; break; /* alone above 0, where the others are below */
+    case 14: z[at] = 1e30; break;
+    default: break;
+    }
+    for (int i = 0; i < TILE && what == 15; i++) {
+        z[i] = -z[i];
+    }
+}
+
+/* Of lse and log-probability alone, where no other result needs a second look at a tile. */
+static void check_few_results(napier_context *context, const grid *g, const int64_t *ids, const scores *all) {
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    scores s = scores_make(all->rows, 1, 0);
+    for (int entropy = 0; entropy < 2; entropy++) {
+        r.logprobs = napier_rows_f32(s.logprobs, s.rows, 1);
+        r.lse = napier_array_f32(s.lse, s.rows);
+        if (entropy) {
+            r.entropy = napier_array_f32(s.entropy, s.rows);
+        }
+        succeeded(context, napier_token_logprobs(context, grid_input(g), napier_indices_i64(ids, s.rows), NULL, &r),
+                  "token_logprobs");
+        for (int64_t i = 0; i < s.rows; i++) {
+            expect(f32_bits(s.lse[i]) == f32_bits(all->lse[i]) &&
+                       f32_bits(s.logprobs[i]) == f32_bits(all->logprobs[i]) &&
+                       (!entropy || f32_bits(s.entropy[i]) == f32_bits(all->entropy[i])),
+                   "row %lld: other bits where fewer results are wanted (entropy %d)", (long long)i, entropy);
+        }
+    }
+    free(s.memory);
+}
+
+static void test_tiles(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int isa_count = available_isas(isas);
+    const napier_token_options o = plain_options();
+    double *row = room_for(TILED, sizeof *row);
+    for (int d = 0; d < 2; d++) {
+        grid g = grid_make(LAYOUT_CONTIGUOUS, 3 * ODD_ONES, TILED, dtypes[d]);
+        rng r = rng_make((uint64_t)d);
+        for (int i = 0; i < 3 * ODD_ONES; i++) {
+            const double offset = i < ODD_ONES ? 0 : i < 2 * ODD_ONES ? -30 : 30; /* both signs, below 0, above 0 */
+            for (int j = 0; j < TILED; j++) {
+                row[j] = 3 * rng_normal(&r) + offset;
+            }
+            odd_one(row + (3 + i % 4) * TILE, i % ODD_ONES, rng_below(&r, TILE));
+            grid_set_row(&g, i, row);
+        }
+        int64_t *ids = some_ids(3 * ODD_ONES, 1, TILED, 3);
+        for (int i = 0; i < isa_count; i++) {
+            napier_context *context = context_of(isas[i], 1 + i % 2);
+            scores s = scores_make(3 * ODD_ONES, 1, 5);
+            if (score(context, grid_input(&g), ids, &o, &s)) {
+                check_scores(context, &g, ids, &o, &s, napier_isa_name(isas[i]));
+                check_few_results(context, &g, ids, &s);
+            }
+            free(s.memory);
+            napier_context_destroy(context);
+        }
+        free(ids);
+        grid_free(&g);
+    }
+    free(row);
+    no_problems();
+}
+
 static void test_vocabulary(void **state) {
     (void)state;
     static const row_kind kinds[] = {ROW_NORMAL, ROW_PEAKED, ROW_MASKED, ROW_TEN_THOUSAND, ROW_TIES};
@@ -951,6 +1034,7 @@ static void test_fused_log_softmax(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_oracle),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_vocabulary),
         cmocka_unit_test(test_temperature_and_keep),
         cmocka_unit_test(test_softcap_is_tanh),
