@@ -373,7 +373,9 @@ static void napier_token_inside(napier_token_run *run, int64_t p, float max) {
     const float *z = (const float *)(const void *)napier_token_tile_x(run, p);
     if (run->job->x.dtype != NAPIER_F32) {
         float *room = napier_token_room(run, NAPIER_AHEAD_SLOTS);
-        napier_token_widen(z, run->job->x.dtype, 1, NAPIER_TILE, room);
+        for (int i = 0; i < NAPIER_TILE; i += 16) {
+            vf_store(room + i, napier_load16(napier_at(z, NAPIER_BF16, i), NAPIER_BF16));
+        }
         z = room;
     }
     if (run->job->wants.total) {
