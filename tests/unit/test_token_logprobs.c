@@ -258,7 +258,6 @@ static void odd_one(double *z, int what, int64_t at) {
     }
     switch (what) {
     case 6: z[at] = (double)NAN; break;
-    case 7: z[at] = -(double)NAN; break;
     case 8: z[at] = HUGE_VAL; break;
     case 9: z[at] = -HUGE_VAL; break;
     case 10: z[at] = -140; break;
@@ -270,6 +269,15 @@ static void odd_one(double *z, int what, int64_t at) {
     }
     for (int i = 0; i < TILE && what == 15; i++) {
         z[i] = -z[i];
+    }
+}
+
+/* A NaN below 0, of the least payload: a grid stores but one NaN. */
+static void lowest_nan(const grid *g, int64_t at) {
+    if (g->view.dtype == NAPIER_F32) {
+        ((uint32_t *)g->view.data)[at] = 0xff800001u;
+    } else {
+        ((uint16_t *)g->view.data)[at] = 0xff81u;
     }
 }
 
@@ -309,8 +317,12 @@ static void test_tiles(void **state) {
             for (int j = 0; j < TILED; j++) {
                 row[j] = 3 * rng_normal(&r) + offset;
             }
-            odd_one(row + (3 + i % 4) * TILE, i % ODD_ONES, rng_below(&r, TILE));
+            const int64_t tile = (3 + i % 4) * TILE, at = rng_below(&r, TILE);
+            odd_one(row + tile, i % ODD_ONES, at);
             grid_set_row(&g, i, row);
+            if (i % ODD_ONES == 7) {
+                lowest_nan(&g, i * TILED + tile + at);
+            }
         }
         int64_t *ids = some_ids(3 * ODD_ONES, 1, TILED, 3);
         for (int i = 0; i < isa_count; i++) {
