@@ -59,7 +59,10 @@ for file in include/napier/napier.h lib/libnapier.so lib/libnapier.a lib/pkgconf
     check "installed: $file" test -s "$prefix/$file"
 done
 check "every public header is installed, and nothing else" diff -r "$root/include" "$prefix/include"
-no_build_paths() { ! grep -rIlF -e "$root" -e "$work/first" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"; }
+# Folders of the checkout, not its root: a checkout in /napier is part of lib/cmake/napier.
+no_build_paths() {
+    ! grep -rIlF -e "$root/src" -e "$root/include" -e "$root/build" -e "$work/" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"
+}
 check "no path of the build remains in the package files" no_build_paths
 if have lowdown; then
     check "installed: the man page" test -s "$prefix/share/man/man1/napier.1"
