@@ -37,7 +37,7 @@ groups=(
     "python 900 the Python package: pip install, and its tests against NumPy and SciPy"
     "cuda 900 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "bare 400 the library and the self-test without CMake"
-    "style 200 clang-format"
+    "style 200 clang-format; documents and comments name only what exists"
 )
 
 # ---- What a group uses --------------------------------------------------------------------------------------------------
@@ -429,6 +429,11 @@ group_bare() {
 
 group_style() {
     local tool
+    if have python3; then
+        check_counted 60 "names in documents and comments" python3 "$root/tests/style/names.py"
+    else
+        skip "names in documents and comments" "no python3 on this machine"
+    fi
     tool=$(command -v clang-format-14 || command -v clang-format)
     [ -n "$tool" ] || { skip style "no clang-format on this machine"; return; }
     [ -f "$root/.clang-format" ] || { skip style "no .clang-format"; return; }

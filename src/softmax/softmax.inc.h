@@ -8,7 +8,7 @@
  * Between sum and write, `finish` turns maximum, count and rest into scale and log_sum, for 16 rows at a time.
  *
  * Three layouts: rows along the vectors (short_rows, and tile by tile for long rows), 16 rows in the lanes of one vector
- * (up to 16 columns, after a transpose), and rows that are columns in memory (columns.inc.h). All do the operations of
+ * (up to 16 columns, after a transpose), and rows that are columns in memory (lanes.inc.h). All do the operations of
  * napier_tile_by_definition and napier_sum_finish (sum.h) in the same order; that is the contract. */
 #include "math/elements.h"
 #include "softmax/softmax_kernels.h"
