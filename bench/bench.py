@@ -5,7 +5,8 @@ One process per peer, so that no thread pool meets another. Rounds alternate: ev
 the driver waits until the one that just worked is asleep, and records how much processor time the others took all the
 same. Times are medians over rounds of medians within a round. All peers get the same input, each in memory of the same
 kind. Before it is timed, each result is compared with float64; Napier being wrong ends the run, a peer that is wrong is
-named and not timed. Results go, one line a cell, to a JSON-lines file, from which bench/report.py makes the table.
+named and not timed. Results go, one line a cell, to a JSON-lines file. Of a full run bench/report.py
+makes a summary in bench/results and the page.
 
 Run it through bench/run.sh, which prepares the peers and builds the C workers."""
 import argparse
@@ -508,7 +509,7 @@ def arguments():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--shapes", help="such as 1000000x8,1x1000000: only these")
     parser.add_argument("--only", help="a regular expression on the cell's name, such as 'softmax-f32-last-.*-t2'")
-    parser.add_argument("--output", type=Path, help="the JSON-lines file (default: a new one in bench/results)")
+    parser.add_argument("--output", type=Path, help="the JSON-lines file (default: a new one in the build folder)")
     parser.add_argument("--list", action="store_true", help="print the cells and stop")
     parser.add_argument("--home", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
@@ -590,10 +591,9 @@ def main():
     partial = any(word.split("=")[0] in FILTERS for word in shown_arguments())
     output = options.output
     if output is None:
-        (HERE / "results").mkdir(exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", cpu_model().lower()).strip("-")
         kind = ("-quick" if options.quick else "") + ("-partial" if partial else "")
-        output = HERE / f"results/{datetime.date.today().isoformat()}-{name}{kind}.jsonl"
+        output = Path(options.build) / f"{datetime.date.today().isoformat()}-softmax-{name}{kind}.jsonl"
     try:
         with in_memory() as folder:
             run(options, todo, Path(folder), output)
@@ -602,7 +602,9 @@ def main():
         return 1
     print(f"results: {output}")
     if options.output is None and not partial:
-        report.main([str(output)])
+        summary = HERE / "results" / f"{output.stem}.csv"
+        report.main([str(output), "--summary", str(summary)])
+        report.main([str(summary)])
     return 0
 
 

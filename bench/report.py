@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Makes docs/benchmarks.md and docs/benchmarks.png from the results of bench.py.
 
-    bench/run.sh --report [--fastest] [--output FILE.md] [RESULTS.jsonl ...]
+    bench/run.sh --report [--output FILE.md] [RESULTS ...]
+    bench/run.sh --report --summary FILE.csv RESULTS ...      one line a cell: what is tracked
 
-Without a file: the newest full run in bench/results, else the newest quick one. Of several files the last word counts.
---fastest takes the fastest run instead of the median: for a machine that others use at the same time.
-What a missed target comes from is written by hand in bench/findings.md, which goes into the page."""
+RESULTS are JSON Lines as bench.py writes them, or such a summary. Where files share a cell the later file counts. Without a
+file: the newest summary in bench/results. The reasons for missed targets are written by hand in bench/findings.md, which
+goes into the page."""
 import argparse
+import csv
 import json
+import math
 import statistics
 import sys
 from pathlib import Path
@@ -36,26 +39,65 @@ def is_long(record, level2):
     return record["op"] in ("softmax", "log_softmax") and record["cols"] * item > level2
 
 
-def floors(record, level2, fastest=False):
+def floors(record, level2):
     """Memory floor, compute floor and the greater of them, in ms. A softmax of rows that do not stay in L2 takes two
     exponentials an element: the first pass only sums them."""
-    memory = record["memory_min_ms" if fastest else "memory_ms"]
+    memory = record["memory_ms"]
     exps = record["rows"] * record["cols"] * (2 if record["op"] == "softmax" and is_long(record, level2) else 1)
     # One reduction is one thread's work only if nothing can be split; any number of elements can.
-    compute = record["exp_min_ns" if fastest else "exp_ns"] * exps / record["threads"] * 1e-6
+    compute = record["exp_ns"] * exps / record["threads"] * 1e-6
     return memory, compute, max(memory, compute)
 
 
+CELL = ("op", "dtype", "axis", "rows", "cols", "threads")
+FLOORS = ("memory_ms", "read_ms", "exp_ns", "clock_ghz", "foreign_cpu")
+WHO = ("napier", *COLUMNS)
+
+
+def write_summary(results, path):
+    """Headers as comments, then a line a cell: floors, and each library's milliseconds and error ("wrong": not timed)."""
+    with path.open("w", encoding="utf-8", newline="") as out:
+        for header in results.headers:
+            out.write("# " + json.dumps(header) + "\n")
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow([*CELL, *FLOORS, *WHO, *(f"{who} error" for who in WHO)])
+        short = lambda x: "" if x is None else f"{x:.4g}"  # noqa: E731
+        for r in results.cells.values():
+            wrong = {who for who, why in r["skipped"].items() if why.startswith("wrong")}
+            rows.writerow([*(r[name] for name in CELL), *(short(r.get(name)) for name in FLOORS),
+                           *("wrong" if who in wrong else short(results.ms(r, who)) for who in WHO),
+                           *(short(r["errors"].get(who)) for who in WHO)])
+
+
+def read_summary(text):
+    """The headers and records that write_summary wrote."""
+    lines = text.splitlines()
+    headers = [json.loads(line[2:]) for line in lines if line.startswith("# ")]
+    records = []
+    for row in csv.DictReader(line for line in lines if not line.startswith("# ")):
+        record = {name: int(row[name]) if row[name].isdigit() else row[name] for name in CELL}
+        record |= {name: float(row[name]) for name in FLOORS if row[name]}
+        record["results"] = {who: {"ms": float(row[who])} for who in WHO if row[who] not in ("", "wrong")}
+        record["skipped"] = {who: "wrong" for who in WHO if row[who] == "wrong"}
+        record["errors"] = {who: float(row[f"{who} error"]) for who in WHO if row[f"{who} error"]}
+        records.append(record)
+    return headers, records
+
+
+def read_lines(text):
+    """The headers and records that bench.py wrote."""
+    found = [json.loads(line) for line in text.splitlines()]
+    return [each["header"] for each in found if "header" in each], [each for each in found if "header" not in each]
+
+
 class Results:
-    def __init__(self, paths, fastest):
-        self.headers, self.cells, self.fastest = [], {}, fastest
+    def __init__(self, paths):
+        self.headers, self.cells = [], {}
         for path in paths:
-            for line in Path(path).read_text(encoding="utf-8").splitlines():
-                record = json.loads(line)
-                if "header" in record:
-                    self.headers.append(record["header"])
-                else:
-                    self.cells[self.key(record)] = record
+            read = read_summary if path.suffix == ".csv" else read_lines
+            headers, records = read(path.read_text(encoding="utf-8"))
+            self.headers += [header for header in headers if header not in self.headers]
+            self.cells.update((self.key(record), record) for record in records)
         self.machine = self.headers[-1]["machine"]
         self.level2 = cache_bytes(self.machine, "L2")
 
@@ -68,13 +110,13 @@ class Results:
 
     def ms(self, record, variant):
         found = record["results"].get(variant)
-        return found["min_ms" if self.fastest else "ms"] if found else None
+        return found["ms"] if found else None
 
     def ours(self, record):
         return self.ms(record, "napier")
 
     def floors(self, record):
-        return floors(record, self.level2, self.fastest)
+        return floors(record, self.level2)
 
     def to_floor(self, record):
         return self.ours(record) / self.floors(record)[2]
@@ -121,10 +163,6 @@ def targets(results, r):
         yield "the documents' figures on two cores", results.ours(r) < figure, f"{results.ours(r):.3g} of {figure} ms"
 
 
-def missed(results, r):
-    return [text for text, met, _ in targets(results, r) if not met]
-
-
 # ---- The page ------------------------------------------------------------------------------------------------------
 
 def number(x, digits=3):
@@ -138,74 +176,37 @@ def shape_text(rows, cols):
     return f"{short.get(rows, rows)} x {short.get(cols, cols)}"
 
 
-def flagged(text, is_missed):
-    return f"**{text}** (!)" if is_missed else text
+def mean(ratios):
+    """The geometric mean, or nothing."""
+    return f"{math.exp(statistics.fmean(map(math.log, ratios))):.2f}" if ratios else ""
 
 
-def table(results, op, dtype, threads):
-    shapes = {}
+def comparison(results):
+    """A row for each operation, dtype, axis and number of threads: how many times Napier's time each peer takes."""
+    groups = {}
     for record in results.cells.values():
-        if (record["op"], record["dtype"], record["threads"]) == (op, dtype, threads):
-            shapes.setdefault((record["rows"], record["cols"]), {})[record["axis"]] = record
-    peers = [c for c in COLUMNS if any(c in r["results"] for axes in shapes.values() for r in axes.values())]
-    lines = ["| shape | Napier ms | memory floor ms | compute floor ms | Napier / floor | best peer / Napier | "
-             + " | ".join(NAMES[p] for p in peers) + " | first axis: ms | of last axis' speed | best peer / Napier |",
-             "|---" + "|---:" * (8 + len(peers)) + "|"]
-    # The order of measuring is by size; people look a shape up by its columns.
-    for (rows, cols), axes in sorted(shapes.items(), key=lambda item: (item[0][1], item[0][0])):
-        lines.append("| " + " | ".join([shape_text(rows, cols), *last_cells(results, axes.get("last"), peers),
-                                        *first_cells(results, axes.get("first"))]) + " |")
+        if results.ours(record):
+            groups.setdefault(tuple(record[name] for name in ("op", "dtype", "axis", "threads")), []).append(record)
+    lines = ["| operation | dtype | axis | threads | cells | ahead of all | fastest peer | "
+             + " | ".join(NAMES[peer] for peer in COLUMNS) + " |", "|---" * 3 + "|---:" * (4 + len(COLUMNS)) + "|"]
+    ops = ("softmax", "log_softmax", "logsumexp", "logsumexp_all")
+    for group, records in sorted(groups.items(), key=lambda g: (ops.index(g[0][0]), g[0][1] != "f32", g[0][2] != "last", g[0][3])):
+        fastest = [ratio for _, ratio in map(results.best_peer, records) if ratio]
+        ahead = sum(ratio >= 1 for ratio in fastest)
+        peers = [[results.ms(r, peer) / results.ours(r) for r in records if results.ms(r, peer)] for peer in COLUMNS]
+        lines.append("| " + " | ".join([*map(str, group), str(len(fastest)), str(ahead), f"**{mean(fastest)}**",
+                                        *map(mean, peers)]) + " |")
     return "\n".join(lines)
-
-
-def peer_text(results, record):
-    best, ratio = results.best_peer(record)
-    slower = "not slower than the fastest peer" in missed(results, record)
-    return flagged(f"{ratio:.2f} {NAMES[best]}", slower) if best else ""
-
-
-def last_cells(results, r, peers):
-    if r is None or results.ours(r) is None:
-        return [""] * (5 + len(peers))
-    memory, compute, _ = results.floors(r)
-    noise = "~" if r.get("foreign_cpu", 0) > NOISY else ""
-    over = any("floor" in text for text in missed(results, r))
-    texts = [noise + number(results.ours(r)), number(memory), number(compute),
-             flagged(f"{results.to_floor(r):.2f}", over), peer_text(results, r)]
-    for peer in peers:
-        time = results.ms(r, peer)
-        too_near = peer.startswith("torch") and time and "logsumexp 3x faster than PyTorch" in missed(results, r) \
-            and time < 3 * results.ours(r)
-        wrong = r["skipped"].get(peer, "").startswith("wrong")
-        texts.append(flagged(f"{time / results.ours(r):.2f}", too_near) if time else "wrong" if wrong else "")
-    return texts
-
-
-def first_cells(results, r):
-    if r is None or results.ours(r) is None:
-        return ["", "", ""]
-    last = results.last_axis(r)
-    keeps = results.ours(last) / results.ours(r) if last and results.ours(last) else None
-    slow = "first axis keeps 0.4 of the last axis' speed" in missed(results, r)
-    noise = "~" if r.get("foreign_cpu", 0) > NOISY else ""
-    return [noise + number(results.ours(r)), flagged(f"{keeps:.2f}", slow) if keeps else "", peer_text(results, r)]
 
 
 def summary(results):
-    tally, worst = {}, {}
+    tally = {}
     for record in results.cells.values():
-        for text, met, found in targets(results, record):
+        for text, met, _ in targets(results, record):
             good, total = tally.get(text, (0, 0))
             tally[text] = good + met, total + 1
-            if not met:
-                worst.setdefault(text, []).append((record["cell"], found))
-    lines = ["| target | met |", "|---|---:|"]
-    lines += [f"| {text} | {good} of {total} |" for text, (good, total) in sorted(tally.items())]
-    for text, cells in sorted(worst.items()):
-        lines += ["", f"<details><summary>Missed: {text} ({len(cells)})</summary>", ""]
-        lines += [f"- {cell}: {found}" for cell, found in cells]
-        lines += ["", "</details>"]
-    return "\n".join(lines)
+    return "\n".join(["| target | met |", "|---|---:|",
+                      *(f"| {text} | {good} of {total} |" for text, (good, total) in sorted(tally.items()))])
 
 
 def errors_text(results):
@@ -222,10 +223,12 @@ def errors_text(results):
         if variant in worst:
             lines.append(f"| {NAMES.get(variant, 'Napier')} | "
                          + " | ".join(number(worst[variant].get(kind), 2) for kind in kinds) + " |")
-    wrong = [f"- {r['cell']}: {NAMES.get(v, v)}: {why}" for r in results.cells.values() for v, why in r["skipped"].items()
-             if why.startswith("wrong")]
-    if wrong:
-        lines += ["", "Peers whose result is not within the tolerance of their dtype, and so were not timed:", "", *wrong]
+    wrong = {}
+    for record in results.cells.values():
+        for who in (who for who, why in record["skipped"].items() if why.startswith("wrong")):
+            wrong[who] = wrong.get(who, 0) + 1
+    lines += [f"\n{NAMES[who]} was not timed in {count} cells, where its error is above its dtype's tolerance."
+              for who, count in wrong.items()]
     return "\n".join(lines)
 
 
@@ -274,44 +277,37 @@ def machine_text(results):
             text += f" ({exp * clock:.2f} cycles at {clock:.2f} GHz)" if clock else ""
         lines.append(text)
     noisy = sum(r.get("foreign_cpu", 0) > NOISY for r in results.cells.values())
-    lines.append(f"- {len(results.cells)} cells; during {noisy} of them something else used more than {NOISY:.0%} of a "
-                 f"processor (marked ~).")
+    lines.append(f"- {len(results.cells)} cells; during {noisy} of them something else used more than {NOISY:.0%} of a processor.")
     return "\n".join(lines)
 
 
 PREFACE = """# Benchmarks
 
-Made by `make bench` (`bench/run.sh`); this page by `bench/report.py`. Do not edit it: reasons for misses go into
-`bench/findings.md`, and come in below.
-
-## How to read it
+`make bench` (`bench/run.sh`) measures, and `bench/report.py` makes this page. Do not edit it: write the reasons for missed
+targets in `bench/findings.md`, which is included below. All cells, with the time of each library:
+{sources}.
 
 - R x C is R reductions of length C. Last axis: stored [R, C]. First axis: the same work stored [C, R].
-- Times are {statistic}. One process per peer; they take turns, while all others sleep.
-- *memory floor*: the fastest known copy of the shape's bytes, or for logsumexp read plus the small write, measured in the
-  same run with as many threads. Rows that do not fit L2 are read twice.
-- *compute floor*: exp + sum in L1 on the same instruction set, times the exponentials needed: one an element, and two for
-  a softmax of rows that do not fit L2, where the first pass only sums.
-- *Napier / floor*: against the greater of the two. *best peer / Napier*, and each peer's column: how many times Napier's
-  time the peer takes; above 1 Napier is faster.
-- **bold** (!) misses a target; ~ the machine was not quiet. Every result was compared with float64 before it was timed.
+- A time is the median over rounds of the medians within a round. Each peer has one process. The peers take turns, and all
+  others sleep. Every result is compared with float64 before it is timed.
+- The memory floor is the fastest known copy of the shape's bytes, or for logsumexp a read of them. The compute floor is exp
+  and sum in L1 with the same instruction set: one exp an element, and two for a softmax of rows that do not fit L2. The floor
+  is the greater of the two.
 """
 
 
-def page(results, plot):
-    statistic = "the fastest run" if results.fastest else "medians over rounds of medians within a round"
-    parts = [PREFACE.format(statistic=statistic), "## This run\n", machine_text(results), "\n## Targets\n", summary(results)]
+def page(results, paths, plot):
+    sources = ", ".join(f"[{path.name}](../bench/results/{path.name})" for path in paths)
+    parts = [PREFACE.format(sources=sources), "## Against each peer\n",
+             "How many times Napier's time a peer takes, as geometric means over cells; above 1 Napier is faster.\n"
+             "*Fastest peer* takes the fastest one of each cell. A blank: the peer cannot do it.\n", comparison(results)]
+    if plot:
+        parts += [f"\n![Time over floor, and the roofline]({plot.name})"]
+    parts += ["\n## Targets\n", summary(results)]
     findings = HERE / "findings.md"
     if findings.exists():
-        parts += ["\n## What was found about the misses\n", findings.read_text(encoding="utf-8").strip()]
-    if plot:
-        parts += ["", f"![Time over floor, and the roofline]({plot.name})"]
-    ops = ("softmax", "log_softmax", "logsumexp", "logsumexp_all")
-    found = {(r["op"], r["dtype"], r["threads"]) for r in results.cells.values()}
-    for op, dtype, threads in sorted(found, key=lambda k: (ops.index(k[0]), k[1] != "f32", k[2])):
-        parts += [f"\n## {op}, {dtype}, {threads} thread{'s' if threads > 1 else ''}\n",
-                  table(results, op, dtype, threads)]
-    parts += ["\n## Largest error against float64\n", errors_text(results)]
+        parts += ["\n## Why targets are missed\n", findings.read_text(encoding="utf-8").strip()]
+    parts += ["\n## Largest error against float64\n", errors_text(results), "\n## The run\n", machine_text(results)]
     return "\n".join(parts) + "\n"
 
 
@@ -398,32 +394,26 @@ def draw(results, path):
     return path
 
 
-OTHERS = ("partial", "-rl-", "-umap-", "-attention-", "-model-")  # results of the benchmarks in folders of their own
-
-
-def newest():
-    found = [p for p in (HERE / "results").glob("*.jsonl") if not any(word in p.name for word in OTHERS)]
-    full = [p for p in found if "quick" not in p.name]
-    return sorted(full or found, key=lambda p: p.stat().st_mtime)[-1:]
-
-
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Make docs/benchmarks.md from results.")
     parser.add_argument("results", nargs="*", type=Path)
-    parser.add_argument("--fastest", action="store_true", help="the fastest run, not the median")
     parser.add_argument("--output", type=Path, default=HERE.parent / "docs/benchmarks.md")
+    parser.add_argument("--summary", type=Path, help="write this summary of the results, and no page")
     options = parser.parse_args(arguments)
-    paths = options.results or newest()
+    paths = options.results or sorted((HERE / "results").glob("*-softmax-*.csv"))[-1:]
     if not paths:
-        print("no results in bench/results: run bench/run.sh first", file=sys.stderr)
+        print("no summary in bench/results: run bench/run.sh first", file=sys.stderr)
         return 1
-    results = Results(paths, options.fastest)
+    results = Results(paths)
     if not any(results.ours(r) for r in results.cells.values()):
         print("no cell in these results holds Napier's time", file=sys.stderr)
         return 1
+    if options.summary:
+        write_summary(results, options.summary)
+        return 0
     options.output.parent.mkdir(parents=True, exist_ok=True)
     plot = draw(results, options.output.with_suffix(".png"))
-    options.output.write_text(page(results, plot), encoding="utf-8")
+    options.output.write_text(page(results, paths, plot), encoding="utf-8")
     print(f"report: {options.output}")
     return 0
 
