@@ -1,15 +1,15 @@
 /* napier/linear.h - the matrix product in a fixed order.
  *
- * Bits. An element of the product depends on its row of a and its column of b and on nothing else: not on how many rows or
- * columns there are, on threads, strides, instruction set or compiler. So a row's result does not depend on its batch. The
- * bits are contractual.
+ * Bits. An element of the product depends only on its row of a and its column of b. It does not depend on the number of rows or
+ * columns, on threads, strides, instruction set or compiler. So a row's result does not depend on its batch. The bits are
+ * contractual.
  *
- * Order. Unless both operands are bf16: one chain of fused multiply-adds in f32 over k, ascending, from +0; f16 and bf16
+ * Order. Unless both operands are bf16: one chain of f32 fused multiply-adds over ascending k, starting at +0. f16 and bf16
  * are widened exactly.
- * bf16 by bf16: for each block of 32 k (the last filled up with +0) one chain of fma over the even k and one over the odd
- * k, both from 0; even + odd; that sum added to the accumulator, which starts at 0: what the matrix engines of x86 (AMX)
- * compute. Subnormal operands count as 0, with their sign, and so does the result of each step if it is below 2^-126 when
- * rounded to 24 bits of an unbounded exponent. docs/linear.md says why and how. */
+ * bf16 by bf16 follows the matrix engine of x86 (AMX). For each block of 32 k (the last one padded with +0) there is one chain
+ * of fma over the even k and one over the odd k, both starting at 0. The sum even + odd is added to the accumulator, which
+ * starts at 0. Subnormal operands count as 0 with their sign. So does the result of each step if it is below 2^-126 when
+ * rounded to 24 bits with an unbounded exponent. docs/linear.md says why and how. */
 #ifndef NAPIER_LINEAR_H
 #define NAPIER_LINEAR_H
 
@@ -19,11 +19,11 @@
 extern "C" {
 #endif
 
-/* product[i][j] = sum_k a[i][k] * b[k][j]: a [m, k], b [k, n], product [m, n]; k = 0 gives zeros. Any strides: weights
- * stored as [n, k] are passed as napier_const_transposed. Dtypes f32, f16, bf16, each its own; the result is rounded once,
- * to nearest even. NaN and inf go through as IEEE arithmetic has them; a NaN result is the canonical quiet NaN.
- * Product must not overlap a or b. Error bound: (k + 1) 2^-24 sum_k |a b|.
- * Errors: INVALID_ARGUMENT (shapes that do not fit, f64), OUT_OF_MEMORY. */
+/* product[i][j] = sum_k a[i][k] * b[k][j], with a [m, k], b [k, n] and product [m, n]. k = 0 gives zeros. Any strides: pass
+ * weights stored as [n, k] as napier_const_transposed. Each dtype is f32, f16 or bf16; the result is rounded once, to nearest
+ * even. NaN and inf follow IEEE arithmetic; a NaN result is the canonical quiet NaN.
+ * The product must not overlap a or b. Error bound: (k + 1) 2^-24 sum_k |a b|.
+ * Errors: INVALID_ARGUMENT (shapes that do not match, f64), OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                        napier_matrix product);
 

@@ -1,4 +1,4 @@
-/* napier/types.h - status codes, dtypes, array views and the context: what every other header stands on. */
+/* napier/types.h - status codes, dtypes, array views and the context. Every other header includes this one. */
 #ifndef NAPIER_TYPES_H
 #define NAPIER_TYPES_H
 
@@ -20,17 +20,18 @@ extern "C" {
 #define NAPIER_VERSION_PATCH 0
 #define NAPIER_VERSION_STRING "0.1.0"
 
-/* Names the bits of every result. 0: not frozen yet; from 1 on, a change of any result's bits is a new number. */
+/* The version of every result's bits. While it is 0 bits may still change. From 1 on, a change of any result's bits comes
+ * with a new number. */
 #define NAPIER_NUMERICS_VERSION 0
 
-/* What a call came to. Values are never renumbered. */
+/* The result of a call. Values are never renumbered. */
 typedef enum napier_status {
     NAPIER_OK = 0,
-    NAPIER_INVALID_ARGUMENT = 1, /* a null pointer, a shape, stride, dtype or option that cannot be */
+    NAPIER_INVALID_ARGUMENT = 1, /* a null pointer, or an invalid shape, stride, dtype or option */
     NAPIER_OUT_OF_MEMORY = 2,    /* the allocator returned NULL, or a size does not fit */
-    NAPIER_UNSUPPORTED = 3,      /* this machine or this build cannot do it (an instruction set, a device) */
-    NAPIER_STATE_MISMATCH = 4,   /* two states that cannot be merged, or a state that is not finished */
-    NAPIER_CORRUPT_DATA = 5,     /* bytes or a file that are not what they should be */
+    NAPIER_UNSUPPORTED = 3,      /* this machine or this build lacks an instruction set, a device or a feature */
+    NAPIER_STATE_MISMATCH = 4,   /* two states that cannot be merged, or a state that has not been finished */
+    NAPIER_CORRUPT_DATA = 5,     /* bytes or a file that do not follow their format */
     NAPIER_CANCELLED = 6,        /* a progress callback asked to stop */
     NAPIER_IO_ERROR = 7          /* a file could not be read or written */
 } napier_status;
@@ -45,12 +46,12 @@ typedef enum napier_dtype {
     NAPIER_F64 = 4   /* double */
 } napier_dtype;
 
-/* Bytes per element; 0 for a value that is no dtype. */
+/* Bytes per element; 0 for an unknown dtype. */
 NAPIER_API size_t napier_dtype_size(napier_dtype dtype);
 /* "f32", "f16", "bf16", "f64"; "unknown" for any other value. */
 NAPIER_API const char *napier_dtype_name(napier_dtype dtype);
 
-/* Instruction sets. The choice changes speed, never a bit of a result. */
+/* Instruction sets. The choice changes the speed and never the bits of a result. */
 typedef enum napier_isa {
     NAPIER_ISA_AUTO = 0,
     NAPIER_ISA_SCALAR = 1,
@@ -61,14 +62,14 @@ typedef enum napier_isa {
 
 /* "auto", "scalar", "neon", "avx2", "avx512"; "unknown" for any other value. */
 NAPIER_API const char *napier_isa_name(napier_isa isa);
-/* 1 if this build and this machine can run it, else 0. AUTO and SCALAR always can. */
+/* 1 if this build and this machine can run it, else 0. AUTO and SCALAR are always available. */
 NAPIER_API int napier_isa_available(napier_isa isa);
 
 /* ---- Views ------------------------------------------------------------------------------------------------------
- * A view borrows memory; it owns nothing. Strides count elements, may be negative, and may be 0 in a view that is only
+ * A view describes memory that the caller owns. Strides count elements. They may be negative, and 0 in a view that is only
  * read (a broadcast). Element (i, j) of a matrix lies at data + (i * row_stride + j * col_stride) * sizeof(element).
- * An n-D array is walked as 2-D slices; a reduction along the first axis is the transposed view.
- * `data` must be aligned to its element and may be NULL only where the view has no elements. */
+ * Pass an n-D array as several 2-D slices. To reduce along the first axis, pass the transposed view.
+ * `data` must be aligned to its element. It may be NULL only where the view has no elements. */
 typedef struct napier_matrix {
     void *data;
     int64_t rows, cols;
@@ -112,7 +113,7 @@ static inline napier_const_vector napier_const_array(const void *data, int64_t s
     napier_const_vector v = {data, size, 1, dtype};
     return v;
 }
-/* The common case in one word. */
+/* The common case: f32. */
 static inline napier_matrix napier_rows_f32(float *data, int64_t rows, int64_t cols) {
     return napier_rows(data, rows, cols, NAPIER_F32);
 }
@@ -123,7 +124,7 @@ static inline napier_vector napier_array_f32(float *data, int64_t size) { return
 static inline napier_const_vector napier_const_array_f32(const float *data, int64_t size) {
     return napier_const_array(data, size, NAPIER_F32);
 }
-/* The same elements with rows and columns exchanged: how to reduce along the first axis. */
+/* The same elements with rows and columns exchanged. Use it to reduce along the first axis. */
 static inline napier_matrix napier_transposed(napier_matrix m) {
     napier_matrix t = {m.data, m.cols, m.rows, m.col_stride, m.row_stride, m.dtype};
     return t;
@@ -132,7 +133,7 @@ static inline napier_const_matrix napier_const_transposed(napier_const_matrix m)
     napier_const_matrix t = {m.data, m.cols, m.rows, m.col_stride, m.row_stride, m.dtype};
     return t;
 }
-/* Integers to read: token ids, offsets. Contiguous; data may be NULL only where size is 0. */
+/* A contiguous array of integers that is only read: token ids or offsets. data may be NULL only where size is 0. */
 typedef enum napier_index_type {
     NAPIER_I32 = 1, /* int32_t */
     NAPIER_I64 = 2  /* int64_t */
@@ -153,19 +154,19 @@ static inline napier_indices napier_indices_i64(const int64_t *data, int64_t siz
     return i;
 }
 
-/* A view to read from of a view that could be written to. */
+/* The same view, for reading only. */
 static inline napier_const_matrix napier_read_only(napier_matrix m) {
     napier_const_matrix c = {m.data, m.rows, m.cols, m.row_stride, m.col_stride, m.dtype};
     return c;
 }
 
 /* ---- Context ----------------------------------------------------------------------------------------------------
- * Holds threads, instruction set, allocator and the last error's text: there is no other state in the library.
- * A context may be used by one thread at a time; different threads use different contexts, which cost little. */
+ * A context holds the number of threads, the instruction set, the allocator and the text of the last error. The library has
+ * no other state. One thread at a time may use a context. Give each of your threads a context of its own: it is small. */
 typedef struct napier_context napier_context;
 
-/* `allocate` returns memory aligned to `alignment` (a power of two) or NULL; `deallocate` takes it back and is never
- * given NULL. Both are called from the thread that called the library, never from its workers. */
+/* `allocate` returns memory aligned to `alignment` (a power of two), or NULL. `deallocate` frees it and never receives NULL.
+ * The library calls both only from the thread that called it, never from its workers. */
 typedef struct napier_allocator {
     void *(*allocate)(size_t size, size_t alignment, void *user);
     void (*deallocate)(void *memory, void *user);
@@ -173,10 +174,11 @@ typedef struct napier_allocator {
 } napier_allocator;
 
 typedef struct napier_context_options {
-    size_t struct_size;     /* sizeof(napier_context_options): lets the struct grow without breaking callers */
-    int threads;            /* worker threads; 0: as many as OpenMP would take, at most 1024 */
-    napier_isa highest_isa; /* AUTO: the best this machine has, and its matrix engine (AMX) for products of bf16, which
-                                   AVX512 goes without; a set it has not is UNSUPPORTED */
+    size_t struct_size; /* sizeof(napier_context_options): lets the struct grow without breaking callers */
+    int threads;        /* worker threads; 0: OpenMP's default, at most 1024 */
+    napier_isa
+        highest_isa; /* AUTO: the best of this machine, with its matrix engine (AMX) for products of bf16. AVX512 does
+                                   not use the engine. UNSUPPORTED if the machine lacks the instruction set */
     napier_allocator allocator; /* both functions NULL: the C library's */
 } napier_context_options;
 
@@ -186,27 +188,27 @@ typedef struct napier_context_options {
         sizeof(napier_context_options), 0, NAPIER_ISA_AUTO, { NULL, NULL, NULL } \
     }
 
-/* Makes a context. `options` NULL means all defaults. On failure *out is NULL.
- * Errors: INVALID_ARGUMENT (out NULL, struct_size, threads < 0 or > 1024, an unknown ISA, half an allocator),
- * UNSUPPORTED (the ISA), OUT_OF_MEMORY. */
+/* Creates a context. `options` NULL means all defaults. On failure *out is NULL.
+ * Errors: INVALID_ARGUMENT (out NULL, struct_size, threads < 0 or > 1024, an unknown ISA, only one of the allocator's two
+ * functions), UNSUPPORTED (this machine lacks the ISA), OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_context_create(napier_context **out, const napier_context_options *options);
-/* Frees a context and what it holds. NULL is allowed. */
+/* Frees a context. NULL is allowed. */
 NAPIER_API void napier_context_destroy(napier_context *context);
 
-/* The text of the last error of this context, naming the argument and its value ("logits: row_stride 3 is less than
- * cols 8"); "" if there has been none since the last call that succeeded. Valid until the next call on the context. */
+/* The text of this context's last error. It names the argument and its value ("probs: row_stride 3 is less than cols 8").
+ * "" if the last call succeeded. The text is valid until the next call with this context. */
 NAPIER_API const char *napier_last_error(const napier_context *context);
 
-/* What the context came to: never AUTO, never 0. */
+/* The instruction set and the number of threads that this context uses. Never NAPIER_ISA_AUTO, never 0 threads. */
 NAPIER_API napier_isa napier_context_isa(const napier_context *context);
 NAPIER_API int napier_context_threads(const napier_context *context);
 
-/* Called now and then, from the thread that called the library, during work that may take long: what is being done
- * ("neighbours") and how much of it is done, 0 to 1. Another answer than 0 stops the work; the call then returns
+/* A callback for long work. The library calls it from the caller's thread with the name of the stage ("neighbours") and
+ * the part of it that is done, 0 to 1. Return 0 to go on. Any other value stops the work, and the call returns
  * NAPIER_CANCELLED. */
 typedef int napier_progress(const char *stage, double done, void *user);
 
-/* NAPIER_VERSION_STRING and NAPIER_NUMERICS_VERSION of the library that is linked, as against the header's. */
+/* NAPIER_VERSION_STRING and NAPIER_NUMERICS_VERSION of the linked library. The header's may differ. */
 NAPIER_API const char *napier_version(void);
 NAPIER_API int napier_numerics_version(void);
 
