@@ -156,7 +156,7 @@ check_ctest() { # seconds, name, build directory, ctest arguments...
 build() { # name, compiler, targets ("all" or names), cmake arguments...
     local name=$1 cc=$2 targets=$3
     shift 3
-    run_logged 120 "configure $name" cmake -S "$root" -B "$work/$name" "-DCMAKE_C_COMPILER=$cc" "$@"
+    run_logged 120 "configure $name" cmake -S "$root" -B "$work/$name" "-DCMAKE_C_COMPILER=$cc" -DNAPIER_WERROR=ON "$@"
     if [ "$status" -eq 0 ]; then
         # shellcheck disable=SC2086 # a list of targets
         run_logged 900 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
@@ -345,9 +345,15 @@ group_sanitize() {
     OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
     [ -n "$OMP_TOOL_LIBRARIES" ] || { skip "ThreadSanitizer" "no libarcher.so: it would not see OpenMP's barriers"; return; }
     export OMP_TOOL_LIBRARIES
-    build tsan clang "selftest golden" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
+    build tsan clang "selftest $(printf '%s\n' "${goldens[@]}" | cut -d ' ' -f 1 | tr '\n' ' ')" -DCMAKE_BUILD_TYPE=None \
+        "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
     check_counted 300 "self-test, threads" "$work/tsan/tests/selftest" --quick
-    check 200 "golden bits, threads" "$work/tsan/tests/golden" --quick --threads 7 --check "$root/tests/bits/golden.txt"
+    local table program
+    for table in "$root"/tests/bits/*.txt; do # every operation that uses threads
+        program=$(basename "$table" .txt)
+        [ -x "$work/tsan/tests/$program" ] || { skip "$program, threads" "not in this build"; continue; }
+        check 200 "$program, threads" "$work/tsan/tests/$program" --quick --threads 7 --check "$table"
+    done
 }
 
 group_valgrind() {
