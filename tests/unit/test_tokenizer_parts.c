@@ -1,9 +1,11 @@
 /* test_tokenizer_parts - the parts alone: normal form against utf8proc's own, the expression's translation and what it
  * refuses, and files that are not what they should be. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
 #include <utf8proc.h>
 
 #include "support/check.h"
@@ -244,9 +246,11 @@ static const struct {
     {"\"l l\",", "", NAPIER_OK, ""},
     {"\"1.0\"", "\"2.0\"", NAPIER_UNSUPPORTED, "version"},
     {"\"1.0\"", "3", NAPIER_CORRUPT_DATA, "version"},
-    {"\"version\"", "\"padding\"", NAPIER_CORRUPT_DATA, "padding: given 2 times"},
-    {"\"truncation\": null", "\"truncation\": {}", NAPIER_UNSUPPORTED, "truncation"},
-    {"\"padding\": null", "\"padding\": {\"a\": 1}", NAPIER_UNSUPPORTED, "padding"},
+    {"\"version\"", "\"normalizer\"", NAPIER_CORRUPT_DATA, "normalizer: given 2 times"},
+    {"\"truncation\": null", "\"truncation\": {\"max_length\": 2, \"strategy\": \"LongestFirst\"}", NAPIER_OK, ""},
+    {"\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\", \"pad_id\": 1}", NAPIER_OK, ""},
+    {"\"pretokenizers\": [", "\"pretokenizers\": [], \"pretokenizers\": [], \"x\": [", NAPIER_CORRUPT_DATA,
+     "pretokenizers: given 2 times"},
     {"\"NFC\"", "\"NFD\"", NAPIER_UNSUPPORTED, "normalizer: type \"NFD\""},
     {"{\"type\": \"NFC\"}", "3", NAPIER_CORRUPT_DATA, "3, where an object"},
     {"\"Sequence\"", "\"ByteLevel\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"ByteLevel\""},
@@ -331,13 +335,49 @@ static void cut_files(void **state) {
     no_problems();
 }
 
+/* Of what malloc gives cJSON, allocation `fails_at` fails. */
+static int64_t fails_at;
+
+static void *fail_at_last(size_t size) {
+    errno = fails_at == 0 ? ENOMEM : errno;
+    return fails_at-- == 0 ? NULL : malloc(size);
+}
+
+/* cJSON's memory: that it runs out is told from bad JSON, and there is a limit. */
+static void json_memory(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    cJSON_Hooks hooks = {fail_at_last, free};
+    for (int64_t at = 0; at < 2000; at += 1 + at / 3) {
+        fails_at = at;
+        cJSON_InitHooks(&hooks);
+        const napier_status status = tiny_load(context, NULL, NULL, &t);
+        cJSON_InitHooks(NULL);
+        if (fails_at < 0) {
+            refused(context, status, NAPIER_OUT_OF_MEMORY, "tokenizer.json", "no memory", NULL);
+        }
+    }
+    enum { VALUES = 12 << 20 };
+    char *const text = malloc(2 * VALUES + 8); /* 25 MB of text, 1.2 GB of cJSON */
+    assert_non_null(text);
+    memcpy(text, "{\"a\":[", 6);
+    for (size_t i = 0; i < VALUES; i++) {
+        memcpy(text + 6 + 2 * i, "0,", 2);
+    }
+    memcpy(text + 5 + 2 * VALUES, "]}", 3);
+    refused(context, napier_tokenizer_from_json(context, text, strlen(text), &t), NAPIER_UNSUPPORTED, "MB as JSON",
+            "1073 MB", NULL);
+    free(text);
+    no_problems();
+}
+
 static void paths(void **state) {
     (void)state;
     napier_tokenizer *t = NULL;
     const napier_status bad = NAPIER_IO_ERROR, wrong = NAPIER_INVALID_ARGUMENT;
     refused(context, napier_tokenizer_load(context, "/nowhere/tokenizer.json", &t), bad, "/nowhere", NULL);
-    refused(context, napier_tokenizer_load(context, "/", &t), bad, "/", NULL);
-    refused(context, napier_tokenizer_load(context, "/dev/null", &t), bad, "regular", NULL);
+    refused(context, napier_tokenizer_load(context, "/", &t), bad, "/: a folder", NULL);
+    refused(context, napier_tokenizer_load(context, "/dev/zero", &t), bad, "/dev/zero: a device", NULL);
     refused(context, napier_tokenizer_load(context, NULL, &t), wrong, "path", NULL);
     refused(context, napier_tokenizer_load(context, "x", NULL), wrong, "out", NULL);
     refused(context, napier_tokenizer_from_json(context, NULL, 3, &t), wrong, "json", NULL);
@@ -414,11 +454,12 @@ static void chat_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_form), cmocka_unit_test(against_utf8proc),
-        cmocka_unit_test(expressions), cmocka_unit_test(refused_expressions),
-        cmocka_unit_test(endless),     cmocka_unit_test(files),
-        cmocka_unit_test(cut_files),   cmocka_unit_test(paths),
-        cmocka_unit_test(chat),        cmocka_unit_test(chat_arguments),
+        cmocka_unit_test(normal_form),    cmocka_unit_test(against_utf8proc),
+        cmocka_unit_test(expressions),    cmocka_unit_test(refused_expressions),
+        cmocka_unit_test(endless),        cmocka_unit_test(files),
+        cmocka_unit_test(cut_files),      cmocka_unit_test(json_memory),
+        cmocka_unit_test(paths),          cmocka_unit_test(chat),
+        cmocka_unit_test(chat_arguments),
     };
     return cmocka_run_group_tests_name("tokenizer's parts", tests, start, stop);
 }
