@@ -1,6 +1,7 @@
 /* test_tokenizer_parts - the parts alone: normal form against utf8proc's own, the expression's translation and what it
  * refuses, and files that are not what they should be. */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "support/check.h"
 #include "support/tiny_tokenizer.h"
+#include "tokenizer/merges.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 
@@ -371,6 +373,71 @@ static void json_memory(void **state) {
     no_problems();
 }
 
+/* ---- Files that are made to be slow --------------------------------------------------------------------------------
+ */
+
+enum { CROWD = 600, TABLE = 4096 }; /* tokens that fall together; slots for 288 + 2 * CROWD tokens, or as many merges */
+
+static size_t append(char *text, size_t size, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    const int length = vsprintf(text + size, format, values);
+    va_end(values);
+    return size + (size_t)length;
+}
+
+/* Tokens whose names fall on one slot are refused by name, before searching them takes long. */
+static void crowded_tokens(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    char *const tokens = malloc(CROWD * 64), name[16];
+    size_t size = 0, found = 0;
+    assert_non_null(tokens);
+    for (uint32_t i = 0; found < 2 * CROWD; i++) {
+        const int length = snprintf(name, sizeof name, "!%x", i);
+        if ((napier_hash((const uint8_t *)name, (size_t)length) & (TABLE - 1)) == 77) {
+            size = append(tokens, size, "\"%s\": %zu, ", name, 1000 + found++);
+        }
+    }
+    append(tokens, size, "\"!\": 0");
+    refused(context, tiny_load(context, "\"!\": 0", tokens, &t), NAPIER_UNSUPPORTED, "vocab: '!",
+            "512 fall on one place", NULL);
+    free(tokens);
+    no_problems();
+}
+
+/* The same with merges: of tokens X0, X1, ..., whose ids are chosen, with 'z', whose id is 89. */
+static void crowded_merges(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    char *const text = tiny_text(NULL, NULL), *const made = malloc(TINY_SIZE + CROWD * 100);
+    const char *const vocab = strstr(text, "\"!\": 0"), *const merges = strstr(text, "\"l l\"");
+    assert_true(made != NULL && vocab != NULL && merges != NULL && vocab < merges);
+    size_t size = append(made, 0, "%.*s", (int)(vocab - text), text);
+    int32_t id = 1000, ids[CROWD];
+    for (int i = 0; i < CROWD; i++, id++) {
+        while ((napier_merge_hash(id, 89) & (TABLE / 2 - 1)) != 77) {
+            id++;
+        }
+        ids[i] = id;
+        size = append(made, size, "\"X%x\": %d, ", i, id);
+    }
+    for (int i = 0, free_id = 300; i < CROWD; i++, free_id++) {
+        size = append(made, size, "\"X%xz\": %d, ", i, free_id);
+    }
+    size = append(made, size, "%.*s", (int)(merges - vocab), vocab);
+    for (int i = 0; i < CROWD; i++) {
+        size = append(made, size, "\"X%x z\", ", i);
+    }
+    size = append(made, size, "%s", merges);
+    expect(id < 1 << 22 && ids[0] >= 1000, "ids up to %d", id);
+    refused(context, napier_tokenizer_from_json(context, made, size, &t), NAPIER_UNSUPPORTED,
+            "merges[512]: 'X200' and 'z'", "512 fall on one place", NULL);
+    free(text);
+    free(made);
+    no_problems();
+}
+
 static void paths(void **state) {
     (void)state;
     napier_tokenizer *t = NULL;
@@ -458,6 +525,7 @@ int main(void) {
         cmocka_unit_test(expressions),    cmocka_unit_test(refused_expressions),
         cmocka_unit_test(endless),        cmocka_unit_test(files),
         cmocka_unit_test(cut_files),      cmocka_unit_test(json_memory),
+        cmocka_unit_test(crowded_tokens), cmocka_unit_test(crowded_merges),
         cmocka_unit_test(paths),          cmocka_unit_test(chat),
         cmocka_unit_test(chat_arguments),
     };
