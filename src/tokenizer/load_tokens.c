@@ -343,8 +343,11 @@ static napier_status read_added(const napier_json *json, napier_tokenizer *t, co
             return status;
         }
     }
-    const bool different = napier_added_prepare(&t->added) && napier_added_prepare(&t->added_normalized);
-    return different ? NAPIER_OK : napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
+    if (!napier_added_sort(&t->added) || !napier_added_sort(&t->added_normalized)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
+    }
+    const napier_status status = napier_added_build(json->context, &t->added);
+    return status ? status : napier_added_build(json->context, &t->added_normalized);
 }
 
 /* ---- All of it -----------------------------------------------------------------------------------------------------

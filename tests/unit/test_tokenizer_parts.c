@@ -11,6 +11,7 @@
 
 #include "support/check.h"
 #include "support/tiny_tokenizer.h"
+#include "tokenizer/added.h"
 #include "tokenizer/merges.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
@@ -373,6 +374,102 @@ static void json_memory(void **state) {
     no_problems();
 }
 
+/* ---- Added tokens --------------------------------------------------------------------------------------------------
+ */
+
+/* The tokens of a text, one after another, by trying all at each place; returns where it differs, or -1. */
+static int64_t first_difference(const napier_added_set *set, const char *text, size_t size, napier_scratch *hits) {
+    napier_added_search search = {.set = set, .text = text, .size = size, .hits = hits};
+    for (size_t from = 0, at; from <= size;) {
+        const napier_added_token *wanted = NULL, *token;
+        for (at = from; at < size && wanted == NULL; at++) {
+            for (size_t k = 0; k < set->count; k++) {
+                const napier_added_token *const one = &set->tokens[k];
+                const bool there = one->size <= size - at && memcmp(one->text, text + at, one->size) == 0;
+                wanted = there && (wanted == NULL || one->size > wanted->size) ? one : wanted;
+            }
+        }
+        size_t place = 0;
+        if (napier_added_next(context, &search, from, &token, &place) || token != wanted ||
+            (wanted != NULL && place != at - 1)) {
+            return (int64_t)from;
+        }
+        if (wanted == NULL) {
+            break;
+        }
+        from = place + wanted->size;
+    }
+    return -1;
+}
+
+/* Random tokens of two letters, in texts of them: everything begins and ends alike. One text is longer than a window. */
+static void added_by_definition(void **state) {
+    (void)state;
+    enum { TOKENS = 12, LONGEST = 9, TEXT = 40000 };
+    static char names[TOKENS][LONGEST], text[TEXT];
+    napier_scratch hits = {0};
+    for (int trial = 0; trial < 400; trial++) {
+        napier_added_token tokens[TOKENS];
+        napier_added_set set = {.tokens = tokens};
+        for (int k = 0; k <= trial % TOKENS; k++) {
+            const uint32_t length = 1 + random_below(1 + random_below(LONGEST));
+            for (uint32_t i = 0; i < length; i++) {
+                names[k][i] = (char)('a' + (random_below(4) == 0));
+            }
+            bool there = false;
+            for (size_t i = 0; i < set.count; i++) {
+                there = there || (tokens[i].size == length && memcmp(tokens[i].text, names[k], length) == 0);
+            }
+            tokens[set.count] = (napier_added_token){names[k], length, k, false};
+            set.count += !there;
+        }
+        const size_t size = trial == 0 ? TEXT : random_below(300);
+        for (size_t i = 0; i < size; i++) {
+            text[i] = (char)('a' + (random_below(5) == 0) + (random_below(40) == 0));
+        }
+        napier_added_sort(&set);
+        if (succeeded(context, napier_added_build(context, &set), "the tree")) {
+            const int64_t at = first_difference(&set, text, size, &hits);
+            expect(at < 0, "trial %d: another token after place %lld", trial, (long long)at);
+        }
+        set.tokens = NULL;
+        napier_added_free(&context->allocator, &set);
+    }
+    napier_scratch_free(context, &hits);
+    no_problems();
+}
+
+/* A token of a megabyte that nearly begins everywhere in a text of four: trying it at each place takes hours. */
+static void long_added_token(void **state) {
+    (void)state;
+    enum { LONG = 1 << 20, TEXT = 1 << 22 };
+    char *const text = malloc(TEXT), *const name = malloc(LONG);
+    assert_true(text != NULL && name != NULL);
+    memset(text, 'a', TEXT);
+    memset(name, 'a', LONG);
+    text[TEXT - 1] = name[LONG - 1] = 'b';
+    napier_added_token tokens[3] = {{name, LONG, 0, false}, {name, LONG - 1, 1, false}, {"ba", 2, 2, false}};
+    napier_added_set set = {.tokens = tokens, .count = 3};
+    napier_scratch hits = {0};
+    napier_added_search search = {.set = &set, .text = text, .size = TEXT, .hits = &hits};
+    const napier_added_token *token;
+    int64_t found = 0;
+    assert_true(napier_added_sort(&set));
+    succeeded(context, napier_added_build(context, &set), "the tree");
+    for (size_t from = 0, at; !napier_added_next(context, &search, from, &token, &at) && token != NULL;) {
+        expect(token->id == (found < 4 ? 1 : 9) && at == from, "token %d at %zu, not at %zu", token->id, at, from);
+        from = at + token->size;
+        found++;
+    }
+    expect(found == 4, "%lld tokens", (long long)found);
+    set.tokens = NULL;
+    napier_added_free(&context->allocator, &set);
+    napier_scratch_free(context, &hits);
+    free(text);
+    free(name);
+    no_problems();
+}
+
 /* ---- Files that are made to be slow --------------------------------------------------------------------------------
  */
 
@@ -521,12 +618,20 @@ static void chat_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_form),    cmocka_unit_test(against_utf8proc),
-        cmocka_unit_test(expressions),    cmocka_unit_test(refused_expressions),
-        cmocka_unit_test(endless),        cmocka_unit_test(files),
-        cmocka_unit_test(cut_files),      cmocka_unit_test(json_memory),
-        cmocka_unit_test(crowded_tokens), cmocka_unit_test(crowded_merges),
-        cmocka_unit_test(paths),          cmocka_unit_test(chat),
+        cmocka_unit_test(normal_form),
+        cmocka_unit_test(against_utf8proc),
+        cmocka_unit_test(expressions),
+        cmocka_unit_test(refused_expressions),
+        cmocka_unit_test(endless),
+        cmocka_unit_test(files),
+        cmocka_unit_test(cut_files),
+        cmocka_unit_test(json_memory),
+        cmocka_unit_test(added_by_definition),
+        cmocka_unit_test(long_added_token),
+        cmocka_unit_test(crowded_tokens),
+        cmocka_unit_test(crowded_merges),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(chat),
         cmocka_unit_test(chat_arguments),
     };
     return cmocka_run_group_tests_name("tokenizer's parts", tests, start, stop);
