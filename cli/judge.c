@@ -298,7 +298,7 @@ static bool fill_template(const char *template, const item *response, const item
 /* The question, in the chat format where that is wanted, as ids. */
 static int add_question(session *s, const text *t) {
     napier_text_buffer *const chat = &s->encoder.text;
-    const napier_chat_message message = {"user", t->bytes, t->size};
+    const napier_chat_message message = {.role = "user", .content = t->bytes, .size = t->size};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     options.disable_thinking = 1;
     if (s->q->plain) {

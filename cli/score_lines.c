@@ -135,7 +135,8 @@ static int read_message(const char *place, const cJSON *item, int64_t i, napier_
     if (!cJSON_IsString(role) || !cJSON_IsString(content)) {
         return complain("%s[%" PRId64 "]: a role and a content, both strings, are wanted", place, i);
     }
-    *message = (napier_chat_message){role->valuestring, content->valuestring, strlen(content->valuestring)};
+    *message = (napier_chat_message){
+        .role = role->valuestring, .content = content->valuestring, .size = strlen(content->valuestring)};
     return STATUS_OK;
 }
 

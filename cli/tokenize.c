@@ -284,7 +284,8 @@ static int read_message(const session *s, const cJSON *item, int64_t i, napier_c
         return complain("%s:%" PRId64 ": messages[%" PRId64 "]: a role and a content, both strings, are wanted",
                         s->name, s->line, i);
     }
-    *message = (napier_chat_message){role->valuestring, content->valuestring, strlen(content->valuestring)};
+    *message = (napier_chat_message){
+        .role = role->valuestring, .content = content->valuestring, .size = strlen(content->valuestring)};
     return STATUS_OK;
 }
 

@@ -567,8 +567,8 @@ static void check_chat(const napier_chat_message *messages, int64_t count, int p
     napier_text_buffer_free(context, &text);
 }
 
-#define MESSAGE(role, content) \
-    { role, content, sizeof content - 1 }
+#define MESSAGE(who, text) \
+    { .role = who, .content = text, .size = sizeof text - 1 }
 
 static void chat(void **state) {
     (void)state;
@@ -599,15 +599,63 @@ static void chat(void **state) {
     no_problems();
 }
 
+/* reasoning_content, tool calls and tools, as Qwen3's template writes them. */
+static void chat_tools(void **state) {
+    (void)state;
+    const napier_tool_call calls[] = {{"f", 1, "{\"x\": 1}", 8}, {"g", 1, "{}", 2}};
+    const napier_chat_message talk[] = {
+        MESSAGE("system", "s"),
+        MESSAGE("user", "q"),
+        {.role = "assistant",
+         .content = "a",
+         .size = 1,
+         .reasoning = "\nhm\n",
+         .reasoning_size = 4,
+         .tool_calls = calls,
+         .tool_call_count = 2},
+        MESSAGE("tool", "1"),
+        {.role = "assistant", .reasoning = "", .tool_calls = calls + 1, .tool_call_count = 1},
+    };
+    const char end[] = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\na\n"
+                       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\n"
+                       "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call><|im_end|>\n"
+                       "<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n"
+                       "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+                       "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call><|im_end|>\n";
+    check_chat(talk + 1, 4, 0, 0, end);
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_text_buffer text = {0};
+    options.add_generation_prompt = 0;
+    options.tools = "{\"a\": 1}\n{\"b\": 2}";
+    options.tools_size = strlen(options.tools);
+    for (int system = 0; system < 2; system++) {
+        text.size = 0;
+        succeeded(context, napier_chat_text(context, talk + 1 - system, 4 + system, &options, &text), "tools");
+        const char *const begin = system ? "<|im_start|>system\ns\n\n# Tools\n\nYou may call one or more functions to "
+                                         : "<|im_start|>system\n# Tools\n\nYou may call one or more functions to ";
+        const char list[] = "<tools>\n{\"a\": 1}\n{\"b\": 2}\n</tools>\n\nFor each function call, return a json object";
+        text.bytes[text.size - sizeof end + 1] = '\0'; /* checked above */
+        expect(strncmp(text.bytes, begin, strlen(begin)) == 0 && strstr(text.bytes, list) != NULL, "'%s'", text.bytes);
+    }
+    napier_text_buffer_free(context, &text);
+    no_problems();
+}
+
 static void chat_arguments(void **state) {
     (void)state;
-    const napier_chat_message robot = MESSAGE("robot", "x"), nobody = {NULL, "x", 1}, nothing = {"user", NULL, 1};
+    const napier_chat_message robot = MESSAGE("robot", "x"), nobody = {.content = "x", .size = 1},
+                              nothing = {.role = "user", .size = 1},
+                              thinker = {.role = "user", .reasoning = "hm", .reasoning_size = 2},
+                              caller = {.role = "assistant", .tool_call_count = 1};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     napier_text_buffer text = {0};
     const napier_status wrong = NAPIER_INVALID_ARGUMENT;
     refused(context, napier_chat_text(context, &robot, 1, NULL, &text), wrong, "messages[0]", "robot", NULL);
     refused(context, napier_chat_text(context, &nobody, 1, NULL, &text), wrong, "role", NULL);
     refused(context, napier_chat_text(context, &nothing, 1, NULL, &text), wrong, "content", NULL);
+    refused(context, napier_chat_text(context, &thinker, 1, NULL, &text), wrong, "messages[0]", "reasoning of a user",
+            NULL);
+    refused(context, napier_chat_text(context, &caller, 1, NULL, &text), wrong, "messages[0]", "tool_calls NULL", NULL);
     refused(context, napier_chat_text(context, NULL, 1, NULL, &text), wrong, "messages", NULL);
     refused(context, napier_chat_text(context, &robot, -1, NULL, &text), wrong, "count -1", NULL);
     refused(context, napier_chat_text(context, &robot, 0, NULL, NULL), wrong, "text", NULL);
@@ -632,6 +680,7 @@ int main(void) {
         cmocka_unit_test(crowded_merges),
         cmocka_unit_test(paths),
         cmocka_unit_test(chat),
+        cmocka_unit_test(chat_tools),
         cmocka_unit_test(chat_arguments),
     };
     return cmocka_run_group_tests_name("tokenizer's parts", tests, start, stop);
