@@ -20,8 +20,10 @@ extern "C" {
 
 typedef struct napier_tokenizer napier_tokenizer;
 
-/* Reads a tokenizer.json: a file, or its bytes. The caller destroys *out with the same context; NULL on an error.
- * Errors: IO_ERROR (the file cannot be read), CORRUPT_DATA (no JSON, or not consistent), UNSUPPORTED (named). */
+/* Reads a tokenizer.json: a file, or its bytes. The caller destroys *out with the same context; NULL on an error. While
+ * it is read, its JSON is in memory of malloc's (cJSON has no other), at most 1 GiB, for which the context's allocator
+ * is asked first. Errors: IO_ERROR (the file cannot be read, is no regular file, or has more than 256 MiB),
+ * CORRUPT_DATA (no JSON, or not consistent), UNSUPPORTED (named). */
 NAPIER_API napier_status napier_tokenizer_load(napier_context *context, const char *path, napier_tokenizer **out);
 NAPIER_API napier_status napier_tokenizer_from_json(napier_context *context, const char *json, size_t size,
                                                     napier_tokenizer **out);
