@@ -296,17 +296,19 @@ static bool fill_template(const char *template, const item *response, const item
 }
 
 /* The question, in the chat format where that is wanted, as ids. */
-static int add_question(session *s, const text *t) {
+static int add_question(session *s, const text *t, int64_t line) {
+    char place[320];
+    snprintf(place, sizeof place, "%s:%" PRId64 ": question", s->q->shared.path, line);
     napier_text_buffer *const chat = &s->encoder.text;
-    const napier_chat_message message = {"user", t->bytes, t->size};
+    const napier_chat_message message = {.role = "user", .content = t->bytes, .size = t->size};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     options.disable_thinking = 1;
     if (s->q->plain) {
-        return text_encoder_add(&s->encoder, "question", t->bytes, t->size, &s->prompts);
+        return text_encoder_add(&s->encoder, place, t->bytes, t->size, &s->prompts);
     }
     chat->size = 0;
     const napier_status status = napier_chat_text(s->context, &message, 1, &options, chat);
-    return status == NAPIER_OK ? text_encoder_add(&s->encoder, "question", chat->bytes, chat->size, &s->prompts)
+    return status == NAPIER_OK ? text_encoder_add(&s->encoder, place, chat->bytes, chat->size, &s->prompts)
                                : model_status(s->context, status);
 }
 
@@ -316,7 +318,7 @@ static int make_questions(session *s) {
     for (int64_t b = 0; b < s->responses.count && status == STATUS_OK; b++) {
         for (int64_t c = 0; c < s->criteria.count && status == STATUS_OK; c++) {
             status = fill_template(s->template, &s->responses.all[b], &s->criteria.all[c], &t)
-                         ? add_question(s, &t)
+                         ? add_question(s, &t, s->responses.all[b].line)
                          : complain("out of memory");
         }
     }
@@ -407,6 +409,7 @@ static int run(session *s) {
         status = model_open(&s->q->shared, s->context, &s->model);
     }
     if (status == STATUS_OK) {
+        s->encoder.vocabulary = model_vocabulary(s->context, s->model);
         status = make_questions(s);
     }
     if (status == STATUS_OK) {

@@ -33,6 +33,8 @@ void logprobs_help(void) {
          "  {\"prompt\": [17, 488, 220], \"response\": [19]}\n"
          "  {\"prompt\": [{\"role\": \"user\", \"content\": \"2 + 2?\"}], \"responses\": [\"4\"]}\n"
          "\n"
+         "A conversation may have reasoning_content, tool_calls and tools: see napier help tokenize.\n"
+         "\n"
          "A response is a line of OUT, with a number for each of its tokens; napier rubric and kl read them:\n"
          "\n"
          "  {\"line\": 1, \"response\": 0, \"token_ids\": [19], \"logprobs\": [-0.25], \"entropies\": [0.5],\n"
@@ -109,7 +111,11 @@ typedef struct session {
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
 
 static int read_lines(session *s) {
-    text_encoder encoder = {.context = s->context, .model = s->q->shared.folder, .no_thinking = s->q->no_thinking};
+    text_encoder encoder = {.context = s->context,
+                            .model = s->q->shared.folder,
+                            .no_thinking = s->q->no_thinking,
+                            .vocabulary = model_vocabulary(s->context, s->model),
+                            .has_prefix = s->q->prefix_token >= 0};
     const int status = score_lines_read(&s->lines, s->q->shared.path, &encoder);
     text_encoder_free(&encoder);
     return status;

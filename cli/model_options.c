@@ -66,6 +66,11 @@ int model_open(const model_request *q, napier_context *context, napier_model **m
     return model_status(context, napier_model_load(context, q->folder, &options, model));
 }
 
+int64_t model_vocabulary(napier_context *context, const napier_model *model) {
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    return napier_model_get_info(context, model, &info) == NAPIER_OK ? info.vocabulary : 0;
+}
+
 napier_score_options model_score_options(const model_request *q) {
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     options.temperature = q->temperature > 0 ? q->temperature : options.temperature;

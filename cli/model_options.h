@@ -41,6 +41,8 @@ int model_check_request(const model_request *q);
 /* The library's error as a message, and STATUS_FAILED; STATUS_OK if there is none. */
 int model_status(const napier_context *context, napier_status status);
 int model_open(const model_request *q, napier_context *context, napier_model **model);
+/* Ids lie below. */
+int64_t model_vocabulary(napier_context *context, const napier_model *model);
 /* Options of scoring, without progress. */
 napier_score_options model_score_options(const model_request *q);
 

@@ -3,6 +3,7 @@
 
 #ifdef NAPIER_MODEL
 
+#include "chat_lines.h"
 #include "jsonl.h"
 #include "machine.h"
 #include "message.h"
@@ -99,6 +100,17 @@ static int load_tokenizer(text_encoder *e) {
     return status == NAPIER_OK ? STATUS_OK : complain("%s", error_text(e->context, status));
 }
 
+/* Here, where the place is known: the library knows an id's index only. */
+static int add_ids(const text_encoder *e, const char *place, const int32_t *ids, int64_t count, id_lists *lists) {
+    for (int64_t i = 0; i < count && e->vocabulary > 0; i++) {
+        if (ids[i] >= e->vocabulary) {
+            return complain("%s: token %" PRId64 " is %" PRId32 ", but the model's ids lie below %" PRId64, place, i,
+                            ids[i], e->vocabulary);
+        }
+    }
+    return id_lists_add(lists, ids, count);
+}
+
 int text_encoder_add(text_encoder *e, const char *place, const char *text, size_t size, id_lists *lists) {
     const int loaded = e->tokenizer != NULL ? STATUS_OK : load_tokenizer(e);
     if (loaded != STATUS_OK) {
@@ -106,10 +118,10 @@ int text_encoder_add(text_encoder *e, const char *place, const char *text, size_
     }
     e->ids.size = 0;
     const napier_status status = napier_tokenizer_encode(e->context, e->tokenizer, text, size, NULL, &e->ids);
-    return status == NAPIER_OK ? id_lists_add(lists, e->ids.ids, e->ids.size) : library_error(e, place, status);
+    return status == NAPIER_OK ? add_ids(e, place, e->ids.ids, e->ids.size, lists) : library_error(e, place, status);
 }
 
-static int add_numbers(const char *place, const cJSON *list, id_lists *lists) {
+static int add_numbers(const text_encoder *e, const char *place, const cJSON *list, id_lists *lists) {
     const int count = cJSON_GetArraySize(list);
     int32_t *const ids = malloc(((size_t)count + 1) * sizeof *ids);
     int status = ids != NULL ? STATUS_OK : complain("out of memory");
@@ -123,53 +135,43 @@ static int add_numbers(const char *place, const cJSON *list, id_lists *lists) {
         }
     }
     if (status == STATUS_OK) {
-        status = id_lists_add(lists, ids, count);
+        status = add_ids(e, place, ids, count, lists);
     }
     free(ids);
     return status;
 }
 
-static int read_message(const char *place, const cJSON *item, int64_t i, napier_chat_message *message) {
-    const cJSON *const role = cJSON_GetObjectItemCaseSensitive(item, "role");
-    const cJSON *const content = cJSON_GetObjectItemCaseSensitive(item, "content");
-    if (!cJSON_IsString(role) || !cJSON_IsString(content)) {
-        return complain("%s[%" PRId64 "]: a role and a content, both strings, are wanted", place, i);
-    }
-    *message = (napier_chat_message){role->valuestring, content->valuestring, strlen(content->valuestring)};
-    return STATUS_OK;
-}
-
-static int add_chat(text_encoder *e, const char *place, const cJSON *list, id_lists *lists) {
-    const int count = cJSON_GetArraySize(list);
-    napier_chat_message *const messages = malloc((size_t)count * sizeof *messages);
-    int status = messages != NULL ? STATUS_OK : complain("out of memory");
-    int64_t i = 0;
-    for (const cJSON *item = list->child; item != NULL && status == STATUS_OK; item = item->next, i++) {
-        status = read_message(place, item, i, &messages[i]);
-    }
+static int add_chat(text_encoder *e, const char *place, const cJSON *list, const cJSON *line, id_lists *lists) {
+    chat_lines chat;
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     options.disable_thinking = e->no_thinking;
     e->text.size = 0;
+    int status = chat_lines_read(&chat, place, list, line);
     if (status == STATUS_OK) {
-        const napier_status called = napier_chat_text(e->context, messages, count, &options, &e->text);
+        chat_lines_set_tools(&chat, &options);
+        const napier_status called = napier_chat_text(e->context, chat.messages, chat.count, &options, &e->text);
         status = called == NAPIER_OK ? text_encoder_add(e, place, e->text.bytes, e->text.size, lists)
                                      : library_error(e, place, called);
     }
-    free(messages);
+    chat_lines_free(&chat);
     return status;
 }
 
-int text_encoder_add_json(text_encoder *e, const char *place, const cJSON *value, bool chat, id_lists *lists) {
+int text_encoder_add_json(text_encoder *e, const char *place, const cJSON *value, const cJSON *line, id_lists *lists) {
+    if (cJSON_IsArray(value) && line != NULL && cJSON_IsObject(value->child)) {
+        return add_chat(e, place, value, line, lists);
+    }
+    const cJSON *const tools = line != NULL ? cJSON_GetObjectItemCaseSensitive(line, "tools") : NULL;
+    if (tools != NULL && !cJSON_IsNull(tools) && !(cJSON_IsArray(tools) && tools->child == NULL)) {
+        return complain("%s: tools go with a list of messages only", place);
+    }
     if (cJSON_IsString(value)) {
         return text_encoder_add(e, place, value->valuestring, strlen(value->valuestring), lists);
     }
-    if (cJSON_IsArray(value) && chat && cJSON_IsObject(value->child)) {
-        return add_chat(e, place, value, lists);
-    }
     if (cJSON_IsArray(value)) {
-        return add_numbers(place, value, lists);
+        return add_numbers(e, place, value, lists);
     }
-    return complain("%s: neither a text nor a list of token ids%s", place, chat ? " or messages" : "");
+    return complain("%s: neither a text nor a list of token ids%s", place, line != NULL ? " or messages" : "");
 }
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */
@@ -187,18 +189,19 @@ static int add_response(score_lines *l, text_encoder *e, const char *place, cons
     if (status == STATUS_OK) {
         l->prompt_of[b] = l->prompts.count - 1;
         l->number[b] = number;
-        status = text_encoder_add_json(e, place, value, false, &l->responses);
+        status = text_encoder_add_json(e, place, value, NULL, &l->responses);
     }
     return status;
 }
 
-static int add_prompt(score_lines *l, text_encoder *e, const char *place, const cJSON *value, int64_t line) {
+static int add_prompt(score_lines *l, text_encoder *e, const char *place, const cJSON *object, int64_t line) {
+    const cJSON *const value = cJSON_GetObjectItemCaseSensitive(object, "prompt");
     void *lines = l->line;
     int status = make_room(&lines, &l->line_capacity, l->prompts.count + 1, sizeof *l->line);
     l->line = lines;
     if (status == STATUS_OK) {
         l->line[l->prompts.count] = line;
-        status = text_encoder_add_json(e, place, value, true, &l->prompts);
+        status = text_encoder_add_json(e, place, value, object, &l->prompts);
     }
     return status;
 }
@@ -213,7 +216,8 @@ static int add_line(score_lines *l, text_encoder *e, const jsonl_reader *r, cons
                         prompt == NULL ? "no prompt" : "a response, or a list of responses, is wanted");
     }
     snprintf(place, sizeof place, "%s:%" PRId64 ": prompt", r->name, r->line);
-    int status = add_prompt(l, e, place, prompt, r->line);
+    int status = add_prompt(l, e, place, object, r->line);
+    const int64_t before = l->responses.size;
     if (status == STATUS_OK && one != NULL) {
         snprintf(place, sizeof place, "%s:%" PRId64 ": response", r->name, r->line);
         status = add_response(l, e, place, one, 0);
@@ -223,7 +227,11 @@ static int add_line(score_lines *l, text_encoder *e, const jsonl_reader *r, cons
         snprintf(place, sizeof place, "%s:%" PRId64 ": responses[%" PRId64 "]", r->name, r->line, number);
         status = add_response(l, e, place, v, number);
     }
-    return status;
+    const bool empty = status == STATUS_OK && l->prompts.offsets[l->prompts.count - 1] == l->prompts.size;
+    return empty && !e->has_prefix && l->responses.size > before
+               ? complain("%s:%" PRId64 ": the prompt is empty: --prefix-token gives what may stand in for it", r->name,
+                          r->line)
+               : status;
 }
 
 int score_lines_read(score_lines *l, const char *path, text_encoder *e) {

@@ -37,6 +37,8 @@ typedef struct text_encoder {
     napier_context *context;
     const char *model; /* the folder */
     bool no_thinking;
+    int64_t vocabulary; /* ids lie below: the model's; 0: not looked at */
+    bool has_prefix;    /* an empty prompt is right: a token stands in for it */
     napier_tokenizer *tokenizer;
     napier_token_buffer ids;
     napier_text_buffer text;
@@ -45,8 +47,8 @@ typedef struct text_encoder {
 void text_encoder_free(text_encoder *encoder);
 /* Adds the ids of a text to the lists. `place` is for messages: "file:3: prompt". */
 int text_encoder_add(text_encoder *encoder, const char *place, const char *text, size_t size, id_lists *lists);
-/* The same of what JSON has: a string, a list of ids, or where `chat` says so a list of messages. */
-int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, bool chat,
+/* The same of what JSON has: a string, a list of ids, or where there is a `line` a list of messages, whose tools it has. */
+int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, const struct cJSON *line,
                           id_lists *lists);
 
 /* All of a file. */

@@ -1,6 +1,7 @@
 /* cli/tokenize.c - `napier tokenize`: text to token ids and back, by a model's tokenizer.json. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "chat_lines.h"
 #include "commands.h"
 #include "jsonl.h"
 #include "machine.h"
@@ -20,6 +21,7 @@
 #endif
 
 enum { MODEL = 1, OUTPUT, DECODE, CHAT, LINES, COUNT, TOKENS, TEXT, PLAIN, SKIP, NO_THINKING, NO_PROMPT, HELP };
+enum { PLACE = 320, MOST_TEXT = 1 << 29 };
 
 static const option_spec specs[] = {
     {MODEL, "model", 'm', true},
@@ -51,6 +53,8 @@ void tokenize_help(void) {
          "  -d, --decode          the other way: FILE holds ids, the result is their text\n"
          "  -c, --chat            each line of FILE is a conversation, in Qwen3's chat format:\n"
          "                        {\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}\n"
+         "                        with \"reasoning_content\" and \"tool_calls\" of the assistant's, and \"tools\"\n"
+         "                        beside \"messages\": strings, the JSON of each tool\n"
          "  -l, --lines           each line of FILE is a text (or a list of ids) of its own");
     puts("      --count           only how many tokens each text has\n"
          "      --tokens          a token a line: its id, a tab and its text\n"
@@ -241,8 +245,9 @@ static int parse_ids(session *s, const char *text, size_t size) {
             id = 10 * id + (text[end] - '0');
         }
         if (end == at || id > INT32_MAX || (end < size && (text[end] == '\0' || strchr(between, text[end]) == NULL))) {
-            char shown[24];
-            return complain("%s: '%s' at byte %zu is no token id", s->name,
+            char shown[24], line[32] = "";
+            snprintf(line, sizeof line, s->line > 0 ? ":%" PRId64 : "", s->line);
+            return complain("%s%s: '%s' at byte %zu is no token id", s->name, line,
                             printable(shown, sizeof shown, text + at, size - at), at);
         }
         const int status = grow_ids(s);
@@ -277,23 +282,14 @@ static int decode(session *s, const char *text, size_t size) {
     return STATUS_OK;
 }
 
-static int read_message(const session *s, const cJSON *item, int64_t i, napier_chat_message *message) {
-    const cJSON *const role = cJSON_GetObjectItemCaseSensitive(item, "role");
-    const cJSON *const content = cJSON_GetObjectItemCaseSensitive(item, "content");
-    if (!cJSON_IsString(role) || !cJSON_IsString(content)) {
-        return complain("%s:%" PRId64 ": messages[%" PRId64 "]: a role and a content, both strings, are wanted",
-                        s->name, s->line, i);
-    }
-    *message = (napier_chat_message){role->valuestring, content->valuestring, strlen(content->valuestring)};
-    return STATUS_OK;
-}
-
-static int render(session *s, const napier_chat_message *messages, int64_t count) {
+static int render(session *s, const chat_lines *conversation) {
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     options.add_generation_prompt = !s->q->no_prompt;
     options.disable_thinking = s->q->no_thinking;
+    chat_lines_set_tools(conversation, &options);
     s->text.size = 0;
-    const napier_status status = napier_chat_text(s->context, messages, count, &options, &s->text);
+    const napier_status status =
+        napier_chat_text(s->context, conversation->messages, conversation->count, &options, &s->text);
     if (status != NAPIER_OK) {
         return library_error(s, status);
     }
@@ -306,20 +302,17 @@ static int render(session *s, const napier_chat_message *messages, int64_t count
 
 static int chat(session *s, const cJSON *object) {
     const cJSON *const list = cJSON_GetObjectItemCaseSensitive(object, "messages");
-    const int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
-    if (count == 0) {
+    char place[PLACE];
+    if (!cJSON_IsArray(list) || list->child == NULL) {
         return complain("%s:%" PRId64 ": messages: an array with a message is wanted", s->name, s->line);
     }
-    napier_chat_message *const messages = malloc((size_t)count * sizeof *messages);
-    int status = messages != NULL ? STATUS_OK : complain("%s: out of memory", s->name);
-    int64_t i = 0;
-    for (const cJSON *item = list->child; item != NULL && status == STATUS_OK; item = item->next, i++) {
-        status = read_message(s, item, i, &messages[i]);
-    }
+    snprintf(place, sizeof place, "%s:%" PRId64 ": messages", s->name, s->line);
+    chat_lines conversation;
+    int status = chat_lines_read(&conversation, place, list, object);
     if (status == STATUS_OK) {
-        status = render(s, messages, count);
+        status = render(s, &conversation);
     }
-    free(messages);
+    chat_lines_free(&conversation);
     return status;
 }
 
@@ -344,59 +337,75 @@ static int run_chat(session *s) {
     return status;
 }
 
-/* All of a file that may be a pipe. */
-static int read_all(const session *s, FILE *file, char **bytes, size_t *size) {
-    size_t capacity = 0;
-    *bytes = NULL;
-    *size = 0;
-    while (!feof(file)) {
-        if (*size == capacity) {
-            capacity = capacity > 0 ? 2 * capacity : 1 << 16;
-            char *const more = realloc(*bytes, capacity);
-            if (more == NULL) {
-                return complain("%s: out of memory", s->name);
-            }
-            *bytes = more;
-        }
-        *size += fread(*bytes + *size, 1, capacity - *size, file);
-        if (ferror(file)) {
-            return complain("%s: %s", s->name, strerror(errno));
-        }
+/* What has been read of a file, which may be a pipe or have no end. */
+typedef struct input {
+    FILE *file;
+    char *bytes;
+    size_t size, capacity;
+} input;
+
+/* Reads on; no text is longer than the library takes. */
+static int read_some(const session *s, input *in) {
+    if (in->size > MOST_TEXT) {
+        return complain("%s: a %s of more than %d MiB%s", s->name, s->q->lines ? "line" : "text", MOST_TEXT >> 20,
+                        s->q->lines ? "" : "; with --lines each line is a text");
     }
-    return STATUS_OK;
+    if (in->size == in->capacity) {
+        const size_t capacity = in->capacity == 0          ? 1 << 16
+                                : in->capacity < MOST_TEXT ? 2 * in->capacity
+                                                           : MOST_TEXT + 1;
+        char *const more = realloc(in->bytes, capacity);
+        if (more == NULL) {
+            return complain("%s: out of memory", s->name);
+        }
+        in->bytes = more;
+        in->capacity = capacity;
+    }
+    in->size += fread(in->bytes + in->size, 1, in->capacity - in->size, in->file);
+    return ferror(in->file) ? complain("%s: %s", s->name, strerror(errno)) : STATUS_OK;
+}
+
+static int run_text(session *s, const char *bytes, size_t size) {
+    s->line += s->q->lines;
+    return s->q->decode ? decode(s, bytes, size) : encode(s, bytes, size);
+}
+
+/* The lines that are there as a whole; what is left moves to the front. */
+static int run_lines(session *s, input *in) {
+    int status = STATUS_OK;
+    const char *at = in->bytes, *const end = in->bytes + in->size, *newline;
+    while (status == STATUS_OK && (newline = memchr(at, '\n', (size_t)(end - at))) != NULL) {
+        status = run_text(s, at, (size_t)(newline - at));
+        at = newline + 1;
+    }
+    in->size = (size_t)(end - at);
+    memmove(in->bytes, at, in->size);
+    return status;
 }
 
 /* The last line may lack its line feed. */
-static int run_lines(session *s, const char *bytes, size_t size) {
+static int run_all(session *s, input *in) {
     int status = STATUS_OK;
-    for (size_t at = 0; at < size && status == STATUS_OK;) {
-        const char *const newline = memchr(bytes + at, '\n', size - at);
-        const size_t end = newline != NULL ? (size_t)(newline - bytes) : size;
-        s->line++;
-        status = s->q->decode ? decode(s, bytes + at, end - at) : encode(s, bytes + at, end - at);
-        at = end + 1;
+    while (status == STATUS_OK && !feof(in->file)) {
+        status = read_some(s, in);
+        if (status == STATUS_OK && s->q->lines) {
+            status = run_lines(s, in);
+        }
     }
-    return status;
+    return status == STATUS_OK && (in->size > 0 || !s->q->lines) ? run_text(s, in->bytes, in->size) : status;
 }
 
 static int run_file(session *s) {
     const bool standard = strcmp(s->q->path, "-") == 0;
     s->name = standard ? "standard input" : *s->q->path != '\0' ? s->q->path : "''";
-    FILE *const file = standard ? stdin : fopen(s->q->path, "rb");
-    if (file == NULL) {
+    input in = {.file = standard ? stdin : fopen(s->q->path, "rb")};
+    if (in.file == NULL) {
         return complain("%s: %s", s->name, strerror(errno));
     }
-    char *bytes;
-    size_t size;
-    int status = read_all(s, file, &bytes, &size);
-    if (status == STATUS_OK) {
-        status = s->q->lines    ? run_lines(s, bytes, size)
-                 : s->q->decode ? decode(s, bytes, size)
-                                : encode(s, bytes, size);
-    }
-    free(bytes);
+    const int status = run_all(s, &in);
+    free(in.bytes);
     if (!standard) {
-        fclose(file);
+        fclose(in.file);
     }
     return status;
 }

@@ -20,8 +20,10 @@ extern "C" {
 
 typedef struct napier_tokenizer napier_tokenizer;
 
-/* Reads a tokenizer.json: a file, or its bytes. The caller destroys *out with the same context; NULL on an error.
- * Errors: IO_ERROR (the file cannot be read), CORRUPT_DATA (no JSON, or not consistent), UNSUPPORTED (named). */
+/* Reads a tokenizer.json: a file, or its bytes. The caller destroys *out with the same context; NULL on an error. While
+ * it is read, its JSON is in memory of malloc's (cJSON has no other), at most 1 GiB, for which the context's allocator
+ * is asked first. Errors: IO_ERROR (the file cannot be read, is no regular file, or has more than 256 MiB),
+ * CORRUPT_DATA (no JSON, or not consistent), UNSUPPORTED (named). */
 NAPIER_API napier_status napier_tokenizer_load(napier_context *context, const char *path, napier_tokenizer **out);
 NAPIER_API napier_status napier_tokenizer_from_json(napier_context *context, const char *json, size_t size,
                                                     napier_tokenizer **out);
@@ -93,26 +95,43 @@ NAPIER_API int64_t napier_tokenizer_id(const napier_tokenizer *tokenizer, const 
 
 /* ---- Chat ---------------------------------------------------------------------------------------------------------*/
 
+/* A call that the assistant asked for. */
+typedef struct napier_tool_call {
+    const char *name;
+    size_t name_size;
+    const char *arguments; /* JSON, {"city": "Bern"}, written as it is */
+    size_t arguments_size;
+} napier_tool_call;
+
+/* What is not given is 0. */
 typedef struct napier_chat_message {
     const char *role; /* "system", "user", "assistant" or "tool", ended by 0 */
     const char *content;
     size_t size; /* bytes of content */
+    /* Of an assistant's message only: */
+    const char *reasoning; /* "reasoning_content"; NULL: not given, and thoughts are those that content has */
+    size_t reasoning_size;
+    const napier_tool_call *tool_calls;
+    int64_t tool_call_count;
 } napier_chat_message;
 
 typedef struct napier_chat_options {
     size_t struct_size;
     int add_generation_prompt; /* not 0 (default): the text ends where the assistant's next turn begins */
     int disable_thinking;      /* not 0: and with an empty think block, so that the model answers at once; default 0 */
+    const char *tools;         /* what may be called: the JSON of each tool, a line each, written as it is */
+    size_t tools_size;         /* bytes, without a line feed at the end; 0 (default): no tools */
 } napier_chat_options;
 
 #define NAPIER_CHAT_OPTIONS_INIT \
-    { sizeof(napier_chat_options), 1, 0 }
+    { sizeof(napier_chat_options), 1, 0, NULL, 0 }
 
-/* Appends the text of a conversation in Qwen3's chat format (ChatML), as its template renders it without tools:
- * thoughts of turns before the last question are left out, a "system" turn stands anywhere, "tool" results are gathered
- * into a user's turn. `count` 0 gives the generation prompt alone. What the messages say is copied as it is: encoded
- * without plain_special, a "<|im_end|>" in foreign content ends the turn. Errors: INVALID_ARGUMENT (a role not listed
- * above). */
+/* Appends the text of a conversation in Qwen3's chat format (ChatML), as its template renders it: thoughts of turns
+ * before the last question are left out, a "system" turn stands anywhere, "tool" results are gathered into a user's
+ * turn, tools are described in the first system turn. `count` 0 gives the generation prompt alone. What the messages
+ * say is copied as it is: encoded without plain_special, a "<|im_end|>" in foreign content ends the turn. JSON is
+ * copied too: the template has what Python's json.dumps writes, with ensure_ascii=False. Errors: INVALID_ARGUMENT (a
+ * role not listed above; reasoning or tool calls of another role than the assistant's). */
 NAPIER_API napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                           const napier_chat_options *options, napier_text_buffer *text);
 

@@ -226,35 +226,88 @@ static PyObject *py_tokenizer_vocab_size(PyObject *self, PyObject *capsule) {
     return tokenizer ? PyLong_FromLongLong(napier_tokenizer_vocab_size(tokenizer)) : NULL;
 }
 
-/* _chat_text([(role, content), ..], add_generation_prompt, disable_thinking): bytes */
-static PyObject *py_chat_text(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    static const signature names = {"chat", 3, 3, 3, {"messages", "add_generation_prompt", "disable_thinking"}};
-    (void)self;
-    PyObject *v[3], *given = NULL;
-    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
-    if (arguments(&names, args, count, keywords, v) ||
-        take_bool(v[1], "add_generation_prompt", &options.add_generation_prompt) ||
-        take_bool(v[2], "disable_thinking", &options.disable_thinking)) {
-        return NULL;
+/* A text that may be None. */
+static int take_optional_text(PyObject *value, const char *name, const char **text, size_t *size) {
+    Py_ssize_t length = 0;
+    *text = NULL;
+    if (value != Py_None && take_text(value, name, text, &length)) {
+        return -1;
     }
-    const Py_ssize_t messages = PyList_Size(v[0]);
-    napier_chat_message *m = messages < 0 ? NULL : PyMem_Malloc((size_t)messages * sizeof *m + 1);
-    bool good = m != NULL;
-    for (Py_ssize_t i = 0; good && i < messages; i++) {
-        PyObject *pair = PyList_GetItem(v[0], i), *role = PyTuple_GetItem(pair, 0), *content = PyTuple_GetItem(pair, 1);
-        Py_ssize_t size = 0;
-        good = role && content && (m[i].role = PyUnicode_AsUTF8AndSize(role, NULL)) &&
-               !take_text(content, "content", &m[i].content, &size);
-        m[i].size = (size_t)size;
+    *size = (size_t)length;
+    return 0;
+}
+
+/* [(name, arguments), ..] */
+static int take_calls(PyObject *list, napier_chat_message *m) {
+    const Py_ssize_t count = PyList_Size(list);
+    napier_tool_call *calls = count < 0 ? NULL : PyMem_Malloc((size_t)count * sizeof *calls + 1);
+    if (!calls) {
+        return PyErr_Occurred() ? -1 : (PyErr_NoMemory(), -1);
     }
-    napier_context *context = good ? context_take() : NULL;
+    m->tool_calls = calls;
+    m->tool_call_count = count;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        PyObject *pair = PyList_GetItem(list, k);
+        if (take_optional_text(PyTuple_GetItem(pair, 0), "name", &calls[k].name, &calls[k].name_size) ||
+            take_optional_text(PyTuple_GetItem(pair, 1), "arguments", &calls[k].arguments, &calls[k].arguments_size)) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* (role, content, reasoning or None, calls) */
+static int take_message(PyObject *tuple, napier_chat_message *m) {
+    size_t size;
+    return take_optional_text(PyTuple_GetItem(tuple, 0), "role", &m->role, &size) ||
+                   take_optional_text(PyTuple_GetItem(tuple, 1), "content", &m->content, &m->size) ||
+                   take_optional_text(PyTuple_GetItem(tuple, 2), "reasoning_content", &m->reasoning,
+                                      &m->reasoning_size) ||
+                   take_calls(PyTuple_GetItem(tuple, 3), m)
+               ? -1
+               : 0;
+}
+
+static PyObject *chat_bytes(const napier_chat_message *messages, int64_t count, const napier_chat_options *options) {
+    napier_context *context = context_take();
+    PyObject *given = NULL;
     if (context) {
         napier_text_buffer text = {NULL, 0, 0};
-        if (!raise_status(context, napier_chat_text(context, m, messages, &options, &text), names.function)) {
+        if (!raise_status(context, napier_chat_text(context, messages, count, options, &text), "chat")) {
             given = PyBytes_FromStringAndSize(text.bytes, (Py_ssize_t)text.size);
         }
         napier_text_buffer_free(context, &text);
         context_give(context);
+    }
+    return given;
+}
+
+/* _chat_text([(role, content, reasoning, calls), ..], tools, add_generation_prompt, disable_thinking): bytes */
+static PyObject *py_chat_text(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
+    static const signature names = {
+        "chat", 4, 4, 4, {"messages", "tools", "add_generation_prompt", "disable_thinking"}};
+    (void)self;
+    PyObject *v[4], *given = NULL;
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    if (arguments(&names, args, count, keywords, v) ||
+        take_optional_text(v[1], "tools", &options.tools, &options.tools_size) ||
+        take_bool(v[2], "add_generation_prompt", &options.add_generation_prompt) ||
+        take_bool(v[3], "disable_thinking", &options.disable_thinking)) {
+        return NULL;
+    }
+    const Py_ssize_t messages = PyList_Size(v[0]);
+    napier_chat_message *m = messages < 0 ? NULL : PyMem_Calloc((size_t)messages + 1, sizeof *m);
+    bool good = m != NULL;
+    for (Py_ssize_t i = 0; good && i < messages; i++) {
+        good = !take_message(PyList_GetItem(v[0], i), &m[i]);
+    }
+    if (good) {
+        given = chat_bytes(m, messages, &options);
+    } else if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; m && i < messages; i++) {
+        PyMem_Free((void *)(uintptr_t)m[i].tool_calls);
     }
     PyMem_Free(m);
     return given;

@@ -1,4 +1,5 @@
 """napier.Qwen3 and napier.Tokenizer: per-token log-probabilities of responses given prompts, from a Qwen3 in a directory."""
+import json
 import os
 from typing import NamedTuple
 
@@ -67,10 +68,16 @@ class Tokenizer:
         return _napier._tokenizer_is_special(self._handle, id)
 
     @staticmethod
-    def chat(messages, *, add_generation_prompt=True, disable_thinking=False):
-        """A conversation in Qwen3's chat format: messages is a list of {"role": .., "content": ..}."""
-        pairs = [(m["role"], m["content"]) for m in messages]
-        return _napier._chat_text(pairs, add_generation_prompt, disable_thinking).decode()
+    def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False):
+        """A conversation in Qwen3's chat format, as its template renders it.
+
+        messages : list of {"role": .., "content": ..}; an assistant's may have "reasoning_content" and "tool_calls". "name" and
+            "tool_call_id" are left out, as the template does; any other key is an error
+        tools : list of tools, each a dict, or its JSON as a str
+        """
+        rendered = [_message(f"messages[{i}]", m) for i, m in enumerate(messages)]
+        tools = "\n".join(map(_json, tools or ()))
+        return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking).decode()
 
 
 class Qwen3:
@@ -193,6 +200,22 @@ class Qwen3:
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(x) for x in lists], out=offsets[1:])
         return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
+
+
+def _json(value):
+    """As the template writes it; a str is JSON already."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _message(name, m):
+    for key, value in m.items():
+        if value is not None and key not in ("role", "content", "reasoning_content", "tool_calls", "name", "tool_call_id"):
+            raise ValueError(f"{name}: {key!r} has no place in Qwen3's chat format; leave it out")
+    calls = [call.get("function") or call for call in m.get("tool_calls") or ()]
+    content = m.get("content")
+    if not isinstance(content, (str, bytes)) and not (content is None and calls):
+        raise TypeError(f"{name}: content: expected a text, got {content!r}")
+    return m["role"], content, m.get("reasoning_content"), [(call["name"], _json(call["arguments"])) for call in calls]
 
 
 def _load(directory, compute, memory):

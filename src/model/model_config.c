@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "tokenizer/file.h"
 #include "tokenizer/json.h"
 
 enum { MOST_BYTES = 16 << 20 };

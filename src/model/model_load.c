@@ -110,15 +110,34 @@ static napier_status get_layer_norms(loader *l, int64_t index, napier_layer *lay
     return status;
 }
 
+/* What config.json says must have its weights in the files before memory is taken for it. */
+static napier_status check_sizes(const loader *l, size_t norms) {
+    const napier_safetensors *tensors = l->model->tensors;
+    double elements = 0;
+    for (int64_t i = 0; i < napier_safetensors_count(tensors); i++) {
+        elements += (double)napier_safetensors_at(tensors, i)->elements;
+    }
+    return (double)norms <= elements
+               ? NAPIER_OK
+               : napier_fail(l->context, NAPIER_CORRUPT_DATA,
+                             "config.json: %" PRId64 " layers of hidden_size %" PRId64
+                             " have %zu weights of norms alone, but the files %.0f elements in all",
+                             l->model->config.num_hidden_layers, l->model->config.hidden_size, norms, elements);
+}
+
 static napier_status allocate(loader *l) {
     napier_model *m = l->model;
     const napier_allocator *a = &l->context->allocator;
     const napier_model_config *c = &m->config;
     const size_t layers = (size_t)c->num_hidden_layers;
     const size_t per_layer = 2 * (size_t)c->hidden_size + 2 * (size_t)c->head_dim;
-    const bool fits = layers < SIZE_MAX / sizeof *m->norms / per_layer - 1;
+    const size_t norms = layers * per_layer + (size_t)c->hidden_size; /* of sizes that config.json may have: < 2^36 */
+    const napier_status status = check_sizes(l, norms);
+    if (status) {
+        return status;
+    }
     m->layers = napier_alloc(a, layers, sizeof *m->layers);
-    m->norms = fits ? napier_alloc(a, layers * per_layer + (size_t)c->hidden_size, sizeof *m->norms) : NULL;
+    m->norms = napier_alloc(a, norms, sizeof *m->norms);
     m->inverse = napier_alloc(a, (size_t)c->head_dim / 2, sizeof *m->inverse);
     l->next_norm = m->norms;
     if (!m->layers || !m->norms || !m->inverse) {

@@ -4,17 +4,16 @@
 #include "model/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/bytes.h"
+#include "tokenizer/file.h"
 #include "tokenizer/json.h"
 
 static const size_t most_header = (size_t)100 << 20; /* the format's own limit */
@@ -227,8 +226,8 @@ static napier_status allocate_entries(const napier_json *json, shard *s, size_t 
 
 static napier_status read_header(napier_context *context, const char *path, shard *s) {
     const napier_json file = {context, path, NULL};
-    const uint64_t length = s->size >= 8 ? napier_get_u64(s->map) : 0;
-    if (s->size < 8 || length > s->size - 8) {
+    const uint64_t length = napier_get_u64(s->map);
+    if (length > s->size - 8) {
         return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "a header of %llu bytes in a file of %zu",
                                 (unsigned long long)length, s->size);
     }
@@ -253,31 +252,27 @@ static napier_status read_header(napier_context *context, const char *path, shar
 
 static napier_status map_file(napier_context *context, const char *path, int fd, shard *s) {
     const napier_json file = {context, path, NULL};
-    struct stat info;
-    if (fstat(fd, &info) != 0) {
-        return napier_json_fail(&file, NAPIER_IO_ERROR, "%s", strerror(errno));
+    if (s->size < 8) {
+        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "%zu bytes, where the length of the header takes 8",
+                                s->size);
     }
-    if (!S_ISREG(info.st_mode) || info.st_size <= 0 || (uint64_t)info.st_size > SIZE_MAX / 2) {
-        return napier_json_fail(&file, NAPIER_IO_ERROR, "empty, or not a regular file");
-    }
-    void *const map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *const map = mmap(NULL, s->size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
         return napier_json_fail(&file, NAPIER_IO_ERROR, "cannot be mapped: %s", strerror(errno));
     }
     s->map = map;
-    s->size = (size_t)info.st_size;
     return NAPIER_OK;
 }
 
 /* Whatever comes of it, shard_free is needed. */
 static napier_status shard_open(napier_context *context, const char *path, shard *s) {
+    int fd;
     *s = (shard){0};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        const napier_json file = {context, path, NULL};
-        return napier_json_fail(&file, NAPIER_IO_ERROR, "%s", strerror(errno));
+    napier_status status = napier_open_file(context, path, &fd, &s->size);
+    if (status) {
+        return status;
     }
-    napier_status status = map_file(context, path, fd, s);
+    status = map_file(context, path, fd, s);
     close(fd);
     return status ? status : read_header(context, path, s);
 }
@@ -507,6 +502,9 @@ void napier_safetensors_close(napier_context *context, napier_safetensors *all) 
     for (int64_t i = 0; i < all->shard_count; i++) {
         shard_free(context, &all->shards[i]);
     }
+    for (int64_t i = 0; i < all->count; i++) {
+        napier_free(&context->allocator, all->tensors[i].copy);
+    }
     napier_free(&context->allocator, all->shards);
     napier_free(&context->allocator, all->tensors);
     napier_free(&context->allocator, all);
@@ -519,9 +517,13 @@ int64_t napier_safetensors_count(const napier_safetensors *all) { return all->co
 
 const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i) { return &all->tensors[i]; }
 
-const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
+static napier_tensor *find(const napier_safetensors *all, const char *name) {
     const napier_tensor wanted = {.name = name};
     return bsearch(&wanted, all->tensors, (size_t)all->count, sizeof *all->tensors, by_name);
+}
+
+const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
+    return find(all, name);
 }
 
 /* "[3, 4]" */
@@ -544,9 +546,25 @@ static bool has_shape(const napier_tensor *t, int ndim, const int64_t *shape) {
     return t->ndim == ndim && same == ndim;
 }
 
-napier_status napier_safetensors_get(napier_context *context, const napier_safetensors *all, const char *name, int ndim,
+/* Elements that lie on no multiple of their size in the file are copied to where they do. */
+static napier_status align(napier_context *context, napier_tensor *t) {
+    const size_t size = napier_dtype_size(t->dtype), count = (size_t)t->elements;
+    if ((uintptr_t)t->data % size == 0 || count == 0) {
+        return NAPIER_OK;
+    }
+    t->copy = napier_alloc(&context->allocator, count, size);
+    if (t->copy == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY,
+                           "%s: no memory for a copy of %zu elements, which lie on no multiple of %zu in the file",
+                           t->name, count, size);
+    }
+    t->data = memcpy(t->copy, t->data, count * size);
+    return NAPIER_OK;
+}
+
+napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out) {
-    const napier_tensor *const t = napier_safetensors_find(all, name);
+    napier_tensor *const t = find(all, name);
     *out = NULL;
     if (t == NULL) {
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,
@@ -556,16 +574,10 @@ napier_status napier_safetensors_get(napier_context *context, const napier_safet
         return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: its shape is %s, but %s is wanted", name,
                            show_shape(t->ndim, t->shape).text, show_shape(ndim, shape).text);
     }
-    const size_t size = napier_dtype_size(t->dtype);
-    if (size == 0) {
+    if (napier_dtype_size(t->dtype) == 0) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: its dtype is none of F32, F16, BF16, F64", name);
     }
-    if ((uintptr_t)t->data % size != 0) {
-        return napier_fail(context, NAPIER_UNSUPPORTED,
-                           "%s: its data lie on no multiple of %zu bytes in the file; "
-                           "writing the file anew helps",
-                           name, size);
-    }
-    *out = t;
-    return NAPIER_OK;
+    const napier_status status = align(context, t);
+    *out = status ? NULL : t;
+    return status;
 }

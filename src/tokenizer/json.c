@@ -1,56 +1,12 @@
 /* tokenizer/json.c - cJSON, and the checks that it leaves to us. */
-#define _POSIX_C_SOURCE 200809L /* fileno */
-
 #include "tokenizer/json.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <cjson/cJSON.h>
-
-/* ---- Files ---------------------------------------------------------------------------------------------------------
- */
-
-static napier_status read_all(napier_context *context, const char *path, FILE *file, size_t most, char **bytes,
-                              size_t *size) {
-    struct stat info;
-    if (fstat(fileno(file), &info) != 0) {
-        return napier_fail(context, NAPIER_IO_ERROR, "%s: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return napier_fail(context, NAPIER_IO_ERROR, "%s: not a regular file", path);
-    }
-    if ((uint64_t)info.st_size > most) {
-        return napier_fail(context, NAPIER_IO_ERROR, "%s: %lld bytes, more than the %zu that are read", path,
-                           (long long)info.st_size, most);
-    }
-    *size = (size_t)info.st_size;
-    *bytes = napier_alloc(&context->allocator, *size + 1, 1);
-    if (*bytes == NULL) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %zu bytes", path, *size);
-    }
-    if (fread(*bytes, 1, *size, file) != *size) {
-        napier_free(&context->allocator, *bytes);
-        *bytes = NULL;
-        return napier_fail(context, NAPIER_IO_ERROR, "%s: ends before its %zu bytes", path, *size);
-    }
-    (*bytes)[*size] = '\0';
-    return NAPIER_OK;
-}
-
-napier_status napier_read_file(napier_context *context, const char *path, size_t most, char **bytes, size_t *size) {
-    *bytes = NULL;
-    FILE *const file = fopen(path, "rb");
-    if (file == NULL) {
-        return napier_fail(context, NAPIER_IO_ERROR, "%s: %s", path, strerror(errno));
-    }
-    const napier_status status = read_all(context, path, file, most, bytes, size);
-    fclose(file);
-    return status;
-}
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------
  */
@@ -121,23 +77,65 @@ static bool is_blank(const char *text, const char *end) {
     return text == end;
 }
 
+/* What cJSON takes for a document, at most: an element for each value, a string for each name and text, and what malloc
+ * adds to each. A value is the root, or follows one of [ { , outside of strings. */
+static double bytes_taken(const char *text, size_t size) {
+    enum { ADDED = 32 };
+    size_t values = 1, strings = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '"') {
+            for (i++, strings++; i < size && text[i] != '"'; i++) {
+                i += text[i] == '\\';
+            }
+        } else {
+            values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+        }
+    }
+    return (double)values * (sizeof(cJSON) + ADDED) + (double)strings * ADDED + (double)size;
+}
+
+/* cJSON has no allocator but malloc. Asking the context's for as much first, and giving it back, lets one that has a
+ * limit refuse. */
+static napier_status check_memory(const napier_json *json, const char *text, size_t size) {
+    const double bytes = bytes_taken(text, size);
+    if (bytes > (double)NAPIER_JSON_MOST_MEMORY) {
+        return napier_json_fail(json, NAPIER_UNSUPPORTED,
+                                "takes %.0f MB as JSON, more than the %d MB that one file may take", bytes / 1e6,
+                                NAPIER_JSON_MOST_MEMORY / 1000000);
+    }
+    void *const memory = napier_alloc(&json->context->allocator, (size_t)bytes, 1);
+    napier_free(&json->context->allocator, memory);
+    return memory != NULL ? NAPIER_OK
+                          : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %.0f bytes of JSON", bytes);
+}
+
+/* cJSON does not say why it fails, but malloc does. */
+static napier_status parse_fail(const napier_json *json, int reason, const char *text, size_t size, const char *end) {
+    if (json->root == NULL && reason == ENOMEM) {
+        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its JSON");
+    }
+    const size_t at = end != NULL && end >= text ? (size_t)(end - text) : 0;
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "not JSON at byte %zu, '%.20s'", at,
+                            napier_show(text + at, size - at).text);
+}
+
 napier_status napier_json_parse(napier_json *json, napier_context *context, const char *name, const char *text,
                                 size_t size) {
     *json = (napier_json){context, name, NULL};
     if (has_zero(text, size)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "a byte 0 or \\u0000, which no name or token has");
     }
+    const napier_status status = check_memory(json, text, size);
+    if (status) {
+        return status;
+    }
     const char *end = text;
+    errno = 0;
     json->root = cJSON_ParseWithLengthOpts(text, size, &end, 0);
     if (json->root == NULL || !is_blank(end, text + size)) {
-        const size_t at = end != NULL && end >= text ? (size_t)(end - text) : 0;
-        const napier_shown shown = napier_show(text + at, size - at);
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "not JSON at byte %zu, '%.20s'", at, shown.text);
+        return parse_fail(json, errno, text, size, end);
     }
-    if (!cJSON_IsObject(json->root)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "not an object, {...}");
-    }
-    return NAPIER_OK;
+    return cJSON_IsObject(json->root) ? NAPIER_OK : napier_json_fail(json, NAPIER_CORRUPT_DATA, "not an object, {...}");
 }
 
 void napier_json_free(napier_json *json) {
@@ -162,7 +160,11 @@ napier_status napier_json_member(const napier_json *json, const cJSON *object, c
             *item = cJSON_IsNull(member) ? NULL : member;
         }
     }
-    return found < 2 ? NAPIER_OK : napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given %d times", key, found);
+    if (found < 2) {
+        return NAPIER_OK;
+    }
+    *item = NULL;
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given %d times", key, found);
 }
 
 static napier_status wrong(const napier_json *json, const char *key, const cJSON *item, const char *wanted) {

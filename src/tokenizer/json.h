@@ -1,7 +1,8 @@
 /* tokenizer/json.h - JSON files of models, read with distrust: tokenizer.json, config.json, headers of safetensors.
  *
- * cJSON parses (https://github.com/DaveGamble/cJSON); its memory comes from malloc, not from the context's allocator.
- * What it lets pass and we do not: a member twice in one object, and \u0000 in a string, where it would end the string.
+ * cJSON parses (https://github.com/DaveGamble/cJSON); its memory comes from malloc, not from the context's allocator: its
+ * hooks are of the whole program. What it lets pass and we do not: a member twice in one object, \u0000 in a string,
+ * where it would end the string, and a document that takes more memory than it may.
  */
 #ifndef NAPIER_TOKENIZER_JSON_H
 #define NAPIER_TOKENIZER_JSON_H
@@ -19,10 +20,10 @@ typedef struct napier_json {
     struct cJSON *root; /* an object */
 } napier_json;
 
-/* All of a regular file, at most `most` bytes, in memory of the context's allocator. Errors: IO_ERROR. */
-napier_status napier_read_file(napier_context *context, const char *path, size_t most, char **bytes, size_t *size);
+enum { NAPIER_JSON_MOST_MEMORY = 1 << 30 }; /* bytes: Qwen3's tokenizer.json takes a tenth */
 
-/* Parses `size` bytes that must be one object. Free the document even after a failure. Errors: CORRUPT_DATA. */
+/* Parses `size` bytes that must be one object. Free the document even after a failure. Errors: CORRUPT_DATA,
+ * UNSUPPORTED (more values than NAPIER_JSON_MOST_MEMORY holds), OUT_OF_MEMORY. */
 napier_status napier_json_parse(napier_json *json, napier_context *context, const char *name, const char *text,
                                 size_t size);
 void napier_json_free(napier_json *json);
@@ -34,8 +35,8 @@ __attribute__((format(printf, 3, 4)))
 napier_status
 napier_json_fail(const napier_json *json, napier_status status, const char *format, ...);
 
-/* *item: the member of that name; NULL where there is none or it is null. Twice is an error, and so is an `object` that
- * is none. */
+/* *item: the member of that name; NULL where there is none or it is null, and after an error. Twice is an error, and so
+ * is an `object` that is none. */
 napier_status napier_json_member(const napier_json *json, const struct cJSON *object, const char *key,
                                  const struct cJSON **item);
 

@@ -5,7 +5,9 @@
 
 #include <cjson/cJSON.h>
 
-static const size_t most_bytes = (size_t)1 << 30;
+#include "tokenizer/file.h"
+
+static const size_t most_bytes = (size_t)1 << 28;
 
 /* ---- What a step is ------------------------------------------------------------------------------------------------
  */
@@ -29,14 +31,6 @@ static napier_status check_bool(const napier_json *json, const cJSON *object, co
     return status || value == only ? status
                                    : napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: %s is %s, which is not supported",
                                                       where, key, value ? "true" : "false");
-}
-
-static napier_status check_absent(const napier_json *json, const char *key) {
-    const cJSON *item;
-    const napier_status status = napier_json_member(json, json->root, key, &item);
-    return status || item == NULL ? status
-                                  : napier_json_fail(json, NAPIER_UNSUPPORTED, "%s: %s, but only null is supported",
-                                                     key, napier_show_item(item).text);
 }
 
 /* ---- The steps -----------------------------------------------------------------------------------------------------
@@ -78,7 +72,7 @@ static napier_status read_pattern(const napier_json *json, napier_tokenizer *t, 
 
 /* Split by an expression, then bytes as characters. */
 static napier_status read_pre_tokenizer(const napier_json *json, napier_tokenizer *t) {
-    const cJSON *item, *list = NULL;
+    const cJSON *item, *list = NULL, *bytes = NULL;
     napier_status status = napier_json_member(json, json->root, "pre_tokenizer", &item);
     if (!status && item == NULL) {
         return napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: none, but Split and ByteLevel are wanted");
@@ -94,8 +88,8 @@ static napier_status read_pre_tokenizer(const napier_json *json, napier_tokenize
     }
     if (!status) {
         status = read_pattern(json, t, list->child);
+        bytes = list->child->next;
     }
-    const cJSON *const bytes = list ? list->child->next : NULL;
     if (!status) {
         status = check_type(json, bytes, "pre_tokenizer", "ByteLevel");
     }
@@ -160,18 +154,13 @@ static napier_status read_model(const napier_json *json, napier_token_lists *lis
     return status ? status : napier_json_member(json, model, "merges", &lists->merges);
 }
 
+/* What `truncation` and `padding` ask for is no part of a text's ids: transformers sets them anew in each call. */
 napier_status napier_load_steps(const napier_json *json, napier_tokenizer *t, napier_token_lists *lists) {
     const char *version = "1.0";
     napier_status status = napier_json_text(json, json->root, "version", &version);
     if (!status && strcmp(version, "1.0") != 0) {
         return napier_json_fail(json, NAPIER_UNSUPPORTED, "version: %.40s, but only 1.0 is supported",
                                 napier_show(version, strlen(version)).text);
-    }
-    if (!status) {
-        status = check_absent(json, "truncation");
-    }
-    if (!status) {
-        status = check_absent(json, "padding");
     }
     if (!status) {
         status = read_normalizer(json, t);

@@ -1,5 +1,5 @@
 /* tokenizer/load_tokens.c - the vocabulary, the merges and the added tokens of a tokenizer.json. */
-#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -34,6 +34,14 @@ static napier_status take_id(const napier_json *json, const char *where, const c
     return NAPIER_OK;
 }
 
+/* Why a table did not take an element. */
+static napier_status put_fail(const napier_json *json, napier_put put, const char *where, const char *twice) {
+    return put == NAPIER_PUT_TWICE ? napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s", where, twice)
+                                   : napier_json_fail(json, NAPIER_UNSUPPORTED,
+                                                      "%s: %d fall on one place of a table, as if made to be slow",
+                                                      where, NAPIER_MOST_PROBES);
+}
+
 /* ---- The vocabulary ------------------------------------------------------------------------------------------------
  */
 
@@ -58,9 +66,12 @@ static napier_status read_vocab(const napier_json *json, napier_vocabulary *v, c
     const cJSON *item;
     cJSON_ArrayForEach(item, vocab) {
         const int32_t id = (int32_t)item->valuedouble;
-        if (!napier_vocabulary_add(v, id, item->string)) {
-            return napier_json_fail(json, NAPIER_CORRUPT_DATA, "vocab: '%s': this token or its id %d is given twice",
-                                    napier_show(item->string, strlen(item->string)).text, id);
+        const napier_put put = napier_vocabulary_add(v, id, item->string);
+        if (put != NAPIER_PUT_DONE) {
+            char where[96];
+            snprintf(where, sizeof where, "vocab: '%s', id %d", napier_show(item->string, strlen(item->string)).text,
+                     id);
+            return put_fail(json, put, where, "this token or its id is given twice");
         }
     }
     for (int byte = 0; byte < 256; byte++) {
@@ -130,9 +141,12 @@ static napier_status read_merge(const napier_json *json, napier_tokenizer *t, co
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' or both joined are not in vocab",
                                 rank, napier_show(left, size).text, napier_show(right, strlen(right)).text);
     }
-    if (!napier_merges_add(&t->merges, merge)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' are merged before", rank,
-                                napier_show(left, size).text, napier_show(right, strlen(right)).text);
+    const napier_put put = napier_merges_add(&t->merges, merge);
+    if (put != NAPIER_PUT_DONE) {
+        char where[160];
+        snprintf(where, sizeof where, "merges[%d]: '%s' and '%s'", rank, napier_show(left, size).text,
+                 napier_show(right, strlen(right)).text);
+        return put_fail(json, put, where, "merged before");
     }
     const napier_token *const made = &t->vocabulary.tokens[merge.id];
     if (made->size == 2) {
@@ -329,8 +343,11 @@ static napier_status read_added(const napier_json *json, napier_tokenizer *t, co
             return status;
         }
     }
-    const bool different = napier_added_prepare(&t->added) && napier_added_prepare(&t->added_normalized);
-    return different ? NAPIER_OK : napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
+    if (!napier_added_sort(&t->added) || !napier_added_sort(&t->added_normalized)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
+    }
+    const napier_status status = napier_added_build(json->context, &t->added);
+    return status ? status : napier_added_build(json->context, &t->added_normalized);
 }
 
 /* ---- All of it -----------------------------------------------------------------------------------------------------

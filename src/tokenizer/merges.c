@@ -8,7 +8,7 @@ enum { SHORT_WORD = 32, NO_RANK = INT32_MAX };
 
 napier_status napier_merges_allocate(napier_context *context, napier_merges *m, size_t count) {
     uint32_t slots = 16;
-    while (slots < count + count / 2) {
+    while (slots < 2 * count) {
         slots *= 2;
     }
     m->mask = slots - 1;
@@ -23,34 +23,37 @@ napier_status napier_merges_allocate(napier_context *context, napier_merges *m, 
 
 void napier_merges_free(const napier_allocator *allocator, napier_merges *m) { napier_free(allocator, m->slots); }
 
-/* The slot of a pair, or the empty one where it would be. */
+/* The slot of a pair, or the empty one where it would be; NULL where none is near. */
 static inline napier_merge *slot_of(const napier_merges *m, int32_t left, int32_t right) {
-    const uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    uint32_t i = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & m->mask; /* 2^64 over the golden ratio */
-    while (m->slots[i].left >= 0 && (m->slots[i].left != left || m->slots[i].right != right)) {
-        i = (i + 1) & m->mask;
+    const uint32_t hash = napier_merge_hash(left, right);
+    for (uint32_t probe = 0; probe < NAPIER_MOST_PROBES; probe++) {
+        napier_merge *const slot = &m->slots[(hash + probe) & m->mask];
+        if (slot->left < 0 || (slot->left == left && slot->right == right)) {
+            return slot;
+        }
     }
-    return &m->slots[i];
+    return NULL;
 }
 
-bool napier_merges_add(napier_merges *m, napier_merge merge) {
+napier_put napier_merges_add(napier_merges *m, napier_merge merge) {
     napier_merge *const slot = slot_of(m, merge.left, merge.right);
-    if (slot->left >= 0) {
-        return false;
+    if (slot == NULL || slot->left >= 0) {
+        return slot == NULL ? NAPIER_PUT_CROWDED : NAPIER_PUT_TWICE;
     }
     *slot = merge;
-    return true;
+    return NAPIER_PUT_DONE;
 }
 
 void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right) {
     m->byte_pairs[left][right / 64] |= UINT64_C(1) << right % 64;
 }
 
-/* The rank of a pair, NO_RANK where it is not merged; *id is what it becomes. */
+/* The rank of a pair and *id, what it becomes; NO_RANK where it is not merged. */
 static inline int32_t rank_of(const napier_merges *m, int32_t left, int32_t right, int32_t *id) {
     const napier_merge *const slot = slot_of(m, left, right);
-    *id = slot->id;
-    return slot->left >= 0 ? slot->rank : NO_RANK;
+    const bool there = slot != NULL && slot->left >= 0;
+    *id = there ? slot->id : -1;
+    return there ? slot->rank : NO_RANK;
 }
 
 /* The same for the tokens of two bytes, at `at`. */

@@ -7,7 +7,7 @@
 #include "tokenizer/buffer.h"
 #include "tokenizer/vocabulary.h"
 
-/* A slot of the table of pairs: open addressing. */
+/* A slot of the table of pairs. */
 typedef struct napier_merge {
     int32_t left, right; /* left -1: empty */
     int32_t rank;        /* its line in the file */
@@ -25,8 +25,15 @@ typedef struct napier_merges {
 napier_status napier_merges_allocate(napier_context *context, napier_merges *m, size_t count);
 void napier_merges_free(const napier_allocator *allocator, napier_merges *m);
 
-/* False where the pair is there already. */
-bool napier_merges_add(napier_merges *m, napier_merge merge);
+/* Where a pair belongs in the table, before the mask. */
+static inline uint32_t napier_merge_hash(int32_t left, int32_t right) {
+    uint64_t hash = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ hash >> 32) * UINT64_C(0xe7037ed1a0b428db); /* odd, half of their bits set */
+    return (uint32_t)(hash >> 32);
+}
+
+/* TWICE: the pair is there already. */
+napier_put napier_merges_add(napier_merges *m, napier_merge merge);
 /* The pair just added is one of two bytes. */
 void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right);
 

@@ -16,7 +16,7 @@ typedef struct encoder {
     bool plain_special;
     napier_token_buffer *ids;
     napier_text_buffer normal; /* the normal form of a piece */
-    napier_scratch classes, points, merging;
+    napier_scratch classes, points, merging, hits, hits_normalized;
     napier_matcher matcher;
 } encoder;
 
@@ -84,14 +84,14 @@ typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t si
 
 /* Cuts the text at the tokens of a set; `encode` does what lies between. A special token that is to be plain text is
  * passed over as a whole: none is looked for within it. */
-static napier_status encode_around(encoder *e, const napier_added_set *set, const uint8_t *text, size_t size,
-                                   encode_function *encode) {
-    const char *const characters = (const char *)text;
+static napier_status encode_around(encoder *e, napier_added_search search, encode_function *encode) {
+    const uint8_t *const text = (const uint8_t *)search.text;
     size_t done = 0, at = 0;
     napier_status status = NAPIER_OK;
-    for (size_t from = 0; from < size && !status;) {
-        const napier_added_token *const token = napier_added_next(set, characters, from, size, &at);
-        if (token == NULL) {
+    for (size_t from = 0; from < search.size && !status;) {
+        const napier_added_token *token;
+        status = napier_added_next(e->context, &search, from, &token, &at);
+        if (status || token == NULL) {
             break;
         }
         from = at + token->size;
@@ -106,11 +106,13 @@ static napier_status encode_around(encoder *e, const napier_added_set *set, cons
         }
         done = from;
     }
-    return status || done == size ? status : encode(e, text + done, size - done);
+    return status || done == search.size ? status : encode(e, text + done, search.size - done);
 }
 
 static napier_status encode_normalized(encoder *e, const uint8_t *text, size_t size) {
-    return encode_around(e, &e->tokenizer->added_normalized, text, size, encode_words);
+    const napier_added_search search = {
+        .set = &e->tokenizer->added_normalized, .text = (const char *)text, .size = size, .hits = &e->hits_normalized};
+    return encode_around(e, search, encode_words);
 }
 
 static napier_status encode_raw(encoder *e, const uint8_t *text, size_t size) {
@@ -160,6 +162,8 @@ static void free_encoder(encoder *e) {
     napier_scratch_free(e->context, &e->classes);
     napier_scratch_free(e->context, &e->points);
     napier_scratch_free(e->context, &e->merging);
+    napier_scratch_free(e->context, &e->hits);
+    napier_scratch_free(e->context, &e->hits_normalized);
 }
 
 napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
@@ -176,7 +180,8 @@ napier_status napier_tokenizer_encode(napier_context *context, const napier_toke
     const int64_t before = ids->size;
     status = napier_matcher_prepare(context, &tokenizer->split, &e.matcher);
     if (!status) {
-        status = encode_around(&e, &tokenizer->added, (const uint8_t *)text, size, encode_raw);
+        const napier_added_search search = {.set = &tokenizer->added, .text = text, .size = size, .hits = &e.hits};
+        status = encode_around(&e, search, encode_raw);
     }
     if (status) {
         ids->size = before;
@@ -293,7 +298,7 @@ void napier_tokenizer_destroy(napier_context *context, napier_tokenizer *tokeniz
     napier_free(&allocator, tokenizer->table);
     napier_vocabulary_free(&allocator, &tokenizer->vocabulary);
     napier_merges_free(&allocator, &tokenizer->merges);
-    napier_free(&allocator, tokenizer->added.tokens);
-    napier_free(&allocator, tokenizer->added_normalized.tokens);
+    napier_added_free(&allocator, &tokenizer->added);
+    napier_added_free(&allocator, &tokenizer->added_normalized);
     napier_free(&allocator, tokenizer);
 }

@@ -50,13 +50,8 @@ static int byte_of(uint32_t c) {
     if (c < 0x100) {
         return stands_for_itself(c) ? (int)c : -1;
     }
-    uint32_t left = c - 0x100;
-    for (uint32_t byte = 0; byte < 0x100; byte++) {
-        if (!stands_for_itself(byte) && left-- == 0) {
-            return (int)byte;
-        }
-    }
-    return -1;
+    const int place = (int)(c - 0x100); /* among 0 to 0x20, 0x7f to 0xa0, 0xad */
+    return place < 33 ? place : place < 67 ? place - 33 + 0x7f : place == 67 ? 0xad : -1;
 }
 
 int64_t napier_byte_level(const char *text, size_t size, char *out) {
@@ -76,30 +71,33 @@ int64_t napier_byte_level(const char *text, size_t size, char *out) {
 /* ---- Adding --------------------------------------------------------------------------------------------------------
  */
 
-static bool insert(napier_vocabulary *v, int32_t id) {
+static napier_put insert(napier_vocabulary *v, int32_t id) {
     const napier_token *const token = &v->tokens[id];
     const uint8_t *const bytes = (const uint8_t *)v->bytes + token->start;
     v->longest = token->size > v->longest ? token->size : v->longest;
     if (napier_vocabulary_find(v, bytes, token->size) >= 0) {
-        return false;
+        return NAPIER_PUT_TWICE;
     }
     const uint64_t hash = napier_hash(bytes, token->size);
-    uint32_t i = (uint32_t)hash & v->mask;
-    while (v->slots[i].id >= 0) {
-        i = (i + 1) & v->mask;
+    uint32_t probe = 0;
+    while (probe < NAPIER_MOST_PROBES && v->slots[((uint32_t)hash + probe) & v->mask].id >= 0) {
+        probe++;
     }
-    v->slots[i] = (napier_token_slot){(uint32_t)(hash >> 32), id};
+    if (probe == NAPIER_MOST_PROBES) {
+        return NAPIER_PUT_CROWDED;
+    }
+    v->slots[((uint32_t)hash + probe) & v->mask] = (napier_token_slot){(uint32_t)(hash >> 32), id};
     if (token->size == 1) {
         v->byte_ids[*bytes] = id;
     }
-    return true;
+    return NAPIER_PUT_DONE;
 }
 
-bool napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text) {
+napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text) {
     napier_token *const token = &v->tokens[id];
     char *const at = v->bytes + v->used;
     if (token->flags != 0) {
-        return false;
+        return NAPIER_PUT_TWICE;
     }
     const int64_t mapped = napier_byte_level(text, strlen(text), at);
     const size_t size = mapped >= 0 ? (size_t)mapped : strlen(text);
@@ -108,5 +106,5 @@ bool napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text) {
         memcpy(at, text, size);
     }
     v->used += size;
-    return mapped < 0 || insert(v, id);
+    return mapped < 0 ? NAPIER_PUT_DONE : insert(v, id);
 }

@@ -22,7 +22,13 @@ typedef struct napier_token {
     uint8_t flags;
 } napier_token;
 
-/* A slot of the table of bytes: open addressing, half empty. */
+/* What becomes of an element that is put into a table: open addressing, half empty. A place further than
+ * NAPIER_MOST_PROBES from where an element belongs comes of no trained tokenizer (it would of one in 10^40), but of a
+ * file that is made so that many fall together and each search takes long. */
+typedef enum napier_put { NAPIER_PUT_DONE, NAPIER_PUT_TWICE, NAPIER_PUT_CROWDED } napier_put;
+enum { NAPIER_MOST_PROBES = 512 };
+
+/* A slot of the table of bytes. */
 typedef struct napier_token_slot {
     uint32_t tag; /* upper half of the hash */
     int32_t id;   /* -1: empty */
@@ -49,8 +55,8 @@ void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary
  */
 int64_t napier_byte_level(const char *text, size_t size, char *out);
 
-/* Puts a token of the model in its place. Twice the same id or bytes is false. */
-bool napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text);
+/* Puts a token of the model in its place. TWICE: the same id or bytes. */
+napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text);
 
 /* Of a word: mostly a few bytes. */
 static inline uint64_t napier_hash(const uint8_t *bytes, size_t size) {
@@ -86,16 +92,17 @@ static inline int32_t napier_vocabulary_find(const napier_vocabulary *v, const u
     }
     const uint64_t hash = napier_hash(bytes, size);
     const uint32_t tag = (uint32_t)(hash >> 32);
-    for (uint32_t i = (uint32_t)hash & v->mask;; i = (i + 1) & v->mask) {
-        const napier_token_slot slot = v->slots[i];
+    for (uint32_t probe = 0; probe < NAPIER_MOST_PROBES; probe++) {
+        const napier_token_slot slot = v->slots[((uint32_t)hash + probe) & v->mask];
         if (slot.id < 0) {
-            return -1;
+            break;
         }
         const napier_token *const token = &v->tokens[slot.id];
         if (slot.tag == tag && token->size == size && memcmp(v->bytes + token->start, bytes, size) == 0) {
             return slot.id;
         }
     }
+    return -1;
 }
 
 #endif

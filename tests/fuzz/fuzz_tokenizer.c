@@ -71,7 +71,8 @@ static void check_chat(napier_context *context, const char *bytes, size_t size) 
     for (size_t at = 0; at < size && count < 16;) {
         const char *const end = memchr(bytes + at, '\0', size - at);
         const size_t length = end != NULL ? (size_t)(end - bytes) - at : size - at;
-        messages[count++] = (napier_chat_message){roles[length > 0 ? (uint8_t)bytes[at] % 4 : 1], bytes + at, length};
+        const char *const role = roles[length > 0 ? (uint8_t)bytes[at] % 4 : 1];
+        messages[count++] = (napier_chat_message){.role = role, .content = bytes + at, .size = length};
         at += length + 1;
     }
     REQUIRE(napier_chat_text(context, messages, count, NULL, &text) == NAPIER_OK, "%s", napier_last_error(context));

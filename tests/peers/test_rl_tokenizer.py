@@ -9,6 +9,7 @@ import tempfile
 import time
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+import trl
 from transformers import PreTrainedTokenizerFast
 
 from napier_c import ROOT, NapierError, napier
@@ -214,7 +215,7 @@ def test_what_is_refused():
 
     for change in (of("normalizer", {"type": "NFKC"}), of("model", "dropout", 0.5),
                    of("pre_tokenizer", "pretokenizers", 0, "behavior", "Removed"),
-                   of("added_tokens", 0, "lstrip", True), of("truncation", {"a": 1}),
+                   of("added_tokens", 0, "lstrip", True),
                    of("pre_tokenizer", "pretokenizers", 0, "pattern", {"Regex": r"\w+|\W"})):
         document = json.loads(trained())
         change(document)
@@ -228,52 +229,58 @@ def test_what_is_refused():
 
 # ---- Chat ---------------------------------------------------------------------------------------------------------------
 
-# Qwen3's format without tools, written anew from what it does.
-TEMPLATE = r"""
-{%- set state = namespace(question=messages|length - 1) -%}
-{%- for m in messages -%}
-  {%- set wrapped = m.content.startswith('<tool_response>') and m.content.endswith('</tool_response>') -%}
-  {%- if m.role == 'user' and not wrapped -%}
-    {%- set state.question = loop.index0 -%}
-  {%- endif -%}
-{%- endfor -%}
-{%- for m in messages -%}
-  {%- set parts = m.content.split('</think>') -%}
-  {%- if m.role == 'tool' -%}
-    {{- '<|im_start|>user' if loop.first or loop.previtem.role != 'tool' else '' -}}
-    {{- '\n<tool_response>\n' ~ m.content ~ '\n</tool_response>' -}}
-    {{- '<|im_end|>\n' if loop.last or loop.nextitem.role != 'tool' else '' -}}
-  {%- elif m.role == 'assistant' and (parts|length > 1 or loop.last and loop.index0 > state.question) -%}
-    {%- set thoughts = parts[0].rstrip('\n').split('<think>')[-1].lstrip('\n') if parts|length > 1 else '' -%}
-    {%- set answer = parts[-1].lstrip('\n') -%}
-    {{- '<|im_start|>assistant\n' -}}
-    {%- if loop.index0 > state.question and (loop.last or thoughts) -%}
-      {{- '<think>\n' ~ thoughts.strip('\n') ~ '\n</think>\n\n' -}}
-    {%- endif -%}
-    {{- answer ~ '<|im_end|>\n' -}}
-  {%- else -%}
-    {{- '<|im_start|>' ~ m.role ~ '\n' ~ m.content ~ '<|im_end|>\n' -}}
-  {%- endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-  {{- '<|im_start|>assistant\n' -}}
-  {{- '<think>\n\n</think>\n\n' if enable_thinking is defined and not enable_thinking else '' -}}
-{%- endif -%}
-"""
+CALLS = ({"name": "f", "arguments": {"x": 1.5, "caf\u00e9": [None, True]}}, {"name": "g", "arguments": "{}"},
+         {"name": "\u4e2d", "arguments": {}})
+TOOLS = ({"type": "function", "function": {"name": "f", "parameters": {"x": 1.0}}}, {"name": "g \u00e9", "d": "a\n\"b\""})
+
+
+def template():
+    """Qwen3's, as TRL has it."""
+    return read(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"))
+
+
 CONTENTS = ("", "q", "\n\nq\n", "<think>\nhm\n</think>\n\nanswer", "<think></think>x", "a</think>b</think>\n\nc",
             "<think>a<think>\n\nb\n\n</think>\n\n\nc\n", "</think>", "<think>", "\n<think>\n\n</think>\n\n",
             "<tool_response>\n1\n</tool_response>", "<tool_response>", "x</tool_response>", "<|im_end|>",
             "\u00e9 \u4e2d")
 
 
-def render(messages, prompt, thinking):
-    messages = [(role.encode(), content.encode()) for role, content in messages]
-    kind = napier.headers.struct("napier_chat_message")
-    array = (kind * len(messages))()
-    for place, (role, content) in zip(array, messages):
-        place.role = ctypes.cast(ctypes.c_char_p(role), ctypes.c_void_p)
-        place.content, place.size = ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p), len(content)
+class Texts:
+    """Pointers to texts, which live as long as this."""
+
+    def __init__(self):
+        self.kept = []
+
+    def set(self, place, text, pointer, size):
+        data = text.encode()
+        self.kept.append(data)
+        setattr(place, pointer, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
+        if size:
+            setattr(place, size, len(data))
+
+    def calls(self, place, calls):
+        array = (napier.headers.struct("napier_tool_call") * len(calls))()
+        self.kept.append(array)
+        for one, call in zip(array, calls):
+            self.set(one, call["name"], "name", "name_size")
+            arguments = call["arguments"]
+            self.set(one, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
+                     "arguments", "arguments_size")
+        place.tool_calls = ctypes.cast(array, ctypes.c_void_p)
+        place.tool_call_count = len(calls)
+
+
+def render(messages, tools, prompt, thinking):
+    texts, array = Texts(), (napier.headers.struct("napier_chat_message") * len(messages))()
+    for place, message in zip(array, messages):
+        texts.set(place, message["role"], "role", None)
+        texts.set(place, message["content"], "content", "size")
+        if "reasoning_content" in message:
+            texts.set(place, message["reasoning_content"], "reasoning", "reasoning_size")
+        texts.calls(place, message.get("tool_calls", ()))
     options = napier.make("napier_chat_options", add_generation_prompt=int(prompt), disable_thinking=int(not thinking))
+    if tools:
+        texts.set(options, "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools), "tools", "tools_size")
     text = napier.make("napier_text_buffer")
     napier.call("napier_chat_text", ctypes.byref(array), len(messages), options, text)
     result = ctypes.string_at(text.bytes, text.size) if text.size else b""
@@ -281,16 +288,25 @@ def render(messages, prompt, thinking):
     return result.decode()
 
 
+def random_message(dice):
+    message = {"role": dice.choice(("system", "user", "user", "assistant", "assistant", "tool")),
+               "content": dice.choice(CONTENTS)}
+    if message["role"] == "assistant" and dice.random() < 0.4:
+        message["reasoning_content"] = dice.choice(CONTENTS)
+    if message["role"] == "assistant" and dice.random() < 0.4:
+        message["tool_calls"] = dice.choices(CALLS, k=dice.randrange(1, 4))
+    return message
+
+
 def test_chats():
     dice = random.Random(3)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(trained()), chat_template=TEMPLATE)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(trained()), chat_template=template())
     for _ in range(5000):
-        messages = [(dice.choice(("system", "user", "user", "assistant", "assistant", "tool")), dice.choice(CONTENTS))
-                    for _ in range(dice.randrange(1, 7))]
-        prompt, thinking = dice.random() < 0.5, dice.random() < 0.5
-        wanted = tokenizer.apply_chat_template([{"role": role, "content": content} for role, content in messages],
-                                               tokenize=False, add_generation_prompt=prompt, enable_thinking=thinking)
-        got = render(messages, prompt, thinking)
+        messages = [random_message(dice) for _ in range(dice.randrange(1, 7))]
+        prompt, thinking, tools = dice.random() < 0.5, dice.random() < 0.5, dice.choice((None, None, TOOLS[:1], TOOLS))
+        wanted = tokenizer.apply_chat_template(messages, tools=tools and list(tools), tokenize=False,
+                                               add_generation_prompt=prompt, enable_thinking=thinking)
+        got = render(messages, tools, prompt, thinking)
         assert got == wanted, f"{messages}: {got!r}, not {wanted!r}"
     return "5000 conversations"
 

@@ -1,5 +1,6 @@
 """napier.Qwen3, napier.Tokenizer and napier.lm_eval on a tiny random model: texts and ids, batches, errors. What the numbers
 are is for tests/unit (an oracle) and tests/peers (transformers)."""
+import functools
 import json
 import pathlib
 import pickle
@@ -132,6 +133,28 @@ def test_tokenizer():
     assert tokenizer.token(10**6) is None
     chat = napier.Tokenizer.chat([{"role": "user", "content": "Hi"}])
     assert chat == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+@have
+def test_chat():
+    """What a conversation has beside texts is rendered, or refused by name; tests/peers compares with the template."""
+    chat = functools.partial(napier.Tokenizer.chat, add_generation_prompt=False)
+    user, call = {"role": "user", "content": "q"}, {"name": "f", "arguments": {"x": 1.0, "é": [None]}}
+    block = '<tool_call>\n{"name": "f", "arguments": {"x": 1.0, "é": [null]}}\n</tool_call>'
+    turn = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n%s\n</think>\n\n%s<|im_end|>\n"
+    assert chat([user, {"role": "assistant", "content": "a", "reasoning_content": "hm"}]) == turn % ("hm", "a")
+    for calls in [call], [{"id": "1", "type": "function", "function": call}]:
+        assert chat([user, {"role": "assistant", "content": None, "tool_calls": calls}]) == turn % ("", block)
+    text = chat([user], tools=[{"a": 1}, '{"b":2}'])
+    assert '<tools>\n{"a": 1}\n{"b":2}\n</tools>' in text and text.endswith("<|im_start|>user\nq<|im_end|>\n")
+    assert chat([{"role": "tool", "content": "1", "tool_call_id": "x", "name": "f"}]) == chat([{"role": "tool", "content": "1"}])
+    for message, kind, word in [({**user, "thinking": "hm"}, ValueError, r"messages\[0\]: 'thinking'"),
+                                ({**user, "reasoning_content": "hm"}, ValueError, "reasoning of a user"),
+                                ({**user, "tool_calls": [call]}, ValueError, "tool calls of a user"),
+                                ({"role": "user"}, TypeError, r"messages\[0\]: content"),
+                                ({"role": "user", "content": [{"type": "text", "text": "q"}]}, TypeError, "content")]:
+        with pytest.raises(kind, match=word):
+            chat([message])
 
 
 @have

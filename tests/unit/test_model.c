@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "isa/kernels.h"
 #include "model/rope.h"
 #include "support/memory.h"
@@ -414,6 +415,91 @@ static void test_arguments(void **state) {
     no_problems();
 }
 
+/* ---- Files of another kind --------------------------------------------------------------------------------------- */
+
+/* All of a file of the model; free it. */
+static char *read_file(const tiny_model *m, const char *name, size_t *size) {
+    char path[256], *bytes = malloc(1 << 20);
+    snprintf(path, sizeof path, "%s/%s", m->directory, name);
+    FILE *file = fopen(path, "rb");
+    assert_true(file && bytes);
+    *size = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+static void write_file(const tiny_model *m, const char *name, const char *bytes, size_t size) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", m->directory, name);
+    FILE *file = fopen(path, "wb");
+    assert_true(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+static void run_model(napier_context *context, const tiny_model *m, float *logits) {
+    const int64_t ids[] = {1, 2, 3};
+    napier_model *model = load(context, m, NAPIER_COMPUTE_F32, 0);
+    succeeded(context,
+              napier_model_forward(context, model, napier_indices_i64(ids, 3), napier_indices_i64(NULL, 0),
+                                   napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, 3, 83), NULL, NULL),
+              m->directory);
+    napier_model_destroy(context, model);
+}
+
+/* A header that ends at an odd place, so that no weight lies on a multiple of its size: the same bits. */
+static void test_odd_places(void **state) {
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tiny_model m = TINY_MODEL_INIT;
+        float even[3 * 83], odd[3 * 83];
+        size_t size;
+        m.dtype = dtypes[k];
+        tiny_model_write(&m);
+        run_model(context, &m, even);
+        char *bytes = read_file(&m, "model.safetensors", &size);
+        const uint64_t length = napier_get_u64((uint8_t *)bytes);
+        memmove(bytes + 8 + length + 1, bytes + 8 + length, size - 8 - length);
+        bytes[8 + length] = ' ';
+        napier_put_u64((uint8_t *)bytes, length + 1);
+        write_file(&m, "model.safetensors", bytes, size + 1);
+        run_model(context, &m, odd);
+        expect(memcmp(even, odd, sizeof even) == 0, "other logits from weights at odd places");
+        free(bytes);
+        tiny_model_remove(&m);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* 137 GB of norms, on the word of config.json: refused before memory is asked for. */
+static void test_boasting_config(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    ledger l = LEDGER_INIT;
+    napier_context *context = ledger_context(&l, 1);
+    napier_model *model = NULL;
+    size_t size;
+    (void)state;
+    ledger_fail(&l, -1);
+    tiny_model_write(&m);
+    char *config = read_file(&m, "config.json", &size), *made = malloc(size + 64);
+    assert_non_null(made);
+    config[size] = '\0';
+    const char *hidden = strstr(config, "\"hidden_size\": 32"), *layers = strstr(config, "\"num_hidden_layers\": 2");
+    assert_true(hidden && layers && hidden < layers);
+    const int length = sprintf(made, "%.*s\"hidden_size\": 1048576%.*s\"num_hidden_layers\": 16384%s",
+                               (int)(hidden - config), config, (int)(layers - hidden) - 17, hidden + 17, layers + 22);
+    write_file(&m, "config.json", made, (size_t)length);
+    refused(context, napier_model_load(context, m.directory, NULL, &model), NAPIER_CORRUPT_DATA, "config.json",
+            "16384 layers", NULL);
+    expect(l.most < 1 << 20, "%zu bytes were taken", l.most);
+    free(config);
+    free(made);
+    napier_context_destroy(context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
 static napier_status load_and_run(napier_context *context, void *argument) {
     const tiny_model *m = argument;
     napier_model *model = NULL;
@@ -440,8 +526,10 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula), cmocka_unit_test(test_bits),      cmocka_unit_test(test_angles),
-        cmocka_unit_test(test_steps),   cmocka_unit_test(test_arguments), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_formula),    cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_angles),     cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_odd_places), cmocka_unit_test(test_boasting_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -388,7 +388,7 @@ static void threads(void **state) {
 /* Loads, encodes and decodes; the first status that is not OK. */
 static napier_status whole_life(napier_context *c) {
     static const char text[] = "hello wo\xcc\x81rld <|im_end|> aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    const napier_chat_message message = {"user", text, sizeof text - 1};
+    const napier_chat_message message = {.role = "user", .content = text, .size = sizeof text - 1};
     napier_tokenizer *t = NULL;
     napier_token_buffer ids = {0};
     napier_text_buffer back = {0};

@@ -1,13 +1,18 @@
 /* test_tokenizer_parts - the parts alone: normal form against utf8proc's own, the expression's translation and what it
  * refuses, and files that are not what they should be. */
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
 #include <utf8proc.h>
 
 #include "support/check.h"
 #include "support/tiny_tokenizer.h"
+#include "tokenizer/added.h"
+#include "tokenizer/merges.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 
@@ -244,9 +249,11 @@ static const struct {
     {"\"l l\",", "", NAPIER_OK, ""},
     {"\"1.0\"", "\"2.0\"", NAPIER_UNSUPPORTED, "version"},
     {"\"1.0\"", "3", NAPIER_CORRUPT_DATA, "version"},
-    {"\"version\"", "\"padding\"", NAPIER_CORRUPT_DATA, "padding: given 2 times"},
-    {"\"truncation\": null", "\"truncation\": {}", NAPIER_UNSUPPORTED, "truncation"},
-    {"\"padding\": null", "\"padding\": {\"a\": 1}", NAPIER_UNSUPPORTED, "padding"},
+    {"\"version\"", "\"normalizer\"", NAPIER_CORRUPT_DATA, "normalizer: given 2 times"},
+    {"\"truncation\": null", "\"truncation\": {\"max_length\": 2, \"strategy\": \"LongestFirst\"}", NAPIER_OK, ""},
+    {"\"padding\": null", "\"padding\": {\"strategy\": \"BatchLongest\", \"pad_id\": 1}", NAPIER_OK, ""},
+    {"\"pretokenizers\": [", "\"pretokenizers\": [], \"pretokenizers\": [], \"x\": [", NAPIER_CORRUPT_DATA,
+     "pretokenizers: given 2 times"},
     {"\"NFC\"", "\"NFD\"", NAPIER_UNSUPPORTED, "normalizer: type \"NFD\""},
     {"{\"type\": \"NFC\"}", "3", NAPIER_CORRUPT_DATA, "3, where an object"},
     {"\"Sequence\"", "\"ByteLevel\"", NAPIER_UNSUPPORTED, "pre_tokenizer: type \"ByteLevel\""},
@@ -331,13 +338,210 @@ static void cut_files(void **state) {
     no_problems();
 }
 
+/* Of what malloc gives cJSON, allocation `fails_at` fails. */
+static int64_t fails_at;
+
+static void *fail_at_last(size_t size) {
+    errno = fails_at == 0 ? ENOMEM : errno;
+    return fails_at-- == 0 ? NULL : malloc(size);
+}
+
+/* cJSON's memory: that it runs out is told from bad JSON, and there is a limit. */
+static void json_memory(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    cJSON_Hooks hooks = {fail_at_last, free};
+    for (int64_t at = 0; at < 2000; at += 1 + at / 3) {
+        fails_at = at;
+        cJSON_InitHooks(&hooks);
+        const napier_status status = tiny_load(context, NULL, NULL, &t);
+        cJSON_InitHooks(NULL);
+        if (fails_at < 0) {
+            refused(context, status, NAPIER_OUT_OF_MEMORY, "tokenizer.json", "no memory", NULL);
+        }
+    }
+    enum { VALUES = 12 << 20 };
+    char *const text = malloc(2 * VALUES + 8); /* 25 MB of text, 1.2 GB of cJSON */
+    assert_non_null(text);
+    memcpy(text, "{\"a\":[", 6);
+    for (size_t i = 0; i < VALUES; i++) {
+        memcpy(text + 6 + 2 * i, "0,", 2);
+    }
+    memcpy(text + 5 + 2 * VALUES, "]}", 3);
+    refused(context, napier_tokenizer_from_json(context, text, strlen(text), &t), NAPIER_UNSUPPORTED, "MB as JSON",
+            "1073 MB", NULL);
+    free(text);
+    no_problems();
+}
+
+/* ---- Added tokens --------------------------------------------------------------------------------------------------
+ */
+
+/* The tokens of a text, one after another, by trying all at each place; returns where it differs, or -1. */
+static int64_t first_difference(const napier_added_set *set, const char *text, size_t size, napier_scratch *hits) {
+    napier_added_search search = {.set = set, .text = text, .size = size, .hits = hits};
+    for (size_t from = 0, at; from <= size;) {
+        const napier_added_token *wanted = NULL, *token;
+        for (at = from; at < size && wanted == NULL; at++) {
+            for (size_t k = 0; k < set->count; k++) {
+                const napier_added_token *const one = &set->tokens[k];
+                const bool there = one->size <= size - at && memcmp(one->text, text + at, one->size) == 0;
+                wanted = there && (wanted == NULL || one->size > wanted->size) ? one : wanted;
+            }
+        }
+        size_t place = 0;
+        if (napier_added_next(context, &search, from, &token, &place) || token != wanted ||
+            (wanted != NULL && place != at - 1)) {
+            return (int64_t)from;
+        }
+        if (wanted == NULL) {
+            break;
+        }
+        from = place + wanted->size;
+    }
+    return -1;
+}
+
+/* Random tokens of two letters, in texts of them: everything begins and ends alike. One text is longer than a window. */
+static void added_by_definition(void **state) {
+    (void)state;
+    enum { TOKENS = 12, LONGEST = 9, TEXT = 40000 };
+    static char names[TOKENS][LONGEST], text[TEXT];
+    napier_scratch hits = {0};
+    for (int trial = 0; trial < 400; trial++) {
+        napier_added_token tokens[TOKENS];
+        napier_added_set set = {.tokens = tokens};
+        for (int k = 0; k <= trial % TOKENS; k++) {
+            const uint32_t length = 1 + random_below(1 + random_below(LONGEST));
+            for (uint32_t i = 0; i < length; i++) {
+                names[k][i] = (char)('a' + (random_below(4) == 0));
+            }
+            bool there = false;
+            for (size_t i = 0; i < set.count; i++) {
+                there = there || (tokens[i].size == length && memcmp(tokens[i].text, names[k], length) == 0);
+            }
+            tokens[set.count] = (napier_added_token){names[k], length, k, false};
+            set.count += !there;
+        }
+        const size_t size = trial == 0 ? TEXT : random_below(300);
+        for (size_t i = 0; i < size; i++) {
+            text[i] = (char)('a' + (random_below(5) == 0) + (random_below(40) == 0));
+        }
+        napier_added_sort(&set);
+        if (succeeded(context, napier_added_build(context, &set), "the tree")) {
+            const int64_t at = first_difference(&set, text, size, &hits);
+            expect(at < 0, "trial %d: another token after place %lld", trial, (long long)at);
+        }
+        set.tokens = NULL;
+        napier_added_free(&context->allocator, &set);
+    }
+    napier_scratch_free(context, &hits);
+    no_problems();
+}
+
+/* A token of a megabyte that nearly begins everywhere in a text of four: trying it at each place takes hours. */
+static void long_added_token(void **state) {
+    (void)state;
+    enum { LONG = 1 << 20, TEXT = 1 << 22 };
+    char *const text = malloc(TEXT), *const name = malloc(LONG);
+    assert_true(text != NULL && name != NULL);
+    memset(text, 'a', TEXT);
+    memset(name, 'a', LONG);
+    text[TEXT - 1] = name[LONG - 1] = 'b';
+    napier_added_token tokens[3] = {{name, LONG, 0, false}, {name, LONG - 1, 1, false}, {"ba", 2, 2, false}};
+    napier_added_set set = {.tokens = tokens, .count = 3};
+    napier_scratch hits = {0};
+    napier_added_search search = {.set = &set, .text = text, .size = TEXT, .hits = &hits};
+    const napier_added_token *token;
+    int64_t found = 0;
+    assert_true(napier_added_sort(&set));
+    succeeded(context, napier_added_build(context, &set), "the tree");
+    for (size_t from = 0, at; !napier_added_next(context, &search, from, &token, &at) && token != NULL;) {
+        expect(token->id == (found < 4 ? 1 : 9) && at == from, "token %d at %zu, not at %zu", token->id, at, from);
+        from = at + token->size;
+        found++;
+    }
+    expect(found == 4, "%lld tokens", (long long)found);
+    set.tokens = NULL;
+    napier_added_free(&context->allocator, &set);
+    napier_scratch_free(context, &hits);
+    free(text);
+    free(name);
+    no_problems();
+}
+
+/* ---- Files that are made to be slow --------------------------------------------------------------------------------
+ */
+
+enum { CROWD = 600, TABLE = 4096 }; /* tokens that fall together; slots for 288 + 2 * CROWD tokens, or as many merges */
+
+static size_t append(char *text, size_t size, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    const int length = vsprintf(text + size, format, values);
+    va_end(values);
+    return size + (size_t)length;
+}
+
+/* Tokens whose names fall on one slot are refused by name, before searching them takes long. */
+static void crowded_tokens(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    char *const tokens = malloc(CROWD * 64), name[16];
+    size_t size = 0, found = 0;
+    assert_non_null(tokens);
+    for (uint32_t i = 0; found < 2 * CROWD; i++) {
+        const int length = snprintf(name, sizeof name, "!%x", i);
+        if ((napier_hash((const uint8_t *)name, (size_t)length) & (TABLE - 1)) == 77) {
+            size = append(tokens, size, "\"%s\": %zu, ", name, 1000 + found++);
+        }
+    }
+    append(tokens, size, "\"!\": 0");
+    refused(context, tiny_load(context, "\"!\": 0", tokens, &t), NAPIER_UNSUPPORTED, "vocab: '!",
+            "512 fall on one place", NULL);
+    free(tokens);
+    no_problems();
+}
+
+/* The same with merges: of tokens X0, X1, ..., whose ids are chosen, with 'z', whose id is 89. */
+static void crowded_merges(void **state) {
+    (void)state;
+    napier_tokenizer *t = NULL;
+    char *const text = tiny_text(NULL, NULL), *const made = malloc(TINY_SIZE + CROWD * 100);
+    const char *const vocab = strstr(text, "\"!\": 0"), *const merges = strstr(text, "\"l l\"");
+    assert_true(made != NULL && vocab != NULL && merges != NULL && vocab < merges);
+    size_t size = append(made, 0, "%.*s", (int)(vocab - text), text);
+    int32_t id = 1000, ids[CROWD];
+    for (int i = 0; i < CROWD; i++, id++) {
+        while ((napier_merge_hash(id, 89) & (TABLE / 2 - 1)) != 77) {
+            id++;
+        }
+        ids[i] = id;
+        size = append(made, size, "\"X%x\": %d, ", i, id);
+    }
+    for (int i = 0, free_id = 300; i < CROWD; i++, free_id++) {
+        size = append(made, size, "\"X%xz\": %d, ", i, free_id);
+    }
+    size = append(made, size, "%.*s", (int)(merges - vocab), vocab);
+    for (int i = 0; i < CROWD; i++) {
+        size = append(made, size, "\"X%x z\", ", i);
+    }
+    size = append(made, size, "%s", merges);
+    expect(id < 1 << 22 && ids[0] >= 1000, "ids up to %d", id);
+    refused(context, napier_tokenizer_from_json(context, made, size, &t), NAPIER_UNSUPPORTED,
+            "merges[512]: 'X200' and 'z'", "512 fall on one place", NULL);
+    free(text);
+    free(made);
+    no_problems();
+}
+
 static void paths(void **state) {
     (void)state;
     napier_tokenizer *t = NULL;
     const napier_status bad = NAPIER_IO_ERROR, wrong = NAPIER_INVALID_ARGUMENT;
     refused(context, napier_tokenizer_load(context, "/nowhere/tokenizer.json", &t), bad, "/nowhere", NULL);
-    refused(context, napier_tokenizer_load(context, "/", &t), bad, "/", NULL);
-    refused(context, napier_tokenizer_load(context, "/dev/null", &t), bad, "regular", NULL);
+    refused(context, napier_tokenizer_load(context, "/", &t), bad, "/: a folder", NULL);
+    refused(context, napier_tokenizer_load(context, "/dev/zero", &t), bad, "/dev/zero: a device", NULL);
     refused(context, napier_tokenizer_load(context, NULL, &t), wrong, "path", NULL);
     refused(context, napier_tokenizer_load(context, "x", NULL), wrong, "out", NULL);
     refused(context, napier_tokenizer_from_json(context, NULL, 3, &t), wrong, "json", NULL);
@@ -363,8 +567,8 @@ static void check_chat(const napier_chat_message *messages, int64_t count, int p
     napier_text_buffer_free(context, &text);
 }
 
-#define MESSAGE(role, content) \
-    { role, content, sizeof content - 1 }
+#define MESSAGE(who, text) \
+    { .role = who, .content = text, .size = sizeof text - 1 }
 
 static void chat(void **state) {
     (void)state;
@@ -395,15 +599,63 @@ static void chat(void **state) {
     no_problems();
 }
 
+/* reasoning_content, tool calls and tools, as Qwen3's template writes them. */
+static void chat_tools(void **state) {
+    (void)state;
+    const napier_tool_call calls[] = {{"f", 1, "{\"x\": 1}", 8}, {"g", 1, "{}", 2}};
+    const napier_chat_message talk[] = {
+        MESSAGE("system", "s"),
+        MESSAGE("user", "q"),
+        {.role = "assistant",
+         .content = "a",
+         .size = 1,
+         .reasoning = "\nhm\n",
+         .reasoning_size = 4,
+         .tool_calls = calls,
+         .tool_call_count = 2},
+        MESSAGE("tool", "1"),
+        {.role = "assistant", .reasoning = "", .tool_calls = calls + 1, .tool_call_count = 1},
+    };
+    const char end[] = "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\nhm\n</think>\n\na\n"
+                       "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\n"
+                       "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call><|im_end|>\n"
+                       "<|im_start|>user\n<tool_response>\n1\n</tool_response><|im_end|>\n"
+                       "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+                       "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call><|im_end|>\n";
+    check_chat(talk + 1, 4, 0, 0, end);
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
+    napier_text_buffer text = {0};
+    options.add_generation_prompt = 0;
+    options.tools = "{\"a\": 1}\n{\"b\": 2}";
+    options.tools_size = strlen(options.tools);
+    for (int system = 0; system < 2; system++) {
+        text.size = 0;
+        succeeded(context, napier_chat_text(context, talk + 1 - system, 4 + system, &options, &text), "tools");
+        const char *const begin = system ? "<|im_start|>system\ns\n\n# Tools\n\nYou may call one or more functions to "
+                                         : "<|im_start|>system\n# Tools\n\nYou may call one or more functions to ";
+        const char list[] = "<tools>\n{\"a\": 1}\n{\"b\": 2}\n</tools>\n\nFor each function call, return a json object";
+        text.bytes[text.size - sizeof end + 1] = '\0'; /* checked above */
+        expect(strncmp(text.bytes, begin, strlen(begin)) == 0 && strstr(text.bytes, list) != NULL, "'%s'", text.bytes);
+    }
+    napier_text_buffer_free(context, &text);
+    no_problems();
+}
+
 static void chat_arguments(void **state) {
     (void)state;
-    const napier_chat_message robot = MESSAGE("robot", "x"), nobody = {NULL, "x", 1}, nothing = {"user", NULL, 1};
+    const napier_chat_message robot = MESSAGE("robot", "x"), nobody = {.content = "x", .size = 1},
+                              nothing = {.role = "user", .size = 1},
+                              thinker = {.role = "user", .reasoning = "hm", .reasoning_size = 2},
+                              caller = {.role = "assistant", .tool_call_count = 1};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     napier_text_buffer text = {0};
     const napier_status wrong = NAPIER_INVALID_ARGUMENT;
     refused(context, napier_chat_text(context, &robot, 1, NULL, &text), wrong, "messages[0]", "robot", NULL);
     refused(context, napier_chat_text(context, &nobody, 1, NULL, &text), wrong, "role", NULL);
     refused(context, napier_chat_text(context, &nothing, 1, NULL, &text), wrong, "content", NULL);
+    refused(context, napier_chat_text(context, &thinker, 1, NULL, &text), wrong, "messages[0]", "reasoning of a user",
+            NULL);
+    refused(context, napier_chat_text(context, &caller, 1, NULL, &text), wrong, "messages[0]", "tool_calls NULL", NULL);
     refused(context, napier_chat_text(context, NULL, 1, NULL, &text), wrong, "messages", NULL);
     refused(context, napier_chat_text(context, &robot, -1, NULL, &text), wrong, "count -1", NULL);
     refused(context, napier_chat_text(context, &robot, 0, NULL, NULL), wrong, "text", NULL);
@@ -414,11 +666,22 @@ static void chat_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_form), cmocka_unit_test(against_utf8proc),
-        cmocka_unit_test(expressions), cmocka_unit_test(refused_expressions),
-        cmocka_unit_test(endless),     cmocka_unit_test(files),
-        cmocka_unit_test(cut_files),   cmocka_unit_test(paths),
-        cmocka_unit_test(chat),        cmocka_unit_test(chat_arguments),
+        cmocka_unit_test(normal_form),
+        cmocka_unit_test(against_utf8proc),
+        cmocka_unit_test(expressions),
+        cmocka_unit_test(refused_expressions),
+        cmocka_unit_test(endless),
+        cmocka_unit_test(files),
+        cmocka_unit_test(cut_files),
+        cmocka_unit_test(json_memory),
+        cmocka_unit_test(added_by_definition),
+        cmocka_unit_test(long_added_token),
+        cmocka_unit_test(crowded_tokens),
+        cmocka_unit_test(crowded_merges),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(chat),
+        cmocka_unit_test(chat_tools),
+        cmocka_unit_test(chat_arguments),
     };
     return cmocka_run_group_tests_name("tokenizer's parts", tests, start, stop);
 }

@@ -33,6 +33,16 @@ bad '{"prompt": "a", "responses": ["b", 3]}'
 bad '{"prompt": [1, 2.5], "response": "b"}'
 bad '{"prompt": [1, -2], "response": "b"}'
 bad '{"prompt": [300], "response": "b"}'
+bad '{"prompt": "a", "responses": ["b", [1, 288]]}'
+bad '{"prompt": "", "responses": ["", "b"]}'
+bad '{"prompt": [{"role": "user", "content": "a", "tools": []}], "response": "b"}'
+bad '{"prompt": "a", "tools": ["{}"], "response": "b"}'
+chat='{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}'
+printf '{"prompt": [%s], "response": "b"}\n' "$chat" >plain.jsonl
+printf '{"prompt": [%s, "tool_calls": [{"name": "f", "arguments": "{}"}]}], "tools": ["{}"], "response": "b"}\n' "${chat%?}" >tools.jsonl
+napier logprobs plain.jsonl -m model >plain.out
+run napier logprobs tools.jsonl -m model >tools.out
+cmp -s plain.out tools.out && echo "tools make no difference"
 bad '{"prompt": "a", "response": "b\u0000c"}'
 bad '{"prompt": [{"role": "user"}], "response": "b"}'
 bad '{"prompt": [{"role": "pope", "content": "a"}], "response": "b"}'

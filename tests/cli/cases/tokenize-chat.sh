@@ -21,3 +21,25 @@ run_line 'printf "%s\n" "{\"messages\": [{\"role\": \"user\", \"content\": \"a\\
 run_line 'echo "{\"messages\": 3}" | napier tokenize - -m . --chat'
 run_line 'echo nonsense | napier tokenize - -m . --chat'
 told napier tokenize chat.jsonl -m . --chat --no-thinking --no-generation-prompt
+
+# Tools, calls and thoughts
+cat >tools.jsonl <<'END'
+{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1.0}"}}, {"name": "g", "arguments": "{}"}]}, {"role": "tool", "content": "1", "tool_call_id": "1", "name": "f"}], "tools": ["{\"name\": \"f\"}", "{\"name\": \"g\"}"]}
+END
+told napier tokenize tools.jsonl -m . --chat --text
+bad() {
+    printf '%s\n' "$1"
+    printf '%s\n' "$1" | run napier tokenize - -m . --chat 2>&1
+}
+bad '{"messages": [{"role": "user", "content": "q", "thinking": "hm"}]}'
+bad '{"messages": [{"role": "user", "content": "q", "reasoning_content": "hm"}]}'
+bad '{"messages": [{"role": "assistant", "content": "q", "reasoning_content": 3}]}'
+bad '{"messages": [{"role": "assistant", "content": "q", "tool_calls": 3}]}'
+bad '{"messages": [{"role": "assistant", "content": "q", "tool_calls": [{"name": "f", "arguments": {"x": 1}}]}]}'
+bad '{"messages": [{"role": "assistant", "content": "q", "tool_calls": [3]}]}'
+bad '{"messages": [{"role": "user", "content": "q"}], "tools": [{"name": "f"}]}'
+bad '{"messages": [{"role": "user", "content": "q"}], "tools": ["a\nb"]}'
+bad '{"messages": [{"role": "user", "content": "q"}], "chat_template_kwargs": {"enable_thinking": false}}'
+bad '{"messages": [3]}'
+printf '1 2\n3 x\n' | run napier tokenize - -m . --decode --lines >/dev/null 2>err
+cat err

@@ -34,6 +34,10 @@ told napier tokenize hello.txt -m nothing
 told napier tokenize hello.txt -m hello.txt
 sed 's/NFC/NFKC/' model/tokenizer.json >other.json
 told napier tokenize hello.txt -m other.json
+mkfifo pipe
+told timeout 60 napier tokenize hello.txt -m pipe
+run_line 'head -c 600000000 /dev/zero | napier tokenize - -m model --count'
+run_line 'head -c 600000000 /dev/zero | napier tokenize - -m model --count --lines'
 
 # The command line
 told napier tokenize
