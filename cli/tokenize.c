@@ -427,7 +427,7 @@ static int run_to(session *s, output *out) {
     s->out = out->file;
     status = s->q->chat ? run_chat(s) : run_file(s);
     if (status == STATUS_OK && ferror(out->file)) {
-        return errno == EPIPE ? STATUS_FAILED : complain("%s: %s", out->name, strerror(errno));
+        return output_error(out);
     }
     return status == STATUS_OK ? output_commit(out) : status;
 }
