@@ -64,6 +64,4 @@ static void print_number(FILE *file, napier_dtype dtype, const void *number) {
 void rl_print_f64(FILE *file, double value) { print_number(file, NAPIER_F64, &value); }
 void rl_print_f32(FILE *file, float value) { print_number(file, NAPIER_F32, &value); }
 
-int rl_finish(output *out) {
-    return ferror(out->file) ? output_error(out) : output_commit(out);
-}
+int rl_finish(output *out) { return ferror(out->file) ? output_error(out) : output_commit(out); }

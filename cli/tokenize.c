@@ -7,8 +7,9 @@
 #include "message.h"
 #include "options.h"
 #include "output.h"
+#include "named_files.h"
+#include "source.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +124,9 @@ static int check_request(const tokenize_request *q) {
     if (q->no_thinking && q->no_prompt) {
         return misuse("tokenize", "--no-thinking is part of the generation prompt");
     }
-    return STATUS_OK;
+    const named_file files[] = {
+        {"the input", q->path, false}, {"--model", q->model, false}, {"--output", q->out_path, true}};
+    return named_files_check("tokenize", files, sizeof files / sizeof *files);
 }
 
 static int parse_request(tokenize_request *q, int count, char **words) {
@@ -344,28 +347,6 @@ static int run_chat(session *s) {
     return status;
 }
 
-/* All of a file that may be a pipe. */
-static int read_all(const session *s, FILE *file, char **bytes, size_t *size) {
-    size_t capacity = 0;
-    *bytes = NULL;
-    *size = 0;
-    while (!feof(file)) {
-        if (*size == capacity) {
-            capacity = capacity > 0 ? 2 * capacity : 1 << 16;
-            char *const more = realloc(*bytes, capacity);
-            if (more == NULL) {
-                return complain("%s: out of memory", s->name);
-            }
-            *bytes = more;
-        }
-        *size += fread(*bytes + *size, 1, capacity - *size, file);
-        if (ferror(file)) {
-            return complain("%s: %s", s->name, strerror(errno));
-        }
-    }
-    return STATUS_OK;
-}
-
 /* The last line may lack its line feed. */
 static int run_lines(session *s, const char *bytes, size_t size) {
     int status = STATUS_OK;
@@ -380,24 +361,15 @@ static int run_lines(session *s, const char *bytes, size_t size) {
 }
 
 static int run_file(session *s) {
-    const bool standard = strcmp(s->q->path, "-") == 0;
-    s->name = standard ? "standard input" : *s->q->path != '\0' ? s->q->path : "''";
-    FILE *const file = standard ? stdin : fopen(s->q->path, "rb");
-    if (file == NULL) {
-        return complain("%s: %s", s->name, strerror(errno));
-    }
-    char *bytes;
-    size_t size;
-    int status = read_all(s, file, &bytes, &size);
+    whole_file file;
+    int status = whole_file_read(&file, s->q->path);
+    s->name = file.name;
     if (status == STATUS_OK) {
-        status = s->q->lines    ? run_lines(s, bytes, size)
-                 : s->q->decode ? decode(s, bytes, size)
-                                : encode(s, bytes, size);
+        status = s->q->lines    ? run_lines(s, file.bytes, file.size)
+                 : s->q->decode ? decode(s, file.bytes, file.size)
+                                : encode(s, file.bytes, file.size);
     }
-    free(bytes);
-    if (!standard) {
-        fclose(file);
-    }
+    whole_file_free(&file);
     return status;
 }
 

@@ -9,7 +9,30 @@ macro(napier_find_cjson)
   find_path(NAPIER_CJSON_INCLUDE cjson/cJSON.h)
   find_library(NAPIER_CJSON_LIBRARY cjson)
   mark_as_advanced(NAPIER_CJSON_INCLUDE NAPIER_CJSON_LIBRARY)
+  napier_warn_of_old_cjson()
 endmacro()
+
+# Before 1.7.18 cJSON reads or writes outside its memory on some hostile input (CVE-2023-50471, -50472, CVE-2023-53154,
+# CVE-2024-31755). Distributions mend such faults without a new number (Debian 12: 1.7.15-1+deb12u4), so an old one is
+# named and not refused.
+function(napier_warn_of_old_cjson)
+  get_property(told GLOBAL PROPERTY napier_cjson_told)
+  if(told OR NOT NAPIER_CJSON_INCLUDE)
+    return()
+  endif()
+  set_property(GLOBAL PROPERTY napier_cjson_told TRUE)
+  set(version "")
+  foreach(part MAJOR MINOR PATCH)
+    file(STRINGS "${NAPIER_CJSON_INCLUDE}/cjson/cJSON.h" line REGEX "define CJSON_VERSION_${part} ")
+    string(REGEX MATCH "[0-9]+$" number "${line}")
+    list(APPEND version "${number}")
+  endforeach()
+  list(JOIN version "." version)
+  if(version VERSION_LESS 1.7.18)
+    message(STATUS "cJSON ${version}: older than 1.7.18, which mends faults on hostile input; fine only where the "
+      "distribution has mended them (Debian 12: 1.7.15-1+deb12u2 or later)")
+  endif()
+endfunction()
 
 set(napier_have_model FALSE)
 if(NAPIER_MODEL)
