@@ -12,9 +12,8 @@ macro(napier_find_cjson)
   napier_warn_of_old_cjson()
 endmacro()
 
-# Before 1.7.18 cJSON reads or writes outside its memory on some hostile input (CVE-2023-50471, -50472, CVE-2023-53154,
-# CVE-2024-31755). Distributions mend such faults without a new number (Debian 12: 1.7.15-1+deb12u4), so an old one is
-# named and not refused.
+# Before 1.7.18 cJSON_ParseWithLength, which reads all JSON here, may read beyond a text that is cut off (CVE-2023-53154).
+# Distributions mend that without a new number, so an old one is named and not refused.
 function(napier_warn_of_old_cjson)
   get_property(told GLOBAL PROPERTY napier_cjson_told)
   if(told OR NOT NAPIER_CJSON_INCLUDE)
@@ -29,8 +28,8 @@ function(napier_warn_of_old_cjson)
   endforeach()
   list(JOIN version "." version)
   if(version VERSION_LESS 1.7.18)
-    message(STATUS "cJSON ${version}: older than 1.7.18, which mends faults on hostile input; fine only where the "
-      "distribution has mended them (Debian 12: 1.7.15-1+deb12u2 or later)")
+    message(STATUS "cJSON ${version} is older than 1.7.18, which mends a read beyond hostile texts (CVE-2023-53154): "
+      "make sure that it is mended (in Debian 12 from 1.7.15-1+deb12u3 on)")
   endif()
 endfunction()
 
