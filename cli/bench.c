@@ -209,9 +209,9 @@ static int measurement_new(measurement *m, const bench *b, shape s) {
     m->b = b;
     m->shape = s;
     m->bytes = (s.rows * s.cols * (int64_t)napier_dtype_size(b->dtype) + 63) / 64 * 64;
-    int status = scratch_new(&m->logits, m->bytes);
+    int status = scratch_new(&m->logits, m->bytes, "");
     if (status == STATUS_OK) {
-        status = scratch_new(&m->result, m->bytes);
+        status = scratch_new(&m->result, m->bytes, "");
     }
     for (int i = 0; i < SUBJECTS && status == STATUS_OK; i++) {
         m->seconds[i] = calloc(MOST_ROUNDS, sizeof(double));

@@ -171,7 +171,11 @@ static int check_request(grpo_request *q) {
         return misuse("grpo", "--importance-sampling-floor: %g is more than --importance-sampling-cap, %g",
                       q->options.correction_floor, q->options.correction_cap);
     }
-    return rl_check_request(&q->shared, required);
+    const named_file own[] = {{"--losses", q->losses_path, true},
+                              {"--gradients", q->gradients_path, true},
+                              {"--entropy-gradients", q->entropy_gradients_path, true}};
+    const int status = rl_check_files(&q->shared, own, sizeof own / sizeof *own);
+    return status == STATUS_OK ? rl_check_request(&q->shared, required) : status;
 }
 
 static int parse_request(grpo_request *q, int count, char **words) {

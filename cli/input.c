@@ -4,14 +4,15 @@
 #include "input.h"
 
 #include "message.h"
+#include "memory.h"
 #include "npy.h"
+#include "source.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -23,24 +24,11 @@ static int read_error(const input *in) { return complain("%s: %s", in->name, str
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
 static int open_file(input *in, const char *path) {
-    if (strcmp(path, "-") == 0) {
-        in->name = "standard input";
-        in->file = stdin;
-    } else {
-        in->name = *path != '\0' ? path : "''";
-        in->file = fopen(path, "rb");
-        if (in->file == NULL) {
-            return read_error(in);
-        }
+    in->file = source_open(path, &in->name);
+    if (in->file == NULL) {
+        return STATUS_FAILED;
     }
-    struct stat info;
-    if (fstat(fileno(in->file), &info) != 0) {
-        return read_error(in);
-    }
-    if (S_ISDIR(info.st_mode)) {
-        return complain("%s: %s", in->name, strerror(EISDIR));
-    }
-    in->first = S_ISREG(info.st_mode) ? (int64_t)ftello(in->file) : -1;
+    in->first = source_size(in->file) >= 0 ? (int64_t)ftello(in->file) : -1;
     return STATUS_OK;
 }
 
@@ -63,11 +51,10 @@ static size_t read_peeked(void *user, void *bytes, size_t size) {
 
 /* A regular file that is too short is found before any work is done. */
 static int check_file_size(const input *in, int64_t needed) {
-    struct stat info;
-    if (in->first < 0 || fstat(fileno(in->file), &info) != 0) {
+    if (in->first < 0) {
         return STATUS_OK;
     }
-    const int64_t have = (int64_t)info.st_size - in->first;
+    const int64_t have = source_size(in->file) - in->first;
     if (have < needed) {
         return complain("%s: truncated: the header announces %" PRId64 " bytes of elements, the file has %" PRId64,
                         in->name, needed, have > 0 ? have : 0);
@@ -140,9 +127,7 @@ void input_close(input *in) {
     if (in->mapping != NULL) {
         munmap(in->mapping, in->mapping_size);
     }
-    if (in->file != NULL && in->file != stdin) {
-        fclose(in->file);
-    }
+    source_close(in->file);
     memset(in, 0, sizeof *in);
 }
 
@@ -241,8 +226,11 @@ int input_read(input *in, void *out, int64_t count, int64_t *got) {
 static int grow_table(input *in, int64_t *capacity) {
     const int64_t columns = in->text.columns;
     const int64_t wanted = *capacity > 0 ? *capacity * 2 : (columns > 4096 ? columns : 4096 / columns * columns);
-    if (*capacity > INT64_MAX / 4 / (int64_t)sizeof(double)) {
-        return no_memory(in);
+    const int64_t most = memory_usable();
+    if (wanted > most / (int64_t)sizeof(double)) {
+        return complain("%s: the numbers of this text take more than %" PRId64
+                        " bytes, half of the memory that this program may use: an .npy file need not fit it",
+                        in->name, most);
     }
     double *const table = realloc(in->table, (size_t)wanted * sizeof *table);
     if (table == NULL) {
@@ -309,12 +297,18 @@ int input_make_seekable(input *in) {
         }
         return status;
     }
-    if (in->file != stdin) {
-        fclose(in->file);
-    }
+    source_close(in->file);
     in->file = copy;
     in->first = 0;
     return STATUS_OK;
+}
+
+int input_arrive(input *in) {
+    enum { BELIEVED = 16 << 20 };
+    if (is_seekable(in) || in->count <= BELIEVED / (int64_t)in->element.size) {
+        return STATUS_OK;
+    }
+    return input_make_seekable(in);
 }
 
 int input_seek(input *in, int64_t index) {
@@ -360,11 +354,12 @@ int input_use_c_order(input *in) {
     if (same) {
         return STATUS_OK;
     }
-    in->unordered = map_file(in);
-    if (in->unordered != NULL) {
-        return STATUS_OK;
+    int status = input_arrive(in);
+    in->unordered = status == STATUS_OK ? map_file(in) : NULL;
+    if (status != STATUS_OK || in->unordered != NULL) {
+        return status;
     }
-    const int status = scratch_new(&in->room, in->count * (int64_t)in->element.size);
+    status = scratch_new(&in->room, in->count * (int64_t)in->element.size, "");
     if (status != STATUS_OK) {
         return status;
     }

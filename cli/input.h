@@ -45,6 +45,10 @@ int input_use_c_order(input *in);
 /* Makes sure that input_seek works: a pipe is copied to a temporary file. Call it before the first input_read. */
 int input_make_seekable(input *in);
 
+/* Call it before memory or disk is taken for all elements: the header of a pipe may announce any number of them. Many are
+ * copied to a temporary file, which grows only as they come. */
+int input_arrive(input *in);
+
 /* input_read goes on at element `index`. */
 int input_seek(input *in, int64_t index);
 

@@ -3,7 +3,9 @@
 
 #include "jsonl.h"
 
+#include "memory.h"
 #include "message.h"
+#include "source.h"
 
 #ifdef NAPIER_CJSON
 #include <cjson/cJSON.h>
@@ -13,7 +15,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const size_t most_line = (size_t)64 << 20;
 
@@ -35,17 +36,14 @@ void jsonl_open_file(jsonl_reader *r, FILE *file, const char *name) {
 }
 
 int jsonl_open(jsonl_reader *r, const char *path) {
-    struct stat info;
-    const bool standard = strcmp(path, "-") == 0;
-    jsonl_open_file(r, standard ? stdin : fopen(path, "rb"), standard ? "standard input" : *path != '\0' ? path : "''");
-    r->owns_file = !standard;
-    if (r->file == NULL || fstat(fileno(r->file), &info) != 0) {
-        return complain("%s: %s", r->name, strerror(errno));
+    const char *name;
+    FILE *const file = source_open(path, &name);
+    jsonl_open_file(r, file, name);
+    if (file == NULL) {
+        return STATUS_FAILED;
     }
-    if (S_ISDIR(info.st_mode)) {
-        return complain("%s: %s", r->name, strerror(EISDIR));
-    }
-    r->size = S_ISREG(info.st_mode) ? (int64_t)info.st_size : -1;
+    r->owns_file = true;
+    r->size = source_size(file);
     return STATUS_OK;
 }
 
@@ -188,10 +186,16 @@ static int make_strict(jsonl_reader *r, const char *line, size_t size) {
     return STATUS_OK;
 }
 
-/* What cJSON may take for a line: its numbers need eighty bytes each. */
-static const size_t most_memory = (size_t)6 << 30;
+/* What cJSON may take for a line: its numbers need eighty bytes each, forty times what they are in the file. */
+static size_t most_memory;
 static size_t memory_taken;
 static bool memory_refused;
+
+static size_t memory_of_a_line(void) {
+    const int64_t most = (int64_t)1 << 30;
+    const int64_t share = memory_usable() / 2;
+    return (size_t)(share < most ? share : most);
+}
 
 static void *take_memory(size_t size) {
     void *const memory = size <= most_memory - memory_taken ? malloc(size) : NULL;
@@ -203,7 +207,8 @@ static void *take_memory(size_t size) {
 static int syntax_error(const jsonl_reader *r, const char *at) {
     char shown[32];
     if (memory_refused) {
-        return no_memory(r);
+        return complain("%s:%" PRId64 ": a line that takes more than %zu MiB when read: arrays (.npy) take less",
+                        r->name, r->line, most_memory >> 20);
     }
     if (at == NULL || *at == '\0') {
         return complain("%s:%" PRId64 ": not JSON at the end of the line", r->name, r->line);
@@ -216,6 +221,7 @@ static int parse_object(jsonl_reader *r) {
     cJSON_Hooks hooks = {take_memory, free};
     const char *end = NULL;
     cJSON_InitHooks(&hooks);
+    most_memory = memory_of_a_line();
     memory_taken = 0;
     memory_refused = false;
     r->object = cJSON_ParseWithLengthOpts(r->text, strlen(r->text) + 1, &end, false);
@@ -283,8 +289,8 @@ void jsonl_close(jsonl_reader *r) {
     forget_object(r);
     free(r->bytes);
     free(r->text);
-    if (r->file != NULL && r->owns_file) {
-        fclose(r->file);
+    if (r->owns_file) {
+        source_close(r->file);
     }
     memset(r, 0, sizeof *r);
 }

@@ -1,7 +1,7 @@
 /* cli/jsonl.h - JSON Lines: an object on each line, read with distrust.
  *
  * cJSON parses (https://github.com/DaveGamble/cJSON); without it the program reads no JSON Lines and says so. A line has
- * at most 64 MiB, no byte 0, and nests at most 1000 deep; blank lines are skipped. Beyond JSON, NaN, Infinity and
+ * at most 64 MiB, takes at most 1 GiB when parsed (less where memory is short), has no byte 0, and nests at most 1000 deep; blank lines are skipped. Beyond JSON, NaN, Infinity and
  * -Infinity are numbers, as Python's json writes them; they reach the caller as the string "NaN" and as infinite numbers. */
 #ifndef NAPIER_CLI_JSONL_H
 #define NAPIER_CLI_JSONL_H

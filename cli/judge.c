@@ -4,6 +4,7 @@
 #include "machine.h"
 #include "message.h"
 #include "model_options.h"
+#include "named_files.h"
 #include "options.h"
 #include "output.h"
 #include "progress.h"
@@ -103,6 +104,11 @@ static int check_request(judge_request *q) {
     }
     if (q->criteria == NULL) {
         return misuse("judge", "--criteria is missing: a file with a criterion on each line");
+    }
+    const named_file files[] = {
+        {"--criteria", q->criteria, false}, {"--template", q->template, false}, {"--output", q->shared.out_path, true}};
+    if (named_files_check("judge", files, sizeof files / sizeof *files) != STATUS_OK) {
+        return STATUS_USAGE;
     }
     if (q->verdict_count == 0 && (add_verdict(q, "Yes=1") != STATUS_OK || add_verdict(q, "No=0") != STATUS_OK)) {
         return STATUS_USAGE;

@@ -59,6 +59,11 @@ static int set_option(kl_request *q, int id, const char *value) {
 }
 
 static int check_request(kl_request *q) {
+    const named_file own[] = {{"--logits", q->logits_path, false}, {"--ref-logits", q->ref_logits_path, false}};
+    const int status = rl_check_files(&q->shared, own, sizeof own / sizeof *own);
+    if (status != STATUS_OK) {
+        return status;
+    }
     if (!q->rows) {
         return rl_check_request(&q->shared, required);
     }
@@ -215,11 +220,15 @@ static void narrow(logits *l) {
 
 static int load_logits(logits *l) {
     int64_t got;
+    int status = input_arrive(&l->in);
+    if (status != STATUS_OK) {
+        return status;
+    }
     l->view.data = l->in.dtype != NAPIER_F64 ? input_map(&l->in) : NULL;
     if (l->view.data != NULL) {
         return STATUS_OK;
     }
-    int status = scratch_new(&l->room, l->in.count * (int64_t)napier_dtype_size(l->in.dtype));
+    status = scratch_new(&l->room, l->in.count * (int64_t)napier_dtype_size(l->in.dtype), "");
     if (status == STATUS_OK) {
         status = input_read(&l->in, l->room.data, l->in.count, &got);
     }

@@ -1,9 +1,10 @@
 /* cli/main.c - the `napier` program: finds the subcommand.
- * The program stands on the library's public headers alone. */
+ * The program stands on the library's public headers, and on base/output_file.h. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "commands.h"
 #include "message.h"
+#include "output.h"
 
 #include <napier/napier.h>
 
@@ -123,5 +124,9 @@ int main(int argc, char **argv) {
         return misuse("", "unknown option '%s'", printable(shown, sizeof shown, word, strlen(word)));
     }
     const command *const found = find_command(word);
-    return found != NULL ? found->run(argc - 2, argv + 2) : unknown_command(word);
+    if (found == NULL) {
+        return unknown_command(word);
+    }
+    output_handle_signals();
+    return output_settle(found->run(argc - 2, argv + 2));
 }

@@ -3,6 +3,7 @@
 #ifndef NAPIER_CLI_MESSAGE_H
 #define NAPIER_CLI_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -16,6 +17,13 @@ enum {
 #else
 #define PRINTF_LIKE(text, first)
 #endif
+
+/* Bytes of the well-formed UTF-8 character at `at`; 0: there is none. */
+int utf8_size(const unsigned char *at);
+/* Whether it is a control character (of ASCII, or U+0080 to U+009F). */
+bool utf8_is_control(const unsigned char *at);
+
+/* Messages show control characters, which a file's name may hold, as escapes. */
 
 /* "napier: ..." and STATUS_FAILED. */
 int complain(const char *format, ...) PRINTF_LIKE(1, 2);

@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "message.h"
+#include "named_files.h"
 
 static int set_compute(model_request *q, const char *value) {
     static const char *const words[] = {"f32", "bf16", NULL};
@@ -50,7 +51,12 @@ int model_check_request(const model_request *q) {
     if (q->path == NULL) {
         return misuse(q->command, "a file is missing (- is standard input)");
     }
-    return q->folder != NULL ? STATUS_OK : misuse(q->command, "--model is missing: a folder with a model");
+    if (q->folder == NULL) {
+        return misuse(q->command, "--model is missing: a folder with a model");
+    }
+    const named_file files[] = {
+        {"the input", q->path, false}, {"--model", q->folder, false}, {"--output", q->out_path, true}};
+    return named_files_check(q->command, files, sizeof files / sizeof *files);
 }
 
 #ifdef NAPIER_MODEL

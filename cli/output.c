@@ -1,6 +1,6 @@
-/* cli/output.c - writes results beside their place, then renames. */
+/* cli/output.c - writes results beside their place; they go there together, once the command has succeeded.
+ * How one file is written is base/output_file.c's work, which the library shares. */
 #define _POSIX_C_SOURCE 200809L
-#define _XOPEN_SOURCE 700 /* realpath */
 
 #include "output.h"
 
@@ -8,30 +8,54 @@
 #include "npy.h"
 #include "text.h"
 
+#include "base/output_file.h" /* the one file of src/ that the program compiles too */
+
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- A signal removes the temporary file ------------------------------------------------------------------------- */
+/* ---- The files of this run --------------------------------------------------------------------------------------- */
+
+enum { MOST_OUTPUTS = 32 };
+
+/* Not allocated, so that a signal handler can walk through them. */
+static struct output_slot {
+    napier_output_file file;
+    const char *name;
+    bool is_used, is_complete;
+} slots[MOST_OUTPUTS];
+
+/* ---- Signals remove the temporary files -------------------------------------------------------------------------- */
 
 static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGBUS};
 enum { FATAL_SIGNALS = sizeof fatal_signals / sizeof fatal_signals[0] };
 
-/* The temporary file's path; changed only while the signals are blocked. */
-static char *volatile signal_path;
-
-/* SIGBUS comes when another program shortens a mapped file. Only async-signal-safe calls here. */
-static void on_signal(int number) {
-    char *const path = signal_path;
-    if (path != NULL) {
-        unlink(path);
+/* Only async-signal-safe calls here. The slots change only while these signals are blocked. */
+static void remove_temporaries(void) {
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        if (slots[i].is_used && slots[i].file.temporary[0] != '\0') {
+            unlink(slots[i].file.temporary);
+        }
     }
+}
+
+static void on_signal(int number) {
+    remove_temporaries();
     signal(number, SIG_DFL);
     raise(number);
+}
+
+/* SIGBUS comes when another program shortens a file that is mapped here, or its disk cannot be read. */
+static void on_bus_error(int number) {
+    static const char text[] = "napier: a file became shorter while it was read, or its disk failed\n";
+    (void)number;
+    remove_temporaries();
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+        _exit(STATUS_FAILED);
+    }
+    _exit(STATUS_FAILED);
 }
 
 static void fatal_set(sigset_t *set) {
@@ -43,11 +67,13 @@ static void fatal_set(sigset_t *set) {
 
 /* A signal that was ignored when the program started (nohup) stays ignored. A full pipe or file limit is an error of
  * write, not a signal. */
-static void install_handlers(void) {
-    struct sigaction action = {.sa_handler = on_signal};
+void output_handle_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
     fatal_set(&action.sa_mask);
     for (int i = 0; i < FATAL_SIGNALS; i++) {
         struct sigaction before;
+        action.sa_handler = fatal_signals[i] == SIGBUS ? on_bus_error : on_signal;
         if (sigaction(fatal_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
             sigaction(fatal_signals[i], &action, NULL);
         }
@@ -55,6 +81,14 @@ static void install_handlers(void) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
+
+static void block_signals(sigset_t *before) {
+    sigset_t fatal;
+    fatal_set(&fatal);
+    sigprocmask(SIG_BLOCK, &fatal, before);
+}
+
+static void unblock_signals(const sigset_t *before) { sigprocmask(SIG_SETMASK, before, NULL); }
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
@@ -70,90 +104,62 @@ file_format output_format(const char *path, file_format input_format) {
     return input_format;
 }
 
-static int write_error(const output *out) {
+static int file_error(const char *name, int error) {
     /* The reader of a pipe has gone: it has seen enough, there is nothing to say. */
-    return errno == EPIPE ? STATUS_FAILED : complain("%s: %s", out->name, strerror(errno));
+    return error == EPIPE ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
 }
 
-/* The path with symbolic links resolved, so that a link keeps pointing to the file and the file is replaced. */
-static char *resolved(const char *path) {
-    char *const real = realpath(path, NULL);
-    if (real != NULL) {
-        return real;
+int output_error(const output *out) { return file_error(out->name, errno); }
+
+static struct output_slot *free_slot(void) {
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        if (!slots[i].is_used) {
+            return &slots[i];
+        }
     }
-    char *const copy = malloc(strlen(path) + 1);
-    return copy != NULL ? strcpy(copy, path) : NULL;
+    return NULL;
 }
 
-static mode_t default_mode(void) {
-    const mode_t mask = umask(0);
-    umask(mask);
-    return 0666 & ~mask;
-}
-
-/* Makes the temporary file in the directory of the place. The handlers know it from the moment it exists. */
-static int open_beside(output *out, mode_t mode) {
-    static const char name[] = ".napier-XXXXXX";
-    const char *const slash = strrchr(out->place, '/');
-    const size_t directory = slash != NULL ? (size_t)(slash - out->place) + 1 : 0;
-    out->temporary = malloc(directory + sizeof name);
-    if (out->temporary == NULL) {
-        return complain("%s: out of memory", out->name);
-    }
-    memcpy(out->temporary, out->place, directory);
-    memcpy(out->temporary + directory, name, sizeof name);
-    sigset_t fatal;
+/* A temporary file is made while signals wait, so that the handler knows it from the moment it exists. Opening a pipe may
+ * take for ever and can be interrupted. */
+static int open_file(struct output_slot *slot) {
     sigset_t before;
-    fatal_set(&fatal);
-    sigprocmask(SIG_BLOCK, &fatal, &before);
-    const int fd = mkstemp(out->temporary);
-    const int reason = errno;
-    signal_path = fd >= 0 ? out->temporary : NULL;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    errno = reason;
-    if (fd < 0) {
-        free(out->temporary);
-        out->temporary = NULL;
-        return write_error(out);
+    if (!slot->file.is_moved) {
+        return napier_output_file_open(&slot->file);
     }
-    if (fchmod(fd, mode) != 0 || (out->file = fdopen(fd, "wb")) == NULL) {
-        const int status = write_error(out);
-        close(fd);
-        return status;
-    }
-    return STATUS_OK;
-}
-
-static int open_named(output *out, const char *path) {
-    struct stat info;
-    const bool exists = stat(path, &info) == 0;
-    if (exists && S_ISDIR(info.st_mode)) {
-        return complain("%s: %s", path, strerror(EISDIR));
-    }
-    if (exists && access(path, W_OK) != 0) {
-        return write_error(out);
-    }
-    if (exists && !S_ISREG(info.st_mode)) { /* /dev/null, a fifo */
-        out->file = fopen(path, "wb");
-        return out->file != NULL ? STATUS_OK : write_error(out);
-    }
-    out->place = resolved(path);
-    if (out->place == NULL) {
-        return complain("%s: out of memory", out->name);
-    }
-    return open_beside(out, exists ? info.st_mode & 07777 : default_mode());
+    block_signals(&before);
+    const int error = napier_output_file_open(&slot->file);
+    unblock_signals(&before);
+    return error;
 }
 
 int output_open(output *out, const char *path) {
     memset(out, 0, sizeof *out);
-    install_handlers();
     if (path == NULL || strcmp(path, "-") == 0) {
         out->name = "standard output";
         out->file = stdout;
         return STATUS_OK;
     }
     out->name = *path != '\0' ? path : "''";
-    return open_named(out, path);
+    struct output_slot *const slot = free_slot();
+    if (slot == NULL) {
+        return complain("%s: more than %d files at once", out->name, (int)MOST_OUTPUTS);
+    }
+    int error = napier_output_file_place(&slot->file, path);
+    if (error != 0) {
+        return file_error(out->name, error);
+    }
+    slot->name = out->name;
+    slot->is_complete = false;
+    slot->is_used = true;
+    out->slot = slot;
+    error = open_file(slot);
+    out->file = error == 0 ? fdopen(slot->file.fd, "wb") : NULL;
+    if (out->file == NULL) {
+        return file_error(out->name, error != 0 ? error : errno);
+    }
+    slot->file.fd = -1; /* the stream closes it */
+    return STATUS_OK;
 }
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
@@ -166,10 +172,10 @@ int output_begin(output *out, file_format format, napier_dtype dtype, const arra
     if (format == FORMAT_NPY) {
         char bytes[NPY_WRITTEN_MAX];
         const size_t size = npy_write_header(bytes, dtype, shape);
-        return fwrite(bytes, 1, size, out->file) == size ? STATUS_OK : write_error(out);
+        return fwrite(bytes, 1, size, out->file) == size ? STATUS_OK : output_error(out);
     }
     if (header != NULL && fprintf(out->file, "%s\n", header) < 0) {
-        return write_error(out);
+        return output_error(out);
     }
     return STATUS_OK;
 }
@@ -186,7 +192,7 @@ static int write_text(output *out, const char *elements, int64_t count) {
             out->column = 0;
         }
         if (fwrite(text, 1, (size_t)length + 1, out->file) != (size_t)length + 1) {
-            return write_error(out);
+            return output_error(out);
         }
     }
     return STATUS_OK;
@@ -200,71 +206,63 @@ int output_write(output *out, void *elements, int64_t count) {
     if (machine_is_big_endian()) {
         bytes_swap(elements, size, count);
     }
-    return fwrite(elements, size, (size_t)count, out->file) == (size_t)count ? STATUS_OK : write_error(out);
-}
-
-/* After a crash of the machine either the old or the new file is there: the directory's entry goes to the disk too.
- * Where a directory cannot be opened or synchronised there is nothing more to do. */
-static void sync_directory(const output *out) {
-    const char *const slash = strrchr(out->place, '/');
-    char *const directory = slash != NULL && slash != out->place ? malloc((size_t)(slash - out->place) + 1) : NULL;
-    if (directory != NULL) {
-        memcpy(directory, out->place, (size_t)(slash - out->place));
-        directory[slash - out->place] = '\0';
-    }
-    const int fd = open(directory != NULL ? directory : slash != NULL ? "/" : ".", O_RDONLY);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
-    free(directory);
+    return fwrite(elements, size, (size_t)count, out->file) == (size_t)count ? STATUS_OK : output_error(out);
 }
 
 static int close_file(output *out) {
     FILE *const file = out->file;
     out->file = NULL;
-    if (fflush(file) != 0 || (out->place != NULL && fsync(fileno(file)) != 0)) {
-        const int status = write_error(out);
-        fclose(file);
-        return status;
+    int error = fflush(file) != 0 ? errno : 0;
+    if (error == 0 && out->slot != NULL) {
+        out->slot->file.fd = fileno(file);
+        error = napier_output_file_sync(&out->slot->file);
+        out->slot->file.fd = -1;
     }
-    return fclose(file) == 0 ? STATUS_OK : write_error(out);
+    const int closed = fclose(file) == 0 ? 0 : errno;
+    return error != 0 ? error : closed;
 }
 
 int output_commit(output *out) {
-    const int status = close_file(out);
-    if (status != STATUS_OK || out->place == NULL) {
-        return status;
+    const int error = close_file(out);
+    if (error != 0) {
+        return file_error(out->name, error);
     }
-    sigset_t fatal;
-    sigset_t before;
-    fatal_set(&fatal);
-    sigprocmask(SIG_BLOCK, &fatal, &before);
-    const bool moved = rename(out->temporary, out->place) == 0;
-    const int reason = errno;
-    if (moved) {
-        signal_path = NULL;
+    if (out->slot != NULL) {
+        out->slot->is_complete = true;
     }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    if (!moved) {
-        errno = reason;
-        return write_error(out);
-    }
-    free(out->temporary);
-    out->temporary = NULL;
-    sync_directory(out);
     return STATUS_OK;
+}
+
+static void drop_slot(struct output_slot *slot) {
+    sigset_t before;
+    block_signals(&before);
+    napier_output_file_discard(&slot->file);
+    slot->is_used = false;
+    unblock_signals(&before);
 }
 
 void output_discard(output *out) {
     if (out->file != NULL && out->file != stdout) {
         fclose(out->file);
     }
-    if (out->temporary != NULL) {
-        unlink(out->temporary);
-        signal_path = NULL; /* a signal in between finds nothing to remove */
-        free(out->temporary);
+    if (out->slot != NULL && !out->slot->is_complete) {
+        drop_slot(out->slot);
     }
-    free(out->place);
     memset(out, 0, sizeof *out);
+}
+
+int output_settle(int status) {
+    sigset_t before;
+    block_signals(&before);
+    for (int i = 0; i < MOST_OUTPUTS && status == STATUS_OK; i++) {
+        const int error = slots[i].is_used ? napier_output_file_move(&slots[i].file) : 0;
+        status = error == 0 ? STATUS_OK : file_error(slots[i].name, error);
+    }
+    unblock_signals(&before);
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        if (slots[i].is_used) {
+            drop_slot(&slots[i]);
+        }
+    }
+    return status;
 }

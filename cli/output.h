@@ -1,5 +1,6 @@
-/* cli/output.h - the file a result goes to. A named file is written beside its place under another name and takes the
- * place when it is complete: whatever fails before then, Ctrl-C included, leaves the old file as it was. */
+/* cli/output.h - the files that results go to. A named file is written beside its place under another name. When the
+ * command has succeeded, all its files take their places: whatever fails before then, Ctrl-C included, leaves every old
+ * file as it was and no new one. */
 #ifndef NAPIER_CLI_OUTPUT_H
 #define NAPIER_CLI_OUTPUT_H
 
@@ -11,8 +12,7 @@
 typedef struct output {
     const char *name; /* for messages */
     FILE *file;
-    char *place; /* where the file is to be in the end; NULL: it is written where it is (standard output, a device) */
-    char *temporary; /* where it is until then */
+    struct output_slot *slot; /* NULL: standard output */
     file_format format;
     napier_dtype dtype;
     int64_t columns; /* of a line of text */
@@ -33,10 +33,20 @@ int output_begin(output *out, file_format format, napier_dtype dtype, const arra
  * file's is another. */
 int output_write(output *out, void *elements, int64_t count);
 
-/* The file is complete: it goes to the disk and to its place. */
+/* The file is complete and goes to the disk. It goes to its place with output_settle. */
 int output_commit(output *out);
 
 /* Frees all. A file that is not committed is removed. */
 void output_discard(output *out);
+
+/* What writing last failed with, by errno: a message unless the reader of a pipe has gone. Returns STATUS_FAILED. */
+int output_error(const output *out);
+
+/* The end of a command: if `status` is STATUS_OK, all committed files go to their places, otherwise they are removed.
+ * Returns the program's status. */
+int output_settle(int status);
+
+/* From here on a signal that ends the program removes what is not in its place. Called once, at the start. */
+void output_handle_signals(void);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include "output.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -124,7 +123,7 @@ int buffer_write(const plot_buffer *b, const char *path) {
     output out;
     int status = output_open(&out, path);
     if (status == STATUS_OK && fwrite(b->bytes, 1, b->size, out.file) != b->size) {
-        status = complain("%s: %s", out.name, strerror(errno));
+        status = output_error(&out);
     }
     if (status == STATUS_OK) {
         status = output_commit(&out);

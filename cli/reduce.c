@@ -7,7 +7,8 @@
  * Two ways through it, with the same bits:
  *     blocks   as many slices [length][inner] at a time as the buffer holds, at least one. From a pipe to a pipe.
  *     states   a slice that is too large for that: one mergeable state for each of the `inner` rows, filled piece by
- *              piece in a first pass over the slice and applied in a second. */
+ *              piece in a first pass over the slice and applied in a second. Where there are too many rows for so many
+ *              states, strip by strip: some neighbouring rows at a time. */
 #include "reduce.h"
 
 #include "machine.h"
@@ -39,8 +40,11 @@ static int64_t slice_count(const job *j) { return j->length * j->inner; }
 /* Elements of the result that a slice gives. */
 static int64_t slice_results(const job *j) { return keeps_shape(j) ? slice_count(j) : j->inner; }
 
+static const char less_memory[] = "; a smaller --buffer takes less memory";
+
 static int library_error(const job *j, napier_status status) {
-    return complain("%s: %s", j->in->name, error_text(j->context, status));
+    return complain("%s: %s%s", j->in->name, error_text(j->context, status),
+                    status == NAPIER_OUT_OF_MEMORY ? less_memory : "");
 }
 
 /* ---- Which axis, and what shape results -------------------------------------------------------------------------- */
@@ -182,16 +186,17 @@ static int block_new(job *j, block *b) {
     const int64_t outer = j->outer >= 0 ? j->outer : INT64_MAX;
     memset(b, 0, sizeof *b);
     b->slices = smaller(outer, larger(1, j->r->buffer / larger(1, size)));
-    if (size > j->r->buffer) {
-        b->mapped = input_map(j->in);
-    }
     int status = STATUS_OK;
-    if (b->mapped == NULL) {
-        status = scratch_new(&b->read, b->slices * slice_count(j) * size_of(j->in_dtype));
+    if (size > j->r->buffer) {
+        status = input_arrive(j->in);
+        b->mapped = status == STATUS_OK ? input_map(j->in) : NULL;
+    }
+    if (status == STATUS_OK && b->mapped == NULL) {
+        status = scratch_new(&b->read, b->slices * slice_count(j) * size_of(j->in_dtype), less_memory);
     }
     const bool in_place = b->mapped == NULL && keeps_shape(j) && j->in_dtype == j->out_dtype;
     if (status == STATUS_OK && !in_place) {
-        status = scratch_new(&b->write, b->slices * slice_results(j) * size_of(j->out_dtype));
+        status = scratch_new(&b->write, b->slices * slice_results(j) * size_of(j->out_dtype), less_memory);
     }
     return status;
 }
@@ -237,48 +242,66 @@ static int run_blocks(job *j) {
 
 /* ---- The way of states ------------------------------------------------------------------------------------------- */
 
-enum { MOST_STATES = 1 << 14 }; /* 17 KB each at most */
+enum { MOST_STATES = 1 << 14, LEAST_STATES = 64, STATE_SIZE = 17 << 10 }; /* bytes of a state, at most */
 
 typedef struct states {
-    napier_softmax_state **state; /* one for each of the inner rows */
-    double *lse;
-    scratch piece, result; /* `length_at_once` x inner elements */
+    napier_softmax_state **state; /* [most]; one for each row of the strip */
+    double *lse;                  /* [most] */
+    int64_t most;                 /* rows of a strip */
+    int64_t first, width;         /* the strip: rows first .. first + width - 1 of the slice's `inner` */
+    scratch piece, result;        /* `length_at_once` x width elements */
+    scratch slice;                /* results of a whole slice that is made strip by strip */
     int64_t length_at_once;
 } states;
 
-static int states_new(const job *j, states *s) {
-    memset(s, 0, sizeof *s);
-    const int64_t size = j->inner * larger(size_of(j->in_dtype), size_of(j->out_dtype));
-    s->length_at_once = larger(1, j->r->buffer / size);
-    s->state = calloc((size_t)j->inner, sizeof(napier_softmax_state *));
-    s->lse = calloc((size_t)j->inner, sizeof *s->lse);
-    if (s->state == NULL || s->lse == NULL) {
-        return complain("%s: out of memory", j->in->name);
-    }
-    const int64_t count = s->length_at_once * j->inner;
-    const int status = scratch_new(&s->piece, count * size_of(j->in_dtype));
-    return status != STATUS_OK ? status : scratch_new(&s->result, larger(count, j->inner) * size_of(j->out_dtype));
+static int64_t strip_width(const job *j) {
+    const int64_t fit = j->r->memory / 8 / STATE_SIZE;
+    return smaller(j->inner, smaller(MOST_STATES, larger(LEAST_STATES, fit)));
 }
 
-static void states_clear(const job *j, states *s) {
-    for (int64_t i = 0; s->state != NULL && i < j->inner; i++) {
+static bool by_strips(const job *j, const states *s) { return s->most < j->inner; }
+
+static int states_new(const job *j, states *s) {
+    memset(s, 0, sizeof *s);
+    s->most = strip_width(j);
+    const int64_t size = s->most * larger(size_of(j->in_dtype), size_of(j->out_dtype));
+    s->length_at_once = smaller(j->length, larger(1, j->r->buffer / size));
+    s->state = calloc((size_t)s->most, sizeof(napier_softmax_state *));
+    s->lse = calloc((size_t)s->most, sizeof *s->lse);
+    if (s->state == NULL || s->lse == NULL) {
+        return complain("%s: out of memory%s", j->in->name, less_memory);
+    }
+    const int64_t count = s->length_at_once * s->most;
+    int status = scratch_new(&s->piece, count * size_of(j->in_dtype), less_memory);
+    if (status == STATUS_OK) {
+        status = scratch_new(&s->result, larger(count, s->most) * size_of(j->out_dtype), less_memory);
+    }
+    if (status == STATUS_OK && by_strips(j, s) && keeps_shape(j)) {
+        status = scratch_new(&s->slice, slice_count(j) * size_of(j->out_dtype), less_memory);
+    }
+    return status;
+}
+
+static void states_clear(states *s) {
+    for (int64_t i = 0; s->state != NULL && i < s->most; i++) {
         napier_softmax_state_destroy(s->state[i]);
         s->state[i] = NULL;
     }
 }
 
-static void states_free(const job *j, states *s) {
-    states_clear(j, s);
+static void states_free(states *s) {
+    states_clear(s);
     free(s->state);
     free(s->lse);
     scratch_free(&s->piece);
     scratch_free(&s->result);
+    scratch_free(&s->slice);
 }
 
 static napier_status states_create(const job *j, states *s) {
     const bool wide = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64;
     napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         status =
             napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->r->options, &s->state[i]);
     }
@@ -287,9 +310,9 @@ static napier_status states_create(const job *j, states *s) {
 
 static napier_status states_update(const job *j, states *s, int64_t length) {
     napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
-        const napier_const_vector part = {first, length, j->inner, j->in_dtype};
+        const napier_const_vector part = {first, length, s->width, j->in_dtype};
         status = napier_softmax_state_update(j->context, s->state[i], part);
     }
     return status;
@@ -297,7 +320,7 @@ static napier_status states_update(const job *j, states *s, int64_t length) {
 
 static napier_status states_finish(const job *j, states *s) {
     napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         status = napier_softmax_state_finish(j->context, s->state[i], &s->lse[i]);
     }
     return status;
@@ -307,48 +330,77 @@ static napier_status states_apply(const job *j, const states *s, int64_t length)
     const napier_softmax_kind kind =
         j->r->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
     napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
         char *const to = (char *)s->result.data + i * size_of(j->out_dtype);
-        const napier_const_vector logits = {first, length, j->inner, j->in_dtype};
-        const napier_vector result = {to, length, j->inner, j->out_dtype};
+        const napier_const_vector logits = {first, length, s->width, j->in_dtype};
+        const napier_vector result = {to, length, s->width, j->out_dtype};
         status = napier_softmax_state_apply(j->context, s->state[i], kind, logits, result);
     }
     return status;
 }
 
-/* One pass over a slice: fills the states or, if `apply`, writes the results. */
-static int states_pass(job *j, states *s, bool apply) {
+/* `length` elements of each of the strip's rows, from element `from` of slice `slice` on. */
+static int read_piece(job *j, const states *s, int64_t slice, int64_t from, int64_t length) {
+    const int64_t size = size_of(j->in_dtype);
+    int64_t got = 0;
+    if (!by_strips(j, s)) {
+        return input_read(j->in, s->piece.data, length * j->inner, &got);
+    }
+    int status = STATUS_OK;
+    for (int64_t i = 0; i < length && status == STATUS_OK; i++) {
+        status = input_seek(j->in, slice * slice_count(j) + (from + i) * j->inner + s->first);
+        if (status == STATUS_OK) {
+            status = input_read(j->in, (char *)s->piece.data + i * s->width * size, s->width, &got);
+        }
+    }
+    return status;
+}
+
+/* Results of a piece: to the output, or to their places in the slice. */
+static int write_piece(job *j, const states *s, int64_t from, int64_t length) {
+    const int64_t size = size_of(j->out_dtype);
+    if (!by_strips(j, s)) {
+        return output_write(j->out, s->result.data, length * s->width);
+    }
+    for (int64_t i = 0; i < length; i++) {
+        memcpy((char *)s->slice.data + ((from + i) * j->inner + s->first) * size,
+               (const char *)s->result.data + i * s->width * size, (size_t)(s->width * size));
+    }
+    return STATUS_OK;
+}
+
+/* One pass over a strip: fills the states or, if `apply`, makes the results. */
+static int states_pass(job *j, states *s, int64_t slice, bool apply) {
     for (int64_t done = 0; done < j->length;) {
         const int64_t length = smaller(s->length_at_once, j->length - done);
-        int64_t got = 0;
-        int status = input_read(j->in, s->piece.data, length * j->inner, &got);
+        int status = read_piece(j, s, slice, done, length);
         if (status == STATUS_OK) {
             const napier_status called = apply ? states_apply(j, s, length) : states_update(j, s, length);
             status = called == NAPIER_OK ? STATUS_OK : library_error(j, called);
         }
         if (status == STATUS_OK && apply) {
-            status = output_write(j->out, s->result.data, length * j->inner);
+            status = write_piece(j, s, done, length);
         }
         if (status != STATUS_OK) {
             return status;
         }
-        progress_add(&j->progress, length * j->inner);
+        progress_add(&j->progress, length * s->width);
         done += length;
     }
     return STATUS_OK;
 }
 
-/* A finished logsumexp is exact in a double, and the logsumexp of one number is that number: this only rounds it. */
+/* A logsumexp is exact in a double, and the logsumexp of one number is that number: this only rounds it. */
 static int states_write_lse(job *j, states *s) {
-    const napier_status called = napier_logsumexp(j->context, napier_const_rows(s->lse, j->inner, 1, NAPIER_F64),
-                                                  napier_array(s->result.data, j->inner, j->out_dtype), NULL);
-    return called == NAPIER_OK ? output_write(j->out, s->result.data, j->inner) : library_error(j, called);
+    const napier_status called = napier_logsumexp(j->context, napier_const_rows(s->lse, s->width, 1, NAPIER_F64),
+                                                  napier_array(s->result.data, s->width, j->out_dtype), NULL);
+    return called == NAPIER_OK ? output_write(j->out, s->result.data, s->width) : library_error(j, called);
 }
 
-static int run_slice_by_states(job *j, states *s, int64_t slice) {
+static int run_strip(job *j, states *s, int64_t slice) {
     napier_status called = states_create(j, s);
-    int status = called == NAPIER_OK ? states_pass(j, s, false) : library_error(j, called);
+    int status = called == NAPIER_OK ? states_pass(j, s, slice, false) : library_error(j, called);
     if (status != STATUS_OK) {
         return status;
     }
@@ -360,19 +412,30 @@ static int run_slice_by_states(job *j, states *s, int64_t slice) {
         return states_write_lse(j, s);
     }
     status = input_seek(j->in, slice * slice_count(j));
-    return status == STATUS_OK ? states_pass(j, s, true) : status;
+    return status == STATUS_OK ? states_pass(j, s, slice, true) : status;
+}
+
+static int run_slice_by_states(job *j, states *s, int64_t slice) {
+    int status = STATUS_OK;
+    for (s->first = 0; s->first < j->inner && status == STATUS_OK; s->first += s->most) {
+        s->width = smaller(s->most, j->inner - s->first);
+        status = run_strip(j, s, slice);
+        states_clear(s);
+    }
+    return status == STATUS_OK && s->slice.data != NULL ? output_write(j->out, s->slice.data, slice_count(j)) : status;
 }
 
 static int run_states(job *j) {
-    states s;
-    int status = keeps_shape(j) ? input_make_seekable(j->in) : STATUS_OK;
-    const int made = states_new(j, &s);
-    status = status == STATUS_OK ? made : status;
+    states s = {0};
+    const bool again = keeps_shape(j) || strip_width(j) < j->inner; /* elements are read more than once, or in leaps */
+    int status = again ? input_make_seekable(j->in) : STATUS_OK;
+    if (status == STATUS_OK) {
+        status = states_new(j, &s);
+    }
     for (int64_t slice = 0; slice < j->outer && status == STATUS_OK; slice++) {
         status = run_slice_by_states(j, &s, slice);
-        states_clear(j, &s);
     }
-    states_free(j, &s);
+    states_free(&s);
     return status;
 }
 
@@ -381,21 +444,17 @@ static int run_states(job *j) {
 /* One row goes by states as soon as it is larger than the buffer. Several side by side are slower that way than in
  * memory, so they go only where the memory is too small. */
 static bool needs_states(const job *j) {
-    const int64_t in_size = size_of(j->in_dtype);
-    const int64_t out_size = size_of(j->out_dtype);
-    if (j->outer < 0 || slice_count(j) <= j->r->buffer / larger(in_size, out_size)) {
+    const int64_t size = larger(size_of(j->in_dtype), size_of(j->out_dtype));
+    if (j->outer < 0 || slice_count(j) <= j->r->buffer / size) {
         return false;
     }
-    if (j->inner == 1) {
-        return true;
-    }
-    return slice_count(j) * in_size > j->r->memory / 2 && j->inner <= MOST_STATES;
+    return j->inner == 1 || slice_count(j) > j->r->memory / 2 / size;
 }
 
 /* No elements, but a row of length 0 has a logsumexp all the same: -inf. */
 static int run_empty(job *j) {
     enum { AT_ONCE = 4096 };
-    const int64_t most = INT32_MAX; /* a header of a hundred bytes could ask for exabytes */
+    const int64_t most = 1 << 24; /* a header of a hundred bytes could ask for exabytes */
     double results[AT_ONCE];
     if (keeps_shape(j) || j->outer == 0 || j->inner == 0) {
         return STATUS_OK;

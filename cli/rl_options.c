@@ -100,6 +100,21 @@ int rl_check_request(rl_request *q, unsigned required) {
     return status == STATUS_OK ? machine_resolve(&q->machine, q->command) : status;
 }
 
+int rl_check_files(const rl_request *q, const named_file *own, int count) {
+    static const char *const options[] = {"--logprobs",  "--old",        "--ref",  "--sampler",
+                                          "--entropies", "--advantages", "--mask", "--token-ids"};
+    named_file files[3 + RL_FIELDS + RL_MOST_OWN_FILES] = {
+        {"the input", q->lines_path, false}, {"--offsets", q->offsets_path, false}, {"--output", q->out_path, true}};
+    int all = 3;
+    for (int field = 0; field < RL_FIELDS; field++) {
+        files[all++] = (named_file){options[field], q->paths[field], false};
+    }
+    for (int i = 0; i < count; i++) {
+        files[all++] = own[i];
+    }
+    return named_files_check(q->command, files, all);
+}
+
 int rl_read(const rl_request *q, rl_batch *batch) {
     progress p = {0};
     return q->lines_path != NULL ? rl_batch_read_lines(batch, q->lines_path, &p)

@@ -3,6 +3,7 @@
 #define NAPIER_CLI_RL_OPTIONS_H
 
 #include "machine.h"
+#include "named_files.h"
 #include "options.h"
 #include "rl_batch.h"
 #include "rl_output.h"
@@ -38,6 +39,10 @@ int rl_set_number(const rl_request *q, const rl_number *option, const char *valu
 
 /* Whether the input is said, and once: JSON Lines, or arrays of all `required` fields; then resolves the machine. */
 int rl_check_request(rl_request *q, unsigned required);
+
+/* Whether no result would replace an input or another result; `own` are the command's own files. */
+enum { RL_MOST_OWN_FILES = 8 };
+int rl_check_files(const rl_request *q, const named_file *own, int count);
 
 /* Reads the input. Free the batch even after a failure. */
 int rl_read(const rl_request *q, rl_batch *batch);

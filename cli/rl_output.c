@@ -5,7 +5,6 @@
 #include "options.h"
 #include "text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -65,9 +64,4 @@ static void print_number(FILE *file, napier_dtype dtype, const void *number) {
 void rl_print_f64(FILE *file, double value) { print_number(file, NAPIER_F64, &value); }
 void rl_print_f32(FILE *file, float value) { print_number(file, NAPIER_F32, &value); }
 
-int rl_finish(output *out) {
-    if (ferror(out->file)) {
-        return errno == EPIPE ? STATUS_FAILED : complain("%s: %s", out->name, strerror(errno));
-    }
-    return output_commit(out);
-}
+int rl_finish(output *out) { return ferror(out->file) ? output_error(out) : output_commit(out); }

@@ -45,7 +45,10 @@ static int check_request(rubric_request *q) {
     if (is_standard(q->rewards_path) && (q->shared.out_path == NULL || is_standard(q->shared.out_path))) {
         return misuse("rubric", "only one of the results can go to standard output");
     }
-    return rl_check_request(&q->shared, fields);
+    const named_file own[] = {
+        {"--rubric", q->rubric_path, false}, {"--weights", q->weights, false}, {"--rewards", q->rewards_path, true}};
+    const int status = rl_check_files(&q->shared, own, sizeof own / sizeof *own);
+    return status == STATUS_OK ? rl_check_request(&q->shared, fields) : status;
 }
 
 static int parse_request(rubric_request *q, int count, char **words) {
@@ -77,11 +80,14 @@ typedef struct table {
 static int read_numbers(input *in, table *t) {
     double element[1];
     int64_t got = 0;
+    int status = input_arrive(in);
+    if (status != STATUS_OK) {
+        return status;
+    }
     t->numbers = malloc(((size_t)in->count + 1) * sizeof *t->numbers);
     if (t->numbers == NULL) {
         return complain("%s: out of memory", in->name);
     }
-    int status = STATUS_OK;
     for (int64_t i = 0; i < in->count && status == STATUS_OK; i++) {
         status = input_read(in, element, 1, &got);
         t->numbers[i] = (float)element_value(in->dtype, element);

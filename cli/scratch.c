@@ -3,6 +3,7 @@
 
 #include "scratch.h"
 
+#include "memory.h"
 #include "message.h"
 
 #include <errno.h>
@@ -12,17 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int64_t scratch_memory(void) {
-    const int64_t otherwise = (int64_t)1 << 30;
-#ifdef _SC_PHYS_PAGES
-    const int64_t pages = sysconf(_SC_PHYS_PAGES);
-    const int64_t page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 && pages < INT64_MAX / page ? pages * page / 2 : otherwise;
-#else
-    return otherwise;
-#endif
-}
 
 FILE *scratch_file(void) {
     const char *directory = getenv("TMPDIR");
@@ -61,7 +51,7 @@ static int reserve(int fd, off_t size) {
 #endif
 }
 
-static int new_in_file(scratch *s) {
+static int new_in_file(scratch *s, const char *advice) {
     FILE *const file = scratch_file();
     if (file == NULL) {
         return STATUS_FAILED;
@@ -72,26 +62,26 @@ static int new_in_file(scratch *s) {
     const int reason = error != 0 ? error : errno;
     fclose(file); /* the mapping keeps the file */
     if (data == MAP_FAILED) {
-        return complain("%zu bytes in a temporary file (TMPDIR): %s", s->size, strerror(reason));
+        return complain("%zu bytes in a temporary file (TMPDIR): %s%s", s->size, strerror(reason), advice);
     }
     s->data = data;
     s->in_file = true;
     return STATUS_OK;
 }
 
-int scratch_new(scratch *s, int64_t bytes) {
+int scratch_new(scratch *s, int64_t bytes, const char *advice) {
     memset(s, 0, sizeof *s);
     if (bytes <= 0) {
         return STATUS_OK;
     }
     s->size = (size_t)bytes;
-    if (bytes > scratch_memory()) {
-        return new_in_file(s);
+    if (bytes > memory_usable()) {
+        return new_in_file(s, advice);
     }
     const int error = posix_memalign(&s->data, 64, s->size);
     if (error != 0) {
         s->data = NULL;
-        return complain("%" PRId64 " bytes of memory: %s", bytes, strerror(error));
+        return complain("%" PRId64 " bytes of memory: %s%s", bytes, strerror(error), advice);
     }
     return STATUS_OK;
 }

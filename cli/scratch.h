@@ -12,11 +12,9 @@ typedef struct scratch {
     bool in_file;
 } scratch;
 
-/* Half of this machine's memory: what is larger goes to a file. */
-int64_t scratch_memory(void);
-
-/* `bytes` bytes of any content. */
-int scratch_new(scratch *s, int64_t bytes);
+/* `bytes` bytes of any content; what is more than memory_usable() goes to a file. `advice` ends the message of a failure:
+ * "; a smaller --buffer ..." or "". */
+int scratch_new(scratch *s, int64_t bytes, const char *advice);
 void scratch_free(scratch *s);
 
 /* A new temporary file, which has no name any more and vanishes when it is closed. NULL after a message. */

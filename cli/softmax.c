@@ -1,6 +1,7 @@
 /* cli/softmax.c - the commands softmax, log-softmax and logsumexp: their options, which they share, and their help. */
 #include "commands.h"
 #include "machine.h"
+#include "memory.h"
 #include "message.h"
 #include "options.h"
 #include "reduce.h"
@@ -164,13 +165,21 @@ static int run_request(request *q) {
     return status;
 }
 
+/* 64 MiB, or an eighth of the memory where that is less. */
+static int64_t default_buffer(int64_t memory) {
+    const int64_t usual = (int64_t)64 << 20;
+    const int64_t least = (int64_t)1 << 20;
+    return memory / 8 >= usual ? usual : memory / 8 > least ? memory / 8 : least;
+}
+
 static int reduce_command(operation op, void (*help)(void), int count, char **words) {
+    const int64_t memory = memory_usable();
     request q = {
         .command = command_names[op],
         .reduction = {.operation = op,
                       .axis = -1,
-                      .buffer = (int64_t)64 << 20,
-                      .memory = scratch_memory(),
+                      .buffer = default_buffer(memory),
+                      .memory = memory,
                       .options = NAPIER_SOFTMAX_OPTIONS_INIT},
     };
     const int status = parse_request(&q, count, words);

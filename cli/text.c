@@ -14,6 +14,7 @@
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
 enum { FIRST_CAPACITY = 1 << 16 };
+static const size_t most_line = (size_t)256 << 20;
 
 static int no_memory(const text_reader *t) { return complain("%s: out of memory", t->name); }
 
@@ -25,8 +26,11 @@ static int fill(text_reader *t) {
         t->start = 0;
     }
     if (t->capacity - t->end < 2) {
+        if (t->capacity >= most_line) {
+            return complain("%s:%" PRId64 ": a line of more than %zu MiB", t->name, t->line + 1, most_line >> 20);
+        }
         const size_t capacity = t->capacity * 2;
-        char *const bytes = capacity > t->capacity ? realloc(t->bytes, capacity) : NULL;
+        char *const bytes = realloc(t->bytes, capacity);
         if (bytes == NULL) {
             return no_memory(t);
         }

@@ -8,8 +8,9 @@
 #include "message.h"
 #include "options.h"
 #include "output.h"
+#include "named_files.h"
+#include "source.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,9 @@ static int check_request(const tokenize_request *q) {
     if (q->no_thinking && q->no_prompt) {
         return misuse("tokenize", "--no-thinking is part of the generation prompt");
     }
-    return STATUS_OK;
+    const named_file files[] = {
+        {"the input", q->path, false}, {"--model", q->model, false}, {"--output", q->out_path, true}};
+    return named_files_check("tokenize", files, sizeof files / sizeof *files);
 }
 
 static int parse_request(tokenize_request *q, int count, char **words) {
@@ -396,17 +399,10 @@ static int run_all(session *s, input *in) {
 }
 
 static int run_file(session *s) {
-    const bool standard = strcmp(s->q->path, "-") == 0;
-    s->name = standard ? "standard input" : *s->q->path != '\0' ? s->q->path : "''";
-    input in = {.file = standard ? stdin : fopen(s->q->path, "rb")};
-    if (in.file == NULL) {
-        return complain("%s: %s", s->name, strerror(errno));
-    }
-    const int status = run_all(s, &in);
+    input in = {.file = source_open(s->q->path, &s->name)};
+    const int status = in.file != NULL ? run_all(s, &in) : STATUS_FAILED;
     free(in.bytes);
-    if (!standard) {
-        fclose(in.file);
-    }
+    source_close(in.file);
     return status;
 }
 
@@ -436,7 +432,7 @@ static int run_to(session *s, output *out) {
     s->out = out->file;
     status = s->q->chat ? run_chat(s) : run_file(s);
     if (status == STATUS_OK && ferror(out->file)) {
-        return errno == EPIPE ? STATUS_FAILED : complain("%s: %s", out->name, strerror(errno));
+        return output_error(out);
     }
     return status == STATUS_OK ? output_commit(out) : status;
 }

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "message.h"
+#include "named_files.h"
 #include "options.h"
 #include "plot.h"
 
@@ -291,8 +292,31 @@ static bool plots_a_page(const umap_request *q) {
     return found;
 }
 
+/* No result may replace an input or another result. */
+static int check_files(const umap_request *q) {
+    named_file files[10 + UMAP_MOST_PLOTS] = {
+        {"the input", q->in_path, false},
+        {"--labels", q->labels_path, false},
+        {"--target", q->target_path, false},
+        {"--hover", q->hover_path, false},
+        {"--init", q->init_path, false},
+        {"--transform", q->transform_path, false},
+        {"--inverse-transform", q->inverse_path, false},
+        {"--embedding", q->embedding_path, false},
+        {"--output", q->out_path, true},
+        {"--model", q->model_path, true},
+    };
+    for (int i = 0; i < q->plot_count; i++) {
+        files[10 + i] = (named_file){"--plot", q->plots[i], true};
+    }
+    return named_files_check("umap", files, 10 + q->plot_count);
+}
+
 static int check_request(const umap_request *q) {
-    const int status = check_kind(q);
+    int status = check_kind(q);
+    if (status == STATUS_OK) {
+        status = check_files(q);
+    }
     if (status != STATUS_OK) {
         return status;
     }
@@ -300,9 +324,13 @@ static int check_request(const umap_request *q) {
         return misuse("umap", "an input file is missing (- is standard input)");
     }
     if (is_standard(q->in_path) + is_standard(q->labels_path) + is_standard(q->target_path) +
-            is_standard(q->embedding_path) + is_standard(q->init_path) + is_standard(q->hover_path) >
+            is_standard(q->embedding_path) + is_standard(q->init_path) + is_standard(q->hover_path) +
+            is_standard(q->transform_path) + is_standard(q->inverse_path) >
         1) {
         return misuse("umap", "only one of the files can be standard input");
+    }
+    if (is_standard(q->out_path) && is_standard(q->model_path)) {
+        return misuse("umap", "only one of the results can go to standard output");
     }
     if (q->hover_path != NULL && !plots_a_page(q)) {
         return misuse("umap", "--hover: only an .html plot shows such texts, and there is none");

@@ -4,9 +4,9 @@
 #include "message.h"
 #include "npy.h"
 #include "options.h"
+#include "source.h"
 #include "text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +20,7 @@ typedef struct source {
     const char *name; /* for messages */
     char *bytes;      /* followed by a '\0' */
     size_t size;
+    whole_file file; /* which they are in */
     int64_t count;
     char **lines;    /* [count] of a text, in `bytes`; NULL: an .npy file */
     double *numbers; /* [count]; NULL: not all lines are numbers */
@@ -33,41 +34,6 @@ static int no_memory(const source *s) {
 /* malloc for `count` elements, at least one. */
 static void *room_for(int64_t count, size_t size) {
     return (uint64_t)count < SIZE_MAX / size - 1 ? malloc(((size_t)count + 1) * size) : NULL;
-}
-
-/* ---- The file ---------------------------------------------------------------------------------------------------- */
-
-static int read_to_end(source *s, FILE *file) {
-    size_t capacity = 0;
-    size_t got = 0;
-    do {
-        s->size += got;
-        if (capacity - s->size < 2) {
-            capacity = capacity > 0 ? capacity * 2 : 1 << 16;
-            char *const bytes = realloc(s->bytes, capacity);
-            if (bytes == NULL) {
-                return no_memory(s);
-            }
-            s->bytes = bytes;
-        }
-        got = fread(s->bytes + s->size, 1, capacity - s->size - 1, file);
-    } while (got > 0);
-    s->bytes[s->size] = '\0';
-    return ferror(file) ? complain("%s: %s", s->name, strerror(errno)) : STATUS_OK;
-}
-
-static int read_file(source *s, const char *path) {
-    const bool standard = strcmp(path, "-") == 0;
-    s->name = standard ? "standard input" : *path != '\0' ? path : "''";
-    FILE *const file = standard ? stdin : fopen(path, "rb");
-    if (file == NULL) {
-        return complain("%s: %s", s->name, strerror(errno));
-    }
-    const int status = read_to_end(s, file);
-    if (!standard) {
-        fclose(file);
-    }
-    return status == STATUS_OK && s->size == 0 ? complain("%s: the file is empty", s->name) : status;
 }
 
 static int parse_array(source *s) {
@@ -156,33 +122,12 @@ static int parse_lines(source *s) {
 }
 
 static void source_free(source *s) {
-    free(s->bytes);
+    whole_file_free(&s->file);
     free(s->lines);
     free(s->numbers);
 }
 
 /* ---- Text that is safe to show ----------------------------------------------------------------------------------- */
-
-/* Bytes of the well-formed UTF-8 character at `at`; 0: there is none. */
-static int utf8_size(const unsigned char *at) {
-    const unsigned char c = at[0];
-    if (c < 0x80) {
-        return 1;
-    }
-    const int size = c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
-    for (int i = 1; i < size; i++) { /* a '\0' ends it too */
-        if ((at[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    /* Too long for what they say, surrogates, beyond the last. */
-    if ((c == 0xe0 && at[1] < 0xa0) || (c == 0xed && at[1] > 0x9f) || (c == 0xf0 && at[1] < 0x90) ||
-        (c == 0xf4 && at[1] > 0x8f)) {
-        return 0;
-    }
-    /* XML has no U+FFFE and U+FFFF. */
-    return size == 3 && c == 0xef && at[1] == 0xbf && at[2] >= 0xbe ? 0 : size;
-}
 
 char *labels_clean_text(const char *text) {
     const size_t size = strlen(text);
@@ -199,8 +144,7 @@ char *labels_clean_text(const char *text) {
             at++;
             continue;
         }
-        const bool control = *at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0);
-        if (control) {
+        if (utf8_is_control(at)) {
             *to++ = ' ';
         } else {
             memcpy(to, at, (size_t)bytes);
@@ -389,7 +333,13 @@ static int settle(labels *l, source *s, label_type type, bool negative_unknown) 
 int labels_read(labels *l, const char *path, label_type type, bool negative_unknown) {
     source s = {0};
     memset(l, 0, sizeof *l);
-    int status = read_file(&s, path);
+    int status = whole_file_read(&s.file, path);
+    s.name = s.file.name;
+    s.bytes = s.file.bytes;
+    s.size = s.file.size;
+    if (status == STATUS_OK && s.size == 0) {
+        status = complain("%s: the file is empty", s.name);
+    }
     if (status == STATUS_OK) {
         const bool is_npy = s.size >= NPY_MAGIC_SIZE && memcmp(s.bytes, NPY_MAGIC, NPY_MAGIC_SIZE) == 0;
         status = is_npy ? parse_array(&s) : parse_lines(&s);

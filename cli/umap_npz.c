@@ -1,21 +1,26 @@
 /* cli/umap_npz.c - SciPy's sparse matrices. The archive is read as a whole; its members are found by the directory at its
- * end (PKWARE's APPNOTE 6.3, sections 4.3.12 and 4.3.16), because the sizes in front of them need not be there. */
+ * end (PKWARE's APPNOTE 6.3, sections 4.3.12 and 4.3.16), because the sizes in front of them need not be there.
+ * zlib unpacks (https://zlib.net); without it the program reads archives that are not packed. Sizes are compared by the
+ * headers of the arrays, and only then are these unpacked, block by block, to where they stay. */
 #include "umap_npz.h"
 
+#include "memory.h"
 #include "message.h"
 #include "npy.h"
-#include "umap_inflate.h"
+#include "source.h"
 
-#include <errno.h>
+#ifdef NAPIER_ZLIB
+#include <zlib.h>
+#endif
+
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct archive {
     const char *name; /* for messages */
-    uint8_t *bytes;
+    const uint8_t *bytes;
     size_t size;
 } archive;
 
@@ -36,32 +41,6 @@ static uint32_t number_at(const uint8_t *bytes, int size) {
         value = value << 8 | bytes[i];
     }
     return value;
-}
-
-static int read_archive(archive *a, const char *path) {
-    FILE *const file = fopen(path, "rb");
-    a->name = *path != '\0' ? path : "''";
-    if (file == NULL) {
-        return complain("%s: %s", a->name, strerror(errno));
-    }
-    size_t capacity = 0;
-    size_t got = 0;
-    int status = STATUS_OK;
-    do {
-        a->size += got;
-        if (a->size == capacity) {
-            capacity = capacity > 0 ? capacity * 2 : 1 << 20;
-            uint8_t *const bytes = realloc(a->bytes, capacity);
-            status = bytes != NULL ? STATUS_OK : no_memory(a);
-            a->bytes = bytes != NULL ? bytes : a->bytes;
-        }
-        got = status == STATUS_OK ? fread(a->bytes + a->size, 1, capacity - a->size, file) : 0;
-    } while (got > 0);
-    if (status == STATUS_OK && ferror(file)) {
-        status = complain("%s: %s", a->name, strerror(errno));
-    }
-    fclose(file);
-    return status;
 }
 
 /* The record at the end of an archive: 22 bytes, and a comment of at most 65535. NULL: there is none. */
@@ -108,9 +87,51 @@ static bool find_member(const archive *a, const char *name, member *m) {
     return false;
 }
 
-/* The member's bytes, to be freed. */
-static int unpack(const archive *a, const char *name, uint8_t **bytes, size_t *size) {
+/* A member while it is unpacked, from its front to its end. */
+typedef struct stream {
+    const archive *archive;
+    const char *name;
+    const uint8_t *at; /* of what is packed */
+    uint32_t packed;   /* bytes left of it */
+    uint32_t left;     /* bytes still to come */
+    uint32_t checksum; /* what it must be */
+    bool is_deflated, is_open;
+#ifdef NAPIER_ZLIB
+    z_stream inflater;
+    uLong sum;
+#endif
+} stream;
+
+static int open_inflater(stream *s) {
+#ifdef NAPIER_ZLIB
+    s->sum = crc32(0, NULL, 0);
+    if (!s->is_deflated) {
+        return STATUS_OK;
+    }
+    s->inflater.next_in = (Bytef *)(uintptr_t)s->at; /* zlib only reads it */
+    s->inflater.avail_in = s->packed;
+    s->is_open = inflateInit2(&s->inflater, -MAX_WBITS) == Z_OK; /* without zlib's own header */
+    return s->is_open ? STATUS_OK : no_memory(s->archive);
+#else
+    return !s->is_deflated ? STATUS_OK
+                           : complain("%s: a packed archive, which this program was built without zlib to read: "
+                                      "scipy.sparse.save_npz(..., compressed=False) writes others",
+                                      s->archive->name);
+#endif
+}
+
+static void stream_close(stream *s) {
+#ifdef NAPIER_ZLIB
+    if (s->is_open) {
+        inflateEnd(&s->inflater);
+    }
+#endif
+    s->is_open = false;
+}
+
+static int stream_open(stream *s, const archive *a, const char *name) {
     member m;
+    memset(s, 0, sizeof *s);
     if (find_end(a) == NULL) {
         return damaged(a, "its directory is missing");
     }
@@ -125,75 +146,140 @@ static int unpack(const archive *a, const char *name, uint8_t **bytes, size_t *s
     }
     const uint8_t *const header = a->bytes + m.header;
     const size_t start = (size_t)m.header + 30 + number_at(header + 26, 2) + number_at(header + 28, 2);
-    /* Deflate packs at most 1032 to 1: a member that claims more is not worth the memory. */
     if (memcmp(header, "PK\3\4", 4) != 0 || start > a->size || m.packed > a->size - start ||
-        m.size / 1032 > m.packed + 1 || (m.method == 0 && m.size != m.packed)) {
+        (m.method == 0 && m.size != m.packed)) {
         return damaged(a, name);
     }
     if (m.method != 0 && m.method != 8) {
         return complain("%s: %s is packed by method %" PRIu32 ", which is not supported", a->name, name, m.method);
     }
-    *bytes = malloc((size_t)m.size + 1);
-    *size = m.size;
-    if (*bytes == NULL) {
-        return no_memory(a);
+    s->archive = a;
+    s->name = name;
+    s->at = a->bytes + start;
+    s->packed = m.packed;
+    s->left = m.size;
+    s->checksum = m.checksum;
+    s->is_deflated = m.method == 8;
+    return open_inflater(s);
+}
+
+static size_t unpack(stream *s, uint8_t *bytes, size_t size) {
+#ifdef NAPIER_ZLIB
+    if (s->is_deflated) {
+        s->inflater.next_out = bytes;
+        s->inflater.avail_out = (uInt)size;
+        const int result = inflate(&s->inflater, Z_SYNC_FLUSH);
+        return result == Z_OK || result == Z_STREAM_END ? size - s->inflater.avail_out : 0;
     }
-    bool good = true;
-    if (m.method == 8) {
-        good = inflate_bytes(a->bytes + start, m.packed, *bytes, m.size);
-    } else {
-        memcpy(*bytes, a->bytes + start, m.size);
+#endif
+    memcpy(bytes, s->at, size);
+    s->at += size;
+    return size;
+}
+
+/* The next bytes of the member; fewer at its end, or where it is damaged. An npy_reader. */
+static size_t stream_read(void *user, void *bytes, size_t size) {
+    stream *const s = user;
+    size = size < s->left ? size : s->left;
+    const size_t got = size > 0 ? unpack(s, bytes, size) : 0;
+#ifdef NAPIER_ZLIB
+    s->sum = got > 0 ? crc32(s->sum, bytes, (uInt)got) : s->sum;
+#endif
+    s->left -= (uint32_t)got;
+    return got;
+}
+
+/* Whether the member has been read to its end and is what was packed. */
+static bool is_intact(stream *s) {
+#ifdef NAPIER_ZLIB
+    uint8_t more;
+    if (s->is_deflated) { /* the end of the packed data, which gives nothing more */
+        s->inflater.next_out = &more;
+        s->inflater.avail_out = 1;
+        if (inflate(&s->inflater, Z_SYNC_FLUSH) != Z_STREAM_END || s->inflater.avail_out != 1) {
+            return false;
+        }
     }
-    return good && crc32_bytes(*bytes, m.size) == m.checksum ? STATUS_OK : damaged(a, name);
+    return s->left == 0 && s->sum == s->checksum;
+#else
+    return s->left == 0;
+#endif
 }
 
 /* ---- Its arrays -------------------------------------------------------------------------------------------------- */
 
-/* A member that is an .npy file, as numbers to be freed. */
-static int read_numbers(const archive *a, const char *name, double **numbers, int64_t *count) {
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    npy_header header = {0};
+/* A member that is an .npy file: first only its header is unpacked, so that sizes can be compared. */
+typedef struct packed_array {
+    stream stream;
+    npy_header header;
+} packed_array;
+
+static int array_open(packed_array *p, const archive *a, const char *name) {
     char error[NPY_ERROR_SIZE];
-    char *converted = NULL;
-    int status = unpack(a, name, &bytes, &size);
-    if (status == STATUS_OK && !npy_parse(bytes, size, &header, error)) {
-        status = complain("%s: %s: %s", a->name, name, error);
+    const int status = stream_open(&p->stream, a, name);
+    if (status != STATUS_OK) {
+        return status;
     }
-    if (status == STATUS_OK && (int64_t)size - header.offset < header.count * (int64_t)header.element.size) {
-        status = complain("%s: %s: truncated", a->name, name);
+    const uint32_t size = p->stream.left;
+    if (!npy_read_header(stream_read, &p->stream, &p->header, error)) {
+        return complain("%s: %s: %s", a->name, name, error);
     }
-    if (status == STATUS_OK) {
-        *count = header.count;
-        *numbers = malloc(((size_t)header.count + 1) * sizeof **numbers);
-        converted = calloc((size_t)header.count + 1, sizeof(double));
-        status = *numbers != NULL && converted != NULL ? STATUS_OK : no_memory(a);
+    const int64_t needed = p->header.count * (int64_t)p->header.element.size;
+    if ((int64_t)size - p->header.offset < needed) {
+        return complain("%s: %s: truncated", a->name, name);
     }
-    if (status == STATUS_OK) {
-        const napier_dtype dtype = element_dtype(header.element);
-        elements_convert(header.element, bytes + header.offset, converted, header.count);
-        for (int64_t i = 0; i < header.count; i++) {
-            (*numbers)[i] = element_value(dtype, converted + (size_t)i * napier_dtype_size(dtype));
+    return (int64_t)size - p->header.offset == needed ? STATUS_OK : damaged(a, name);
+}
+
+static bool is_of_integers(const packed_array *p) {
+    return p->header.element.kind == ELEMENT_INT || p->header.element.kind == ELEMENT_UINT;
+}
+
+/* Gives all numbers of an array to `take` in their order; false: it has said what is wrong with one. */
+typedef bool number_taker(void *user, int64_t index, double number);
+
+static int array_read(packed_array *p, number_taker *take, void *user) {
+    enum { AT_ONCE = 4096 };
+    double room[AT_ONCE]; /* of any dtype */
+    const size_t size = p->header.element.size;
+    const napier_dtype dtype = element_dtype(p->header.element);
+    const size_t width = napier_dtype_size(dtype);
+    for (int64_t done = 0; done < p->header.count;) {
+        const int64_t left = p->header.count - done;
+        const int64_t count = left < AT_ONCE ? left : AT_ONCE;
+        char *const raw = (char *)room + (size_t)count * (width - size); /* see elements_convert */
+        if (stream_read(&p->stream, raw, (size_t)count * size) != (size_t)count * size) {
+            return damaged(p->stream.archive, p->stream.name);
+        }
+        elements_convert(p->header.element, raw, room, count);
+        for (int64_t i = 0; i < count; i++, done++) {
+            if (!take(user, done, element_value(dtype, (const char *)room + (size_t)i * width))) {
+                return STATUS_FAILED;
+            }
         }
     }
-    free(converted);
-    free(bytes);
-    return status;
+    return is_intact(&p->stream) ? STATUS_OK : damaged(p->stream.archive, p->stream.name);
 }
 
 /* The word is an array of one text, whose last bytes it is: csr as three bytes, or as three numbers of four bytes. */
 static int check_format(const archive *a) {
     static const char wide[12] = {'c', 0, 0, 0, 's', 0, 0, 0, 'r', 0, 0, 0};
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    const int status = unpack(a, "format.npy", &bytes, &size);
-    const bool good = status == STATUS_OK && ((size >= 3 && memcmp(bytes + size - 3, "csr", 3) == 0) ||
-                                              (size >= 12 && memcmp(bytes + size - 12, wide, 12) == 0));
-    free(bytes);
-    if (status == STATUS_OK && !good) {
-        return complain("%s: a sparse matrix in another layout than csr: use its tocsr() first", a->name);
+    enum { MOST = 1 << 12 };
+    uint8_t bytes[MOST];
+    stream s;
+    int status = stream_open(&s, a, "format.npy");
+    const size_t size = s.left;
+    if (status == STATUS_OK && (size > MOST || stream_read(&s, bytes, size) != size || !is_intact(&s))) {
+        status = damaged(a, "format.npy");
     }
-    return status;
+    stream_close(&s);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const bool good = (size >= 3 && memcmp(bytes + size - 3, "csr", 3) == 0) ||
+                      (size >= 12 && memcmp(bytes + size - 12, wide, 12) == 0);
+    return good ? STATUS_OK
+                : complain("%s: a sparse matrix in another layout than csr: use its tocsr() first", a->name);
 }
 
 static bool is_whole(double x, double most) { return x >= 0 && x <= most && floor(x) == x; }
@@ -235,78 +321,130 @@ static int sort_row(const archive *a, sparse_table *t, int64_t start, int64_t en
     return STATUS_OK;
 }
 
-static int take_shape(const archive *a, sparse_table *t) {
-    double *shape = NULL;
-    int64_t count = 0;
-    int status = read_numbers(a, "shape.npy", &shape, &count);
-    if (status == STATUS_OK && (count != 2 || !is_whole(shape[0], INT32_MAX - 1.0) ||
-                                !is_whole(shape[1], INT32_MAX - 1.0) || shape[0] < 1 || shape[1] < 1)) {
-        status = complain("%s: its shape is not one of rows and columns", a->name);
-    }
-    if (status == STATUS_OK) {
-        t->matrix.rows = (int64_t)shape[0];
-        t->matrix.cols = (int64_t)shape[1];
-    }
-    free(shape);
-    return status;
+/* The matrix while it is filled. */
+typedef struct filling {
+    const archive *archive;
+    sparse_table *table;
+    int64_t values;  /* how many */
+    double shape[2]; /* rows, columns */
+} filling;
+
+static bool take_shape(void *user, int64_t i, double number) {
+    filling *const f = user;
+    f->shape[i] = number;
+    return true;
 }
 
-static int take_values(const archive *a, sparse_table *t, int64_t *count) {
-    double *data = NULL;
-    int status = read_numbers(a, "data.npy", &data, count);
-    if (status == STATUS_OK) {
-        t->values = malloc(((size_t)*count + 1) * sizeof *t->values);
-        status = t->values != NULL ? STATUS_OK : no_memory(a);
-    }
-    for (int64_t i = 0; status == STATUS_OK && i < *count; i++) {
-        t->values[i] = (float)data[i];
-    }
-    free(data);
-    return status;
+static bool take_value(void *user, int64_t i, double number) {
+    const filling *const f = user;
+    f->table->values[i] = (float)number;
+    return true;
 }
 
-static int take_columns(const archive *a, sparse_table *t, int64_t wanted) {
-    double *indices = NULL;
-    int64_t count = 0;
-    int status = read_numbers(a, "indices.npy", &indices, &count);
-    if (status == STATUS_OK && count != wanted) {
-        status = complain("%s: %" PRId64 " columns for %" PRId64 " values", a->name, count, wanted);
+static bool take_column(void *user, int64_t i, double number) {
+    const filling *const f = user;
+    if (!is_whole(number, (double)(f->table->matrix.cols - 1))) {
+        complain("%s: value %" PRId64 " is in column %g of %" PRId64, f->archive->name, i, number,
+                 f->table->matrix.cols);
+        return false;
     }
-    if (status == STATUS_OK) {
-        t->columns = malloc(((size_t)count + 1) * sizeof *t->columns);
-        status = t->columns != NULL ? STATUS_OK : no_memory(a);
-    }
-    for (int64_t i = 0; status == STATUS_OK && i < count; i++) {
-        if (!is_whole(indices[i], (double)(t->matrix.cols - 1))) {
-            status =
-                complain("%s: value %" PRId64 " is in column %g of %" PRId64, a->name, i, indices[i], t->matrix.cols);
-        } else {
-            t->columns[i] = (int32_t)indices[i];
-        }
-    }
-    free(indices);
-    return status;
+    f->table->columns[i] = (int32_t)number;
+    return true;
 }
 
-static int take_row_starts(const archive *a, sparse_table *t, int64_t values) {
-    double *indptr = NULL;
-    int64_t count = 0;
-    int status = read_numbers(a, "indptr.npy", &indptr, &count);
-    if (status == STATUS_OK && (count != t->matrix.rows + 1 || indptr[0] != 0 || indptr[count - 1] != (double)values)) {
-        status = complain("%s: its rows do not fit its values", a->name);
+static bool take_row_start(void *user, int64_t i, double number) {
+    const filling *const f = user;
+    int64_t *const starts = f->table->row_starts;
+    const bool first = i == 0, last = i == f->table->matrix.rows;
+    if ((first && number != 0) || (last && number != (double)f->values)) {
+        complain("%s: its rows do not fit its values", f->archive->name);
+        return false;
+    }
+    if (!is_whole(number, (double)f->values) || (i > 0 && number < (double)starts[i - 1])) {
+        complain("%s: row %" PRId64 " does not fit its values", f->archive->name, i);
+        return false;
+    }
+    starts[i] = (int64_t)number;
+    return true;
+}
+
+static int read_shape(filling *f) {
+    packed_array shape;
+    int status = array_open(&shape, f->archive, "shape.npy");
+    const bool fits = status == STATUS_OK && shape.header.count == 2;
+    if (fits) {
+        status = array_read(&shape, take_shape, f);
+    }
+    stream_close(&shape.stream);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (!fits || !is_whole(f->shape[0], INT32_MAX - 1.0) || !is_whole(f->shape[1], INT32_MAX - 1.0) ||
+        f->shape[0] < 1 || f->shape[1] < 1) {
+        return complain("%s: its shape is not one of rows and columns", f->archive->name);
+    }
+    f->table->matrix.rows = (int64_t)f->shape[0];
+    f->table->matrix.cols = (int64_t)f->shape[1];
+    return STATUS_OK;
+}
+
+enum { DATA, INDICES, INDPTR, ARRAYS };
+
+/* What the headers say, before anything else of the arrays is unpacked. */
+static int check_sizes(filling *f, const packed_array arrays[ARRAYS]) {
+    const char *const name = f->archive->name;
+    const int64_t rows = f->table->matrix.rows, cols = f->table->matrix.cols;
+    const int64_t columns = arrays[INDICES].header.count;
+    const int64_t most = memory_usable();
+    f->values = arrays[DATA].header.count;
+    if (columns != f->values) {
+        return complain("%s: %" PRId64 " columns for %" PRId64 " values", name, columns, f->values);
+    }
+    if (arrays[INDPTR].header.count != rows + 1) {
+        return complain("%s: its rows do not fit its values", name);
+    }
+    if (f->values > rows * cols) {
+        return complain("%s: %" PRId64 " values in %" PRId64 " x %" PRId64 " places", name, f->values, rows, cols);
+    }
+    if (!is_of_integers(&arrays[INDICES]) || !is_of_integers(&arrays[INDPTR])) {
+        return complain("%s: indices or indptr are no integers", name);
+    }
+    if (f->values > most / 8 - rows) {
+        return complain("%s: %" PRId64 " values take more than %" PRId64
+                        " bytes, half of the memory that this program may use",
+                        name, f->values, most);
+    }
+    return STATUS_OK;
+}
+
+static int make_table(const filling *f) {
+    sparse_table *const t = f->table;
+    t->row_starts = malloc(((size_t)t->matrix.rows + 1) * sizeof *t->row_starts);
+    t->columns = malloc(((size_t)f->values + 1) * sizeof *t->columns);
+    t->values = malloc(((size_t)f->values + 1) * sizeof *t->values);
+    return t->row_starts != NULL && t->columns != NULL && t->values != NULL ? STATUS_OK : no_memory(f->archive);
+}
+
+static int read_arrays(filling *f) {
+    static const char *const names[ARRAYS] = {"data.npy", "indices.npy", "indptr.npy"};
+    static number_taker *const takers[ARRAYS] = {take_value, take_column, take_row_start};
+    packed_array arrays[ARRAYS] = {0};
+    int status = STATUS_OK;
+    for (int i = 0; i < ARRAYS && status == STATUS_OK; i++) {
+        status = array_open(&arrays[i], f->archive, names[i]);
     }
     if (status == STATUS_OK) {
-        t->row_starts = malloc((size_t)count * sizeof *t->row_starts);
-        status = t->row_starts != NULL ? STATUS_OK : no_memory(a);
+        status = check_sizes(f, arrays);
     }
-    for (int64_t i = 0; status == STATUS_OK && i < count; i++) {
-        if (!is_whole(indptr[i], (double)values) || (i > 0 && indptr[i] < indptr[i - 1])) {
-            status = complain("%s: row %" PRId64 " does not fit its values", a->name, i);
-        } else {
-            t->row_starts[i] = (int64_t)indptr[i];
-        }
+    if (status == STATUS_OK) {
+        status = make_table(f);
     }
-    free(indptr);
+    for (int i = 0; i < ARRAYS && status == STATUS_OK; i++) {
+        status = array_read(&arrays[i], takers[i], f);
+    }
+    for (int i = 0; i < ARRAYS; i++) {
+        stream_close(&arrays[i].stream);
+    }
     return status;
 }
 
@@ -317,24 +455,19 @@ bool is_npz(const char *path) {
 }
 
 int sparse_read(sparse_table *t, const char *path) {
-    archive a = {0};
-    int64_t count = 0;
+    whole_file file;
     memset(t, 0, sizeof *t);
-    int status = read_archive(&a, path);
+    int status = whole_file_read(&file, path);
+    const archive a = {file.name, (const uint8_t *)file.bytes, file.size};
+    filling f = {.archive = &a, .table = t};
     if (status == STATUS_OK) {
         status = check_format(&a);
     }
     if (status == STATUS_OK) {
-        status = take_shape(&a, t);
+        status = read_shape(&f);
     }
     if (status == STATUS_OK) {
-        status = take_values(&a, t, &count);
-    }
-    if (status == STATUS_OK) {
-        status = take_columns(&a, t, count);
-    }
-    if (status == STATUS_OK) {
-        status = take_row_starts(&a, t, count);
+        status = read_arrays(&f);
     }
     for (int64_t row = 0; status == STATUS_OK && row < t->matrix.rows; row++) {
         status = sort_row(&a, t, t->row_starts[row], t->row_starts[row + 1]);
@@ -342,7 +475,7 @@ int sparse_read(sparse_table *t, const char *path) {
     t->matrix.row_starts = t->row_starts;
     t->matrix.columns = t->columns;
     t->matrix.values = t->values;
-    free(a.bytes);
+    whole_file_free(&file);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "output.h"
 #include "plot.h"
 #include "progress.h"
+#include "source.h"
 #include "umap_npz.h"
 
 #include <errno.h>
@@ -90,12 +91,16 @@ static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
     input *const in = &t->in;
     const bool as_f32 = in->format == FORMAT_NPY && is_short_integer(in->element);
     *dtype = as_f32 ? NAPIER_F32 : in->dtype;
+    int status = input_arrive(in);
+    if (status != STATUS_OK) {
+        return status;
+    }
     *elements = input_map(in);
     if (*elements != NULL) {
         return STATUS_OK;
     }
     int64_t got;
-    int status = scratch_new(&t->room, in->count * (int64_t)napier_dtype_size(*dtype));
+    status = scratch_new(&t->room, in->count * (int64_t)napier_dtype_size(*dtype), "");
     if (status == STATUS_OK) {
         *elements = t->room.data;
         status = as_f32 ? read_short_integers(t) : input_read(in, t->room.data, in->count, &got);
@@ -329,11 +334,15 @@ static int fit(job *j, const table *t) {
 }
 
 static int load_model(job *j, const char *path) {
-    if (access(path, R_OK) != 0) {
-        return complain("%s: %s", *path != '\0' ? path : "''", strerror(errno));
+    whole_file file;
+    int status = whole_file_read(&file, path);
+    if (status == STATUS_OK) {
+        const napier_status called =
+            napier_umap_model_from_bytes(j->context, (const uint8_t *)file.bytes, file.size, &j->model);
+        status = called == NAPIER_OK ? STATUS_OK : library_error(j, file.name, called);
     }
-    const napier_status status = napier_umap_model_load(j->context, path, &j->model);
-    return status == NAPIER_OK ? STATUS_OK : library_error(j, path, status);
+    whole_file_free(&file);
+    return status;
 }
 
 static int check_columns(const table *t, int64_t wanted, const char *path) {
@@ -457,12 +466,37 @@ static int write_plots(const job *j) {
     return status;
 }
 
+static int write_bytes(const char *path, const void *bytes, size_t size) {
+    output out;
+    int status = output_open(&out, path);
+    if (status == STATUS_OK && fwrite(bytes, 1, size, out.file) != size) {
+        status = output_error(&out);
+    }
+    if (status == STATUS_OK) {
+        status = output_commit(&out);
+    }
+    output_discard(&out);
+    return status;
+}
+
+/* By the program's own output, which goes to its place with the others, and not by napier_umap_model_save. */
 static int write_model(const job *j) {
-    if (j->q->model_path == NULL) {
+    const char *const path = j->q->model_path;
+    size_t size = 0;
+    if (path == NULL) {
         return STATUS_OK;
     }
-    const napier_status status = napier_umap_model_save(j->context, j->model, j->q->model_path);
-    return status == NAPIER_OK ? STATUS_OK : library_error(j, j->q->model_path, status);
+    napier_status called = napier_umap_model_to_bytes(j->context, j->model, NULL, 0, &size);
+    uint8_t *const bytes = called == NAPIER_OK ? malloc(size) : NULL;
+    if (called == NAPIER_OK && bytes == NULL) {
+        return no_memory(path);
+    }
+    if (called == NAPIER_OK) {
+        called = napier_umap_model_to_bytes(j->context, j->model, bytes, size, &size);
+    }
+    const int status = called == NAPIER_OK ? write_bytes(path, bytes, size) : library_error(j, path, called);
+    free(bytes);
+    return status;
 }
 
 /* All points up to 10,000; of more, 5,000 are asked: the cost grows with rows times points. */
@@ -488,7 +522,8 @@ static int report_quality(job *j, const table *t) {
     if (status != NAPIER_OK) {
         return library_error(j, t->in.name, status);
     }
-    FILE *const to = writes_to_stdout(q) ? stderr : stdout;
+    const bool is_taken = writes_to_stdout(q) || (q->model_path != NULL && strcmp(q->model_path, "-") == 0);
+    FILE *const to = is_taken ? stderr : stdout;
     fprintf(to, "trustworthiness        %.4f\n", quality.trustworthiness);
     fprintf(to, "neighbour preservation %.4f\n", quality.neighbor_preservation);
     if (codes != NULL) {

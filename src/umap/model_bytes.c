@@ -7,12 +7,17 @@
  *   8  checksum: FNV-1a over all bytes before
  *
  * Whatever is read is checked before it is believed: sizes against the size of the whole, then every number. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/output_file.h"
 #include "umap/model.h"
 
 static const uint8_t magic[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'U', 'M'};
@@ -147,11 +152,14 @@ static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
     return at + MODEL_SIZES;
 }
 
-/* Do the sizes fit one another and the whole? No product here can overflow: each factor is bounded first. */
+/* Do the sizes fit one another and the whole? No product or sum here can overflow: each factor is bounded first, and an
+ * element takes 4 bytes or more, so there are never more of them than bytes. */
 static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, size_t size) {
     const uint64_t most = UINT64_C(1) << 31;
-    if (s->n < 1 || s->n >= most || s->cols >= most || s->sparse >= UINT64_C(1) << 40 ||
-        s->metric >= UINT64_C(1) << 40) {
+    if (s->n < 1 || s->n >= most || s->cols >= most || size > UINT64_MAX / 64) {
+        return 0;
+    }
+    if (s->dense > size || s->sparse > size || s->metric > size || s->embedding > size) {
         return 0;
     }
     if (o->n_components < 1 || o->n_components > NAPIER_UMAP_MOST_COMPONENTS ||
@@ -302,6 +310,36 @@ static napier_status whole_model(napier_context *context, const napier_umap_mode
     return status;
 }
 
+/* 0 or an errno. */
+static int write_all(int fd, const uint8_t *bytes, size_t size) {
+    const size_t most = (size_t)1 << 30; /* at once: some systems take no more */
+    while (size > 0) {
+        const ssize_t written = write(fd, bytes, size < most ? size : most);
+        if (written < 0 && errno != EINTR) {
+            return errno;
+        }
+        bytes += written > 0 ? written : 0;
+        size -= written > 0 ? (size_t)written : 0;
+    }
+    return 0;
+}
+
+static napier_status write_file(napier_context *context, const char *path, const uint8_t *bytes, size_t size) {
+    napier_output_file file;
+    int error = napier_output_file_place(&file, path);
+    if (!error)
+        error = napier_output_file_open(&file);
+    if (!error)
+        error = write_all(file.fd, bytes, size);
+    if (!error)
+        error = napier_output_file_close(&file);
+    if (!error)
+        error = napier_output_file_move(&file);
+    napier_output_file_discard(&file);
+    return error ? napier_fail(context, NAPIER_IO_ERROR, "path: cannot write %s: %s", path, strerror(error))
+                 : NAPIER_OK;
+}
+
 napier_status napier_umap_model_save(napier_context *context, const napier_umap_model *model, const char *path) {
     napier_status status = napier_begin(context);
     if (!status && (!path || !*path))
@@ -313,47 +351,54 @@ napier_status napier_umap_model_save(napier_context *context, const napier_umap_
     if (status) {
         return status;
     }
-    const size_t length = strlen(path);
-    char *beside = napier_alloc(&context->allocator, length + 6, 1);
-    if (!beside) {
-        napier_free(&context->allocator, bytes);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "path: no memory for its name");
-    }
-    memcpy(beside, path, length);
-    memcpy(beside + length, ".part", 6);
-    FILE *file = fopen(beside, "wb");
-    int fine = file != NULL;
-    fine = fine && fwrite(bytes, 1, size, file) == size;
-    fine = file && fclose(file) == 0 && fine;
-    fine = fine && rename(beside, path) == 0;
-    if (!fine) {
-        status = napier_fail(context, NAPIER_IO_ERROR, "path: cannot write %s", path);
-        if (file) {
-            remove(beside);
-        }
-    }
-    napier_free(&context->allocator, beside);
+    status = write_file(context, path, bytes, size);
     napier_free(&context->allocator, bytes);
     return status;
 }
 
-static napier_status read_file(napier_context *context, FILE *file, const char *path, uint8_t **bytes, size_t *size) {
-    if (fseek(file, 0, SEEK_END) != 0) {
-        return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s", path);
+/* Opened without waiting: a pipe without a writer is refused like any other file that is not regular. */
+static napier_status open_file(napier_context *context, const char *path, int *fd, size_t *size) {
+    struct stat info;
+    *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (*fd < 0 || fstat(*fd, &info) != 0) {
+        return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s: %s", path, strerror(errno));
     }
-    const long end = ftell(file);
-    if (end < 0 || fseek(file, 0, SEEK_SET) != 0) {
-        return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s", path);
+    if (!S_ISREG(info.st_mode)) {
+        return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s: not a regular file", path);
     }
-    *size = (size_t)end;
-    *bytes = napier_alloc(&context->allocator, *size > 0 ? *size : 1, 1);
-    if (!*bytes) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "path: no memory for %ld bytes of %s", end, path);
+    if ((uint64_t)info.st_size > SIZE_MAX / 2) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "path: no memory for all of %s", path);
     }
-    if (fread(*bytes, 1, *size, file) != *size) {
-        return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s", path);
+    *size = (size_t)info.st_size;
+    return NAPIER_OK;
+}
+
+static napier_status read_all(napier_context *context, int fd, const char *path, uint8_t *bytes, size_t size) {
+    const size_t most = (size_t)1 << 30;
+    for (size_t done = 0; done < size;) {
+        const ssize_t got = read(fd, bytes + done, size - done < most ? size - done : most);
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s: %s", path,
+                               got == 0 ? "it became shorter" : strerror(errno));
+        }
+        done += got > 0 ? (size_t)got : 0;
     }
     return NAPIER_OK;
+}
+
+static napier_status read_file(napier_context *context, const char *path, uint8_t **bytes, size_t *size) {
+    int fd = -1;
+    napier_status status = open_file(context, path, &fd, size);
+    if (!status) {
+        *bytes = napier_alloc(&context->allocator, *size > 0 ? *size : 1, 1);
+        status = *bytes ? read_all(context, fd, path, *bytes, *size)
+                        : napier_fail(context, NAPIER_OUT_OF_MEMORY, "path: no memory for %lu bytes of %s",
+                                      (unsigned long)*size, path);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return status;
 }
 
 napier_status napier_umap_model_load(napier_context *context, const char *path, napier_umap_model **out) {
@@ -364,14 +409,9 @@ napier_status napier_umap_model_load(napier_context *context, const char *path, 
         return status;
     }
     *out = NULL;
-    FILE *file = fopen(path, "rb");
-    if (!file) {
-        return napier_fail(context, NAPIER_IO_ERROR, "path: cannot read %s", path);
-    }
     uint8_t *bytes = NULL;
     size_t size = 0;
-    status = read_file(context, file, path, &bytes, &size);
-    fclose(file);
+    status = read_file(context, path, &bytes, &size);
     if (!status) {
         status = napier_umap_model_from_bytes(context, bytes, size, out);
     }

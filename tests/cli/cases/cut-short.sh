@@ -1,0 +1,15 @@
+# A mapped file that another program cuts: a message and exit status 1, and no file left.
+head -c 400000 /dev/zero >zeros
+array '<f4' '(100, 1000)' >p.npy
+cat zeros >>p.npy
+cp p.npy q.npy
+mkfifo pipe
+# The first is open and its size is known, while the second has not come yet.
+(
+    sleep 0.5
+    : >p.npy
+    cat q.npy >pipe
+) &
+run napier kl --logits p.npy --ref-logits pipe -o kl.npy
+wait
+ls -A

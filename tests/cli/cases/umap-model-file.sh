@@ -1,0 +1,30 @@
+# A kept map is written as all results are: modes and links stay, a device is written to, standard output is one.
+printf '0,0\n1,0\n0,1\n1,1\n2,1\n' >a.csv
+fit() { run napier umap a.csv --n-neighbors 2 --n-epochs 5 "$@"; }
+fit --model want.umap
+echo precious >other
+ln -s other m.umap.part
+touch m.umap && chmod 600 m.umap
+fit --model m.umap
+ls -l m.umap | cut -c 1-10
+cmp want.umap m.umap
+cat other
+fit --model - >piped.umap
+cmp want.umap piped.umap
+told napier umap a.csv --n-neighbors 2 --model - -o -
+told napier umap a.csv --n-neighbors 2 --model - --quality --n-epochs 5 >both.umap
+ln -s /dev/null null
+fit --model null
+[ -c null ] && echo still a device
+ln -s /dev/full full
+fit --model full
+# Back from standard input and from a pipe; not from a folder or a device without an end.
+run_line 'napier umap a.csv --transform - <want.umap >placed.csv'
+mkfifo pipe
+cat want.umap >pipe &
+run_line 'napier umap a.csv --transform pipe >again.csv'
+cmp placed.csv again.csv
+mkdir folder
+told napier umap a.csv --transform folder
+told napier umap a.csv --transform /dev/zero
+ls -A

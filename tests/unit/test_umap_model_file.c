@@ -1,0 +1,185 @@
+/* test_umap_model_file - what saving and loading a map does to the file system: modes, links, devices, pipes, folders and
+ * failures. */
+#define _XOPEN_SOURCE 700
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <napier/umap.h>
+
+static napier_context *context;
+static napier_umap_model *model;
+static char folder[] = "/tmp/napier-model-XXXXXX";
+
+enum { POINTS = 12, COLS = 2 };
+
+static int start(void **state) {
+    (void)state;
+    float x[POINTS * COLS];
+    napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
+    options.neighbors.n_neighbors = 4;
+    options.n_epochs = 5;
+    for (int i = 0; i < POINTS * COLS; i++) {
+        x[i] = (float)(i * i % 17);
+    }
+    const napier_umap_samples samples = {.dense = napier_const_rows_f32(x, POINTS, COLS)};
+    return !mkdtemp(folder) || chdir(folder) || napier_context_create(&context, NULL) ||
+           napier_umap_fit(context, samples, &options, &model);
+}
+
+static int stop(void **state) {
+    (void)state;
+    napier_umap_model_destroy(context, model);
+    napier_context_destroy(context);
+    return rmdir(folder); /* nothing was left in it */
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *const file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void check_text(const char *path, const char *wanted) {
+    char text[64] = "";
+    FILE *const file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t size = fread(text, 1, sizeof text - 1, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(size, strlen(wanted));
+    assert_string_equal(text, wanted);
+}
+
+static void check_model(const char *path) {
+    napier_umap_model *read = NULL;
+    assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_OK);
+    napier_umap_model_destroy(context, read);
+}
+
+static void check_failure(const char *path, const char *reason) {
+    napier_umap_model *read = NULL;
+    assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_IO_ERROR);
+    assert_null(read);
+    assert_non_null(strstr(napier_last_error(context), reason));
+    assert_non_null(strstr(napier_last_error(context), path));
+}
+
+static mode_t mode_of(const char *path) {
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_mode & 07777;
+}
+
+static void test_modes(void **state) {
+    (void)state;
+    umask(027);
+    assert_int_equal(napier_umap_model_save(context, model, "new"), NAPIER_OK);
+    assert_int_equal(mode_of("new"), 0640);
+    assert_int_equal(chmod("new", 0600), 0);
+    assert_int_equal(napier_umap_model_save(context, model, "new"), NAPIER_OK);
+    assert_int_equal(mode_of("new"), 0600);
+    check_model("new");
+    assert_int_equal(unlink("new"), 0);
+}
+
+/* A file beside the model is somebody else's, whatever its name; a link to a model stays one. */
+static void test_links(void **state) {
+    (void)state;
+    write_text("other", "precious");
+    assert_int_equal(symlink("other", "m.part"), 0);
+    assert_int_equal(napier_umap_model_save(context, model, "m"), NAPIER_OK);
+    check_text("other", "precious");
+    check_model("m");
+    assert_int_equal(symlink("m", "link"), 0);
+    assert_int_equal(napier_umap_model_save(context, model, "link"), NAPIER_OK);
+    struct stat info;
+    assert_int_equal(lstat("link", &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    check_model("m");
+    const char *const made[] = {"other", "m.part", "m", "link"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(unlink(made[i]), 0);
+    }
+}
+
+/* By links, so that a failure replaces no device of this machine. */
+static void test_devices(void **state) {
+    (void)state;
+    struct stat info;
+    assert_int_equal(symlink("/dev/null", "null"), 0);
+    assert_int_equal(napier_umap_model_save(context, model, "null"), NAPIER_OK);
+    assert_int_equal(stat("null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+    assert_int_equal(unlink("null"), 0);
+    if (access("/dev/full", W_OK) == 0) {
+        assert_int_equal(symlink("/dev/full", "full"), 0);
+        assert_int_equal(napier_umap_model_save(context, model, "full"), NAPIER_IO_ERROR);
+        assert_non_null(strstr(napier_last_error(context), "full"));
+        assert_int_equal(unlink("full"), 0);
+    }
+}
+
+static void test_pipes(void **state) {
+    (void)state;
+    uint8_t bytes[4096];
+    size_t size = 0;
+    assert_int_equal(napier_umap_model_to_bytes(context, model, NULL, 0, &size), NAPIER_OK);
+    assert_true(size <= sizeof bytes);
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    check_failure("pipe", "not a regular file"); /* at once: it has no writer */
+    const int reader = open("pipe", O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_int_equal(napier_umap_model_save(context, model, "pipe"), NAPIER_OK);
+    assert_int_equal(read(reader, bytes, sizeof bytes), size);
+    assert_int_equal(close(reader), 0);
+    struct stat info;
+    assert_int_equal(stat("pipe", &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(unlink("pipe"), 0);
+}
+
+static void test_folders(void **state) {
+    (void)state;
+    assert_int_equal(mkdir("inside", 0700), 0);
+    check_failure("inside", "not a regular file");
+    assert_int_equal(napier_umap_model_save(context, model, "inside"), NAPIER_IO_ERROR);
+    assert_int_equal(napier_umap_model_save(context, model, "no/such/folder"), NAPIER_IO_ERROR);
+    check_failure("/dev/zero", "not a regular file");
+    assert_int_equal(rmdir("inside"), 0);
+}
+
+/* An old file stays as it was, and nothing is left beside it. */
+static void test_failures(void **state) {
+    (void)state;
+    char path[5000];
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    assert_int_equal(napier_umap_model_save(context, model, path), NAPIER_IO_ERROR);
+    path[300] = '\0'; /* of more than a name may have */
+    assert_int_equal(napier_umap_model_save(context, model, path), NAPIER_IO_ERROR);
+    if (geteuid() != 0) { /* root is refused nothing */
+        write_text("old", "precious");
+        assert_int_equal(chmod("old", 0400), 0);
+        assert_int_equal(napier_umap_model_save(context, model, "old"), NAPIER_IO_ERROR);
+        check_text("old", "precious");
+        assert_int_equal(unlink("old"), 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_modes), cmocka_unit_test(test_links),   cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_pipes), cmocka_unit_test(test_folders), cmocka_unit_test(test_failures),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
