@@ -5,6 +5,7 @@
 #include "rl_options.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,12 +33,15 @@ static const struct grpo_number {
     {{"vespo-k-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_k_negative)},
     {{"vespo-lambda-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_lambda_negative)},
     {{"num-items-in-batch", 0, 1e15, true, "a number above 0"}, offsetof(napier_grpo_options, num_items)},
-    {{"importance-sampling-cap", 0, 1e6, true, "a number above 0"}, offsetof(napier_grpo_options, correction_cap)},
+    {{"importance-sampling-cap", 0, INFINITY, true, "a number above 0, or inf"},
+     offsetof(napier_grpo_options, correction_cap)},
     {{"importance-sampling-floor", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, correction_floor)},
     {{"top-entropy-quantile", 0, 1, true, "a number above 0, at most 1"},
      offsetof(napier_grpo_options, top_entropy_quantile)},
-    {{"entropy-coefficient", -1e6, 1e6, false, "a number"}, offsetof(napier_grpo_options, entropy_coefficient)},
-    {{"off-policy-mask-threshold", -1e6, 1e6, false, "a number"}, offsetof(napier_grpo_options, off_policy_threshold)},
+    {{"entropy-threshold", -1e6, 1e6, false, "a finite number"}, offsetof(napier_grpo_options, entropy_threshold)},
+    {{"entropy-coefficient", -1e6, 1e6, false, "a finite number"}, offsetof(napier_grpo_options, entropy_coefficient)},
+    {{"off-policy-mask-threshold", -1e6, 1e6, false, "a finite number"},
+     offsetof(napier_grpo_options, off_policy_threshold)},
 };
 enum { NUMBERS = sizeof numbers / sizeof numbers[0] };
 
@@ -48,6 +52,7 @@ enum {
     BIAS_CORRECTION,
     CORRECTION,
     MAX_LENGTH,
+    COUNT_EMPTY,
     LOSSES,
     GRADIENTS,
     ENTROPY_GRADIENTS,
@@ -67,6 +72,7 @@ static void make_specs(option_spec specs[RL_MOST_SPECS]) {
         {BIAS_CORRECTION, "use-bias-correction-kl", '\0', false},
         {CORRECTION, "importance-sampling-mode", '\0', true},
         {MAX_LENGTH, "max-completion-length", '\0', true},
+        {COUNT_EMPTY, "count-empty-responses", '\0', false},
         {LOSSES, "losses", '\0', true},
         {GRADIENTS, "gradients", '\0', true},
         {ENTROPY_GRADIENTS, "entropy-gradients", '\0', true},
@@ -149,6 +155,7 @@ static int set_option(grpo_request *q, int id, const char *value) {
         return parse_integer(value, 1, INT64_MAX, &q->options.max_completion_length)
                    ? STATUS_OK
                    : bad_value(q->shared.command, "max-completion-length", value, "a whole number from 1");
+    case COUNT_EMPTY: q->options.count_empty_responses = 1; return STATUS_OK;
     case LOSSES: q->losses_path = value; return STATUS_OK;
     case GRADIENTS: q->gradients_path = value; return STATUS_OK;
     case ENTROPY_GRADIENTS: q->entropy_gradients_path = value; return STATUS_OK;
@@ -170,6 +177,9 @@ static int check_request(grpo_request *q) {
     if (q->options.correction_floor > q->options.correction_cap) {
         return misuse("grpo", "--importance-sampling-floor: %g is more than --importance-sampling-cap, %g",
                       q->options.correction_floor, q->options.correction_cap);
+    }
+    if (q->options.top_entropy_quantile < 1 && isfinite(q->options.entropy_threshold)) {
+        return misuse("grpo", "--entropy-threshold and --top-entropy-quantile exclude each other");
     }
     const named_file own[] = {{"--losses", q->losses_path, true},
                               {"--gradients", q->gradients_path, true},
@@ -204,6 +214,7 @@ static int check_needs(const grpo_request *q, const rl_batch *batch) {
         {o->beta != 0, RL_REF_LOGPROBS, "beta"},
         {o->correction != NAPIER_GRPO_UNCORRECTED, RL_SAMPLER_LOGPROBS, "importance-sampling-mode"},
         {o->top_entropy_quantile < 1, RL_ENTROPIES, "top-entropy-quantile"},
+        {isfinite(o->entropy_threshold), RL_ENTROPIES, "entropy-threshold"},
         {o->entropy_coefficient != 0, RL_ENTROPIES, "entropy-coefficient"},
         {q->entropy_gradients_path != NULL, RL_ENTROPIES, "entropy-gradients"},
     };
@@ -355,7 +366,7 @@ void grpo_help(void) {
          "  ref_logprobs       for --beta\n"
          "  sampler_logprobs   for --importance-sampling-mode and --off-policy-mask-threshold\n"
          "                     (there old_logprobs stand in for them)\n"
-         "  entropies          for --top-entropy-quantile and --entropy-coefficient\n"
+         "  entropies          for --top-entropy-quantile, --entropy-threshold, --entropy-coefficient\n"
          "  mask               1 or true: the token counts (default); 0 or false: it does not");
     puts("\n"
          "The same as arrays (.npy, CSV or TSV): --logprobs, --old, --ref, --sampler, --entropies,\n"
@@ -379,11 +390,15 @@ void grpo_help(void) {
          "      --vespo-k-pos K, --vespo-lambda-pos L                     default 2 and 3\n"
          "      --vespo-k-neg K, --vespo-lambda-neg L                     default 3 and 2");
     puts("      --max-completion-length N   of dr_grpo (default: the longest response)\n"
+         "      --count-empty-responses     means over responses count those without tokens too, as a\n"
+         "                             padded batch does (TRL); default: they are left out\n"
          "      --num-items-in-batch N      of dapo, cispo and vespo (default: the tokens that count)\n"
          "      --importance-sampling-mode MODE   none (default), token_truncate, token_mask,\n"
          "                             sequence_truncate or sequence_mask, with\n"
-         "      --importance-sampling-cap C, --importance-sampling-floor F   default 3 and 0\n"
+         "      --importance-sampling-cap C, --importance-sampling-floor F   default 3 (inf: none) and 0\n"
          "      --top-entropy-quantile Q    only this share of tokens, of the highest entropy (default 1)\n"
+         "      --entropy-threshold H       instead: only tokens of entropy H or more, as where the\n"
+         "                             quantile was taken over the batches of all processes\n"
          "      --entropy-coefficient C     loss - C * mean entropy (default 0)\n"
          "      --off-policy-mask-threshold T   drops responses far from the sampler (default: none)\n"
          "\n"

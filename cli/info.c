@@ -22,7 +22,8 @@ void info_help(void) {
     puts("usage: napier info [--threads N] [--isa NAME]\n"
          "\n"
          "Prints the version, the numerics version (it names the bits of every result), the\n"
-         "instruction sets of this build and machine, the one chosen, and the threads.\n"
+         "instruction sets of this build and machine, the one chosen, whether products of bf16 run\n"
+         "on the processor's matrix engine (AMX; not with --isa), and the threads.\n"
          "\n"
          "  -j, --threads N   threads (default: one for each processor)\n"
          "      --isa NAME    auto (default), scalar, avx2, avx512 or neon\n"
@@ -45,7 +46,7 @@ static int parse(machine *m, int count, char **words, bool *help) {
     return machine_resolve(m, "info");
 }
 
-static void print_info(const napier_context *context) {
+static void print_info(napier_context *context) {
     static const napier_isa isas[] = {NAPIER_ISA_SCALAR, NAPIER_ISA_NEON, NAPIER_ISA_AVX2, NAPIER_ISA_AVX512};
     printf("version           %s\n", napier_version());
     printf("numerics version  %d\n", napier_numerics_version());
@@ -56,6 +57,7 @@ static void print_info(const napier_context *context) {
         }
     }
     printf("\nchosen            %s\n", napier_isa_name(napier_context_isa(context)));
+    printf("matrix engine     %s\n", napier_matrix_engine(context) ? "on (AMX, for products of bf16)" : "off");
     printf("threads           %d\n", napier_context_threads(context));
 }
 

@@ -28,7 +28,8 @@ void rl_make_specs(option_spec specs[RL_MOST_SPECS], unsigned fields, const opti
 /* For an id below RL_OWN, or what option_next says at an operand or a mistake. */
 int rl_set_option(rl_request *q, int id, const char *value);
 
-/* An option that is a finite number: sets *number, or says what is wanted. `above`: not `least` itself. */
+/* An option that is a number: sets *number, or says what is wanted. `above`: not `least` itself; `most` INFINITY: the word
+ * inf is a value too. */
 typedef struct rl_number {
     const char *name;
     double least, most;

@@ -11,6 +11,7 @@
 #include "named_files.h"
 #include "source.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -170,7 +170,7 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
     record pass 1 "build $name"
 }
 
-isas="scalar neon avx2 avx512"
+isas="auto scalar neon avx2 avx512" # auto: with the matrix engine, which the named ones go without
 
 # Every instruction set and thread count of one build of golden.c or golden_*.c, against its table.
 check_golden() { # name, table, command...
@@ -307,7 +307,7 @@ group_arm() {
     qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
     have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
     [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
-    local dir=$work/arm
+    local dir=$work/arm isas="scalar neon avx2 avx512" # auto is neon there
     compile_and_check_goldens AArch64 "$cc" "$dir" "$qemu" -O2 -static -fopenmp
     [ -f "$dir/libnapier.a" ] || return
     check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \

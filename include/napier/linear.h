@@ -27,6 +27,11 @@ extern "C" {
 NAPIER_API napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                        napier_matrix product);
 
+/* 1 if this context multiplies bf16 by bf16 on the processor's matrix engine (AMX), else 0; the bits are the same. The first
+ * call, or the first such product, compares the engine with the AVX-512 kernel, and takes it only if all bits agree. A context
+ * made with another instruction set than NAPIER_ISA_AUTO goes without. context NULL: 0. */
+NAPIER_API int napier_matrix_engine(napier_context *context);
+
 #ifdef __cplusplus
 }
 #endif

@@ -2,7 +2,8 @@
  *
  * Shapes: N rows of logits over a vocabulary of V tokens; T tokens in B responses, response b being tokens
  * offsets[b] .. offsets[b + 1] - 1 (offsets: B + 1 integers, not falling, the first 0, the last T). An empty response gives
- * 0 and takes no part in means; one whose tokens are all masked is there, and counts with 0.
+ * 0 and takes no part in means, unless an option says so (napier_grpo_options, count_empty_responses); one whose tokens
+ * are all masked takes part in them, with 0.
  *
  * Dtypes. Inputs and results f32, f16 or bf16; inputs are widened exactly, all arithmetic is f32 or wider, a result is
  * rounded once, to nearest even. f64 is INVALID_ARGUMENT.
@@ -261,15 +262,21 @@ typedef struct napier_grpo_options {
     double correction_floor;     /* the same from below: max(r, floor), or 0 where r < floor; default 0: none */
     double top_entropy_quantile; /* only tokens of entropy at or above the quantile 1 - this of all that count (linear
                                     between neighbours) are in the policy's loss; in (0, 1], default 1: all */
-    double entropy_coefficient;  /* loss -= this * mean entropy of the tokens that the quantile leaves; default 0 */
+    double
+        entropy_coefficient; /* loss -= this * mean entropy of the tokens that quantile or threshold leave; default 0 */
     double off_policy_threshold; /* keeps a response in the policy's loss where A >= 0 or the mean of sampler - policy
                                     log-probs (a NaN counts 0) is at most this; default infinity: all */
+    int count_empty_responses; /* 0: means over responses leave out those without tokens (default); 1: they count, as a
+                                    row of a padded batch whose tokens are all masked does (TRL) */
+    double entropy_threshold;  /* in place of top_entropy_quantile: only tokens of entropy at or above this are in the
+                                    policy's loss. For batches in several processes: TRL's quantile is that of all of
+                                    them. Default -infinity: all; not with a top_entropy_quantile below 1 */
 } napier_grpo_options;
 
 #define NAPIER_GRPO_OPTIONS_INIT                                                                                      \
     {                                                                                                                 \
         sizeof(napier_grpo_options), NAPIER_GRPO, NAPIER_GRPO_TOKEN, 0.2, -1.0, 0.0, 0.0, NAPIER_KL_K3, 0, 1.0, 1.05, \
-            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, HUGE_VAL                         \
+            2.0, 3.0, 3.0, 2.0, 0, 0.0, NAPIER_GRPO_UNCORRECTED, 3.0, 0.0, 1.0, 0.0, HUGE_VAL, 0, -HUGE_VAL           \
     }
 typedef struct napier_grpo_batch {
     size_t struct_size;                   /* sizeof(napier_grpo_batch) */
@@ -277,10 +284,11 @@ typedef struct napier_grpo_batch {
     napier_const_vector old_logprobs;     /* [T]; absent: logprobs, as constants (on-policy) */
     napier_const_vector ref_logprobs;     /* [T]; for beta */
     napier_const_vector sampler_logprobs; /* [T]; for the correction and the off-policy mask (there absent: old) */
-    napier_const_vector entropies;        /* [T]; for top_entropy_quantile and entropy_coefficient */
+    napier_const_vector entropies;        /* [T]; for top_entropy_quantile, entropy_threshold, entropy_coefficient */
     napier_const_vector advantages;       /* [B], or, of another size than B, [T]: one a token */
     const uint8_t *mask;                  /* [T], 0: the token does not count; NULL: all do */
-    napier_indices offsets;               /* [B + 1] */
+    napier_indices offsets;               /* [B + 1]; a response without tokens is not what a masked one is: see
+                                             count_empty_responses */
 } napier_grpo_batch;
 
 #define NAPIER_GRPO_BATCH_INIT \
@@ -322,8 +330,9 @@ NAPIER_API napier_status napier_grpo_loss(napier_context *context, const napier_
 /* Forward and backward straight from the logits [T, V] of the tokens ids [T]: batch->logprobs and entropies must be absent
  * (they are computed, at the temperature and softcap of token_options, and written to logprobs and entropies [T] if those
  * are given). grad_logits [T, V] may be in place of the logits, another dtype, or absent. Same bits as
- * napier_token_logprobs, napier_grpo_loss and napier_token_logprobs_backward one after the other. Token-level losses
- * without an entropy quantile take one read and one write of a row; others a scoring pass first. */
+ * napier_token_logprobs, napier_grpo_loss and napier_token_logprobs_backward one after the other. Token-level losses take
+ * one read and one write of a row; those with an entropy quantile, or with an entropy_threshold and an
+ * entropy_coefficient, a scoring pass first, as do others. */
 NAPIER_API napier_status napier_grpo_from_logits(napier_context *context, napier_const_matrix logits,
                                                  napier_indices ids, const napier_grpo_batch *batch,
                                                  const napier_grpo_options *options,

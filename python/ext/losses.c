@@ -219,6 +219,8 @@ static const struct {
     NUMBER(top_entropy_quantile, OPTION_DOUBLE),
     NUMBER(entropy_coefficient, OPTION_DOUBLE),
     NUMBER(off_policy_threshold, OPTION_DOUBLE),
+    NUMBER(count_empty_responses, OPTION_BOOL),
+    NUMBER(entropy_threshold, OPTION_DOUBLE),
 #undef NUMBER
 };
 enum { GRPO_NUMBERS = sizeof grpo_numbers / sizeof *grpo_numbers };

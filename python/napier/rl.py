@@ -218,6 +218,8 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     logprobs : [T] of the policy
     advantages : [B], or [T]
     offsets : [B + 1] integers
+        A response without tokens takes no part in means over responses, unlike a row of a padded batch that is masked
+        altogether; count_empty_responses=True counts it, as TRL does.
     old_logprobs, ref_logprobs, sampler_logprobs, entropies : [T], optional
         Without old_logprobs the step is on-policy. ref_logprobs are for beta, sampler_logprobs for the correction and the
         off-policy mask.
@@ -229,7 +231,8 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
         sapo_tau_negative, vespo_k_positive, vespo_lambda_positive, vespo_k_negative, vespo_lambda_negative,
         max_completion_length, num_items, correction ('none', 'token_truncate', 'token_mask', 'sequence_truncate',
         'sequence_mask'), correction_cap (3), correction_floor, top_entropy_quantile (1), entropy_coefficient (0),
-        off_policy_threshold : see docs/rl.md and napier/rl.h
+        off_policy_threshold, count_empty_responses (False), entropy_threshold : see docs/rl.md and napier/rl.h.
+        entropy_threshold is the value in place of top_entropy_quantile, for a quantile taken over several processes.
 
     Returns
     -------

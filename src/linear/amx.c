@@ -5,6 +5,8 @@
 #endif
 #include "linear/amx.h"
 
+#include <napier/linear.h>
+
 #include "isa/kernels.h"
 
 #if defined(__linux__) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
@@ -224,3 +226,11 @@ void napier_amx_pairs(const napier_product_block *block) {
 }
 
 #endif
+
+int napier_matrix_engine(napier_context *context) {
+    if (!context) {
+        return 0;
+    }
+    napier_matrix_engine_decide(context);
+    return context->engine == NAPIER_ENGINE_ON;
+}

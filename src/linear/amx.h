@@ -1,8 +1,9 @@
 /* linear/amx.h - bf16 by bf16 on x86's matrix engine (AMX), whose documented order is the one of napier/linear.h.
  *
  * A part of AVX-512 machines, taken where a context was made with NAPIER_ISA_AUTO; NAPIER_ISA_AVX512 goes without.
- * It has not run on hardware yet, and is not trusted: the first bf16 product of a context compares it with the
- * AVX-512 kernel on numbers chosen to tell orders and roundings apart, and takes it only if all bits agree. */
+ * It has given the bits of the other kernels on a Sapphire Rapids guest (docs/linear.md). Other processors and emulators may
+ * differ, so it is not trusted: the first bf16 product of a context compares it with the AVX-512 kernel on numbers chosen to
+ * tell orders and roundings apart, and takes it only if all bits agree. */
 #ifndef NAPIER_LINEAR_AMX_H
 #define NAPIER_LINEAR_AMX_H
 

@@ -135,7 +135,7 @@ CUDA_INLINE void napier_cuda_add(napier_cuda_adder *a, const napier_grpo_inputs 
 CUDA_INLINE void napier_cuda_adder_finish(const napier_grpo_job *job, napier_cuda_adder *a, napier_grpo_sums *sums) {
     const bool corrected = job->correction != NAPIER_GRPO_UNCORRECTED, entropies = job->entropies.data != NULL;
     const bool on[NAPIER_TERMS] = {
-        true, job->sequence, true, true, job->beta != 0.0f, corrected, entropies, entropies && job->quantile};
+        true, job->sequence, true, true, job->beta != 0.0f, corrected, entropies, entropies && job->entropy_mask};
     napier_grpo_sums all;
     NAPIER_UNROLL
     for (int s = 0; s < NAPIER_TERMS; s++) {
@@ -342,11 +342,11 @@ CUDA_KERNEL(napier_grpo_finish_batch, napier_cuda_grpo_job, NAPIER_RESPONSE_SUMS
 }
 
 CUDA_KERNEL(napier_grpo_entropy_gradients, napier_cuda_grpo_job, NAPIER_RESPONSE_THREADS) {
-    const float threshold = job.state->entropy_threshold, gradient = job.state->entropy_gradient;
+    const float threshold = cuda_entropy_threshold(&job), gradient = job.state->entropy_gradient;
     const bool bad = job.responses.tally->bad != 0;
     for (int64_t t = cuda_thread(); t < job.responses.tokens; t += cuda_threads()) {
         bool on = cuda_counts(&job.responses, t);
-        if (job.grpo.quantile) {
+        if (job.grpo.entropy_mask) {
             on = on && cuda_token(job.grpo.entropies, t) >= threshold;
         }
         cuda_put_token(job.grpo.grad_entropies, t, on || bad ? gradient : 0.0f);

@@ -58,7 +58,7 @@ typedef struct napier_grpo_adder {
 NAPIER_KERNEL void napier_grpo_adder_start(const napier_grpo_job *job, int n, napier_grpo_adder *a) {
     const bool corrected = job->correction != NAPIER_GRPO_UNCORRECTED, entropies = job->entropies.data;
     const bool on[NAPIER_TERMS] = {
-        true, job->sequence, true, true, job->beta != 0.0f, corrected, entropies, entropies && job->quantile};
+        true, job->sequence, true, true, job->beta != 0.0f, corrected, entropies, entropies && job->entropy_mask};
     for (int s = 0; s < NAPIER_TERMS; s++) {
         a->on[s] = on[s];
         if (on[s]) {
@@ -143,7 +143,7 @@ static void napier_grpo_entropy_gradient(const napier_grpo_job *job, int64_t fir
     float *grad = napier_tokens_out(job->grad_entropies, first, rooms[1]);
     for (int i = 0; i < n; i += 16) {
         vm on = napier_counted(mask, i, n);
-        if (job->quantile) {
+        if (job->entropy_mask) {
             on = vm_and(on, vf_ge(napier_sixteen_tokens(entropy, i, n, 0.0f), vf_set(job->entropy_threshold)));
         }
         napier_sixteen_results(grad, i, n, vf_keep(on, vf_set(job->entropy_gradient)));

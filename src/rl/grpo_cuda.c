@@ -24,14 +24,15 @@ napier_cuda_grpo_job napier_cuda_grpo_of(napier_cuda_context *context, napier_cu
     const napier_responses *r = &run->responses;
     napier_cuda_grpo_job job = {.grpo = run->job, .options = run->options, .scans = run->scans, .mean = run->mean};
     job.responses = napier_cuda_responses_of(context, room, r->offsets, r->tokens, run->job.mask);
+    job.responses.count_empty = run->options.count_empty_responses;
     const int64_t count = job.responses.count, slots = job.responses.slots;
-    const bool scan = run->scans || run->job.mask;
+    const bool scan = run->scans || run->job.mask, quantile = run->options.top_entropy_quantile < 1;
     job.state = napier_cuda_take(room, 1, sizeof *job.state);
     job.response = napier_cuda_take(room, count, sizeof *job.response);
     job.sums = napier_cuda_take(room, run->totals ? slots : 0, sizeof *job.sums);
     job.scan = napier_cuda_take(room, scan ? slots : 0, sizeof *job.scan);
     job.totals = napier_cuda_take(room, run->totals ? count : 0, NAPIER_RESPONSE_SUMS * sizeof *job.totals);
-    job.counts = napier_cuda_take(room, run->job.quantile ? NAPIER_KEY_DIGITS : 0, sizeof *job.counts);
+    job.counts = napier_cuda_take(room, quantile ? NAPIER_KEY_DIGITS : 0, sizeof *job.counts);
     job.sums = run->totals ? job.sums : NULL;
     job.scan = scan ? job.scan : NULL;
     return job;
@@ -95,7 +96,7 @@ napier_status napier_cuda_grpo_prepare(napier_cuda_context *context, struct CUst
         status = napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_scan_tiles),
                                        job->responses.slots, job);
     }
-    if (!status && job->grpo.quantile && job->responses.tokens > 0)
+    if (!status && job->options.top_entropy_quantile < 1 && job->responses.tokens > 0)
         status = napier_cuda_quantile(context, stream, job);
     if (!status) {
         status = napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_prepare_responses),

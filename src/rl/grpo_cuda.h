@@ -25,7 +25,7 @@ typedef struct napier_cuda_grpo_state {
 enum { NAPIER_RESPONSE_SUMS = NAPIER_TERMS + 1 };
 
 typedef struct napier_cuda_grpo_job {
-    napier_grpo_job grpo; /* but for beta, entropy_threshold and entropy_gradient */
+    napier_grpo_job grpo; /* but for beta, entropy_gradient and the entropy_threshold of a quantile */
     napier_grpo_options options;
     napier_cuda_responses responses;
     unsigned scans; /* bits of NAPIER_SCAN_ */
@@ -61,11 +61,16 @@ typedef struct napier_cuda_copy_job {
 #if defined(CUDA_KERNEL)
 #include "rl/grpo_lanes.h"
 
+/* A quantile is found on the device; else the threshold was given. */
+CUDA_INLINE float cuda_entropy_threshold(const napier_cuda_grpo_job *job) {
+    return job->options.top_entropy_quantile < 1 ? job->state->entropy_threshold : job->grpo.entropy_threshold;
+}
+
 /* The job with what only the device knows. */
 CUDA_INLINE napier_grpo_job cuda_grpo_job_of(const napier_cuda_grpo_job *job) {
     napier_grpo_job grpo = job->grpo;
     grpo.beta = napier_grpo_beta(&job->options, &job->responses.tally->all);
-    grpo.entropy_threshold = job->state->entropy_threshold;
+    grpo.entropy_threshold = cuda_entropy_threshold(job);
     return grpo;
 }
 

@@ -25,7 +25,7 @@ typedef struct napier_grpo_job {
     float cap, floor; /* of the correction */
     float log_cap, log_floor;
     bool off_policy;
-    bool quantile; /* tokens of entropy below the threshold are left out of the policy's loss */
+    bool entropy_mask; /* tokens of entropy below the threshold are left out of the policy's loss */
     float entropy_threshold;
 
     napier_vector losses, grad_logprobs, grad_entropies; /* [T] */
@@ -67,7 +67,7 @@ typedef enum napier_grpo_term {
     NAPIER_TERM_KL,
     NAPIER_TERM_CORRECTION,
     NAPIER_TERM_ENTROPY,
-    NAPIER_TERM_BONUS, /* entropy of the tokens that the quantile leaves */
+    NAPIER_TERM_BONUS, /* entropy of the tokens that the entropy mask leaves */
     NAPIER_TERMS
 } napier_grpo_term;
 

@@ -23,7 +23,7 @@ typedef struct napier_grpo_outputs {
     vf ratio, log_ratio, kl, correction;
     vm low, high; /* held by the clip */
     vm kept;      /* by the off-policy mask */
-    vm bonus;     /* by the quantile of entropy */
+    vm bonus;     /* by the entropy mask */
 } napier_grpo_outputs;
 
 /* The product, where 0 times anything is 0. */
@@ -167,12 +167,12 @@ NAPIER_KERNEL napier_grpo_outputs napier_grpo_sixteen(const napier_grpo_job *job
     if (job->off_policy && !response->keep) {
         o.kept = vm_and(o.kept, vf_ge(in->advantage, vf_zero()));
     }
-    if (job->quantile) {
+    if (job->entropy_mask) {
         o.bonus = vm_and(o.bonus, vf_ge(in->entropy, vf_set(job->entropy_threshold)));
     }
     o.correction = napier_grpo_correct(job, response, in);
     const bool corrects = job->correction != NAPIER_GRPO_UNCORRECTED && job->type != NAPIER_GRPO_VESPO;
-    if (corrects || job->off_policy || job->quantile) {
+    if (corrects || job->off_policy || job->entropy_mask) {
         napier_grpo_multiply(corrects ? o.correction : vf_set(1.0f), vm_and(o.kept, o.bonus), &o);
     }
     if (job->beta != 0.0f) {

@@ -1,7 +1,7 @@
 /* rl/grpo_logits.c - GRPO losses straight from logits, with the gradient of the logits.
  *
  * Where a token's gradient follows from its own log-probability, a row is read, asked for its gradient, and written while
- * it is in a cache: one read from memory, one write. Else (a ratio of the sequence, a quantile of entropy) all rows are
+ * it is in a cache: one read from memory, one write. Else (a ratio of the sequence, a quantile of entropy, a bonus for tokens chosen by entropy) all rows are
  * scored first, and read a second time. Bits are those of the three calls one after the other. */
 #include "base/parallel.h"
 #include "base/view.h"

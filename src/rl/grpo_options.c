@@ -63,11 +63,17 @@ static napier_status napier_grpo_numbers(napier_context *context, const napier_g
                                      {"correction_floor", o->correction_floor, 0, false, false},
                                      {"top_entropy_quantile", o->top_entropy_quantile, 0, true, false},
                                      {"entropy_coefficient", o->entropy_coefficient, any, false, false},
-                                     {"off_policy_threshold", o->off_policy_threshold, any, false, true}};
+                                     {"off_policy_threshold", o->off_policy_threshold, any, false, true},
+                                     {"entropy_threshold", o->entropy_threshold, any, false, true}};
     const napier_status status = napier_grpo_check_ranges(context, all, sizeof all / sizeof *all);
     if (!status && o->top_entropy_quantile > 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: top_entropy_quantile %g is above 1",
                            o->top_entropy_quantile);
+    }
+    if (!status && o->top_entropy_quantile < 1 && o->entropy_threshold > -HUGE_VAL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "options: entropy_threshold %g and top_entropy_quantile %g exclude each other",
+                           o->entropy_threshold, o->top_entropy_quantile);
     }
     if (!status && o->correction_floor > o->correction_cap) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: correction_floor %g is above correction_cap %g",
@@ -143,7 +149,7 @@ static napier_status napier_grpo_missing(napier_context *context, const napier_g
     if (tokens == 0) {
         return NAPIER_OK;
     }
-    const bool entropies = !logits && (o->top_entropy_quantile < 1 || o->entropy_coefficient != 0);
+    const bool entropies = !logits && (napier_grpo_entropy_mask(o) || o->entropy_coefficient != 0);
     napier_status status = napier_grpo_needs(context, "ref_logprobs", batch->ref_logprobs, o->beta != 0, "beta");
     if (!status) {
         status = napier_grpo_needs(context, "sampler_logprobs", batch->sampler_logprobs,
@@ -151,7 +157,7 @@ static napier_status napier_grpo_missing(napier_context *context, const napier_g
     }
     if (!status) {
         status = napier_grpo_needs(context, "entropies", batch->entropies, entropies,
-                                   "top_entropy_quantile or entropy_coefficient");
+                                   "top_entropy_quantile, entropy_threshold or entropy_coefficient");
     }
     return status;
 }
@@ -173,6 +179,7 @@ static void napier_grpo_rules(void *argument, int worker, int64_t begin, int64_t
     job->cap = (float)o->correction_cap;
     job->floor = (float)o->correction_floor;
     job->log_cap = (float)napier_f64_log(o->correction_cap);
+    job->entropy_threshold = (float)o->entropy_threshold;
     job->log_floor = (float)napier_f64_log(o->correction_floor);
     job->beta = napier_grpo_beta(o, &run->all);
 }
@@ -192,7 +199,7 @@ static void napier_grpo_count_responses(napier_grpo_run *run) {
     const napier_responses *r = &run->responses;
     for (int64_t b = 0; b < r->count; b++) {
         const int64_t size = napier_response_size(r, b);
-        run->all.present += size > 0;
+        run->all.present += size > 0 || run->options.count_empty_responses;
         run->all.longest = size > run->all.longest ? size : run->all.longest;
     }
     run->all.counted = napier_count_mask(run->job.mask, 0, r->tokens);
@@ -215,7 +222,7 @@ static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *
     job->bias_correction = o->type != NAPIER_GRPO_TOKEN_MEAN && o->kl_bias_correction;
     job->correction = o->correction;
     job->off_policy = o->off_policy_threshold < HUGE_VAL;
-    job->quantile = o->top_entropy_quantile < 1;
+    job->entropy_mask = napier_grpo_entropy_mask(o);
 }
 
 napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,

@@ -9,7 +9,9 @@
 bool napier_grpo_looks_ahead(const napier_grpo_run *run) {
     const unsigned of_policy = NAPIER_SCAN_RATIO | NAPIER_SCAN_CLAMPED | NAPIER_SCAN_DRIFT;
     const bool on_policy = !run->job.old.data; /* the policy stands in for the old one */
-    return run->job.quantile || (run->scans & of_policy) || (run->scans && on_policy);
+    const bool quantile = run->options.top_entropy_quantile < 1;
+    const bool share = run->job.entropy_mask && run->options.entropy_coefficient != 0; /* of the bonus */
+    return quantile || share || (run->scans & of_policy) || (run->scans && on_policy);
 }
 
 napier_status napier_grpo_alloc(napier_context *context, napier_grpo_run *run) {
@@ -81,7 +83,7 @@ static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int
         napier_grpo_quantile(run->job.entropies, run->job.mask, 1.0 - run->options.top_entropy_quantile);
 }
 
-/* Where no quantile chooses tokens, all that count share the bonus; else it is known when they have been counted. */
+/* Where entropy does not choose tokens, all that count share the bonus; else it is known when they have been counted. */
 static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;
     (void)worker, (void)begin, (void)end;
@@ -95,7 +97,7 @@ void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
     if (run->scan) {
         napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_scan_tokens, run);
     }
-    if (run->job.quantile && tokens > 0) {
+    if (run->options.top_entropy_quantile < 1 && tokens > 0) {
         napier_parallel(context, 1, 1, napier_grpo_threshold, run);
     }
     napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_prepare_responses, run);

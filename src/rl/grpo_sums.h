@@ -8,7 +8,7 @@
 
 /* How many there are. */
 typedef struct napier_grpo_counts {
-    int64_t present; /* responses that are not empty */
+    int64_t present; /* responses that means run over: those with tokens, or all (count_empty_responses) */
     int64_t counted; /* tokens */
     int64_t longest; /* response */
 } napier_grpo_counts;
@@ -42,6 +42,11 @@ NAPIER_BOTH double napier_grpo_weight(const napier_grpo_options *o, const napier
     case NAPIER_GRPO_LUSPO: return 1.0 / responses;
     default: return 1.0 / (responses * (counted > 0 ? (double)counted : 1.0));
     }
+}
+
+/* Does entropy choose the tokens of the policy's loss? */
+NAPIER_BOTH bool napier_grpo_entropy_mask(const napier_grpo_options *o) {
+    return o->top_entropy_quantile < 1 || o->entropy_threshold > -HUGE_VAL;
 }
 
 NAPIER_BOTH double napier_clamped(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
@@ -121,7 +126,7 @@ NAPIER_BOTH double napier_grpo_entropy_share(const napier_grpo_options *o, doubl
 NAPIER_BOTH napier_grpo_metrics napier_grpo_metrics_from(const napier_grpo_options *o, int64_t counted,
                                                          const napier_grpo_totals *t) {
     const double n = (double)counted, *sum = t->sum, coefficient = napier_grpo_entropy_share(o, t->bonus);
-    const double bonus = o->top_entropy_quantile < 1 ? sum[NAPIER_TERM_BONUS] : sum[NAPIER_TERM_ENTROPY];
+    const double bonus = napier_grpo_entropy_mask(o) ? sum[NAPIER_TERM_BONUS] : sum[NAPIER_TERM_ENTROPY];
     napier_grpo_metrics m = {.struct_size = sizeof m};
     m.loss = napier_one_nan(sum[NAPIER_TERM_LOSS] - (coefficient != 0 ? coefficient * bonus : 0.0));
     m.tokens = n;

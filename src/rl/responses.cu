@@ -22,7 +22,7 @@ CUDA_KERNEL(napier_responses_tally, napier_cuda_responses, NAPIER_RESPONSE_THREA
             bad++;
             continue;
         }
-        present += size > 0 ? 1 : 0;
+        present += size > 0 || (job.count_empty && i > 0) ? 1 : 0;
         longest = size > longest ? size : longest;
     }
     for (int64_t t = cuda_thread(); job.mask != NULL && t < job.tokens; t += cuda_threads()) {

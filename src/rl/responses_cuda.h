@@ -22,7 +22,8 @@ typedef struct napier_cuda_responses {
     napier_indices offsets;
     const uint8_t *mask; /* NULL: all tokens count */
     int64_t count, tokens;
-    int64_t slots; /* tiles, and at most one empty slot for each response */
+    int64_t slots;    /* tiles, and at most one empty slot for each response */
+    bool count_empty; /* responses without tokens are present too */
     napier_cuda_tally *tally;
     napier_cuda_faults *faults;
 } napier_cuda_responses;

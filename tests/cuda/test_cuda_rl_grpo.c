@@ -91,6 +91,7 @@ static void check(const sides *s, const napier_grpo_options *o, bool masked, boo
 }
 
 /* Option set number i of a type: each switch is on in some. */
+enum { OPTION_SETS = 8 };
 static napier_grpo_options options_of(int type, int i) {
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
     o.type = (napier_grpo_type)type;
@@ -103,8 +104,10 @@ static napier_grpo_options options_of(int type, int i) {
     o.correction = (napier_grpo_correction)((i + type) % 5);
     o.correction_floor = i == 4 ? 0.5 : 0.0;
     o.top_entropy_quantile = i == 1 || i == 2 ? 0.35 : i == 5 ? 0.5 : 1.0;
-    o.entropy_coefficient = i == 0 || i == 2 ? 0.01 : 0.0;
-    o.off_policy_threshold = i >= 4 ? 0.1 : HUGE_VAL;
+    o.entropy_coefficient = i == 0 || i == 2 || i == 7 ? 0.01 : 0.0;
+    o.off_policy_threshold = i == 4 || i == 5 ? 0.1 : HUGE_VAL;
+    o.entropy_threshold = i >= 6 ? 0.75 : -HUGE_VAL;
+    o.count_empty_responses = i == 3 || i == 6;
     o.num_items = i == 2 ? 1000.0 : 0.0;
     o.max_completion_length = i == 1 ? 77 : 0;
     return o;
@@ -115,7 +118,7 @@ static void test_types(void **state) {
     for (int round = 0; round < 3; round++) {
         const sides s = make_sides(round == 2 ? 1 : 6, round == 1 ? 40 : 1100, dtypes[round], round == 1, round == 1);
         for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
-            for (int i = 0; i < 6; i++) {
+            for (int i = 0; i < OPTION_SETS; i++) {
                 if (round != 1 && (i + type) % 3 != round) {
                     continue; /* the long ones take turns */
                 }
@@ -183,7 +186,7 @@ static void test_logits(void **state) {
     for (int round = 0; round < 2; round++) {
         const sides s = make_sides(5, round ? 4 : 12, NAPIER_F32, round == 1, false);
         for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
-            for (int i = 0; i < 6; i++) {
+            for (int i = 0; i < OPTION_SETS; i++) {
                 if ((i + type) % 2 == round && round) {
                     continue;
                 }

@@ -141,7 +141,7 @@ def shell(**settings):
     """A GRPOTrainer that was never set up: only what its _compute_loss asks for."""
     trainer = object.__new__(trainer_class())
     arguments = {k: settings.pop(k, v) for k, v in ARGUMENTS.items()}
-    vars(trainer).update({**TRAINER, **settings, "args": types.SimpleNamespace(**arguments), "accelerator": Accelerator(),
+    vars(trainer).update({"accelerator": Accelerator(), **TRAINER, **settings, "args": types.SimpleNamespace(**arguments),
                           "model": types.SimpleNamespace(training=True), "_entropy_window_stats": None,
                           "_metrics": {"train": defaultdict(list), "eval": defaultdict(list)}})
     return trainer

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from napier_c import napier
-from rl_data import Batch, Skip, close, double, napier_batch, napier_loss, needs_type, sampling_ratio, trl_loss
+from rl_data import Accelerator, Batch, Skip, close, double, napier_batch, napier_loss, needs_type, sampling_ratio, trl_loss
 
 TYPES = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "cispo", "sapo", "vespo")
 CLIPPED = TYPES[:5]
@@ -121,7 +121,7 @@ def test_defaults_of_normalisers():
 def test_correction():
     """The sampler's mismatch, truncated or masked, per token or per sequence."""
     count = 0
-    for name, mode, cap in itertools.product(TYPES, MODES, (1.2, 3.0)):
+    for name, mode, cap in itertools.product(TYPES, MODES, (1.2, 3.0, math.inf)):
         needs_type(name)
         if name == "vespo" and mode.startswith("sequence"):
             continue  # TRL refuses it
@@ -155,6 +155,49 @@ def test_entropy_mask_and_bonus():
         theirs = {"top_entropy_quantile": share, "entropy_coef": bonus, "_entropy_bonus_enabled": bonus != 0,
                   "beta": beta}
         compare(batch, name, f"top entropy {share}, bonus {bonus}, beta {beta}", ours, theirs)
+
+
+def test_empty_responses():
+    """A row of padding only counts in TRL's means, as an empty response does with count_empty_responses."""
+    for name in TYPES:
+        needs_type(name)
+        batch = Batch(17, lengths=(4, 0, 7, 0, 3), tools=False)
+        shared = {"beta": 0.1, "epsilon_high": 0.2, "max_completion_length": 16}
+        compare(batch, name, "empty responses", {"count_empty_responses": 1, **shared}, {"beta": 0.1})
+        without, _, _ = napier_loss(batch, type=type_of(name), **shared)
+        counted, _, _ = napier_loss(batch, type=type_of(name), count_empty_responses=1, **shared)
+        factor = 5 / 3 if name in ("grpo", "dr_grpo", "luspo", "sapo") else 1.0
+        assert math.isclose(without.loss, factor * counted.loss, rel_tol=1e-6), f"{name}: {without.loss}, {counted.loss}"
+
+
+def test_entropy_threshold_of_all_processes():
+    """TRL takes the quantile over all processes; Napier is told its value."""
+    for name, bonus in itertools.product(("grpo", "dapo", "cispo"), (0.0, 0.03)):
+        batch, elsewhere = Batch(18), torch.from_numpy(np.random.default_rng(19).gamma(2.0, 1.5, 40)).float()
+        gathered = torch.cat([torch.from_numpy(batch.entropies[batch.counts > 0]), elsewhere])
+        threshold = torch.quantile(gathered, 1 - 0.35).item()
+        accelerator = Accelerator()
+        accelerator.gather = lambda x: torch.cat([x, elsewhere.to(x.dtype)]) if x.dim() == 1 else x
+        compare(batch, name, f"threshold {threshold}, bonus {bonus}",
+                {"entropy_threshold": threshold, "entropy_coefficient": bonus, "epsilon_high": 0.2},
+                {"top_entropy_quantile": 0.35, "accelerator": accelerator, "entropy_coef": bonus,
+                 "_entropy_bonus_enabled": bonus != 0})
+
+
+def test_clip_edge():
+    """Where the ratio is the clip's bound the losses agree. Napier's derivative is the one inside the clip, -A rho; TRL's is
+    PyTorch's: the mean of that and the derivative of torch.clamp at its bound, 0 in 2.15."""
+    edge = torch.ones((), dtype=torch.float64, requires_grad=True)
+    torch.clamp(edge, 1.0, 1.2).backward()
+    for low, high, advantage in itertools.product((0.0, 0.2), (0.0, 0.2), (1.0, -1.0)):
+        batch = Batch(20, lengths=(1,), tools=False)
+        batch.old, batch.advantages = batch.logprobs, np.float32([advantage])  # ratio 1
+        loss, theirs, _, _ = trl_loss(batch, loss_type="grpo", epsilon_low=low, epsilon_high=high)
+        found, ours, _ = napier_loss(batch, type=napier.NAPIER_GRPO, epsilon=low, epsilon_high=high)
+        share = (1 + edge.grad.item()) / 2 if 0.0 in (low, high) else 1.0
+        assert found.loss == loss.item() == -advantage == ours[0]
+        assert theirs.item() == share * ours[0], f"{low}, {high}, {advantage}: {theirs.item()} for {ours[0]}"
+    return f"torch.clamp's derivative at its bound in {torch.__version__}: {edge.grad.item():g}"
 
 
 def test_metrics():

@@ -272,6 +272,32 @@ def test_grpo_on_policy_and_alias(rng):
     assert napier.compute_grpo_loss(logprobs, old, advantages, OFFSETS) == want
 
 
+def test_grpo_empty_and_masked():
+    ragged = ([-0.5, -1.0, -2.0], [1, 2], [0, 3, 3])
+    padded = napier.grpo_loss([-0.5, -1.0, -2.0, 0.0], [1, 2], [0, 3, 4], mask=[True, True, True, False])
+    got = napier.grpo_loss(*ragged, count_empty_responses=True)
+    assert got.loss == padded.loss == -0.5 and bits(got.grad_logprobs) == bits(padded.grad_logprobs[:3])
+    assert napier.grpo_loss(*ragged).loss == napier.grpo_loss(*ragged, count_empty_responses=False).loss == -1.0
+
+
+def test_grpo_entropy_threshold(rng):
+    logprobs, entropies = f32(-1 + 0.3 * rng.standard_normal(N)), f32(rng.random(N))
+    advantages = [1.0, 0.5, -1.0, 0.3]
+    threshold = float(np.quantile(entropies, 0.6).astype(np.float32))
+    given = napier.grpo_loss(logprobs, advantages, OFFSETS, entropies=entropies, entropy_threshold=threshold)
+    found = napier.grpo_loss(logprobs, advantages, OFFSETS, entropies=entropies, top_entropy_quantile=0.4)
+    assert given.loss == found.loss and bits(given.grad_logprobs) == bits(found.grad_logprobs)
+    with pytest.raises(ValueError, match="exclude each other"):
+        napier.grpo_loss(logprobs, advantages, OFFSETS, entropies=entropies, entropy_threshold=0.5, top_entropy_quantile=0.4)
+
+
+def test_grpo_correction_without_cap(rng):
+    logprobs, sampler = (f32(-1 + 0.3 * rng.standard_normal(N)) for _ in range(2))
+    losses = [napier.grpo_loss(logprobs, [1.0, 0.5, -1.0, 0.3], OFFSETS, sampler_logprobs=sampler, correction=mode,
+                               correction_cap=float("inf")).loss for mode in ("token_truncate", "token_mask")]
+    assert losses[0] == losses[1] and np.isfinite(losses[0])
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_grpo_from_logits(logits, ids, dtype):
     x = logits.astype(dtype)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <napier/linear.h>
+
 napier_context *golden_context;
 
 static const char *program;
@@ -98,10 +100,11 @@ int golden_main(const char *name, int count, char **words, void (*cases)(int qui
     }
     golden_demand(status);
     cases(quick);
+    const char *const on = napier_matrix_engine(golden_context) ? " on the matrix engine" : "";
     napier_context_destroy(golden_context);
     if (fclose(table) != 0) {
         golden_give_up("cannot write", path);
     }
-    printf("%s: %d lines, %d differ\n", program, lines, wrong);
+    printf("%s: %d lines%s, %d differ\n", program, lines, on, wrong);
     return wrong ? 1 : 0;
 }

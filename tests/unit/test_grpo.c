@@ -111,7 +111,7 @@ static double threshold_of(const batch *b, const napier_grpo_options *o, int wit
     qsort(e, (size_t)n, sizeof *e, by_value);
     const double threshold = n > 0 && o->top_entropy_quantile < 1 ? quantile_of(e, n, 1 - o->top_entropy_quantile) : 0;
     free(e);
-    return o->top_entropy_quantile < 1 ? (double)(float)threshold : -HUGE_VAL;
+    return o->top_entropy_quantile < 1 ? (double)(float)threshold : (double)(float)o->entropy_threshold;
 }
 
 static real estimate(napier_kl_estimator k, real d) {
@@ -226,7 +226,7 @@ static real whole_loss(const formula *f, bool weighted) {
     real present = 0, counted = 0, longest = 0, total = 0, penalty = 0;
     for (int64_t i = 0; i < b->responses; i++) {
         const int64_t size = b->offsets[i + 1] - b->offsets[i];
-        present += size > 0;
+        present += size > 0 || o->count_empty_responses;
         longest = size > longest ? size : longest;
         for (int64_t t = b->offsets[i]; t < b->offsets[i + 1]; t++) {
             counted += counts(f, t);
@@ -286,11 +286,14 @@ static bool near(double got, real truth, real size, double tolerance) {
 }
 
 static const char *describe(const napier_grpo_options *o, int without) {
-    static char text[200];
+    static char text[260];
     snprintf(text, sizeof text,
-             "type %d level %d delta %g beta %g estimator %d bias %d correction %d quantile %g threshold %g without %d",
+             "type %d level %d delta %g beta %g estimator %d bias %d correction %d quantile %g above %g threshold %g "
+             "empty %d "
+             "without %d",
              (int)o->type, (int)o->level, o->delta, o->beta, (int)o->kl_estimator, o->kl_bias_correction,
-             (int)o->correction, o->top_entropy_quantile, o->off_policy_threshold, without);
+             (int)o->correction, o->top_entropy_quantile, o->entropy_threshold, o->off_policy_threshold,
+             o->count_empty_responses, without);
     return text;
 }
 
@@ -393,7 +396,7 @@ static void check_options(napier_context *context, const batch *b, const napier_
 }
 
 /* Options number `i` of a type: each one alone, and then mixed. */
-enum { VARIANTS = 16 };
+enum { VARIANTS = 18 };
 static napier_grpo_options variant(int i) {
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
     o.epsilon_high = i % 2 ? 0.28 : -1;
@@ -404,12 +407,16 @@ static napier_grpo_options variant(int i) {
     o.correction = i >= 6 && i <= 9 ? (napier_grpo_correction)(i - 5)
                    : i == 12        ? NAPIER_GRPO_TOKEN_TRUNCATE
                    : i == 14        ? NAPIER_GRPO_SEQUENCE_TRUNCATE
+                   : i == 16        ? NAPIER_GRPO_TOKEN_MASK
+                   : i == 17        ? NAPIER_GRPO_SEQUENCE_MASK
                                     : NAPIER_GRPO_UNCORRECTED;
-    o.correction_cap = i == 14 ? 3 : 1.1;
+    o.correction_cap = i == 14 ? 3 : i >= 16 ? HUGE_VAL : 1.1;
     o.correction_floor = i == 8 || i == 12 ? 0.9 : 0;
     o.top_entropy_quantile = i == 10 || i == 12 ? 0.35 : 1;
     o.off_policy_threshold = i == 11 || i == 12 ? 0.02 : HUGE_VAL;
-    o.entropy_coefficient = i >= 10 ? 0.05 : 0;
+    o.entropy_coefficient = i >= 10 && i < 17 ? 0.05 : 0;
+    o.entropy_threshold = i >= 16 ? 1.25 : -HUGE_VAL;
+    o.count_empty_responses = i == 4 || i == 6 || i == 16;
     o.max_completion_length = i % 3 ? 40 : 0;
     o.num_items = i % 4 ? 333 : 0;
     o.sapo_tau_negative = i % 2 ? 1.05 : 3;
@@ -536,6 +543,45 @@ static void test_quantiles(void **state) {
                    "case %d: token %lld of entropy %g, quantile %g", i, (long long)t, (double)entropies[t],
                    (double)threshold);
         }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* One response of three tokens and an empty one, against the same two as a padded batch has them: the second masked. */
+static void test_empty_and_masked(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    const float logprobs[] = {-1, -2, -0.5f, -1, -1, -1}, old[] = {-1.25f, -1.5f, -0.5f, -1, -1, -1};
+    const float advantages[] = {1, 2};
+    const uint8_t mask[] = {1, 1, 1, 0, 0, 0};
+    const int32_t ragged[] = {0, 3, 3}, padded[] = {0, 3, 6};
+    for (int i = 0; i < 2 * (NAPIER_GRPO_TOKEN_MEAN + 1); i++) {
+        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
+        o.type = (napier_grpo_type)(i / 2);
+        o.beta = i % 2 ? 0.5 : 0;
+        double loss[3];
+        float grad[3][6];
+        for (int way = 0; way < 3; way++) { /* empty and left out, empty and counted, masked */
+            const int64_t n = way == 2 ? 6 : 3;
+            napier_grpo_batch view = NAPIER_GRPO_BATCH_INIT;
+            view.logprobs = napier_const_array_f32(logprobs, n);
+            view.old_logprobs = view.ref_logprobs = napier_const_array_f32(old, n);
+            view.advantages = napier_const_array_f32(advantages, 2);
+            view.mask = way == 2 ? mask : NULL;
+            view.offsets = napier_indices_i32(way == 2 ? padded : ragged, 3);
+            o.count_empty_responses = way == 1;
+            napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
+            const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+            succeeded(context, napier_grpo_loss(context, &view, &o, &m, napier_array_f32(grad[way], n), none), "empty");
+            loss[way] = m.loss;
+        }
+        const bool same = o.type == NAPIER_GRPO_BNPO || o.type == NAPIER_GRPO_DAPO || o.type == NAPIER_GRPO_CISPO ||
+                          o.type == NAPIER_GRPO_VESPO || (o.type == NAPIER_GRPO_TOKEN_MEAN && o.beta == 0);
+        expect(loss[1] == loss[2] && memcmp(grad[1], grad[2], 3 * sizeof(float)) == 0,
+               "type %d: %.9g where the empty response counts, %.9g where it is masked", i / 2, loss[1], loss[2]);
+        expect((loss[0] == loss[2]) == same, "type %d, beta %g: %.9g without the empty response", i / 2, o.beta,
+               loss[0]);
     }
     napier_context_destroy(context);
     no_problems();
@@ -975,6 +1021,7 @@ static void test_refusals(void **state) {
     REFUSE_OPTION(top_entropy_quantile, 1.5);
     REFUSE_OPTION(entropy_coefficient, (double)NAN);
     REFUSE_OPTION(off_policy_threshold, (double)NAN);
+    REFUSE_OPTION(entropy_threshold, (double)NAN);
     napier_grpo_options o = d;
     const napier_const_vector absent = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_batch without = view;
@@ -987,6 +1034,10 @@ static void test_refusals(void **state) {
     o = d;
     o.top_entropy_quantile = 0.5;
     refuse_option(c, &without, &o, "entropies");
+    o.entropy_threshold = 1;
+    refuse_option(c, &view, &o, "entropy_threshold 1 and top_entropy_quantile 0.5 exclude each other");
+    o.top_entropy_quantile = 1;
+    refuse_option(c, &without, &o, "entropies: absent, but top_entropy_quantile, entropy_threshold");
     without = view;
     without.struct_size = 1;
     refuse_option(c, &without, &d, "struct_size");
@@ -1080,19 +1131,13 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_giant_response),
-        cmocka_unit_test(test_batch_invariance),
-        cmocka_unit_test(test_dtypes_and_strides),
-        cmocka_unit_test(test_from_logits_bits),
-        cmocka_unit_test(test_from_logits_gradient),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_refusals_of_logits),
+        cmocka_unit_test(test_every_type),       cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_quantiles),        cmocka_unit_test(test_empty_and_masked),
+        cmocka_unit_test(test_special_values),   cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_giant_response),
+        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_dtypes_and_strides),
+        cmocka_unit_test(test_from_logits_bits), cmocka_unit_test(test_from_logits_gradient),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refusals_of_logits),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests_name("grpo", tests, NULL, NULL);

@@ -404,6 +404,24 @@ static void memory_that_runs_out_is_told(void **state) {
     no_problems();
 }
 
+/* What is decided about the matrix engine stays decided; whoever names an instruction set goes without it. */
+static void the_matrix_engine_is_for_auto(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    assert_int_equal(napier_matrix_engine(NULL), 0);
+    for (int i = 0; i < count; i++) {
+        napier_context *context = context_of(isas[i], 1);
+        assert_int_equal(napier_matrix_engine(context), 0);
+        napier_context_destroy(context);
+    }
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    const int on = napier_matrix_engine(context);
+    assert_true(on == 0 || (on == 1 && napier_context_isa(context) == NAPIER_ISA_AVX512));
+    assert_int_equal(napier_matrix_engine(context), on);
+    napier_context_destroy(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_have_the_bits_of_the_order),
@@ -416,6 +434,7 @@ int main(void) {
         cmocka_unit_test(large_results_are_no_different),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(memory_that_runs_out_is_told),
+        cmocka_unit_test(the_matrix_engine_is_for_auto),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

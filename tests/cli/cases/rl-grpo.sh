@@ -33,6 +33,17 @@ done
 loss --importance-sampling-mode token_mask --importance-sampling-floor 0.95
 loss --top-entropy-quantile 0.5
 loss --entropy-coefficient 0.01
+# The threshold itself in place of the quantile 1 - 0.5 of the entropies that count, here 1: the same loss.
+loss --entropy-threshold 1
+loss --importance-sampling-mode token_truncate --importance-sampling-cap inf
+loss --importance-sampling-mode token_mask --importance-sampling-cap 1000
+# The second response is empty: left out of means, or counted as a padded batch counts a row that is masked altogether.
+sed 's/\[\]/[0]/g' batch.jsonl >masked.jsonl
+for type in grpo dr_grpo luspo token_mean dapo; do
+    loss --loss-type $type --beta 0.1
+    loss --loss-type $type --beta 0.1 --count-empty-responses
+    run napier grpo masked.jsonl --loss-type $type --beta 0.1 | grep '"loss"'
+done
 loss --off-policy-mask-threshold 0.1
 # The whole report to a file, and the same bits by any instruction set and threads.
 run napier grpo batch.jsonl --beta 0.1 --isa scalar -j 1 -o one.json

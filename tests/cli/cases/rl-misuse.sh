@@ -24,6 +24,10 @@ for option in epsilon epsilon-high delta beta sapo-temperature-pos num-items-in-
 done
 told napier grpo $arrays --top-entropy-quantile 1.5
 told napier grpo $arrays --entropy-coefficient inf
+told napier grpo $arrays --entropy-threshold inf
+told napier grpo $arrays --entropy-threshold 1 --top-entropy-quantile 0.5
+told napier grpo $arrays --importance-sampling-cap -inf
+told napier grpo $arrays --importance-sampling-cap nan
 told napier grpo $arrays --max-completion-length 0
 told napier grpo $arrays --importance-sampling-floor 4
 told napier grpo $arrays --format csv
@@ -33,6 +37,7 @@ told napier grpo --logprobs - --advantages -
 told napier grpo $arrays --beta 0.1
 told napier grpo $arrays --importance-sampling-mode token_mask
 told napier grpo $arrays --top-entropy-quantile 0.5
+told napier grpo $arrays --entropy-threshold 1
 told napier grpo $arrays --entropy-coefficient 1
 told napier grpo $arrays --entropy-gradients g.npy
 told napier grpo $arrays --losses nowhere/l.npy
