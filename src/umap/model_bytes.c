@@ -147,11 +147,14 @@ static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
     return at + MODEL_SIZES;
 }
 
-/* Do the sizes fit one another and the whole? No product here can overflow: each factor is bounded first. */
+/* Do the sizes fit one another and the whole? No product and no sum here can overflow: each factor is below 2^31, and
+ * each count is at most a quarter of the bytes that are there. */
 static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, size_t size) {
-    const uint64_t most = UINT64_C(1) << 31;
-    if (s->n < 1 || s->n >= most || s->cols >= most || s->sparse >= UINT64_C(1) << 40 ||
-        s->metric >= UINT64_C(1) << 40) {
+    const uint64_t most = UINT64_C(1) << 31, quarter = size / 4;
+    if (s->n < 1 || s->n >= most || s->cols >= most) {
+        return 0;
+    }
+    if (s->dense > quarter || s->sparse > quarter || s->metric > quarter || s->embedding > quarter) {
         return 0;
     }
     if (o->n_components < 1 || o->n_components > NAPIER_UMAP_MOST_COMPONENTS ||
