@@ -161,7 +161,9 @@ static inline napier_const_matrix napier_read_only(napier_matrix m) {
 
 /* ---- Context ----------------------------------------------------------------------------------------------------
  * Holds threads, instruction set, allocator and the last error's text: there is no other state in the library.
- * A context may be used by one thread at a time; different threads use different contexts, which cost little. */
+ * A context may be used by one thread at a time; different threads use different contexts, which cost little.
+ * A child of fork may use the contexts of its parent and make new ones, but all its calls run on one thread: OpenMP's
+ * threads stay with the parent. Results are the same. */
 typedef struct napier_context napier_context;
 
 /* `allocate` returns memory aligned to `alignment` (a power of two) or NULL; `deallocate` takes it back and is never
@@ -199,6 +201,7 @@ NAPIER_API const char *napier_last_error(const napier_context *context);
 
 /* What the context came to: never AUTO, never 0. */
 NAPIER_API napier_isa napier_context_isa(const napier_context *context);
+/* 1 in a child of fork whose parent had made a context. */
 NAPIER_API int napier_context_threads(const napier_context *context);
 
 /* Called now and then, from the thread that called the library, during work that may take long: what is being done
