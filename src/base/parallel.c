@@ -50,6 +50,8 @@ static void run_alone(int64_t items, napier_task *task, void *argument) {
     napier_fenv_leave(saved);
 }
 
+void napier_run_once(napier_task *task, void *argument) { run_alone(1, task, argument); }
+
 #if defined(_OPENMP)
 /* A region inside another one may get fewer threads than it asks for: the loop hands out what there is all the same. */
 static void run_team(int workers, int64_t items, int64_t chunk, napier_task *task, void *argument) {

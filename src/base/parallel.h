@@ -21,4 +21,7 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
  * on who did what: that is the kernels' contract. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
+/* Runs the task as item 0 of 1 on this thread: a step that needs the default floating-point environment, not threads. */
+void napier_run_once(napier_task *task, void *argument);
+
 #endif

@@ -17,7 +17,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/fenv.h"
 #include "base/parallel.h"
 #include "umap/direction.h"
 #include "umap/read.h"
@@ -715,9 +714,7 @@ napier_status napier_points_create(napier_context *context, const char *name, na
                               .metric = options->metric,
                               .p = like ? like->p : options->p,
                               .kernels = napier_kernels_of(context->isa)};
-    const napier_fenv saved = napier_fenv_enter();
     status = fill(context, name, points, samples, options, like);
-    napier_fenv_leave(saved);
     if (status) {
         napier_points_destroy(context, points);
         return status;

@@ -240,8 +240,8 @@ static napier_status lay_out(napier_context *context, const napier_umap_graph *g
     return status;
 }
 
-napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
-                                          const napier_umap_options *options, napier_matrix embedding) {
+static napier_status run_optimize_layout(napier_context *context, const napier_umap_graph *graph,
+                                         const napier_umap_options *options, napier_matrix embedding) {
     napier_umap_options o;
     napier_status status = napier_begin(context);
     if (!status)
@@ -255,6 +255,14 @@ napier_status napier_umap_optimize_layout(napier_context *context, const napier_
     if (!status)
         status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
     return status ? status : lay_out(context, graph, &o, NULL, embedding);
+}
+
+napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
+                                          const napier_umap_options *options, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_optimize_layout(context, graph, options, embedding);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- Fit ----------------------------------------------------------------------------------------------------------- */
@@ -280,8 +288,8 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     return status;
 }
 
-napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
-                              napier_umap_model **out) {
+static napier_status run_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
+                             napier_umap_model **out) {
     napier_umap_options o;
     napier_umap_model *model = NULL;
     napier_status status = napier_begin(context);
@@ -303,15 +311,20 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
         memcpy(model->metric_values, o.neighbors.metric_values, (size_t)metric_count * sizeof(float));
     if (!status)
         status = napier_samples_copy_of(context, samples, &model->data);
-    if (!status) {
-        const napier_fenv caller = napier_fenv_enter();
+    if (!status)
         status = fit_points(context, samples, &o, model);
-        napier_fenv_leave(caller);
-    }
     if (status) {
         napier_umap_model_destroy(context, model);
         return status;
     }
     *out = model;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
+                              napier_umap_model **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_fit(context, samples, options, out);
+    napier_fenv_leave(caller);
+    return status;
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fenv.h"
 #include "base/bytes.h"
 #include "umap/model.h"
 
@@ -237,8 +238,8 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
                                                                : corrupt(context, "an embedding that is not finite");
 }
 
-napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                           napier_umap_model **out) {
+static napier_status run_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                          napier_umap_model **out) {
     napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -284,6 +285,14 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     }
     *out = model;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                           napier_umap_model **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_model_from_bytes(context, bytes, size, out);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- Files --------------------------------------------------------------------------------------------------------- */

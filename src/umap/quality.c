@@ -137,9 +137,9 @@ static napier_status run_quality(napier_context *context, quality_task *t, napie
     return status;
 }
 
-napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
-                                     const napier_neighbors_options *options, napier_const_matrix embedding,
-                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+static napier_status run_quality_of(napier_context *context, napier_umap_samples samples,
+                                    const napier_neighbors_options *options, napier_const_matrix embedding,
+                                    const int32_t *labels, int64_t rows, napier_umap_quality *out) {
     const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_neighbors_options *o = options ? options : &defaults;
     napier_status status = napier_begin(context);
@@ -174,9 +174,16 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
                          .k = k,
                          .rows = rows == 0 || rows > n ? n : rows,
                          .labels = labels};
-    const napier_fenv caller = napier_fenv_enter();
     status = run_quality(context, &task, out);
-    napier_fenv_leave(caller);
     napier_points_destroy(context, points);
+    return status;
+}
+
+napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
+                                     const napier_neighbors_options *options, napier_const_matrix embedding,
+                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_quality_of(context, samples, options, embedding, labels, rows, out);
+    napier_fenv_leave(caller);
     return status;
 }

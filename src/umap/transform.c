@@ -204,8 +204,8 @@ static napier_status check_rows(napier_context *context, const napier_umap_model
     return NAPIER_OK;
 }
 
-napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
-                                    napier_umap_samples samples, napier_matrix embedding) {
+static napier_status run_transform(napier_context *context, const napier_umap_model *model, napier_umap_samples samples,
+                                   napier_matrix embedding) {
     napier_status status = napier_begin(context);
     if (!status)
         status = check_rows(context, model, samples);
@@ -217,7 +217,6 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     if (status || embedding.rows == 0) {
         return status;
     }
-    const napier_fenv caller = napier_fenv_enter();
     nearest near;
     napier_umap_params params = napier_umap_params_of(&model->options);
     transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
@@ -231,6 +230,13 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
         }
         nearest_release(context, &near);
     }
+    return status;
+}
+
+napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
+                                    napier_umap_samples samples, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_transform(context, model, samples, embedding);
     napier_fenv_leave(caller);
     return status;
 }
@@ -252,8 +258,8 @@ static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end)
     }
 }
 
-napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
-                                            napier_const_matrix points, napier_matrix samples) {
+static napier_status run_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                           napier_const_matrix points, napier_matrix samples) {
     napier_status status = napier_begin(context);
     if (!status && !model)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
@@ -276,7 +282,6 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
     if (status || points.rows == 0) {
         return status;
     }
-    const napier_fenv caller = napier_fenv_enter();
     nearest near;
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
     options.n_neighbors = model->options.neighbors.n_neighbors;
@@ -287,6 +292,13 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
         napier_parallel(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
     }
     nearest_release(context, &near);
+    return status;
+}
+
+napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                            napier_const_matrix points, napier_matrix samples) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_inverse_transform(context, model, points, samples);
     napier_fenv_leave(caller);
     return status;
 }
