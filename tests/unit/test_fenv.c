@@ -264,6 +264,7 @@ static void epoch_calls(void) {
 static void neighbor_calls(void) {
     VOID(napier_metric_name, NAPIER_METRIC_YULE);
     GIVES(int, napier_metric_from_name, "cosine");
+    GIVES(float, napier_metric_disconnection, NAPIER_METRIC_COSINE);
     make_points();
     for (int m = NAPIER_METRIC_EUCLIDEAN; m < NAPIER_METRIC_PRECOMPUTED; m++) {
         napier_neighbors_options o = NAPIER_NEIGHBORS_OPTIONS_INIT;
@@ -318,6 +319,7 @@ static void model_calls(void) {
     fenv_begin("napier_umap_model_embedding"), y = napier_umap_model_embedding(model), fenv_end();
     fenv_keep(y.data, POINTS * 2 * sizeof(float));
     GIVES(int64_t, napier_umap_model_features, model);
+    GIVES(int64_t, napier_umap_disconnected, map_in());
     CALL(napier_umap_transform, model, samples(), map(out)), KEEP(out);
     CALL(napier_umap_inverse_transform, model, map_in(), napier_rows_f32(more, POINTS, WIDTH)), KEEP(more);
     CALL(napier_umap_model_to_bytes, model, bytes, sizeof bytes, &size), KEEP(bytes);
