@@ -162,7 +162,9 @@ static inline napier_const_matrix napier_read_only(napier_matrix m) {
 
 /* ---- Context ----------------------------------------------------------------------------------------------------
  * A context holds the number of threads, the instruction set, the allocator and the text of the last error. The library has
- * no other state. One thread at a time may use a context. Give each of your threads a context of its own: it is small. */
+ * no other state. One thread at a time may use a context. Give each of your threads a context of its own: it is small.
+ * A child of fork may use its parent's contexts and create new ones. All its calls run on one thread, because OpenMP's threads
+ * stay with the parent. The results are the same. */
 typedef struct napier_context napier_context;
 
 /* `allocate` returns memory aligned to `alignment` (a power of two), or NULL. `deallocate` frees it and never receives NULL.
@@ -201,6 +203,7 @@ NAPIER_API const char *napier_last_error(const napier_context *context);
 
 /* The instruction set and the number of threads that this context uses. Never NAPIER_ISA_AUTO, never 0 threads. */
 NAPIER_API napier_isa napier_context_isa(const napier_context *context);
+/* 1 in a child of fork whose parent had made a context. */
 NAPIER_API int napier_context_threads(const napier_context *context);
 
 /* A callback for long work. The library calls it from the caller's thread with the name of the stage ("neighbours") and

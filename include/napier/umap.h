@@ -10,7 +10,7 @@
  *
  * Embeddings are f32, contiguous [n, n_components] (row_stride = cols, col_stride = 1), 1 to 50 components; anything
  * else is INVALID_ARGUMENT. Vertices and points count from 0 and are fewer than 2^31. NaN or inf in data, weights,
- * distances or an embedding is INVALID_ARGUMENT, and the text names the place.
+ * distances or an embedding is INVALID_ARGUMENT, and the text names the place, unless a call says otherwise.
  *
  * Pointers may be NULL only where a comment says so, or where there is nothing to point at; `params` and `options` NULL
  * mean all defaults. What a call makes (`out`) is the caller's, who destroys it with the same context; *out is NULL on
@@ -244,6 +244,10 @@ typedef enum napier_metric {
 /* "euclidean" and so on, as umap-learn spells them; NULL for no metric. And back: -1 for no name. */
 NAPIER_API const char *napier_metric_name(napier_metric metric);
 NAPIER_API int napier_metric_from_name(const char *name);
+/* The distance of two points that have nothing in common, which napier_umap_fit does not count as neighbours: 1 for
+ * jaccard and dice, for hellinger 1 - 2^-18 and for cosine and correlation 2 - 2^-17 (1 and 2 less their rounding),
+ * infinity for the others. */
+NAPIER_API float napier_metric_disconnection(napier_metric metric);
 
 typedef enum napier_neighbors_method {
     NAPIER_NEIGHBORS_AUTO = 0,      /* exact, or NN-descent where that is faster (docs/umap.md) */
@@ -358,14 +362,17 @@ typedef struct napier_umap_options {
     double target_weight;             /* 0.5 */
     int densmap;
     double dens_lambda, dens_frac, dens_var_shift; /* 2, 0.3, 0.1 */
-    napier_progress *progress;                     /* stages "neighbours", "fuzzy set", "start", "layout" */
+    double disconnection_distance; /* a neighbour this far or farther is none; infinity: all are neighbours; 0
+                                          (default): napier_metric_disconnection of the metric */
+    napier_progress *progress;     /* stages "neighbours", "fuzzy set", "start", "layout" */
     void *user;
 } napier_umap_options;
 
 #define NAPIER_UMAP_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(napier_umap_options), NAPIER_NEIGHBORS_OPTIONS_INIT, NULL, NULL, 2, 0, 0.1, 1.0, 0.0, 0.0, 1.0, 1.0,  \
-            1.0, 1.0, 5.0, NAPIER_UMAP_INIT_SPECTRAL, NULL, 42, 42, NULL, NULL, 0, 0.5, 0, 2.0, 0.3, 0.1, NULL, NULL \
+            1.0, 1.0, 5.0, NAPIER_UMAP_INIT_SPECTRAL, NULL, 42, 42, NULL, NULL, 0, 0.5, 0, 2.0, 0.3, 0.1, 0.0, NULL, \
+            NULL                                                                                                     \
     }
 
 /* The layout of a symmetric graph, from the start in `embedding` [n, 1 to 50], in place: the default scheme of
@@ -379,25 +386,31 @@ NAPIER_API napier_status napier_umap_optimize_layout(napier_context *context, co
 typedef struct napier_umap_model napier_umap_model;
 
 /* Fits a map of samples [n, cols], of which it keeps a copy. No points: INVALID_ARGUMENT; one point: at 0; fewer points
- * than n_neighbors: all are neighbours; equal points lie near one another. Every element of the result is finite. */
+ * than n_neighbors: all are neighbours; equal points lie near one another. A point without a neighbour nearer than
+ * disconnection_distance, whom no other has as its neighbour, is disconnected: its row is NaN, which is no error
+ * (napier_umap_disconnected counts them). Every other element of the result is finite. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
 NAPIER_API void napier_umap_model_destroy(napier_context *context, napier_umap_model *model);
 
 /* The embedding [n, n_components], valid as long as the model; empty where model is NULL. */
 NAPIER_API napier_const_matrix napier_umap_model_embedding(const napier_umap_model *model);
+/* How many rows of an embedding (f32, contiguous) are NaN: points of a fit or of transform that are disconnected. 0 for
+ * another dtype. */
+NAPIER_API int64_t napier_umap_disconnected(napier_const_matrix embedding);
 /* The columns that transform expects; 0 where model is NULL. */
 NAPIER_API int64_t napier_umap_model_features(const napier_umap_model *model);
 
 /* New points on a fitted map: samples [rows, features], dense or sparse; embedding [rows, n_components]. A row's result
  * depends on the model and that row only: not on the other rows, their number or order. A fitted point comes to lie
- * near its place, not on it; densMAP's forces do not act. UNSUPPORTED for precomputed distances. */
+ * near its place, not on it; densMAP's forces do not act. A row without a neighbour that is nearer than
+ * disconnection_distance and has a place on the map is NaN. UNSUPPORTED for precomputed distances. */
 NAPIER_API napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
                                                napier_umap_samples samples, napier_matrix embedding);
 
 /* Points of the map [rows, n_components] back to data: samples [rows, features], f32 contiguous: the mean of the data
- * of the n_neighbors fitted points nearest on the map, weighted by their memberships there. Each row by itself, as
- * transform. UNSUPPORTED for models of sparse data or of precomputed distances. */
+ * of the n_neighbors fitted points nearest on the map, weighted by their memberships there; points without a place are
+ * left out. Each row by itself, as transform. INVALID_ARGUMENT where no point has a place; UNSUPPORTED for models of sparse data or of precomputed distances. */
 NAPIER_API napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
                                                        napier_const_matrix points, napier_matrix samples);
 
@@ -421,7 +434,8 @@ typedef struct napier_umap_quality {
     double knn_accuracy;          /* of a vote of the n_neighbors nearest on the map; NaN where labels is NULL */
 } napier_umap_quality;
 
-/* 1 <= n_neighbors < n / 2, the point itself not counted; labels [n] or NULL. Rows: how many points are asked, spread
+/* Rows of the embedding that are NaN (disconnected points) are left out, of the data too; n counts the others.
+ * 1 <= n_neighbors < n / 2, the point itself not counted; labels [n] or NULL. Rows: how many points are asked, spread
  * evenly over all; 0: all, for which the cost grows with n^2. The ranks are exact. */
 NAPIER_API napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
                                                 const napier_neighbors_options *options, napier_const_matrix embedding,

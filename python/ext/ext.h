@@ -164,7 +164,6 @@ extern PyMethodDef softmax_functions[], token_functions[], loss_functions[], att
 int context_start(PyObject *module);
 int array_start(void);
 int state_start(PyObject *module);
-int umap_start(void);
 int model_start(PyObject *module);
 
 #endif

@@ -10,7 +10,7 @@ static int module_start(PyObject *module) {
             return -1;
         }
     }
-    return array_start() || state_start(module) || umap_start() || model_start(module) || context_start(module) ? -1
+    return array_start() || state_start(module) || model_start(module) || context_start(module) ? -1
                                                                                                                 : 0;
 }
 

@@ -1,24 +1,11 @@
 /* umap_call.c - see umap_call.h. */
 #include "umap_call.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 /* ---- Contexts ---------------------------------------------------------------------------------------------------- */
-
-static bool forked; /* a child of fork has no threads of libgomp's: only one is safe */
-
-static void umap_after_fork(void) { forked = true; }
-
-int umap_start(void) {
-    if (pthread_atfork(NULL, NULL, umap_after_fork) != 0) {
-        PyErr_SetString(PyExc_ImportError, "napier: pthread_atfork failed");
-        return -1;
-    }
-    return 0;
-}
 
 static napier_context *context_new(int threads) {
     napier_context *like = context_take(), *context = NULL;
@@ -27,7 +14,7 @@ static napier_context *context_new(int threads) {
     }
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.highest_isa = napier_context_isa(like);
-    options.threads = forked ? 1 : threads > 0 ? threads : napier_context_threads(like);
+    options.threads = threads > 0 ? threads : napier_context_threads(like);
     const napier_status status = napier_context_create(&context, &options);
     context_give(like);
     if (status) {

@@ -11,6 +11,7 @@
 #endif
 
 #include "base/isa.h"
+#include "base/parallel.h"
 
 enum { MAX_THREADS = 1024 };
 
@@ -104,6 +105,7 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
         return NAPIER_OUT_OF_MEMORY;
     }
     context->allocator = allocator;
+    napier_watch_forks();
     context->threads = resolve_threads(options->threads);
     context->isa = options->highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : options->highest_isa;
     context->engine = options->highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
@@ -128,7 +130,7 @@ napier_isa napier_context_isa(const napier_context *context) {
     return context == NULL ? NAPIER_ISA_SCALAR : context->isa;
 }
 
-int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : context->threads; }
+int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : napier_threads_of(context); }
 
 napier_status napier_begin(napier_context *context) {
     if (context == NULL) {

@@ -1,7 +1,9 @@
 /* base/fenv.h - the default floating-point state for as long as Napier computes: round to nearest even, subnormals
- * kept, no traps. A caller's flush-to-zero flags or rounding mode would otherwise change bits. The control register
- * belongs to a thread, so every worker enters and leaves for itself; arithmetic lies in functions called in between,
- * which the compiler cannot move across. What the caller had, exception flags included, comes back. */
+ * kept, no traps. A caller's flush-to-zero flags or rounding mode would otherwise change bits, and even checks: under
+ * denormals-are-zero 1e-40 > 0 is false. The control register belongs to a thread, so every worker enters and leaves for
+ * itself. A public call enters before its first comparison and leaves after its last; in between it calls a function,
+ * whose results go through memory, which the compiler cannot move across. What the caller had, exception flags included,
+ * comes back. tests/unit/test_fenv.c holds every public call to it. */
 #ifndef NAPIER_BASE_FENV_H
 #define NAPIER_BASE_FENV_H
 

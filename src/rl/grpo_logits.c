@@ -109,7 +109,7 @@ static napier_status napier_grpo_one_read(napier_context *context, napier_grpo_l
     }
     run->job.grad_logprobs = none;
     napier_grpo_tiles(context, run);
-    napier_grpo_finish(context, run);
+    napier_grpo_finish(run);
     return NAPIER_OK;
 }
 

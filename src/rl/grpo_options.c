@@ -240,7 +240,7 @@ napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_
     if (!status) {
         napier_grpo_job_of(batch, run);
         run->scans = napier_grpo_scans(run);
-        napier_parallel(context, 1, 1, napier_grpo_rules, run);
+        napier_run_once(napier_grpo_rules, run);
     }
     return status;
 }
@@ -252,7 +252,7 @@ napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch 
         status = napier_check_offsets(context, batch->offsets, run->responses.tokens);
     if (!status) {
         napier_grpo_count_responses(run);
-        napier_parallel(context, 1, 1, napier_grpo_rules, run);
+        napier_run_once(napier_grpo_rules, run);
     }
     return status;
 }

@@ -98,10 +98,10 @@ void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
         napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_scan_tokens, run);
     }
     if (run->options.top_entropy_quantile < 1 && tokens > 0) {
-        napier_parallel(context, 1, 1, napier_grpo_threshold, run);
+        napier_run_once(napier_grpo_threshold, run);
     }
     napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_prepare_responses, run);
-    napier_parallel(context, 1, 1, napier_grpo_bonus, run);
+    napier_run_once(napier_grpo_bonus, run);
 }
 
 /* ---- Tiles --------------------------------------------------------------------------------------------------------- */
@@ -188,9 +188,9 @@ static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, in
     run->job.entropy_gradient = (float)-napier_grpo_entropy_share(&run->options, t.bonus);
 }
 
-void napier_grpo_finish(napier_context *context, napier_grpo_run *run) {
+void napier_grpo_finish(napier_grpo_run *run) {
     run->metrics = (napier_grpo_metrics){.struct_size = sizeof run->metrics};
-    napier_parallel(context, 1, 1, napier_grpo_metrics_of, run);
+    napier_run_once(napier_grpo_metrics_of, run);
 }
 
 static void napier_grpo_entropy_tokens(void *argument, int worker, int64_t begin, int64_t end) {
@@ -229,7 +229,7 @@ napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
         run->sums = sums;
     }
     if (run->totals) {
-        napier_grpo_finish(context, run);
+        napier_grpo_finish(run);
     }
     if (run->job.grad_entropies.data) {
         napier_grpo_entropies(context, run);

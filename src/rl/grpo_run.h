@@ -49,7 +49,7 @@ void napier_grpo_free(napier_context *context, napier_grpo_run *run);
 void napier_grpo_prepare(napier_context *context, napier_grpo_run *run);
 void napier_grpo_tiles(napier_context *context, napier_grpo_run *run);
 void napier_grpo_flow(napier_context *context, napier_grpo_run *run);
-void napier_grpo_finish(napier_context *context, napier_grpo_run *run);
+void napier_grpo_finish(napier_grpo_run *run);
 void napier_grpo_entropies(napier_context *context, napier_grpo_run *run);
 
 /* Losses, gradients and metrics of a run that has been read: prepare to finish. */

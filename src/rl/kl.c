@@ -1,6 +1,7 @@
 /* rl/kl.c - KL divergence per response, from log-probabilities of its tokens: check, split over tiles, add up. */
 #include <math.h>
 
+#include "base/fenv.h"
 #include "base/parallel.h"
 #include "base/view.h"
 #include "isa/kernels.h"
@@ -62,9 +63,11 @@ typedef struct napier_kl_task {
 } napier_kl_task;
 
 void napier_kl_limits(napier_kl_job *job, const napier_kl_options *o) {
+    const napier_fenv caller = napier_fenv_enter();
     job->estimator = o->estimator;
     job->clamp_ratio = o->clamp_ratio > 0 ? napier_f64_to_f32(o->clamp_ratio) : INFINITY;
     job->clamp_kl = o->clamp_kl > 0 ? napier_f64_to_f32(o->clamp_kl) : INFINITY;
+    napier_fenv_leave(caller);
 }
 
 static void napier_kl_tokens(void *argument, int worker, int64_t begin, int64_t end) {

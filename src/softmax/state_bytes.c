@@ -10,6 +10,7 @@
  * All little-endian. Loading trusts nothing: every field is checked against what the arithmetic could have produced. */
 #include "base/bytes.h"
 #include "base/context.h"
+#include "base/fenv.h"
 #include "math/f64.h"
 #include "softmax/state.h"
 
@@ -282,7 +283,9 @@ napier_status napier_softmax_state_load(napier_context *context, const void *byt
     napier_softmax_state fields;
     memset(&fields, 0, sizeof fields);
     const unsigned char *at = bytes;
+    const napier_fenv caller = napier_fenv_enter();
     status = napier_load_fields(context, bytes, size, &at, &fields);
+    napier_fenv_leave(caller);
     if (status) {
         return status;
     }

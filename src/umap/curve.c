@@ -84,7 +84,7 @@ static curve fit(double min_dist) {
     return c;
 }
 
-napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
+static napier_status run_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
     const napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -99,10 +99,8 @@ napier_status napier_umap_find_ab_params(napier_context *context, double min_dis
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "min_dist: %g is not from 0 to spread %g", min_dist,
                            spread);
     }
-    const napier_fenv saved = napier_fenv_enter();
     const curve c = fit(min_dist / spread);
     const double scaled = napier_f64_exp(c.log_a - 2.0 * c.b * napier_f64_log(spread));
-    napier_fenv_leave(saved);
     if (!(scaled >= (double)FLT_MIN) || !(scaled <= (double)FLT_MAX)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g gives a curve whose a is %g, no f32", spread,
                            scaled);
@@ -110,4 +108,11 @@ napier_status napier_umap_find_ab_params(napier_context *context, double min_dis
     *a = (float)scaled;
     *b = (float)c.b;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_find_ab_params(context, min_dist, spread, a, b);
+    napier_fenv_leave(caller);
+    return status;
 }

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/fenv.h"
 #include "base/parallel.h"
 #include "math/f64.h"
 #include "umap/duo.h"
@@ -410,9 +409,7 @@ void napier_largest_eigenvectors(napier_context *context, const napier_operator 
     block_task t = {.a = a, .x = x, .y = spare, .block_rows = block_rows_of(a->rows)};
     t.blocks = (a->rows + t.block_rows - 1) / t.block_rows;
     t.partial = scratch + sizeof(room) / sizeof(double);
-    const napier_fenv saved = napier_fenv_enter();
     iterate(context, &t, r, &limits, values, count);
-    napier_fenv_leave(saved);
     if (t.x != x) {
         memcpy(x, t.x, (size_t)(a->rows * a->columns) * sizeof *x);
     }

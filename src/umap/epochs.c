@@ -46,7 +46,6 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layout: no memory for the forces on %lld points",
                            (long long)l->n);
     }
-    const napier_fenv caller = napier_fenv_enter();
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < epochs->count && !status; i++) {
         l->epoch = epochs->first + i;
@@ -63,7 +62,6 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
             status = napier_fail(context, NAPIER_CANCELLED, "layout: cancelled after epoch %lld", (long long)l->epoch);
         }
     }
-    napier_fenv_leave(caller);
     napier_free(&context->allocator, forces);
     return status;
 }
@@ -113,10 +111,10 @@ static napier_status check_given(napier_context *context, const napier_umap_epoc
     return napier_umap_check_targets(context, targets, rate, n);
 }
 
-napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
-                                          const napier_umap_epochs *epochs, const napier_umap_edge *edges,
-                                          int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
-                                          napier_matrix embedding) {
+static napier_status run_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                         const napier_umap_epochs *epochs, const napier_umap_edge *edges, int64_t count,
+                                         const uint32_t *targets, napier_umap_optimizer *optimizer,
+                                         napier_matrix embedding) {
     const napier_umap_epochs defaults = NAPIER_UMAP_EPOCHS_INIT;
     const napier_umap_epochs *e = epochs ? epochs : &defaults;
     napier_umap_params p;
@@ -152,5 +150,16 @@ napier_status napier_umap_optimize_epochs(napier_context *context, const napier_
     }
     napier_umap_graph_destroy(context, graph);
     napier_umap_graph_destroy(context, pulls);
+    return status;
+}
+
+napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                          const napier_umap_epochs *epochs, const napier_umap_edge *edges,
+                                          int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
+                                          napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status =
+        run_optimize_epochs(context, params, epochs, edges, count, targets, optimizer, embedding);
+    napier_fenv_leave(caller);
     return status;
 }

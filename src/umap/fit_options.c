@@ -83,6 +83,10 @@ static napier_status check_numbers(napier_context *context, const napier_umap_op
         status = check_number(context, "dens_frac", o->dens_frac, 0.0, 1.0);
     if (!status)
         status = check_number(context, "dens_var_shift", o->dens_var_shift, 0.0, 1e6);
+    if (!status && !(o->disconnection_distance >= 0.0))
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                             "options: disconnection_distance %g is not 0 (by the metric) or more",
+                             o->disconnection_distance);
     return status;
 }
 
@@ -112,6 +116,11 @@ napier_status napier_umap_check_options(napier_context *context, const napier_um
         checked->neighbors.n_neighbors = n;
     }
     return status;
+}
+
+float napier_umap_disconnection_of(const napier_umap_options *o) {
+    return o->disconnection_distance > 0.0 ? (float)o->disconnection_distance
+                                           : napier_metric_disconnection(o->neighbors.metric);
 }
 
 napier_umap_params napier_umap_params_of(const napier_umap_options *o) {

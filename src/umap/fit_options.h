@@ -11,6 +11,9 @@
 napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,
                                         napier_umap_options *checked);
 
+/* From which distance on neighbours are none. */
+float napier_umap_disconnection_of(const napier_umap_options *options);
+
 /* The parameters of the forces. */
 napier_umap_params napier_umap_params_of(const napier_umap_options *options);
 

@@ -212,7 +212,6 @@ static napier_status mean_of(napier_context *context, const float *x, int64_t n,
 static napier_status smooth(napier_context *context, const float *distances, int64_t n, int64_t k,
                             double local_connectivity, float *rhos, float *sigmas) {
     const int workers = napier_workers(context, n, ROW_CHUNK);
-    const napier_fenv saved = napier_fenv_enter();
     const int64_t half = k > ROUND_FLOATS ? k : ROUND_FLOATS;
     smooth_task t = {.math = &napier_kernels_of(context->isa)->math,
                      .distances = distances,
@@ -224,7 +223,6 @@ static napier_status smooth(napier_context *context, const float *distances, int
                      .sigmas = sigmas,
                      .scratch_floats = 2 * half};
     napier_status status = mean_of(context, distances, n * k, &t.mean);
-    napier_fenv_leave(saved);
     if (status) {
         return status;
     }
@@ -245,8 +243,8 @@ napier_status napier_umap_check_connectivity(napier_context *context, double loc
     return NAPIER_OK;
 }
 
-napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
-                                          int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
+static napier_status run_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
+                                         int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_umap_check_knn(context, distances, n, n_neighbors);
@@ -258,6 +256,15 @@ napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *
         status = check_rows(context, NULL, distances, n, n_neighbors);
     if (!status)
         status = smooth(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
+    return status;
+}
+
+napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
+                                          int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status =
+        run_smooth_knn_dist(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
+    napier_fenv_leave(caller);
     return status;
 }
 
@@ -423,9 +430,9 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
     return status;
 }
 
-napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
-                                               int64_t n, int64_t n_neighbors, double local_connectivity,
-                                               double set_op_mix_ratio, napier_umap_graph **out) {
+static napier_status run_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
+                                              int64_t n, int64_t n_neighbors, double local_connectivity,
+                                              double set_op_mix_ratio, napier_umap_graph **out) {
     napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -449,5 +456,15 @@ napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const in
     if (!status)
         status = napier_umap_graph_union(context, directed, set_op_mix_ratio, out);
     napier_umap_graph_destroy(context, directed);
+    return status;
+}
+
+napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
+                                               int64_t n, int64_t n_neighbors, double local_connectivity,
+                                               double set_op_mix_ratio, napier_umap_graph **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_fuzzy_simplicial_set(context, indices, distances, n, n_neighbors,
+                                                          local_connectivity, set_op_mix_ratio, out);
+    napier_fenv_leave(caller);
     return status;
 }

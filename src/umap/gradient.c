@@ -48,9 +48,9 @@ static napier_status check_optional(napier_context *context, const char *name, n
     return status ? status : napier_umap_check_apart(context, name, result, "embedding", embedding);
 }
 
-napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
-                                         napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                         napier_matrix source_gradients, napier_matrix target_gradients) {
+static napier_status run_edge_gradients(napier_context *context, const napier_umap_params *params,
+                                        napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                        napier_matrix source_gradients, napier_matrix target_gradients) {
     napier_umap_params p;
     edge_task task;
     napier_status status = napier_begin(context);
@@ -79,6 +79,16 @@ napier_status napier_umap_edge_gradients(napier_context *context, const napier_u
     return NAPIER_OK;
 }
 
+napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
+                                         napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                         napier_matrix source_gradients, napier_matrix target_gradients) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status =
+        run_edge_gradients(context, params, embedding, edges, count, source_gradients, target_gradients);
+    napier_fenv_leave(caller);
+    return status;
+}
+
 /* ---- Sums over segments -------------------------------------------------------------------------------------------- */
 
 typedef struct segment_task {
@@ -105,8 +115,8 @@ static void segments_task(void *argument, int worker, int64_t begin, int64_t end
     }
 }
 
-napier_status napier_umap_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
-                                          const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
+static napier_status run_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
+                                         const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_umap_check_embedding(context, "edge_gradients", edge_gradients);
@@ -129,10 +139,16 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
     }
     segment_task task = {
         napier_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
-    const napier_fenv caller = napier_fenv_enter();
     napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
-    napier_fenv_leave(caller);
     return NAPIER_OK;
+}
+
+napier_status napier_umap_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
+                                          const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_reduce_segments(context, edge_gradients, starts, counts, gradients);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- Forces on all vertices ---------------------------------------------------------------------------------------- */
@@ -157,9 +173,9 @@ static napier_status run_layout(napier_layout *layout, napier_matrix gradients) 
     return status;
 }
 
-napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
-                                    napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                    int move_targets, napier_matrix gradients) {
+static napier_status run_gradients(napier_context *context, const napier_umap_params *params,
+                                   napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                   int move_targets, napier_matrix gradients) {
     napier_umap_params p;
     napier_forces forces;
     napier_umap_graph *graph = NULL, *pulls = NULL;
@@ -187,8 +203,17 @@ napier_status napier_umap_gradients(napier_context *context, const napier_umap_p
     return status;
 }
 
-napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
-                                napier_matrix embedding) {
+napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
+                                    napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                    int move_targets, napier_matrix gradients) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_gradients(context, params, embedding, edges, count, move_targets, gradients);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+static napier_status run_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
+                               napier_matrix embedding) {
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_umap_check_embedding(context, "gradients", gradients);
@@ -197,11 +222,17 @@ napier_status napier_umap_apply(napier_context *context, float learning_rate, na
     if (!status)
         status = napier_umap_check_apart(context, "embedding", embedding, "gradients", gradients);
     if (!status) {
-        const napier_fenv caller = napier_fenv_enter();
         napier_kernels_of(context->isa)
             ->umap.sgd(embedding.data, gradients.data, learning_rate, gradients.rows * gradients.cols);
-        napier_fenv_leave(caller);
     }
+    return status;
+}
+
+napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
+                                napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_apply(context, learning_rate, gradients, embedding);
+    napier_fenv_leave(caller);
     return status;
 }
 
@@ -227,9 +258,9 @@ napier_status napier_umap_negative_targets(napier_context *context, uint64_t see
     return NAPIER_OK;
 }
 
-napier_status napier_umap_negative_gradients(napier_context *context, const napier_umap_params *params,
-                                             napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
-                                             napier_matrix gradients) {
+static napier_status run_negative_gradients(napier_context *context, const napier_umap_params *params,
+                                            napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
+                                            napier_matrix gradients) {
     napier_umap_params p;
     napier_forces forces;
     napier_status status = napier_begin(context);
@@ -250,4 +281,13 @@ napier_status napier_umap_negative_gradients(napier_context *context, const napi
     layout.given = targets;
     layout.rate = (double)rate;
     return run_layout(&layout, gradients);
+}
+
+napier_status napier_umap_negative_gradients(napier_context *context, const napier_umap_params *params,
+                                             napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
+                                             napier_matrix gradients) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_negative_gradients(context, params, embedding, targets, rate, gradients);
+    napier_fenv_leave(caller);
+    return status;
 }

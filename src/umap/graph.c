@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fenv.h"
 #include "umap/edges.h"
 
 /* ---- Sorting ------------------------------------------------------------------------------------------------------- */
@@ -26,7 +27,7 @@ static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64
     }
 }
 
-napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
+static napier_status run_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
     const napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -63,6 +64,13 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
     }
     napier_free(&context->allocator, spare);
     return NAPIER_OK;
+}
+
+napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_sort_edges(context, edges, count);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- Checking ------------------------------------------------------------------------------------------------------ */
@@ -132,8 +140,8 @@ napier_status napier_umap_check_graph(napier_context *context, const char *name,
 
 /* ---- Segments and graphs ------------------------------------------------------------------------------------------- */
 
-napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
-                                   int64_t *starts, int64_t *counts) {
+static napier_status run_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
+                                  int64_t *starts, int64_t *counts) {
     napier_status status = napier_begin(context);
     if (!status) {
         status = napier_umap_check_edges(context, edges, count, n);
@@ -153,6 +161,14 @@ napier_status napier_umap_segments(napier_context *context, const napier_umap_ed
         counts[v] = e - starts[v];
     }
     return NAPIER_OK;
+}
+
+napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
+                                   int64_t *starts, int64_t *counts) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_segments(context, edges, count, n, starts, counts);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 napier_status napier_umap_graph_create(napier_context *context, int64_t n, int64_t count, napier_umap_graph **out) {
@@ -183,8 +199,8 @@ void napier_umap_graph_destroy(napier_context *context, napier_umap_graph *graph
     }
 }
 
-napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
-                                           int64_t n, napier_umap_graph **out) {
+static napier_status run_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
+                                          int64_t n, napier_umap_graph **out) {
     napier_status status = napier_begin(context);
     if (!status && !out) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
@@ -212,6 +228,14 @@ napier_status napier_umap_graph_from_edges(napier_context *context, const napier
     }
     graph->starts[n] = kept;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
+                                           int64_t n, napier_umap_graph **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_graph_from_edges(context, edges, count, n, out);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 napier_status napier_umap_graph_reversed(napier_context *context, const napier_umap_graph *graph,

@@ -82,9 +82,9 @@ static napier_status add_loss(napier_context *context, loss_task *task, double *
     return NAPIER_OK;
 }
 
-napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
-                               const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
-                               double *loss) {
+static napier_status run_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
+                              const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
+                              double *loss) {
     napier_umap_params p;
     napier_forces forces;
     napier_status status = napier_begin(context);
@@ -101,7 +101,6 @@ napier_status napier_umap_loss(napier_context *context, const napier_umap_params
     if (status) {
         return status;
     }
-    const napier_fenv caller = napier_fenv_enter();
     double sum = 0.0;
     loss_task task = {&p, embedding.data, embedding.cols, count, edges, NULL, 0, NULL};
     status = add_loss(context, &task, &sum);
@@ -112,9 +111,17 @@ napier_status napier_umap_loss(napier_context *context, const napier_umap_params
         task.count = embedding.rows * rate;
         status = add_loss(context, &task, &sum);
     }
-    napier_fenv_leave(caller);
     if (!status) {
         *loss = sum;
     }
+    return status;
+}
+
+napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
+                               const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
+                               double *loss) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_loss(context, params, embedding, edges, count, targets, rate, loss);
+    napier_fenv_leave(caller);
     return status;
 }

@@ -17,7 +17,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/fenv.h"
 #include "base/parallel.h"
 #include "umap/direction.h"
 #include "umap/read.h"
@@ -85,6 +84,18 @@ const char *napier_metric_name(napier_metric metric) {
         }
     }
     return NULL;
+}
+
+float napier_metric_disconnection(napier_metric metric) {
+    const float rounding = 0x1p-18f; /* of distances of rows of up to about 2^17 numbers in f32 */
+    switch (metric) {
+    case NAPIER_METRIC_JACCARD:
+    case NAPIER_METRIC_DICE: return 1.0f;
+    case NAPIER_METRIC_HELLINGER: return 1.0f - rounding;
+    case NAPIER_METRIC_COSINE:
+    case NAPIER_METRIC_CORRELATION: return 2.0f - 2.0f * rounding;
+    default: return INFINITY;
+    }
 }
 
 int napier_metric_from_name(const char *name) {
@@ -715,9 +726,7 @@ napier_status napier_points_create(napier_context *context, const char *name, na
                               .metric = options->metric,
                               .p = like ? like->p : options->p,
                               .kernels = napier_kernels_of(context->isa)};
-    const napier_fenv saved = napier_fenv_enter();
     status = fill(context, name, points, samples, options, like);
-    napier_fenv_leave(saved);
     if (status) {
         napier_points_destroy(context, points);
         return status;

@@ -66,6 +66,16 @@ napier_const_matrix napier_umap_model_embedding(const napier_umap_model *model) 
                  : napier_const_rows_f32(NULL, 0, 0);
 }
 
+int64_t napier_umap_disconnected(napier_const_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    int64_t count = 0;
+    for (int64_t v = 0; embedding.data && embedding.dtype == NAPIER_F32 && v < embedding.rows; v++) {
+        count += napier_umap_has_no_place((const float *)embedding.data + v * embedding.cols, embedding.cols);
+    }
+    napier_fenv_leave(caller);
+    return count;
+}
+
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
 
 /* ---- Neighbours and the fuzzy set ---------------------------------------------------------------------------------- */
@@ -98,28 +108,49 @@ static napier_status check_given(napier_context *context, const napier_umap_opti
     return NAPIER_OK;
 }
 
-static napier_status find_neighbors(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
-                                    int64_t n, knn *out) {
-    *out = (knn){.indices = o->knn_indices, .distances = o->knn_distances};
+/* The neighbours in memory of our own: given ones copied, others searched. */
+static napier_status fill_own(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
+                              size_t count, knn *out) {
     if (o->knn_indices) {
-        return check_given(context, o, n);
-    }
-    const size_t count = (size_t)(n * o->neighbors.n_neighbors);
-    out->own_indices = napier_alloc(&context->allocator, count, sizeof *out->own_indices);
-    out->own_distances = napier_alloc(&context->allocator, count, sizeof *out->own_distances);
-    if (!out->own_indices || !out->own_distances) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for %lld x %lld", (long long)n,
-                           (long long)o->neighbors.n_neighbors);
+        memcpy(out->own_indices, o->knn_indices, count * sizeof *out->own_indices);
+        memcpy(out->own_distances, o->knn_distances, count * sizeof *out->own_distances);
+        return NAPIER_OK;
     }
     napier_neighbors_options neighbors = o->neighbors;
     if (!neighbors.progress) {
         neighbors.progress = o->progress;
         neighbors.user = o->user;
     }
-    const napier_status status =
-        napier_nearest_neighbors(context, samples, &neighbors, out->own_indices, out->own_distances);
+    return napier_nearest_neighbors(context, samples, &neighbors, out->own_indices, out->own_distances);
+}
+
+/* The neighbours of every point; those at the disconnection distance or farther are none: -1 at infinity. */
+static napier_status find_neighbors(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
+                                    int64_t n, knn *out) {
+    const float limit = napier_umap_disconnection_of(o);
+    const size_t count = (size_t)(n * o->neighbors.n_neighbors);
+    *out = (knn){.indices = o->knn_indices, .distances = o->knn_distances};
+    if (o->knn_indices) {
+        const napier_status status = check_given(context, o, n);
+        if (status || isinf(limit)) {
+            return status;
+        }
+    }
+    out->own_indices = napier_alloc(&context->allocator, count, sizeof *out->own_indices);
+    out->own_distances = napier_alloc(&context->allocator, count, sizeof *out->own_distances);
+    if (!out->own_indices || !out->own_distances) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for %lld x %lld", (long long)n,
+                           (long long)o->neighbors.n_neighbors);
+    }
     out->indices = out->own_indices;
     out->distances = out->own_distances;
+    const napier_status status = fill_own(context, samples, o, count, out);
+    for (size_t i = 0; !status && i < count; i++) { /* a point itself is at 0 */
+        if (out->own_distances[i] >= limit) {
+            out->own_indices[i] = -1;
+            out->own_distances[i] = INFINITY;
+        }
+    }
     return status;
 }
 
@@ -240,8 +271,8 @@ static napier_status lay_out(napier_context *context, const napier_umap_graph *g
     return status;
 }
 
-napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
-                                          const napier_umap_options *options, napier_matrix embedding) {
+static napier_status run_optimize_layout(napier_context *context, const napier_umap_graph *graph,
+                                         const napier_umap_options *options, napier_matrix embedding) {
     napier_umap_options o;
     napier_status status = napier_begin(context);
     if (!status)
@@ -255,6 +286,24 @@ napier_status napier_umap_optimize_layout(napier_context *context, const napier_
     if (!status)
         status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
     return status ? status : lay_out(context, graph, &o, NULL, embedding);
+}
+
+napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
+                                          const napier_umap_options *options, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_optimize_layout(context, graph, options, embedding);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+/* A point without edges was moved by samples alone: where it lies means nothing. */
+static void take_away_places(const napier_umap_graph *graph, napier_matrix embedding) {
+    float *y = embedding.data;
+    for (int64_t v = 0; v < graph->n; v++) {
+        for (int64_t c = 0; graph->starts[v] == graph->starts[v + 1] && c < embedding.cols; c++) {
+            y[v * embedding.cols + c] = NAN;
+        }
+    }
 }
 
 /* ---- Fit ----------------------------------------------------------------------------------------------------------- */
@@ -275,13 +324,15 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
         status = make_start(context, samples, o, graph, embedding);
     if (!status)
         status = lay_out(context, graph, o, &k, embedding);
+    if (!status)
+        take_away_places(graph, embedding);
     napier_umap_graph_destroy(context, graph);
     knn_release(context, &k);
     return status;
 }
 
-napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
-                              napier_umap_model **out) {
+static napier_status run_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
+                             napier_umap_model **out) {
     napier_umap_options o;
     napier_umap_model *model = NULL;
     napier_status status = napier_begin(context);
@@ -303,15 +354,20 @@ napier_status napier_umap_fit(napier_context *context, napier_umap_samples sampl
         memcpy(model->metric_values, o.neighbors.metric_values, (size_t)metric_count * sizeof(float));
     if (!status)
         status = napier_samples_copy_of(context, samples, &model->data);
-    if (!status) {
-        const napier_fenv caller = napier_fenv_enter();
+    if (!status)
         status = fit_points(context, samples, &o, model);
-        napier_fenv_leave(caller);
-    }
     if (status) {
         napier_umap_model_destroy(context, model);
         return status;
     }
     *out = model;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
+                              napier_umap_model **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_fit(context, samples, options, out);
+    napier_fenv_leave(caller);
+    return status;
 }

@@ -1,7 +1,8 @@
 /* umap/model_bytes.c - a fitted map as bytes and as a file. Little endian:
  *
- *   8  magic "NAPIERUM"   4 format (1)   4 zero
+ *   8  magic "NAPIERUM"   4 format (1 or 2)   4 dense (1) or sparse (0)
  *   8 x 21  options, as doubles and integers (put_options)
+ *   8  disconnection distance; in format 2 only, which is written where one was asked for
  *   8 x 6   n, columns, dense elements, sparse entries, metric values, embedding elements
  *   the metric values, dense rows or row_starts, columns and values, the embedding
  *   8  checksum: FNV-1a over all bytes before
@@ -16,18 +17,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fenv.h"
 #include "base/bytes.h"
 #include "base/output_file.h"
 #include "umap/model.h"
+#include "umap/params.h"
 
 static const uint8_t magic[8] = {'N', 'A', 'P', 'I', 'E', 'R', 'U', 'M'};
-enum { MODEL_FORMAT = 1, MODEL_HEAD = 16, MODEL_OPTIONS = 21 * 8, MODEL_SIZES = 6 * 8, MODEL_CHECKSUM = 8 };
+enum {
+    MODEL_FORMAT = 1,
+    MODEL_FORMAT_DISTANCE = 2,
+    MODEL_HEAD = 16,
+    MODEL_OPTIONS = 21 * 8,
+    MODEL_SIZES = 6 * 8,
+    MODEL_CHECKSUM = 8
+};
 
 typedef struct sizes {
     uint64_t n, cols, dense, sparse, metric, embedding;
 } sizes;
 
 /* ---- Out ----------------------------------------------------------------------------------------------------------- */
+
+/* o: whose disconnection distance tells the format. */
+static uint32_t format_of(const napier_umap_options *o) {
+    return o->disconnection_distance > 0.0 ? MODEL_FORMAT_DISTANCE : MODEL_FORMAT;
+}
 
 static uint8_t *put_options(uint8_t *at, const napier_umap_options *o) {
     at = napier_put_u64(at, (uint64_t)o->neighbors.n_neighbors);
@@ -50,7 +65,8 @@ static uint8_t *put_options(uint8_t *at, const napier_umap_options *o) {
     at = napier_put_u64(at, o->seed);
     at = napier_put_u64(at, o->transform_seed);
     at = napier_put_f64(at, o->target_weight);
-    return napier_put_u64(at, (uint64_t)(o->densmap != 0));
+    at = napier_put_u64(at, (uint64_t)(o->densmap != 0));
+    return format_of(o) == MODEL_FORMAT_DISTANCE ? napier_put_f64(at, o->disconnection_distance) : at;
 }
 
 static sizes sizes_of(const napier_umap_model *m) {
@@ -63,9 +79,10 @@ static sizes sizes_of(const napier_umap_model *m) {
                    (uint64_t)(m->n * m->options.n_components)};
 }
 
-static uint64_t bytes_of(const sizes *s, int dense) {
+static uint64_t bytes_of(const sizes *s, const napier_umap_options *o, int dense) {
     const uint64_t data = dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
-    return MODEL_HEAD + MODEL_OPTIONS + MODEL_SIZES + 4 * s->metric + data + 4 * s->embedding + MODEL_CHECKSUM;
+    const uint64_t options = MODEL_OPTIONS + (format_of(o) == MODEL_FORMAT_DISTANCE ? 8 : 0);
+    return MODEL_HEAD + options + MODEL_SIZES + 4 * s->metric + data + 4 * s->embedding + MODEL_CHECKSUM;
 }
 
 static uint8_t *put_data(uint8_t *at, const napier_samples_copy *data) {
@@ -92,12 +109,12 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", !model ? "model" : !size ? "size" : "bytes");
     }
     const sizes s = sizes_of(model);
-    *size = (size_t)bytes_of(&s, model->data.dense != NULL);
+    *size = (size_t)bytes_of(&s, &model->options, model->data.dense != NULL);
     if (capacity < *size) {
         return NAPIER_OK;
     }
     uint8_t *at = napier_put_bytes(bytes, magic, sizeof magic);
-    at = napier_put_u32(at, MODEL_FORMAT);
+    at = napier_put_u32(at, format_of(&model->options));
     at = napier_put_u32(at, model->data.dense != NULL);
     at = put_options(at, &model->options);
     at = napier_put_u64(at, s.n);
@@ -121,7 +138,7 @@ static napier_status corrupt(napier_context *context, const char *what) {
 
 static int64_t to_int64(uint64_t x) { return x <= INT64_MAX ? (int64_t)x : -1; }
 
-static const uint8_t *get_options(const uint8_t *at, napier_umap_options *o) {
+static const uint8_t *get_options(const uint8_t *at, uint32_t format, napier_umap_options *o) {
     o->neighbors.n_neighbors = to_int64(napier_get_u64(at));
     o->neighbors.metric = (napier_metric)(napier_get_u64(at + 8) & 0xff);
     o->neighbors.p = napier_get_f64(at + 16);
@@ -143,7 +160,12 @@ static const uint8_t *get_options(const uint8_t *at, napier_umap_options *o) {
     o->transform_seed = napier_get_u64(at + 144);
     o->target_weight = napier_get_f64(at + 152);
     o->densmap = napier_get_u64(at + 160) != 0;
-    return at + MODEL_OPTIONS;
+    at += MODEL_OPTIONS;
+    if (format == MODEL_FORMAT) {
+        return at;
+    }
+    o->disconnection_distance = napier_get_f64(at);
+    return at + 8;
 }
 
 static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
@@ -152,14 +174,14 @@ static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
     return at + MODEL_SIZES;
 }
 
-/* Do the sizes fit one another and the whole? No product or sum here can overflow: each factor is bounded first, and an
- * element takes 4 bytes or more, so there are never more of them than bytes. */
+/* Do the sizes fit one another and the whole? No product and no sum here can overflow: each factor is below 2^31, and
+ * each count is at most a quarter of the bytes that are there. */
 static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, size_t size) {
-    const uint64_t most = UINT64_C(1) << 31;
-    if (s->n < 1 || s->n >= most || s->cols >= most || size > UINT64_MAX / 64) {
+    const uint64_t most = UINT64_C(1) << 31, quarter = size / 4;
+    if (s->n < 1 || s->n >= most || s->cols >= most) {
         return 0;
     }
-    if (s->dense > size || s->sparse > size || s->metric > size || s->embedding > size) {
+    if (s->dense > quarter || s->sparse > quarter || s->metric > quarter || s->embedding > quarter) {
         return 0;
     }
     if (o->n_components < 1 || o->n_components > NAPIER_UMAP_MOST_COMPONENTS ||
@@ -169,7 +191,7 @@ static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, si
     const uint64_t wanted = o->neighbors.metric == NAPIER_METRIC_MAHALANOBIS  ? s->cols * s->cols
                             : o->neighbors.metric == NAPIER_METRIC_SEUCLIDEAN ? s->cols
                                                                               : 0;
-    return (s->metric == 0 || s->metric == wanted) && bytes_of(s, dense) == size;
+    return (s->metric == 0 || s->metric == wanted) && bytes_of(s, o, dense) == size;
 }
 
 static int all_finite(const float *x, int64_t n) {
@@ -238,12 +260,13 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
     }
     at += dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
     napier_get_floats(at, model->embedding, (int64_t)s->embedding);
-    return all_finite(model->embedding, (int64_t)s->embedding) ? NAPIER_OK
-                                                               : corrupt(context, "an embedding that is not finite");
+    const napier_status placed =
+        napier_umap_check_places(context, "embedding", napier_umap_model_embedding(model)); /* NaN rows may be */
+    return placed ? corrupt(context, "an embedding that is not finite") : NAPIER_OK;
 }
 
-napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                           napier_umap_model **out) {
+static napier_status run_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                          napier_umap_model **out) {
     napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -258,14 +281,14 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     if (napier_get_u64(bytes + size - 8) != napier_checksum(bytes, size - 8)) {
         return corrupt(context, "the checksum does not match: damaged or cut short");
     }
-    const uint32_t dense = napier_get_u32(bytes + 12);
-    if (napier_get_u32(bytes + 8) != MODEL_FORMAT || dense > 1) {
+    const uint32_t format = napier_get_u32(bytes + 8), dense = napier_get_u32(bytes + 12);
+    if (format < MODEL_FORMAT || format > MODEL_FORMAT_DISTANCE || dense > 1) {
         return corrupt(context, "a format that this library does not know");
     }
     napier_umap_options read = NAPIER_UMAP_OPTIONS_INIT, options;
     sizes s;
-    const uint8_t *at = get_sizes(get_options(bytes + MODEL_HEAD, &read), &s);
-    if (!sizes_fit(&s, &read, (int)dense, size)) {
+    const uint8_t *at = get_sizes(get_options(bytes + MODEL_HEAD, format, &read), &s);
+    if (format_of(&read) != format || !sizes_fit(&s, &read, (int)dense, size)) {
         return corrupt(context, "sizes that do not fit");
     }
     const int64_t neighbors = read.neighbors.n_neighbors;
@@ -289,6 +312,14 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     }
     *out = model;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                           napier_umap_model **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_model_from_bytes(context, bytes, size, out);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- Files --------------------------------------------------------------------------------------------------------- */

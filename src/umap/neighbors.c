@@ -1,6 +1,7 @@
 /* umap/neighbors.c - nearest neighbours: check, make the points ready, choose a way, hand the result out. */
 #include <math.h>
 
+#include "base/fenv.h"
 #include "base/parallel.h"
 #include "umap/neighbors_search.h"
 
@@ -164,8 +165,9 @@ static napier_status run(napier_context *context, const napier_neighbors_options
     return status;
 }
 
-napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
-                                       const napier_neighbors_options *options, int32_t *indices, float *distances) {
+static napier_status run_nearest_neighbors(napier_context *context, napier_umap_samples samples,
+                                           const napier_neighbors_options *options, int32_t *indices,
+                                           float *distances) {
     static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_neighbors_options *o = options ? options : &defaults;
     napier_points *points = NULL;
@@ -181,9 +183,17 @@ napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samp
     return status;
 }
 
-napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
-                                          napier_umap_samples queries, const napier_neighbors_options *options,
-                                          int32_t *indices, float *distances) {
+napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
+                                       const napier_neighbors_options *options, int32_t *indices, float *distances) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_nearest_neighbors(context, samples, options, indices, distances);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+static napier_status run_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
+                                              napier_umap_samples queries, const napier_neighbors_options *options,
+                                              int32_t *indices, float *distances) {
     static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_neighbors_options *o = options ? options : &defaults;
     napier_points *points = NULL, *others = NULL;
@@ -200,5 +210,14 @@ napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_s
         }
         napier_points_destroy(context, points);
     }
+    return status;
+}
+
+napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
+                                          napier_umap_samples queries, const napier_neighbors_options *options,
+                                          int32_t *indices, float *distances) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_nearest_neighbors_of(context, samples, queries, options, indices, distances);
+    napier_fenv_leave(caller);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/fenv.h"
 #include "base/parallel.h"
 #include "isa/kernels.h"
 
@@ -30,8 +31,8 @@ napier_status napier_umap_check_optimizer_options(napier_context *context, const
     return NAPIER_OK;
 }
 
-napier_status napier_umap_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
-                                           int64_t n, int64_t n_components, napier_umap_optimizer **out) {
+static napier_status run_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
+                                          int64_t n, int64_t n_components, napier_umap_optimizer **out) {
     const napier_umap_optimizer_options defaults = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     const napier_umap_optimizer_options *o = options ? options : &defaults;
     napier_status status = napier_begin(context);
@@ -70,6 +71,14 @@ napier_status napier_umap_optimizer_create(napier_context *context, const napier
     }
     *out = made;
     return NAPIER_OK;
+}
+
+napier_status napier_umap_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
+                                           int64_t n, int64_t n_components, napier_umap_optimizer **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_optimizer_create(context, options, n, n_components, out);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 void napier_umap_optimizer_destroy(napier_context *context, napier_umap_optimizer *optimizer) {
@@ -178,8 +187,8 @@ static napier_status corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "bytes: %s", what);
 }
 
-napier_status napier_umap_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                               napier_umap_optimizer **out) {
+static napier_status run_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                              napier_umap_optimizer **out) {
     napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -229,4 +238,12 @@ napier_status napier_umap_optimizer_from_bytes(napier_context *context, const ui
         }
     }
     return NAPIER_OK;
+}
+
+napier_status napier_umap_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                               napier_umap_optimizer **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_optimizer_from_bytes(context, bytes, size, out);
+    napier_fenv_leave(caller);
+    return status;
 }

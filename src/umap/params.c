@@ -86,7 +86,16 @@ napier_status napier_umap_check_shape(napier_context *context, const char *name,
     return status;
 }
 
-napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding) {
+int napier_umap_has_no_place(const float *row, int64_t components) {
+    int64_t c = 0;
+    while (c < components && isnan(row[c])) {
+        c++;
+    }
+    return components > 0 && c == components;
+}
+
+static napier_status check_elements(napier_context *context, const char *name, napier_const_matrix embedding,
+                                    int may_lack_places) {
     const napier_status status = napier_umap_check_shape(context, name, embedding);
     if (status) {
         return status;
@@ -94,12 +103,21 @@ napier_status napier_umap_check_embedding(napier_context *context, const char *n
     const int64_t elements = embedding.rows * embedding.cols;
     const float *y = embedding.data;
     for (int64_t i = 0; i < elements; i++) {
-        if (!isfinite(y[i])) {
+        if (!isfinite(y[i]) &&
+            !(may_lack_places && napier_umap_has_no_place(y + i / embedding.cols * embedding.cols, embedding.cols))) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: element (%lld, %lld) is %g", name,
                                (long long)(i / embedding.cols), (long long)(i % embedding.cols), (double)y[i]);
         }
     }
     return NAPIER_OK;
+}
+
+napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding) {
+    return check_elements(context, name, embedding, 0);
+}
+
+napier_status napier_umap_check_places(napier_context *context, const char *name, napier_const_matrix embedding) {
+    return check_elements(context, name, embedding, 1);
 }
 
 napier_status napier_umap_check_result(napier_context *context, const char *name, napier_matrix result, int64_t rows,

@@ -15,6 +15,10 @@ napier_status napier_umap_check_params(napier_context *context, const napier_uma
 napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding);
 /* And all finite. */
 napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding);
+/* The same, but whole rows may be NaN: points without a place. */
+napier_status napier_umap_check_places(napier_context *context, const char *name, napier_const_matrix embedding);
+/* Is a row NaN in all its components? */
+int napier_umap_has_no_place(const float *row, int64_t components);
 /* The shape alone, for outputs: [rows, components]. */
 napier_status napier_umap_check_result(napier_context *context, const char *name, napier_matrix result, int64_t rows,
                                        int64_t components);

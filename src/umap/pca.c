@@ -425,12 +425,10 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
     plan(&p);
     double *blocks = NULL;
     status = make_room(context, name, &p, &blocks);
-    const napier_fenv saved = napier_fenv_enter();
     if (!status)
         status = find_means(context, name, &p);
     if (!status)
         scores_of(context, &p, blocks, found);
-    napier_fenv_leave(saved);
     napier_free(&context->allocator, p.means);
     napier_free(&context->allocator, p.sums);
     napier_free(&context->allocator, p.work);
@@ -440,8 +438,8 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
     return status;
 }
 
-napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
-                                     napier_matrix embedding) {
+static napier_status run_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                                    napier_matrix embedding) {
     int64_t n = 0, cols = 0, found = 0;
     napier_status status = napier_begin(context);
     if (!status)
@@ -472,5 +470,13 @@ napier_status napier_umap_pca_layout(napier_context *context, napier_umap_sample
         memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
     }
     napier_free(&context->allocator, scores);
+    return status;
+}
+
+napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                                     napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_pca_layout(context, samples, seed, embedding);
+    napier_fenv_leave(caller);
     return status;
 }

@@ -17,9 +17,11 @@ typedef struct row_quality {
 
 typedef struct quality_task {
     const napier_points *points;
-    const float *y;
-    int64_t n, components, k, rows;
-    const int32_t *labels;
+    napier_const_matrix embedding;
+    int64_t n;     /* points that have a place */
+    int32_t *kept; /* [n] which they are; all below are numbered among them */
+    int64_t k, rows;
+    const int32_t *labels;   /* of all points */
     float *in_data, *on_map; /* [workers, n] distances */
     int32_t *near;           /* [workers, 2, k] */
     row_quality *found;      /* [rows] */
@@ -63,17 +65,19 @@ static int is_among(const int32_t *near, int64_t k, int32_t j) {
 }
 
 /* The most frequent label of the neighbours; of equals the smallest. */
-static int32_t vote_of(const int32_t *labels, const int32_t *near, int64_t k) {
-    int32_t winner = labels[near[0]];
+static int32_t vote_of(const quality_task *t, const int32_t *near) {
+    const int32_t *labels = t->labels, *kept = t->kept;
+    int32_t winner = labels[kept[near[0]]];
     int64_t most = 0;
-    for (int64_t s = 0; s < k; s++) {
+    for (int64_t s = 0; s < t->k; s++) {
+        const int32_t label = labels[kept[near[s]]];
         int64_t votes = 0;
-        for (int64_t t = 0; t < k; t++) {
-            votes += labels[near[t]] == labels[near[s]];
+        for (int64_t other = 0; other < t->k; other++) {
+            votes += labels[kept[near[other]]] == label;
         }
-        if (votes > most || (votes == most && labels[near[s]] < winner)) {
+        if (votes > most || (votes == most && label < winner)) {
             most = votes;
-            winner = labels[near[s]];
+            winner = label;
         }
     }
     return winner;
@@ -81,13 +85,15 @@ static int32_t vote_of(const int32_t *labels, const int32_t *near, int64_t k) {
 
 static void quality_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const quality_task *t = argument;
+    const float *y = t->embedding.data;
+    const int64_t c = t->embedding.cols;
     float *in_data = t->in_data + worker * t->n, *on_map = t->on_map + worker * t->n;
     int32_t *near_data = t->near + worker * 2 * t->k, *near_map = near_data + t->k;
     for (int64_t row = begin; row < end; row++) {
         const int64_t i = row * t->n / t->rows;
         for (int64_t j = 0; j < t->n; j++) {
-            in_data[j] = napier_points_distance(t->points, i, t->points, j);
-            on_map[j] = napier_squared_gap(t->y + i * t->components, t->y + j * t->components, t->components);
+            in_data[j] = napier_points_distance(t->points, t->kept[i], t->points, t->kept[j]);
+            on_map[j] = napier_squared_gap(y + t->kept[i] * c, y + t->kept[j] * c, c);
         }
         nearest_of(in_data, t->n, i, t->k, near_data);
         nearest_of(on_map, t->n, i, t->k, near_map);
@@ -99,7 +105,7 @@ static void quality_rows(void *argument, int worker, int64_t begin, int64_t end)
                 found.penalty += rank_of(in_data, t->n, i, near_map[s]) - t->k;
             }
         }
-        found.agrees = t->labels && vote_of(t->labels, near_map, t->k) == t->labels[i];
+        found.agrees = t->labels && vote_of(t, near_map) == t->labels[t->kept[i]];
         t->found[row] = found;
     }
 }
@@ -116,20 +122,34 @@ static napier_umap_quality summary(const quality_task *t) {
                                  t->labels ? agrees / rows : (double)NAN};
 }
 
+/* napier_umap_check_places has let only whole rows of NaN pass. */
+static void find_kept(const quality_task *t) {
+    const float *y = t->embedding.data;
+    int64_t count = 0;
+    for (int64_t v = 0; v < t->embedding.rows; v++) {
+        if (!isnan(y[v * t->embedding.cols])) {
+            t->kept[count++] = (int32_t)v;
+        }
+    }
+}
+
 static napier_status run_quality(napier_context *context, quality_task *t, napier_umap_quality *out) {
     const napier_allocator *allocator = &context->allocator;
     const size_t workers = (size_t)napier_workers(context, t->rows, 1);
+    t->kept = napier_alloc(allocator, (size_t)t->n, sizeof *t->kept);
     t->in_data = napier_alloc(allocator, workers * (size_t)t->n, sizeof *t->in_data);
     t->on_map = napier_alloc(allocator, workers * (size_t)t->n, sizeof *t->on_map);
     t->near = napier_alloc(allocator, workers * 2 * (size_t)t->k, sizeof *t->near);
     t->found = napier_alloc(allocator, (size_t)t->rows, sizeof *t->found);
     napier_status status = NAPIER_OK;
-    if (!t->in_data || !t->on_map || !t->near || !t->found) {
+    if (!t->kept || !t->in_data || !t->on_map || !t->near || !t->found) {
         status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "quality: no memory for %lld points", (long long)t->n);
     } else {
+        find_kept(t);
         napier_parallel(context, t->rows, 1, quality_rows, t);
         *out = summary(t);
     }
+    napier_free(allocator, t->kept);
     napier_free(allocator, t->in_data);
     napier_free(allocator, t->on_map);
     napier_free(allocator, t->near);
@@ -137,9 +157,9 @@ static napier_status run_quality(napier_context *context, quality_task *t, napie
     return status;
 }
 
-napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
-                                     const napier_neighbors_options *options, napier_const_matrix embedding,
-                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+static napier_status run_quality_of(napier_context *context, napier_umap_samples samples,
+                                    const napier_neighbors_options *options, napier_const_matrix embedding,
+                                    const int32_t *labels, int64_t rows, napier_umap_quality *out) {
     const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_neighbors_options *o = options ? options : &defaults;
     napier_status status = napier_begin(context);
@@ -148,18 +168,18 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
     if (!status)
         status = napier_samples_check(context, samples);
     if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
+        status = napier_umap_check_places(context, "embedding", embedding);
     if (status) {
         return status;
     }
-    const int64_t n = napier_samples_rows(samples), k = o->n_neighbors;
-    if (embedding.rows != n) {
+    if (embedding.rows != napier_samples_rows(samples)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "embedding: %lld rows, the samples have %lld",
-                           (long long)embedding.rows, (long long)n);
+                           (long long)embedding.rows, (long long)napier_samples_rows(samples));
     }
+    const int64_t n = embedding.rows - napier_umap_disconnected(embedding), k = o->n_neighbors;
     if (k < 1 || k > (n - 1) / 2 || rows < 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "n_neighbors %lld, rows %lld: not 1 to below half of %lld points, and 0 or more",
+                           "n_neighbors %lld, rows %lld: not 1 to below half of %lld points on the map, and 0 or more",
                            (long long)k, (long long)rows, (long long)n);
     }
     napier_points *points = NULL;
@@ -168,15 +188,21 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
         return status;
     }
     quality_task task = {.points = points,
-                         .y = embedding.data,
+                         .embedding = embedding,
                          .n = n,
-                         .components = embedding.cols,
                          .k = k,
                          .rows = rows == 0 || rows > n ? n : rows,
                          .labels = labels};
-    const napier_fenv caller = napier_fenv_enter();
     status = run_quality(context, &task, out);
-    napier_fenv_leave(caller);
     napier_points_destroy(context, points);
+    return status;
+}
+
+napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
+                                     const napier_neighbors_options *options, napier_const_matrix embedding,
+                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_quality_of(context, samples, options, embedding, labels, rows, out);
+    napier_fenv_leave(caller);
     return status;
 }

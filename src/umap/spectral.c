@@ -529,8 +529,8 @@ static napier_status check_samples(napier_context *context, napier_umap_samples 
     return status;
 }
 
-napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
-                                          napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+static napier_status run_spectral_layout(napier_context *context, const napier_umap_graph *graph,
+                                         napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
     int64_t cols = 0;
     napier_status status = napier_begin(context);
     if (!status)
@@ -544,13 +544,19 @@ napier_status napier_umap_spectral_layout(napier_context *context, const napier_
     }
     spectral s = {.context = context, .graph = graph, .n = graph->n, .components = embedding.cols};
     s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
-    const napier_fenv saved = napier_fenv_enter();
     status = make_layout(&s, samples, cols, seed);
     if (!status) {
         napier_start_finish(s.layout, s.n, s.components, seed);
         memcpy(embedding.data, s.layout, (size_t)(s.n * s.components) * sizeof *s.layout);
     }
-    napier_fenv_leave(saved);
     release(&s);
+    return status;
+}
+
+napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
+                                          napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_spectral_layout(context, graph, samples, seed, embedding);
+    napier_fenv_leave(caller);
     return status;
 }

@@ -6,7 +6,6 @@
 
 #include <napier/umap.h>
 
-#include "base/fenv.h"
 #include "base/parallel.h"
 #include "umap/params.h"
 
@@ -39,7 +38,6 @@ static double noise(uint64_t seed, int64_t vertex, int64_t component) {
 }
 
 void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed) {
-    const napier_fenv saved = napier_fenv_enter();
     double largest = 0.0;
     for (int64_t i = 0; i < n * components; i++) {
         const double size = fabs((double)y[i]);
@@ -52,7 +50,6 @@ void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed)
             *x = n == 1 ? 0.0f : (float)((double)*x * scale + noise(seed, i, c));
         }
     }
-    napier_fenv_leave(saved);
 }
 
 typedef struct random_task {

@@ -72,8 +72,8 @@ static napier_status check_arguments(napier_context *context, napier_umap_graph 
 
 /* ---- Categories ----------------------------------------------------------------------------------------------------- */
 
-napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
-                                          double target_weight) {
+static napier_status run_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                                         double target_weight) {
     napier_status status = check_arguments(context, graph, categories, "categories", target_weight);
     napier_umap_graph *joint = NULL;
     if (!status)
@@ -81,7 +81,6 @@ napier_status napier_umap_join_categories(napier_context *context, napier_umap_g
     if (status) {
         return status;
     }
-    const napier_fenv saved = napier_fenv_enter();
     const double far_dist = target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
     const double far = napier_f64_exp(-far_dist), unknown = napier_f64_exp(-UNKNOWN_DIST);
     const napier_umap_graph *g = *graph;
@@ -95,8 +94,15 @@ napier_status napier_umap_join_categories(napier_context *context, napier_umap_g
         }
     }
     joint->starts[g->n] = g->starts[g->n];
-    napier_fenv_leave(saved);
     return reset_local_connectivity(context, joint, graph);
+}
+
+napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                                          double target_weight) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_join_categories(context, graph, categories, target_weight);
+    napier_fenv_leave(caller);
+    return status;
 }
 
 /* ---- Neighbours on a line -------------------------------------------------------------------------------------------- */
@@ -326,8 +332,8 @@ static napier_status intersection(napier_context *context, const napier_umap_gra
     return status;
 }
 
-napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
-                                       int64_t n_neighbors, double target_weight) {
+static napier_status run_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
+                                      int64_t n_neighbors, double target_weight) {
     napier_status status = check_arguments(context, graph, numbers, "numbers", target_weight);
     if (status) {
         return status;
@@ -347,11 +353,17 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
         return NAPIER_OK;
     }
     napier_umap_graph *right = NULL, *joint = NULL;
-    const napier_fenv saved = napier_fenv_enter();
     status = numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right);
     if (!status)
         status = intersection(context, *graph, right, target_weight, &joint);
-    napier_fenv_leave(saved);
     napier_umap_graph_destroy(context, right);
     return status ? status : reset_local_connectivity(context, joint, graph);
+}
+
+napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
+                                       int64_t n_neighbors, double target_weight) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_join_numbers(context, graph, numbers, n_neighbors, target_weight);
+    napier_fenv_leave(caller);
+    return status;
 }

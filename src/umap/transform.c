@@ -51,8 +51,10 @@ static void memberships(const napier_kernels *kernels, const nearest *n, int64_t
     }
 }
 
+/* Neighbours at `limit` or farther are none. */
 static napier_status find_nearest(napier_context *context, const napier_umap_model *model, napier_umap_samples fitted,
-                                  napier_umap_samples rows, const napier_neighbors_options *options, nearest *n) {
+                                  napier_umap_samples rows, const napier_neighbors_options *options, float limit,
+                                  nearest *n) {
     const napier_allocator *allocator = &context->allocator;
     *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
     const size_t count = (size_t)(n->rows * n->k);
@@ -66,6 +68,12 @@ static napier_status find_nearest(napier_context *context, const napier_umap_mod
                            (long long)n->rows, (long long)n->k);
     }
     napier_status status = napier_nearest_neighbors_of(context, fitted, rows, options, n->indices, n->distances);
+    for (size_t i = 0; !status && i < count; i++) {
+        if (n->distances[i] >= limit) {
+            n->indices[i] = -1;
+            n->distances[i] = INFINITY;
+        }
+    }
     const double connectivity = model->options.local_connectivity - 1.0; /* no row is its own neighbour */
     if (!status) {
         status = napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
@@ -97,7 +105,7 @@ static void weighted_mean(const nearest *n, int64_t row, const float *values, in
 }
 
 /* out = the neighbour that is nearest to all others, by their memberships: it lies where most of them are, which a mean need
- * not. */
+ * not. NaN where no neighbour has a place. */
 static void medoid(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
     const int32_t *near = n->indices + row * n->k;
     const float *w = n->weights + row * n->k;
@@ -115,8 +123,8 @@ static void medoid(const nearest *n, int64_t row, const float *values, int64_t w
             memcpy(out, values + (int64_t)near[s] * width, (size_t)width * sizeof *out);
         }
     }
-    if (!(isfinite(least))) {
-        memset(out, 0, (size_t)width * sizeof *out);
+    for (int64_t d = 0; !isfinite(least) && d < width; d++) {
+        out[d] = NAN;
     }
 }
 
@@ -150,6 +158,9 @@ static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, u
         uint32_t random[2];
         napier_philox(key, edge, s, random);
         z = m->embedding + (int64_t)napier_random_below(random[0], (uint32_t)m->n) * c;
+        if (isnan(z[0])) {
+            continue; /* a point without a place */
+        }
         napier_force(&t->forces, napier_repulsion(&t->forces, napier_squared_gap(y, z, c)), 1.0f, y, z, c, force);
         move(y, force, rate, c);
     }
@@ -186,6 +197,15 @@ static void transform_rows(void *argument, int worker, int64_t begin, int64_t en
     }
 }
 
+/* Fitted points without a place are nobody's neighbours. */
+static void leave_out(const napier_umap_model *model, nearest *n) {
+    const int64_t c = model->options.n_components;
+    for (int64_t i = 0; i < n->rows * n->k; i++) {
+        const int64_t j = n->indices[i];
+        n->weights[i] = j >= 0 && isnan(model->embedding[j * c]) ? 0.0f : n->weights[i];
+    }
+}
+
 static napier_status check_rows(napier_context *context, const napier_umap_model *model, napier_umap_samples samples) {
     if (!model) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
@@ -204,8 +224,8 @@ static napier_status check_rows(napier_context *context, const napier_umap_model
     return NAPIER_OK;
 }
 
-napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
-                                    napier_umap_samples samples, napier_matrix embedding) {
+static napier_status run_transform(napier_context *context, const napier_umap_model *model, napier_umap_samples samples,
+                                   napier_matrix embedding) {
     napier_status status = napier_begin(context);
     if (!status)
         status = check_rows(context, model, samples);
@@ -217,20 +237,27 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     if (status || embedding.rows == 0) {
         return status;
     }
-    const napier_fenv caller = napier_fenv_enter();
     nearest near;
     napier_umap_params params = napier_umap_params_of(&model->options);
     transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
     task.epochs = model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_EPOCHS_SMALL : NAPIER_TRANSFORM_EPOCHS_LARGE;
     status = napier_umap_check_params(context, &params, &params, &task.forces);
     if (!status) {
-        status =
-            find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors, &near);
+        status = find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors,
+                              napier_umap_disconnection_of(&model->options), &near);
         if (!status) {
+            leave_out(model, &near);
             napier_parallel(context, embedding.rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
         }
         nearest_release(context, &near);
     }
+    return status;
+}
+
+napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
+                                    napier_umap_samples samples, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_transform(context, model, samples, embedding);
     napier_fenv_leave(caller);
     return status;
 }
@@ -243,6 +270,39 @@ typedef struct inverse_task {
     float *out; /* [rows, features] */
 } inverse_task;
 
+/* The places of the points that have one, side by side: their number. kept: which points they are. */
+static int64_t gather_places(const napier_umap_model *model, float *places, int32_t *kept) {
+    const int64_t c = model->options.n_components;
+    int64_t count = 0;
+    for (int64_t v = 0; v < model->n; v++) {
+        if (!isnan(model->embedding[v * c])) {
+            memcpy(places + count * c, model->embedding + v * c, (size_t)c * sizeof *places);
+            kept[count++] = (int32_t)v;
+        }
+    }
+    return count;
+}
+
+/* The neighbours of places on the map, by the numbers of the fitted points. */
+static napier_status find_on_map(napier_context *context, const napier_umap_model *model, napier_const_matrix points,
+                                 float *places, int32_t *kept, nearest *near) {
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
+    const int64_t count = gather_places(model, places, kept);
+    if (count == 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: none of its %lld points has a place on the map",
+                           (long long)model->n);
+    }
+    const int64_t wanted = model->options.neighbors.n_neighbors;
+    options.n_neighbors = wanted < count ? wanted : count;
+    const napier_umap_samples map = {napier_const_rows_f32(places, count, model->options.n_components), NULL};
+    const napier_umap_samples rows = {points, NULL};
+    const napier_status status = find_nearest(context, model, map, rows, &options, INFINITY, near);
+    for (int64_t i = 0; !status && i < near->rows * near->k; i++) {
+        near->indices[i] = near->indices[i] < 0 ? -1 : kept[near->indices[i]];
+    }
+    return status;
+}
+
 static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const inverse_task *t = argument;
     const int64_t features = t->model->data.cols;
@@ -252,8 +312,8 @@ static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end)
     }
 }
 
-napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
-                                            napier_const_matrix points, napier_matrix samples) {
+static napier_status run_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                           napier_const_matrix points, napier_matrix samples) {
     napier_status status = napier_begin(context);
     if (!status && !model)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
@@ -276,17 +336,26 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
     if (status || points.rows == 0) {
         return status;
     }
-    const napier_fenv caller = napier_fenv_enter();
-    nearest near;
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
-    options.n_neighbors = model->options.neighbors.n_neighbors;
-    const napier_umap_samples map = {napier_umap_model_embedding(model), NULL}, wanted = {points, NULL};
-    status = find_nearest(context, model, map, wanted, &options, &near);
+    nearest near = {0};
+    float *places = napier_alloc(&context->allocator, (size_t)(model->n * model->options.n_components), sizeof *places);
+    int32_t *kept = napier_alloc(&context->allocator, (size_t)model->n, sizeof *kept);
+    status = places && kept ? find_on_map(context, model, points, places, kept, &near)
+                            : napier_fail(context, NAPIER_OUT_OF_MEMORY, "transform: no memory for %lld places",
+                                          (long long)model->n);
     if (!status) {
         inverse_task task = {model, &near, samples.data};
         napier_parallel(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
     }
     nearest_release(context, &near);
+    napier_free(&context->allocator, places);
+    napier_free(&context->allocator, kept);
+    return status;
+}
+
+napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                            napier_const_matrix points, napier_matrix samples) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_inverse_transform(context, model, points, samples);
     napier_fenv_leave(caller);
     return status;
 }

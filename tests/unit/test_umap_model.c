@@ -463,6 +463,38 @@ static void test_damaged_files(void **state) {
     free(x);
 }
 
+static void put_u64(uint8_t *at, uint64_t x) {
+    for (int i = 0; i < 8; i++) {
+        at[i] = (uint8_t)(x >> 8 * i);
+    }
+}
+
+/* 244 bytes that claim 2 points of 2^31 - 1 columns and an inverse covariance: 4 (2 cols + cols^2 + 2) is 2^64 + 4. */
+static void test_sizes_that_wrap(void **state) {
+    (void)state;
+    enum { N = 30, COLS = 3, WHOLE = 16 + 21 * 8 + 6 * 8 + 4 + 8, OPTIONS = 16, SIZES = 16 + 21 * 8 };
+    float *x = clusters(N, COLS, NULL);
+    napier_umap_options options = small_options();
+    napier_umap_model *model = NULL, *read = NULL;
+    size_t size = 0;
+    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
+    assert_int_equal(napier_umap_model_to_bytes(context, model, NULL, 0, &size), NAPIER_OK);
+    uint8_t *bytes = room(size, 1);
+    assert_int_equal(napier_umap_model_to_bytes(context, model, bytes, size, &size), NAPIER_OK);
+    const uint64_t cols = (UINT64_C(1) << 31) - 1, counts[6] = {2, cols, 2 * cols, 0, cols * cols, 2};
+    put_u64(bytes + OPTIONS, 2);                             /* n_neighbors */
+    put_u64(bytes + OPTIONS + 8, NAPIER_METRIC_MAHALANOBIS); /* metric */
+    put_u64(bytes + OPTIONS + 40, 1);                        /* n_components */
+    for (size_t i = 0; i < 6; i++) {
+        put_u64(bytes + SIZES + 8 * i, counts[i]);
+    }
+    sign(bytes, WHOLE);
+    assert_int_equal(napier_umap_model_from_bytes(context, bytes, WHOLE, &read), NAPIER_CORRUPT_DATA);
+    napier_umap_model_destroy(context, model);
+    free(bytes);
+    free(x);
+}
+
 static void test_optimizer_bytes(void **state) {
     (void)state;
     enum { N = 20 };
@@ -519,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_damaged_files),
+        cmocka_unit_test(test_sizes_that_wrap),
         cmocka_unit_test(test_optimizer_bytes),
     };
     return cmocka_run_group_tests(tests, start, stop);
