@@ -6,17 +6,20 @@ On a GPU a call puts its work into the device's current stream and does not wait
 and offsets that are wrong give NaN there; synchronize() raises what was wrong.
 
 Every function is a custom operator of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, so
-that compiled graphs hold it whole. Results have the same bits as those of `napier`. Gradients are once differentiable.
+that compiled graphs hold it whole. Results have the same bits as those of `napier`. Gradients are once differentiable, with
+backward() and torch.autograd.grad; softmax, log_softmax and logsumexp without weights have forward mode too. What has no
+derivative says so when one is asked for.
 """
 import inspect
 from typing import Optional
 
 import torch
+from torch._library.autograd import make_autograd_impl
+from torch.autograd.forward_ad import make_dual, unpack_dual
 from torch.library import custom_op
 
 from . import _napier
 from ._attention import _arguments
-from ._logsumexp import _axes
 from .rl import TokenLogprobs, _shaped, _token_arguments, _want
 
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
@@ -44,6 +47,17 @@ def _check(**tensors):
             continue
         if not isinstance(x, Tensor):
             raise TypeError(f"{name}: expected a tensor, got {type(x).__name__}")
+        if x.is_complex():
+            raise TypeError(f"{name}: complex numbers are not supported (use .real, .imag or .abs())")
+        if x.dtype.is_floating_point and x.dtype.itemsize < 2:
+            raise TypeError(f"{name}: {x.dtype} is not supported (use .to(torch.float16))")
+        if x.is_nested:
+            raise NotImplementedError(f"{name}: nested tensors are not supported (use .to_padded_tensor(), or a tensor with "
+                                      "offsets)")
+        if x.is_quantized:
+            raise NotImplementedError(f"{name}: quantized tensors are not supported (use .dequantize())")
+        if x.layout != torch.strided:
+            raise NotImplementedError(f"{name}: tensors of {x.layout} are not supported (use .to_dense())")
         if x.device.type in ("cpu", "meta"):
             continue
         if x.device.type != "cuda":
@@ -79,53 +93,170 @@ def _operator(name):
     return decorate
 
 
-def _once(operator, backward, setup):
-    operator.register_autograd(backward, setup_context=setup)
+_library = torch.library.Library("napier", "FRAGMENT")
+
+
+def _once(operator, backward, setup, tensors=1, forward_mode=None):
+    """Gradients to the first tensors of an operator, once differentiable. forward_mode(output, inputs, tangents): the
+    output's tangent, for an operator whose one output has one."""
+    names, title = _names(operator), _title(operator)
+
+    def checked_setup(ctx, inputs, output):
+        for name, needed in zip(names[tensors:], ctx.needs_input_grad[tensors:]):
+            if needed:
+                raise RuntimeError(f"{title}: {name} has no gradient here; use .detach()")
+        setup(ctx, inputs, output)
+
+    operator.register_autograd(backward, setup_context=checked_setup)
+    _check_transforms(operator, tensors, forward_mode)
+
+
+def _last(operator):
+    """An operator that computes a gradient, and has none."""
+
+    def refuse(ctx, *_):
+        raise NotImplementedError(f"{_title(operator)}: gradients are once differentiable (create_graph=True differentiates "
+                                  "them again); use PyTorch's own functions for second derivatives")
+
+    operator.register_autograd(refuse)
+    _check_transforms(operator)
+
+
+def _title(operator):
+    return f"napier.torch.{operator._name.removesuffix('_backward').removesuffix('_weighted')}"
+
+
+def _names(operator):
+    return [argument.name for argument in operator._opoverload._schema.arguments]
+
+
+def _tangent(x):
+    """PyTorch has one level, 0; compiled graphs enter it without telling forward_ad."""
+    return unpack_dual(x, level=0).tangent if isinstance(x, Tensor) and x.is_floating_point() else None
+
+
+def _check_transforms(operator, tensors=0, forward_mode=None):
+    """PyTorch's kernel for an operator's derivatives drops the tangents of forward mode: one before it."""
+    recorded, title, names = make_autograd_impl(operator._opoverload, operator), _title(operator), _names(operator)
+
+    def kernel(keys, *args):
+        tangents = [_tangent(x) for x in args]
+        records = torch.is_grad_enabled() and any([isinstance(x, Tensor) and x.requires_grad for x in args])
+        if all([t is None for t in tangents]):
+            if records and torch._C._are_functorch_transforms_active():
+                raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
+                                          "torch.autograd.grad")
+            return recorded(keys, *args)
+        missing = [name for name, t in zip(names[tensors if forward_mode else 0:], tangents[tensors if forward_mode else 0:])
+                   if t is not None]
+        if missing:
+            raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect "
+                                      f"to {', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
+        if records:
+            raise NotImplementedError(f"{title}: forward mode over a recorded gradient is not supported; use .detach(), or "
+                                      "PyTorch's own function")
+        primals = [x if t is None else unpack_dual(x, level=0).primal for x, t in zip(args, tangents)]
+        output = operator(*primals)
+        return make_dual(output, forward_mode(output, primals, tangents), level=0)
+
+    _library.impl(operator._name, kernel, "Autograd", with_keyset=True, allow_override=True)
+
+
+# Numbers of a call travel as one tensor of float64 on the CPU: a compiled graph is specialised for every float that an
+# operator takes, and compiled again for the next one.
+
+_WAYS_OUT = {"temperature": "divide the logits by it first", "scale": "multiply q by it first"}
+
+
+def _numbers(**values):
+    for name, x in values.items():
+        if isinstance(x, Tensor):
+            _check_number(name, x)
+    traced = torch.compiler.is_compiling() or any([isinstance(x, Tensor) for x in values.values()])
+    if not (values and traced):
+        return torch.tensor([_number(name, x) for name, x in values.items()], dtype=torch.float64, device="cpu")
+    zero = torch.zeros((), dtype=torch.float64, device="cpu")
+    return torch.stack([x.to(zero).reshape(()) if isinstance(x, Tensor) else zero + _number(name, x)
+                        for name, x in values.items()])
+
+
+def _number(name, x):
+    if isinstance(x, (int, float)):
+        return float(x)
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {x!r}") from None
+
+
+def _check_number(name, x):
+    if x.numel() != 1 or x.is_complex():
+        raise TypeError(f"{name}: expected a number, got a tensor of shape {tuple(x.shape)} and {x.dtype}")
+    if x.requires_grad and torch.is_grad_enabled():
+        way_out = _WAYS_OUT.get(name)
+        raise RuntimeError(f"{name}: has no gradient here; {way_out + ', or ' if way_out else ''}use {name}.detach()")
 
 
 # ---- softmax, log_softmax --------------------------------------------------------------------------------------------------
 
 
 @_operator("softmax")
-def _softmax(x: Tensor, axis: int, temperature: float, masked_rows: str) -> Tensor:
-    return _napier.softmax(x, axis, temperature=temperature, masked_rows=masked_rows)
+def _softmax(x: Tensor, axis: int, temperature: Tensor, masked_rows: str) -> Tensor:
+    return _napier.softmax(x, axis, temperature=temperature.item(), masked_rows=masked_rows)
 
 
 @_operator("log_softmax")
-def _log_softmax(x: Tensor, axis: int, temperature: float, masked_rows: str) -> Tensor:
-    return _napier.log_softmax(x, axis, temperature=temperature, masked_rows=masked_rows)
+def _log_softmax(x: Tensor, axis: int, temperature: Tensor, masked_rows: str) -> Tensor:
+    return _napier.log_softmax(x, axis, temperature=temperature.item(), masked_rows=masked_rows)
 
 
 @_operator("softmax_backward")
-def _softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: float) -> Tensor:
-    return _napier.softmax_backward(y, grad, axis, temperature=temperature)
+def _softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _napier.softmax_backward(y, grad, axis, temperature=temperature.item())
 
 
 @_operator("log_softmax_backward")
-def _log_softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: float) -> Tensor:
-    return _napier.log_softmax_backward(y, grad, axis, temperature=temperature)
+def _log_softmax_backward(y: Tensor, grad: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _napier.log_softmax_backward(y, grad, axis, temperature=temperature.item())
 
 
 def _row_major_like(x, *_):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
-def _register_map(operator, backward):
+def _register_map(operator, backward, forward_mode):
     def setup(ctx, inputs, output):
-        _, ctx.axis, ctx.temperature, _ = inputs
-        ctx.save_for_backward(output)
+        _, ctx.axis, temperature, _ = inputs
+        ctx.save_for_backward(output, temperature)
 
     def gradient(ctx, grad):
-        (y,) = ctx.saved_tensors
-        return backward(y, grad.to(y.dtype), ctx.axis, ctx.temperature), None, None, None
+        y, temperature = ctx.saved_tensors
+        return backward(y, grad.to(y.dtype), ctx.axis, temperature), None, None, None
 
     operator.register_fake(_row_major_like)
     backward.register_fake(_row_major_like)
-    _once(operator, gradient, setup)
+    _once(operator, gradient, setup, forward_mode=forward_mode)
+    _last(backward)
 
 
-_register_map(_softmax, _softmax_backward)
-_register_map(_log_softmax, _log_softmax_backward)
+def _at_least_single(x):
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _tangent_softmax(y, inputs, tangents):
+    _, axis, temperature, _ = inputs
+    probs, to_x = _at_least_single(y), _at_least_single(tangents[0])
+    return (probs * (to_x - (probs * to_x).sum(axis, keepdim=True)) / temperature.to(probs).reshape(())).to(y.dtype)
+
+
+def _tangent_log_softmax(y, inputs, tangents):
+    _, axis, temperature, _ = inputs
+    logprobs, to_x = _at_least_single(y), _at_least_single(tangents[0])
+    return ((to_x - (logprobs.exp() * to_x).sum(axis, keepdim=True)) / temperature.to(to_x).reshape(())).to(y.dtype)
+
+
+_register_map(_softmax, _softmax_backward, _tangent_softmax)
+_register_map(_log_softmax, _log_softmax_backward, _tangent_log_softmax)
 
 
 def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
@@ -140,13 +271,13 @@ def softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
     [0.0402, -0.0048, -0.0354]
     """
     _check(x=x)
-    return _softmax(_floating(x), _dimension(dim, x.ndim), float(temperature), masked_rows)
+    return _softmax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
 
 
 def log_softmax(x, dim=-1, *, temperature=1.0, masked_rows="nan"):
     """napier.log_softmax with gradients: x / temperature - logsumexp along a dimension."""
     _check(x=x)
-    return _log_softmax(_floating(x), _dimension(dim, x.ndim), float(temperature), masked_rows)
+    return _log_softmax(_floating(x), _dimension(dim, x.ndim), _numbers(temperature=temperature), masked_rows)
 
 
 def _floating(x):
@@ -155,22 +286,34 @@ def _floating(x):
 
 def _dimension(dim, ndim):
     most = max(ndim, 1)
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"dim: expected an int, got {dim!r}")
     if not -most <= dim < most:
         raise IndexError(f"dim: {dim} is out of range for a tensor of {ndim} dimensions")
-    return dim % most
+    return int(dim) % most
+
+
+def _dimensions(dim, ndim):
+    """One, several or all (None, or an empty tuple), as a list; a tensor without dimensions has none."""
+    dims = [_dimension(i, ndim) for i in (dim if isinstance(dim, (tuple, list)) else () if dim is None else (dim,))]
+    if not dims:
+        return list(range(ndim))
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"dim: {dim} names a dimension twice")
+    return dims if ndim else []
 
 
 # ---- logsumexp ---------------------------------------------------------------------------------------------------------------
 
 
 @_operator("logsumexp")
-def _logsumexp(x: Tensor, axis: int, temperature: float) -> Tensor:
-    return _napier._logsumexp(x, axis, False, temperature=temperature)
+def _logsumexp(x: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _napier._logsumexp(x, axis, False, temperature=temperature.item())
 
 
 @_operator("logsumexp_backward")
-def _logsumexp_backward(x: Tensor, grad: Tensor, axis: int, temperature: float) -> Tensor:
-    return _napier.logsumexp_backward(x, grad, axis, temperature=temperature)
+def _logsumexp_backward(x: Tensor, grad: Tensor, axis: int, temperature: Tensor) -> Tensor:
+    return _napier.logsumexp_backward(x, grad, axis, temperature=temperature.item())
 
 
 @_logsumexp.register_fake
@@ -182,16 +325,23 @@ _logsumexp_backward.register_fake(_row_major_like)
 
 
 def _setup_logsumexp(ctx, inputs, output):
-    x, ctx.axis, ctx.temperature = inputs
-    ctx.save_for_backward(x)
+    x, ctx.axis, temperature = inputs
+    ctx.save_for_backward(x, temperature)
 
 
 def _gradient_logsumexp(ctx, grad):
-    (x,) = ctx.saved_tensors
-    return _logsumexp_backward(x, grad.to(x.dtype), ctx.axis, ctx.temperature), None, None
+    x, temperature = ctx.saved_tensors
+    return _logsumexp_backward(x, grad.to(x.dtype), ctx.axis, temperature), None, None
 
 
-_once(_logsumexp, _gradient_logsumexp, _setup_logsumexp)
+def _tangent_logsumexp(lse, inputs, tangents):
+    x, axis, temperature = inputs
+    probs = _softmax(_at_least_single(x), axis, temperature, "zero")
+    return ((probs * tangents[0].to(probs.dtype)).sum(axis) / temperature.to(probs).reshape(())).to(lse.dtype)
+
+
+_once(_logsumexp, _gradient_logsumexp, _setup_logsumexp, forward_mode=_tangent_logsumexp)
+_last(_logsumexp_backward)
 
 
 # With weights b: s = sum_j b_j exp(z_j), lse = log |s|. Then d lse / d b_i = exp(z_i) / s and d lse / d x_i = b_i exp(z_i) /
@@ -200,8 +350,8 @@ _once(_logsumexp, _gradient_logsumexp, _setup_logsumexp)
 
 
 @_operator("logsumexp_weighted")
-def _logsumexp_weighted(x: Tensor, b: Tensor, axis: int, temperature: float) -> tuple[Tensor, Tensor]:
-    return _napier._logsumexp_weighted(x, b, axis, False, temperature=temperature)
+def _logsumexp_weighted(x: Tensor, b: Tensor, axis: int, temperature: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier._logsumexp_weighted(x, b, axis, False, temperature=temperature.item())
 
 
 def _exp(y):
@@ -213,7 +363,9 @@ def _exp(y):
 
 
 @_operator("logsumexp_weighted_backward")
-def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int, temperature: float) -> tuple[Tensor, Tensor]:
+def _logsumexp_weighted_backward(x: Tensor, b: Tensor, grad: Tensor, axis: int,
+                                 temperature: Tensor) -> tuple[Tensor, Tensor]:
+    temperature = temperature.item()
     if x.numel() == 0:
         return _row_major_like(x), _row_major_like(b)
     z, weights = x.double().movedim(axis, -1) / temperature, b.double().movedim(axis, -1)
@@ -244,16 +396,18 @@ def _(x, b, *_):
 
 
 def _setup_logsumexp_weighted(ctx, inputs, output):
-    x, b, ctx.axis, ctx.temperature = inputs
-    ctx.save_for_backward(x, b)
+    x, b, ctx.axis, temperature = inputs
+    ctx.save_for_backward(x, b, temperature)
     ctx.mark_non_differentiable(output[1])
 
 
 def _gradient_logsumexp_weighted(ctx, grad, _):
-    return (*_logsumexp_weighted_backward(*ctx.saved_tensors, grad, ctx.axis, ctx.temperature), None, None)
+    x, b, temperature = ctx.saved_tensors
+    return (*_logsumexp_weighted_backward(x, b, grad, ctx.axis, temperature), None, None)
 
 
-_once(_logsumexp_weighted, _gradient_logsumexp_weighted, _setup_logsumexp_weighted)
+_once(_logsumexp_weighted, _gradient_logsumexp_weighted, _setup_logsumexp_weighted, 2)
+_last(_logsumexp_weighted_backward)
 
 
 def _weights_like(b, x):
@@ -261,8 +415,6 @@ def _weights_like(b, x):
     if not isinstance(b, Tensor):
         b = torch.as_tensor(b, device=x.device)
     _check(b=b)
-    if b.dtype.is_complex:
-        raise TypeError("b: complex numbers are not supported")
     return b.to(x.dtype) if not b.dtype.is_floating_point or b.ndim == 0 else b
 
 
@@ -303,19 +455,15 @@ def logsumexp(x, dim=None, keepdim=False, *, b=None, return_sign=False, temperat
     if b is not None or return_sign:
         b = _weights_like(1.0 if b is None else b, x)
         ndim = max(x.ndim, b.ndim)
-        axes = [_dimension(dim, ndim)] if isinstance(dim, int) else _axes(dim, ndim)
-        axes = axes if ndim else []
-        lse, sign = _weighted(x, b, axes, float(temperature))
+        axes = _dimensions(dim, ndim)
+        lse, sign = _weighted(x, b, axes, _numbers(temperature=temperature))
         if keepdim:
             for axis in sorted(axes):
                 lse, sign = lse.unsqueeze(axis), sign.unsqueeze(axis)
         return (lse, sign) if return_sign else lse * torch.where(sign < 0, torch.nan, 1.0).to(lse.dtype)
-    if isinstance(dim, int):
-        axis = _dimension(dim, x.ndim)
-        result = _logsumexp(x, axis, float(temperature))
-        return result.unsqueeze(axis) if keepdim and x.ndim else result
-    axes = _axes(dim, x.ndim)
-    result = _logsumexp(_one_dimension(x, axes), x.ndim - len(axes), float(temperature))
+    axes = _dimensions(dim, x.ndim)
+    row, axis = (x, axes[0]) if len(axes) == 1 else (_one_dimension(x, axes), x.ndim - len(axes))
+    result = _logsumexp(row, axis, _numbers(temperature=temperature))
     return result.reshape([1 if i in axes else n for i, n in enumerate(x.shape)]) if keepdim else result
 
 
@@ -389,7 +537,8 @@ def _gradient_matmul(ctx, grad):
     return _matmul_backward(*ctx.saved_tensors, grad)
 
 
-_once(_matmul, _gradient_matmul, lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+_once(_matmul, _gradient_matmul, lambda ctx, inputs, output: ctx.save_for_backward(*inputs), 2)
+_last(_matmul_backward)
 
 
 def matmul(a, b):
@@ -410,18 +559,19 @@ def _without_double(*tensors):
 
 
 @_operator("attention")
-def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float, causal: bool, masked_rows: str,
+def _attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool, masked_rows: str,
                query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
                prefix_end: _Offsets) -> tuple[Tensor, Tensor]:
-    return _napier._attention(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix_begin, prefix_end)
+    return _napier._attention(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets, prefix_begin,
+                              prefix_end)
 
 
 @_operator("attention_backward")
-def _attention_backward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: float, causal: bool,
+def _attention_backward(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Tensor, causal: bool,
                         masked_rows: str, query_offsets: _Offsets, key_offsets: _Offsets, prefix_begin: _Offsets,
                         prefix_end: _Offsets, grad: Tensor, output: Tensor, lse: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return _napier._attention_backward(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix_begin,
-                                       prefix_end, grad, output, lse)
+    return _napier._attention_backward(q, k, v, mask, scale.item(), causal, masked_rows, query_offsets, key_offsets,
+                                       prefix_begin, prefix_end, grad, output, lse)
 
 
 @_attention.register_fake
@@ -436,18 +586,19 @@ def _(q, k, v, *_):
 
 
 def _setup_attention(ctx, inputs, output):
-    ctx.options = inputs[4:7]
-    ctx.save_for_backward(*inputs[:4], *inputs[7:], *output)
+    ctx.options = inputs[5:7]
+    ctx.save_for_backward(*inputs[:5], *inputs[7:], *output)
     ctx.mark_non_differentiable(output[1])
 
 
 def _gradient_attention(ctx, grad, _):
-    q, k, v, mask, *offsets, output, lse = ctx.saved_tensors
-    grads = _attention_backward(q, k, v, mask, *ctx.options, *offsets, grad.to(output.dtype), output, lse)
+    q, k, v, mask, scale, *offsets, output, lse = ctx.saved_tensors
+    grads = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad.to(output.dtype), output, lse)
     return (*grads,) + (None,) * 8
 
 
-_once(_attention, _gradient_attention, _setup_attention)
+_once(_attention, _gradient_attention, _setup_attention, 3)
+_last(_attention_backward)
 
 
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
@@ -463,9 +614,9 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     _check(q=q, k=k, v=v, mask=mask, query_offsets=query_offsets, key_offsets=key_offsets)
     if mask is not None and mask.requires_grad and torch.is_grad_enabled():
         raise RuntimeError("mask: has no gradient here; use mask.detach()")
-    arguments, plain = _arguments(*_without_double(q, k, v), mask, scale, causal, masked_rows, query_offsets, key_offsets,
-                                  prefix)
-    output, lse = _attention(*arguments)
+    (q, k, v, mask, _, *options), plain = _arguments(*_without_double(q, k, v), mask, None, causal, masked_rows, query_offsets,
+                                                     key_offsets, prefix)
+    output, lse = _attention(q, k, v, mask, _numbers(scale=0.0 if scale is None else scale), *options)
     if plain:
         output, lse = output[0], lse[0]
     return (output, lse) if return_lse else output
@@ -486,33 +637,36 @@ def _whole(results, x):
 
 
 @_operator("token_logprobs")
-def _token_logprobs(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], temperature: float, softcap: float,
-                    ignore_index: int, label_smoothing: float, z_loss: float, want: int, top_k: int) -> _Eight:
+def _token_logprobs(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor, ignore_index: int, want: int,
+                    top_k: int) -> _Eight:
+    temperature, softcap, label_smoothing, z_loss = numbers.tolist()
     return _whole(_napier.token_logprobs(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep, want,
                                          top_k), x)
 
 
 @_operator("token_logprobs_backward")
-def _token_logprobs_backward(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], temperature: float, softcap: float,
-                             ignore_index: int, label_smoothing: float, z_loss: float, g_logprobs: Optional[Tensor],
-                             g_lse: Optional[Tensor], g_entropy: Optional[Tensor], g_loss: Optional[Tensor]) -> Tensor:
+def _token_logprobs_backward(x: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor, ignore_index: int,
+                             g_logprobs: Optional[Tensor], g_lse: Optional[Tensor], g_entropy: Optional[Tensor],
+                             g_loss: Optional[Tensor]) -> Tensor:
+    temperature, softcap, label_smoothing, z_loss = numbers.tolist()
     return _napier.token_logprobs_backward(x, ids, temperature, softcap, ignore_index, label_smoothing, z_loss, keep,
                                            g_logprobs, g_lse, g_entropy, g_loss)
 
 
 @_operator("linear_token_logprobs")
-def _linear_token_logprobs(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], temperature: float,
-                           softcap: float, ignore_index: int, label_smoothing: float, z_loss: float, want: int,
-                           top_k: int) -> _Eight:
+def _linear_token_logprobs(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor], numbers: Tensor,
+                           ignore_index: int, want: int, top_k: int) -> _Eight:
+    temperature, softcap, label_smoothing, z_loss = numbers.tolist()
     return _whole(_napier.linear_token_logprobs(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
                                                 z_loss, keep, want, top_k), x)
 
 
 @_operator("linear_token_logprobs_backward")
 def _linear_token_logprobs_backward(x: Tensor, weights: Tensor, ids: Optional[Tensor], keep: Optional[Tensor],
-                                    temperature: float, softcap: float, ignore_index: int, label_smoothing: float,
-                                    z_loss: float, g_logprobs: Optional[Tensor], g_lse: Optional[Tensor],
-                                    g_entropy: Optional[Tensor], g_loss: Optional[Tensor]) -> tuple[Tensor, Tensor]:
+                                    numbers: Tensor, ignore_index: int, g_logprobs: Optional[Tensor],
+                                    g_lse: Optional[Tensor], g_entropy: Optional[Tensor],
+                                    g_loss: Optional[Tensor]) -> tuple[Tensor, Tensor]:
+    temperature, softcap, label_smoothing, z_loss = numbers.tolist()
     return _napier.linear_token_logprobs_backward(x, weights, ids, temperature, softcap, ignore_index, label_smoothing,
                                                   z_loss, keep, g_logprobs, g_lse, g_entropy, g_loss)
 
@@ -532,12 +686,12 @@ def _fake_results(x, ids, want, top_k):
 
 
 @_token_logprobs.register_fake
-def _(x, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
+def _(x, ids, keep, numbers, ignore_index, want, top_k):
     return _fake_results(x, ids, want, top_k)
 
 
 @_linear_token_logprobs.register_fake
-def _(x, weights, ids, keep, temperature, softcap, ignore_index, label_smoothing, z_loss, want, top_k):
+def _(x, weights, ids, keep, numbers, ignore_index, want, top_k):
     return _fake_results(x, ids, want, top_k)
 
 
@@ -551,19 +705,18 @@ _token_logprobs_backward.register_fake(_row_major_like)
 
 def _register_tokens(operator, backward, inputs_with_gradient):
     def setup(ctx, inputs, output):
-        tensors, ctx.options, ctx.want = inputs[:inputs_with_gradient + 2], inputs[inputs_with_gradient + 2:-2], inputs[-2]
+        *tensors, ctx.ignore_index, _, _ = inputs
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*output[4:])
 
     def gradient(ctx, *grads):
-        tensors = ctx.saved_tensors
         g = [None if x is None else x.float() for x in grads[:4]]
-        result = backward(*tensors, *ctx.options, *g)
-        result = result if isinstance(result, tuple) else (result,)
-        return result + (None,) * (len(tensors) - inputs_with_gradient + len(ctx.options) + 2)
+        result = backward(*ctx.saved_tensors, ctx.ignore_index, *g)
+        return (result if isinstance(result, tuple) else (result,)) + (None,) * 6
 
-    _once(operator, gradient, setup)
+    _once(operator, gradient, setup, inputs_with_gradient)
+    _last(backward)
 
 
 _register_tokens(_token_logprobs, _token_logprobs_backward, 1)
@@ -588,8 +741,8 @@ def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_ind
     rows, ids, keep, lead = _token_arguments(_single(x), ids, keep, what)
     if ids is not None and (ids.dtype.is_floating_point or ids.dtype == torch.bool):
         raise TypeError(f"ids: expected integers, got {ids.dtype}")
-    results = operator(rows, *more, ids, keep, float(temperature), float(softcap), int(ignore_index),
-                       float(label_smoothing), float(z_loss), want, int(top_k))
+    numbers = _numbers(temperature=temperature, softcap=softcap, label_smoothing=label_smoothing, z_loss=z_loss)
+    results = operator(rows, *more, ids, keep, numbers, int(ignore_index), want, int(top_k))
     wanted = [ids is not None, want & 1, want & 2, want & 4, want & 8, ids is not None and want & 16, top_k, top_k]
     return _shaped([r if w else None for r, w in zip(results, wanted)], lead, ids)
 
@@ -641,6 +794,7 @@ def _gradient_gather(ctx, grad):
 
 
 _once(_gather_logprobs, _gradient_gather, _setup_gather)
+_last(_gather_logprobs_backward)
 
 
 def gather_logprobs(logprobs, ids):
@@ -658,27 +812,28 @@ def gather_logprobs(logprobs, ids):
 
 @_operator("kl_per_response")
 def _kl_per_response(policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str, reduction: str,
-                     clamp_ratio: float, clamp_kl: float) -> Tensor:
+                     clamps: Tensor) -> Tensor:
+    clamp_ratio, clamp_kl = clamps.tolist()
     return _napier.kl_per_response(policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction,
                                    clamp_ratio=clamp_ratio, clamp_kl=clamp_kl)
 
 
 @_operator("kl_per_response_backward")
 def _kl_per_response_backward(policy: Tensor, ref: Tensor, offsets: Tensor, mask: Optional[Tensor], estimator: str,
-                              reduction: str, clamp_ratio: float, clamp_kl: float,
-                              grad: Tensor) -> tuple[Tensor, Tensor]:
+                              reduction: str, clamps: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    clamp_ratio, clamp_kl = clamps.tolist()
     return _napier.kl_per_response_backward(policy, ref, offsets, mask=mask, estimator=estimator, reduction=reduction,
                                             clamp_ratio=clamp_ratio, clamp_kl=clamp_kl, grad_kl=grad)
 
 
 @_operator("kl_full")
-def _kl_full(policy: Tensor, ref: Tensor, temperature: float) -> Tensor:
-    return _napier.kl_full(policy, ref, temperature=temperature)
+def _kl_full(policy: Tensor, ref: Tensor, temperature: Tensor) -> Tensor:
+    return _napier.kl_full(policy, ref, temperature=temperature.item())
 
 
 @_operator("kl_full_backward")
-def _kl_full_backward(policy: Tensor, ref: Tensor, temperature: float, grad: Tensor) -> tuple[Tensor, Tensor]:
-    return _napier.kl_full_backward(policy, ref, grad, temperature=temperature)
+def _kl_full_backward(policy: Tensor, ref: Tensor, temperature: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier.kl_full_backward(policy, ref, grad, temperature=temperature.item())
 
 
 @_kl_per_response.register_fake
@@ -692,18 +847,20 @@ def _(policy, ref, temperature):
 
 
 def _register_pair(operator, backward, tensors):
-    """Of a function of policy and ref (and more tensors) to one result."""
+    """Of a function of policy and ref (and more tensors, words, and numbers at the end) to one result."""
 
     def setup(ctx, inputs, output):
-        ctx.save_for_backward(*inputs[:tensors])
-        ctx.options = inputs[tensors:]
+        ctx.save_for_backward(*inputs[:tensors], inputs[-1])
+        ctx.words = inputs[tensors:-1]
 
     def gradient(ctx, grad):
-        to_policy, to_ref = backward(*ctx.saved_tensors, *ctx.options, grad)
-        return (to_policy, to_ref) + (None,) * (tensors - 2 + len(ctx.options))
+        *saved, numbers = ctx.saved_tensors
+        to_policy, to_ref = backward(*saved, *ctx.words, numbers, grad)
+        return (to_policy, to_ref) + (None,) * (tensors - 1 + len(ctx.words))
 
     backward.register_fake(lambda policy, ref, *_: (_row_major_like(policy), _row_major_like(ref)))
-    _once(operator, gradient, setup)
+    _once(operator, gradient, setup, 2)
+    _last(backward)
 
 
 _register_pair(_kl_per_response, _kl_per_response_backward, 4)
@@ -716,13 +873,13 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estima
     offsets, mask = _as_tensor(offsets, policy_logprobs), _as_tensor(mask, policy_logprobs)
     _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets, mask=mask)
     return _kl_per_response(_single(policy_logprobs), _single(ref_logprobs), offsets, mask, estimator, reduction,
-                            float(clamp_ratio), float(clamp_kl))
+                            _numbers(clamp_ratio=clamp_ratio, clamp_kl=clamp_kl))
 
 
 def kl_full(policy_logits, ref_logits, *, temperature=1.0):
     """napier.kl_full with gradients, to both."""
     _check(policy_logits=policy_logits, ref_logits=ref_logits)
-    return _kl_full(_single(policy_logits), _single(ref_logits), float(temperature))
+    return _kl_full(_single(policy_logits), _single(ref_logits), _numbers(temperature=temperature))
 
 
 @_operator("rubric_score")
@@ -759,6 +916,7 @@ def _gradient_rubric(ctx, g_scores, g_rewards):
 
 
 _once(_rubric_score, _gradient_rubric, _setup_rubric)
+_last(_rubric_score_backward)
 
 
 def rubric_score(logprobs, token_ids, offsets, rubric, weights):
@@ -773,29 +931,34 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights):
 
 # ---- GRPO ----------------------------------------------------------------------------------------------------------------------
 # The C functions give loss and gradients at once; the operators return both, and their own gradient is a product. Options
-# travel as one string, as an operator's arguments are numbers, strings and tensors; plain formatting, which compiled graphs
-# can follow.
+# travel as one string, "loss_type=dapo;num_items": words, switches, and the names of the numbers.
 
 _METRICS = ("loss", "tokens", "clip_low", "clip_high", "mean_ratio", "min_ratio", "max_ratio", "kl", "approx_kl", "entropy",
             "correction", "kept_responses")
 
 
-def _written_options(options):
-    return ";".join([f"{name}={value}" for name, value in options.items() if value is not None])
+def _written_options(options, **numbers):
+    """The string, and these numbers and those of the options."""
+    words = []
+    for name, value in options.items():
+        if isinstance(value, (str, bool)):
+            words.append(f"{name}={value}")
+        elif value is not None:
+            words.append(name)
+            numbers[name] = value
+    return ";".join(words), _numbers(**numbers)
 
 
-def _read_options(text):
-    options = dict(part.split("=", 1) for part in text.split(";") if part)
-    return {name: _number_or_word(value) for name, value in options.items()}
-
-
-def _number_or_word(text):
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return {"True": True, "False": False}.get(text, text)
+def _read_options(words, numbers):
+    """A dict, from the string and the numbers in its order."""
+    options, numbers = {}, iter(numbers)
+    for part in words.split(";") if words else ():
+        name, is_word, word = part.partition("=")
+        options[name] = {"True": True, "False": False}.get(word, word) if is_word else next(numbers)
+    length = options.get("max_completion_length")
+    if isinstance(length, float) and length.is_integer():
+        options["max_completion_length"] = int(length)
+    return options
 
 
 def _loss_and_metrics(metrics):
@@ -809,9 +972,9 @@ def _loss_and_metrics(metrics):
 @_operator("grpo_loss")
 def _grpo_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
                ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
-               options: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+               words: str, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     metrics, grad, grad_entropies = _napier.grpo_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
-                                                      _read_options(options))
+                                                      _read_options(words, numbers.tolist()))
     return (*_loss_and_metrics(metrics), grad, _none(logprobs) if grad_entropies is None else grad_entropies)
 
 
@@ -822,19 +985,35 @@ def _(logprobs, entropies, *_):
             _none(logprobs) if entropies is None else torch.empty_like(grad))
 
 
+def _grpo_backward(name):
+    """The product, as an operator: its second argument, the loss, is what keeps a second derivative from being zero."""
+
+    @_operator(f"{name}_backward")
+    def product(derivative: Tensor, loss: Tensor, grad: Tensor) -> Tensor:
+        return derivative * grad
+
+    product.register_fake(_row_major_like)
+    _last(product)
+    return product
+
+
+_grpo_loss_backward, _grpo_token_loss_backward, _grpo_from_logits_backward = map(
+    _grpo_backward, ("grpo_loss", "grpo_token_loss", "grpo_from_logits"))
+
+
 def _setup_grpo(ctx, inputs, output):
     ctx.dtypes = inputs[0].dtype, None if inputs[1] is None else inputs[1].dtype
-    ctx.save_for_backward(*output[2:])
+    ctx.save_for_backward(output[0], *output[2:])
     ctx.mark_non_differentiable(*output[1:])
 
 
 def _gradient_grpo(ctx, grad, *_):
-    to_logprobs, to_entropies = ctx.saved_tensors
-    entropies = None if ctx.dtypes[1] is None else (grad * to_entropies).to(ctx.dtypes[1])
-    return ((grad * to_logprobs).to(ctx.dtypes[0]), entropies) + (None,) * 7
+    loss, to_logprobs, to_entropies = ctx.saved_tensors
+    entropies = None if ctx.dtypes[1] is None else _grpo_loss_backward(to_entropies, loss, grad).to(ctx.dtypes[1])
+    return (_grpo_loss_backward(to_logprobs, loss, grad).to(ctx.dtypes[0]), entropies) + (None,) * 8
 
 
-_once(_grpo_loss, _gradient_grpo, _setup_grpo)
+_once(_grpo_loss, _gradient_grpo, _setup_grpo, 2)
 
 
 # The derivative that C gives is that of the sum of all losses. A ratio of each token leaves it on the diagonal of the
@@ -844,8 +1023,9 @@ _once(_grpo_loss, _gradient_grpo, _setup_grpo)
 @_operator("grpo_token_loss")
 def _grpo_token_loss(logprobs: Tensor, entropies: Optional[Tensor], advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
                      ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor],
-                     options: str) -> tuple[Tensor, Tensor]:
-    return _napier.grpo_token_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask, _read_options(options))
+                     words: str, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    return _napier.grpo_token_loss(logprobs, advantages, offsets, old, ref, sampler, entropies, mask,
+                                   _read_options(words, numbers.tolist()))
 
 
 @_grpo_token_loss.register_fake
@@ -856,13 +1036,13 @@ def _(logprobs, *_):
 
 def _setup_grpo_tokens(ctx, inputs, output):
     ctx.dtype = inputs[0].dtype
-    ctx.save_for_backward(output[1])
+    ctx.save_for_backward(*output)
     ctx.mark_non_differentiable(output[1])
 
 
 def _gradient_grpo_tokens(ctx, grad, _):
-    (derivative,) = ctx.saved_tensors
-    return ((grad * derivative).to(ctx.dtype),) + (None,) * 8
+    losses, derivative = ctx.saved_tensors
+    return (_grpo_token_loss_backward(derivative, losses, grad).to(ctx.dtype),) + (None,) * 9
 
 
 _once(_grpo_token_loss, _gradient_grpo_tokens, _setup_grpo_tokens)
@@ -870,30 +1050,30 @@ _once(_grpo_token_loss, _gradient_grpo_tokens, _setup_grpo_tokens)
 
 @_operator("grpo_from_logits")
 def _grpo_from_logits(logits: Tensor, ids: Tensor, advantages: Tensor, offsets: Tensor, old: Optional[Tensor],
-                      ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor], options: str,
-                      temperature: float, softcap: float,
-                      gradient: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+                      ref: Optional[Tensor], sampler: Optional[Tensor], mask: Optional[Tensor], words: str,
+                      numbers: Tensor, gradient: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    temperature, softcap, *options = numbers.tolist()
     metrics, grad, logprobs, entropies = _napier.grpo_from_logits(
-        logits, ids, None, advantages, offsets, old, ref, sampler, None, mask, _read_options(options), temperature, softcap,
-        gradient, None)
+        logits, ids, None, advantages, offsets, old, ref, sampler, None, mask, _read_options(words, options), temperature,
+        softcap, gradient, None)
     return (*_loss_and_metrics(metrics), logprobs, entropies, _none(logits) if grad is None else grad)
 
 
 @_grpo_from_logits.register_fake
-def _(logits, ids, advantages, offsets, old, ref, sampler, mask, options, temperature, softcap, gradient):
+def _(logits, ids, advantages, offsets, old, ref, sampler, mask, words, numbers, gradient):
     tokens = logits.new_empty(logits.shape[0], dtype=torch.float32)
     return (logits.new_empty((), dtype=torch.float32), logits.new_empty(len(_METRICS), dtype=torch.float64), tokens,
             torch.empty_like(tokens), _row_major_like(logits) if gradient else _none(logits))
 
 
 def _setup_grpo_from_logits(ctx, inputs, output):
-    ctx.save_for_backward(output[4])
+    ctx.save_for_backward(output[0], output[4])
     ctx.mark_non_differentiable(*output[1:])
 
 
 def _gradient_grpo_from_logits(ctx, grad, *_):
-    (to_logits,) = ctx.saved_tensors
-    return (to_logits * grad,) + (None,) * 11  # grad is a number: the product has the dtype of the logits
+    loss, to_logits = ctx.saved_tensors
+    return (_grpo_from_logits_backward(to_logits, loss, grad),) + (None,) * 10
 
 
 _once(_grpo_from_logits, _gradient_grpo_from_logits, _setup_grpo_from_logits)
@@ -919,7 +1099,7 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     _check(logprobs=logprobs, entropies=entropies)
     batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     entropies = None if entropies is None else _single(entropies)
-    loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, _written_options(options))
+    loss, metrics, _, _ = _grpo_loss(_single(logprobs), entropies, *batch, *_written_options(options))
     return loss, _named(metrics)
 
 
@@ -934,7 +1114,7 @@ def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_log
         raise NotImplementedError("grpo_token_loss: no gradients at the level of the sequence; use grpo_loss, or "
                                   "logprobs.detach()")
     entropies = None if entropies is None else _single(entropies.detach())
-    return _grpo_token_loss(_single(logprobs), entropies, *batch, _written_options(options))[0]
+    return _grpo_token_loss(_single(logprobs), entropies, *batch, *_written_options(options))[0]
 
 
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
@@ -944,6 +1124,6 @@ def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref
     _check(logits=logits, ids=ids)
     batch = _batch(logits, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     gradient = logits.requires_grad and torch.is_grad_enabled()
-    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, _written_options(options),
-                                                              float(temperature), float(softcap), gradient)
+    written = _written_options(options, temperature=temperature, softcap=softcap)
+    loss, metrics, logprobs, entropies, _ = _grpo_from_logits(_single(logits), ids, *batch, *written, gradient)
     return loss, _named(metrics), logprobs, entropies

@@ -454,19 +454,20 @@ def test_compile():
 def test_operators():
     """PyTorch's own check of schemas, of shapes without data, and of gradients under tracing."""
     ids, x, y, v = ids_of(), normal(N, V), normal(N, V, seed=1), normal(N)
+    none, one, half, clamps, tokens = (torch.tensor(n, dtype=torch.float64) for n in ([], [1.0], [0.5], [0.0, 0.0], [1.0, 0, 0, 0]))
     ops = torch.ops.napier
     for op, args in [
-        (ops.softmax, (x, 0, 0.5, "nan")), (ops.log_softmax, (normal(2, 3, 4).transpose(0, 2), 1, 1.0, "zero")),
-        (ops.logsumexp, (x, 0, 1.0)), (ops.logsumexp_weighted, (x, y, 1, 0.5)),
-        (ops.logsumexp_weighted, (x, y.detach().double(), 0, 1.0)), (ops.matmul, (x, y.detach().T)), (ops.gather_logprobs, (x, ids)),
-        (ops.token_logprobs, (x, ids, None, 1.0, 0.0, -100, 0.0, 0.0, 31, 2)),
-        (ops.token_logprobs, (x, None, None, 1.0, 0.0, -100, 0.0, 0.0, 3, 0)),
-        (ops.linear_token_logprobs, (x, y, ids % N, None, 1.0, 0.0, -100, 0.0, 0.0, 2, 0)),
-        (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", 0.0, 0.0)), (ops.kl_full, (x, y, 1.0)),
+        (ops.softmax, (x, 0, half, "nan")), (ops.log_softmax, (normal(2, 3, 4).transpose(0, 2), 1, one, "zero")),
+        (ops.logsumexp, (x, 0, one)), (ops.logsumexp_weighted, (x, y, 1, half)),
+        (ops.logsumexp_weighted, (x, y.detach().double(), 0, one)), (ops.matmul, (x, y.detach().T)), (ops.gather_logprobs, (x, ids)),
+        (ops.token_logprobs, (x, ids, None, tokens, -100, 31, 2)),
+        (ops.token_logprobs, (x, None, None, tokens, -100, 3, 0)),
+        (ops.linear_token_logprobs, (x, y, ids % N, None, tokens, -100, 2, 0)),
+        (ops.kl_per_response, (v, v.detach() + 1, OFFSETS, None, "k3", "sum", clamps)), (ops.kl_full, (x, y, one)),
         (ops.rubric_score, (v, ids, OFFSETS, x.detach()[:3], v.detach()[:3])),
-        (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "")),
-        (ops.grpo_token_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "")),
-        (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", 1.0, 0.0, True)),
+        (ops.grpo_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "beta", one - 1)),
+        (ops.grpo_token_loss, (v, None, ADVANTAGES, OFFSETS, None, None, None, None, "", none)),
+        (ops.grpo_from_logits, (x, ids, ADVANTAGES, OFFSETS, None, None, None, None, "", tokens[:2], True)),
     ]:
         torch.library.opcheck(op.default, args)
 
