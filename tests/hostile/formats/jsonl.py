@@ -94,7 +94,7 @@ def wide(rng, lines):
     if kind == 0:
         return [b"{" + b",".join(b'"k%d":0' % i for i in range(20000)) + b"}"]
     if kind == 1:
-        return [b'{"x":[' + b",".join([b"0"] * 200000) + b"]}"]
+        return [b'{"logprobs":[0],"ref_logprobs":[0],"x":[' + b",".join([b"0"] * 10**6) + b"]}"]
     if kind == 2:
         return [b'{"x":[' + b",".join([b"[]"] * 100000) + b'],"logprobs":[0],"ref_logprobs":[0]}']
     return [b'{"logprobs":[0],"ref_logprobs":[0]}'] * 5000

@@ -16,6 +16,13 @@ def config_tree(rng):
     return "config: " + what, files
 
 
+def config_wide(rng):
+    files = language.files()
+    text = json.dumps(language.CONFIG)
+    files["model/config.json"] = (text[:-1] + ', "x": [' + "0," * 10**6 + "0]}").encode()
+    return "config: wide", files
+
+
 def config_number(rng):
     files = language.files()
     config = dict(language.CONFIG)
@@ -76,7 +83,8 @@ def header_text(rng):
     _, data = language.tensors()
     header = rng.choice([b"", b"{}", b"[]", b"null", b"{" * 5000, b"\0" * 64, b"\xff" * 64, b'{"a":' * 3000 + b"1", b'{"__metadata__": {}}',
                          b'{"a": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}' + b"," + b'"a": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}}',
-                         b"{" + b",".join(b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(8000)) + b"}"])
+                         b"{" + b",".join(b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(8000)) + b"}",
+                         b'{"__metadata__":{"a":[' + b"0," * 10**6 + b'0]}}'])
     files["model/model.safetensors"] = language.safetensors(header, data)
     return "header text", files
 
@@ -132,7 +140,7 @@ def shards(rng):
     return "shards: %d" % kind, files
 
 
-MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, entry, config_number]
+MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, entry, config_number, entry, config_tree, config_wide]
 
 
 def make(rng, index):

@@ -5,7 +5,7 @@ import json
 
 import mutate
 from case import Case
-from formats import jsonl, language, npy
+from formats import jsonl, language, npy, npz, umap_model
 
 NAME = "special"
 SHARE = 420
@@ -16,13 +16,7 @@ def good_files(rng):
     return {"in.npy": table, "again.npy": table, "labels.txt": b"a\nb\n" * 6, "rubric.npy": npy.table(rng, 2, 3), "weights.csv": b"1\n2\n",
             "in.jsonl": b"\n".join(json.dumps(jsonl.line(rng)).encode() for _ in range(3)), "map.npy": npy.table(rng, 12, 2),
             "chat.jsonl": b'{"prompt": "a", "responses": ["b", "c"]}\n', "c.jsonl": language.CRITERIA, "template": b"{prompt}{response}{criterion}",
-            "text": b"hello world\n", **language.files()}
-
-
-def fitted():
-    from formats import umap_model
-    import random
-    return umap_model.Map(random.Random(1)).build()
+            "text": b"hello world\n", "in.npz": npz.archive(npz.members(npz.parts())), **language.files()}
 
 
 UMAP = ["umap", "in.npy", "--n-epochs", "2", "--n-neighbors", "3"]
@@ -109,7 +103,7 @@ def at_place(name, case, data=None):
 
 def input_case(rng, words, name, kind):
     files = good_files(rng)
-    files["m.umap"] = fitted()
+    files["m.umap"] = umap_model.Map(rng).build()
     case = Case("%s: %s as %s" % (words[0], name, kind), list(words), files, outputs=writable(words))
     data = files.get(name, b"x")
     is_folder = name == "model"
@@ -153,9 +147,11 @@ def input_case(rng, words, name, kind):
         at_place(name, case)
         case.fifos[name] = None
     elif kind == "forbidden":
+        if name not in files and not is_folder:
+            case.files[name] = data
         case.read_only.append(name)
     # These read a pipe as they read a file; what is not written is waited for, as every program does.
-    waits = not (name.startswith("model/") or name in ("model", "in.npz"))
+    waits = name != "model" and not name.startswith("model/")
     if kind == "a FIFO without a writer" and waits:
         case.fifos[name] = b""
     return case
@@ -210,7 +206,7 @@ def output_case(rng, words, name, kind):
 
 def same_case(rng, words, must_fail):
     files = good_files(rng)
-    files["m.umap"] = fitted()
+    files["m.umap"] = umap_model.Map(rng).build()
     files["labels.svg"] = files["labels.txt"]
     case = Case("%s: one file twice" % words[0], list(words), files, outputs=writable(words), must_fail=must_fail)
     case.outputs = [o[2:] if o.startswith("./") else o for o in case.outputs]

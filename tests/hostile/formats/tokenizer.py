@@ -138,6 +138,14 @@ def colliding(rng):
     return mutate.json_bytes(root)
 
 
+def wide(rng):
+    """Small in the file, large in a tree."""
+    root = pairs()
+    where = rng.choice([root, member(root, "model"), member(root, "pre_tokenizer")])
+    where.append(("x", mutate.Raw(rng.choice(["[" + "0," * 10**6 + "0]", "[" + "[]," * 300000 + "0]", '{"a":' + "[0," * 900 + "0" + "]" * 900 + "}"]))))
+    return mutate.json_bytes(root)
+
+
 def damaged(rng):
     data = language.TOKENIZER.encode()
     for _ in range(rng.randint(1, 3)):
@@ -145,7 +153,7 @@ def damaged(rng):
     return data
 
 
-MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary]
+MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary, wide]
 
 
 def make(rng, index):
