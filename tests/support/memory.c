@@ -48,11 +48,13 @@ static void ledger_deallocate(void *block, void *user) {
     free((unsigned char *)block - h.offset);
 }
 
+napier_allocator ledger_allocator(ledger *l) { return (napier_allocator){ledger_allocate, ledger_deallocate, l}; }
+
 napier_context *ledger_context(ledger *l, int threads) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     napier_context *context = NULL;
     options.threads = threads;
-    options.allocator = (napier_allocator){ledger_allocate, ledger_deallocate, l};
+    options.allocator = ledger_allocator(l);
     assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
     return context;
 }

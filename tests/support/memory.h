@@ -18,6 +18,9 @@ typedef struct ledger {
 #define LEDGER_INIT \
     { 0, -1, -1, 0, 0, 0, 0 }
 
+/* The allocator itself, for what makes its own context. */
+napier_allocator ledger_allocator(ledger *l);
+
 /* A context that takes its memory here, filled with bytes 0xa5: what is used without being set shows. More than a
  * gigabyte at once is refused. The test ends if there can be no context. */
 napier_context *ledger_context(ledger *l, int threads);

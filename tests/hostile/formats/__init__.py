@@ -1,0 +1,2 @@
+"""One module a format. Each has NAME, as docs/security.md lists it, SHARE, how many of 2,000 inputs it gets, and
+make(rng, index): input number `index`, which takes the kinds of mutation in turn and the rest from rng."""

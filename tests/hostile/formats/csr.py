@@ -1,0 +1,13 @@
+"""Sparse rows as a caller of the library hands them over: through the replay program of tests/fuzz."""
+
+from case import Case
+
+NAME = "csr"
+SHARE = 40
+
+
+def make(rng, index):
+    metric, method, neighbors, init, rows, cols = index % 23, rng.randrange(3), rng.randrange(4), rng.randrange(3), rng.randrange(13), rng.randrange(12)
+    head = bytes([metric, method, neighbors, init, rows, cols, rng.randrange(49), rng.randrange(8)])
+    return Case("metric %d, %d rows" % (metric, rows), ["bytes"], {"bytes": head + rng.randbytes(rng.choice([0, 40, 200]))},
+                program="replay_umap_csr")

@@ -1,0 +1,149 @@
+"""config.json and model.safetensors: sizes that do not fit, offsets that lie, headers that are none, shards."""
+
+import json
+
+import mutate
+from case import Case
+from formats import language
+
+NAME = "model"
+SHARE = 220
+
+
+def config_tree(rng):
+    files = language.files()
+    what, files["model/config.json"] = mutate.change_json(rng, json.dumps(language.CONFIG))
+    return "config: " + what, files
+
+
+def config_wide(rng):
+    files = language.files()
+    text = json.dumps(language.CONFIG)
+    files["model/config.json"] = (text[:-1] + ', "x": [' + "0," * 10**6 + "0]}").encode()
+    return "config: wide", files
+
+
+def config_number(rng):
+    files = language.files()
+    config = dict(language.CONFIG)
+    key = rng.choice([k for k, v in config.items() if isinstance(v, (int, float)) and not isinstance(v, bool)])
+    config[key] = rng.choice([mutate.number(rng), 0.5, config[key] * 2, config[key] + 1])
+    if rng.random() < 0.3:
+        config["num_hidden_layers"] = rng.choice([10**6, 10**9, 2])
+    files["model/config.json"] = json.dumps(config).encode()
+    return "config: " + key, files
+
+
+def entry(rng):
+    """One tensor: its dtype, its shape or its place."""
+    files = language.files()
+    entries, data = language.tensors()
+    name = rng.choice(list(entries))
+    e = entries[name]
+    kind = rng.randrange(6)
+    if kind == 0:
+        e["dtype"] = rng.choice(["F32", "F16", "F64", "I64", "BOOL", "U8", "F8_E4M3", "F4", "", "bf16", "\x1b[31m", 3, None])
+    elif kind == 1:
+        e["shape"] = rng.choice([[], [1] * 9, e["shape"][::-1] + [1], [2**32, 2**32], [0, 2**63], [-8], [8.5], "8", [2**53, 2**53], [4, 16]])
+    elif kind == 2:
+        e["data_offsets"] = rng.choice([[0, 0], [5, 3], [-1, 7], [0, 2**63], [0, 2**64], [2**53, 2**53 + 16], [1], [0, 1, 2], "ab", [0.5, 16.5],
+                                        [len(data), len(data) + 16], [len(data) - 8, len(data) + 8]])
+    elif kind == 3:  # two tensors in one place, or a byte off it
+        other = entries[rng.choice(list(entries))]["data_offsets"]
+        size = e["data_offsets"][1] - e["data_offsets"][0]
+        begin = max(0, other[0] + rng.choice([0, 1, -1, 2]))
+        e["data_offsets"] = [begin, begin + size]
+    elif kind == 4:
+        del entries[name]
+    else:
+        entries[rng.choice(["", "a" * 70000, "\x1b[31m", "model.layers.1.x", name.upper(), "__metadata__"])] = dict(e)
+    files["model/model.safetensors"] = language.safetensors(json.dumps(entries).encode(), data)
+    return "tensor: %d" % kind, files
+
+
+def header_tree(rng):
+    files = language.files()
+    entries, data = language.tensors()
+    what, header = mutate.change_json(rng, json.dumps(entries))
+    files["model/model.safetensors"] = language.safetensors(header, data)
+    return "header: " + what, files
+
+
+def header_length(rng):
+    files = language.files()
+    entries, data = language.tensors()
+    header = json.dumps(entries).encode()
+    files["model/model.safetensors"] = language.safetensors(header, data, rng.choice([mutate.number(rng), len(header) - 1, len(header) + 1,
+                                                                                     len(header) + len(data) + 7, len(header) + len(data) + 8]))
+    return "header length", files
+
+
+def header_text(rng):
+    files = language.files()
+    _, data = language.tensors()
+    header = rng.choice([b"", b"{}", b"[]", b"null", b"{" * 5000, b"\0" * 64, b"\xff" * 64, b'{"a":' * 3000 + b"1", b'{"__metadata__": {}}',
+                         b'{"a": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}' + b"," + b'"a": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}}',
+                         b"{" + b",".join(b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(8000)) + b"}",
+                         b'{"__metadata__":{"a":[' + b"0," * 10**6 + b'0]}}'])
+    files["model/model.safetensors"] = language.safetensors(header, data)
+    return "header text", files
+
+
+def cut(rng):
+    files = language.files()
+    name = rng.choice(["model/model.safetensors", "model/model.safetensors", "model/config.json"])
+    files[name] = files[name][: rng.choice([0, 1, 7, 8, 9, 100, len(files[name]) // 2, len(files[name]) - 1])]
+    return "cut " + name, files
+
+
+def damaged(rng):
+    files = language.files()
+    name = rng.choice(list(files))
+    how, files[name] = mutate.damage(rng, files[name])
+    return "%s %s" % (how, name), files
+
+
+def values(rng):
+    """Weights that are no numbers."""
+    files = language.files()
+    entries, data = language.tensors()
+    data = bytearray(data)
+    for _ in range(rng.choice([1, 20])):
+        at = 2 * rng.randrange(len(data) // 2)
+        data[at : at + 2] = rng.choice([b"\xc0\x7f", b"\x80\x7f", b"\x80\xff", b"\x01\x00", b"\x7f\x7f", b"\x00\x80", b"\xff\xff"])
+    files["model/model.safetensors"] = language.safetensors(json.dumps(entries).encode(), bytes(data))
+    return "odd weights", files
+
+
+def shards(rng):
+    """An index in place of one file: names that lead elsewhere, tensors that are not there, the same file twice."""
+    files = language.files()
+    entries, data = language.tensors()
+    whole = files.pop("model/model.safetensors")
+    index = {"metadata": {"total_size": len(data)}, "weight_map": {name: "model-00001-of-00001.safetensors" for name in entries}}
+    files["model/model-00001-of-00001.safetensors"] = whole
+    files["outside.safetensors"] = whole
+    names = list(entries)
+    kind = rng.randrange(4)
+    if kind == 0:
+        index["weight_map"][rng.choice(names)] = rng.choice(
+            ["../outside.safetensors", "/dev/zero", "", ".", "..", "model-00001-of-00001.safetensors/", "\x1b[31m", "a\0b", "x" * 5000,
+             "config.json", "./model-00001-of-00001.safetensors", 3, None, []])
+    elif kind == 1:
+        for i, name in enumerate(names):
+            index["weight_map"][name] = "s%d.safetensors" % i
+            files["model/s%d.safetensors" % i] = whole
+    elif kind == 2:
+        index["weight_map"].update({"x%d" % i: "y%d" % i for i in range(3000)})
+    text = json.dumps(index)
+    files["model/model.safetensors.index.json"] = mutate.change_json(rng, text)[1] if kind == 3 else text.encode()
+    return "shards: %d" % kind, files
+
+
+MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, entry, config_number, entry, config_tree, config_wide]
+
+
+def make(rng, index):
+    what, files = MUTATIONS[index % len(MUTATIONS)](rng)
+    words, more, out = language.command(rng)
+    return Case(what, words, {**files, **more}, outputs=out)

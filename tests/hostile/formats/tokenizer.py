@@ -1,0 +1,168 @@
+"""tokenizer.json: every part of it replaced, doubled, left out; vocabularies and merges that do not fit; long tokens."""
+
+import json
+
+import mutate
+from case import Case
+from formats import language
+
+NAME = "tokenizer"
+SHARE = 180
+
+TEXTS = [b"hello world", b"", b"<|im_start|>user\nhi<|im_end|>", "caf\u00e9! cafe\u0301!".encode(), b"a" * 3000,
+         "\u0301".encode() * 500, b"\0", b"\xff\xfe", b" \n\r\t" * 50, "\U0001f600\u4f60\u597d".encode() * 30, b"'s't" * 200]
+
+
+def pairs():
+    return mutate.read_json(language.TOKENIZER)
+
+
+def member(tree, *path):
+    for key in path:
+        tree = dict(tree)[key] if isinstance(tree, mutate.Pairs) else tree[key]
+    return tree
+
+
+def put(tree, key, value):
+    for i, (name, _) in enumerate(tree):
+        if name == key:
+            tree[i] = (key, value)
+
+
+# ---- Mutations -----------------------------------------------------------------------------------------------------
+
+
+def tree(rng):
+    return mutate.change_json(rng, language.TOKENIZER)[1]
+
+
+def top(rng):
+    """A whole part replaced, doubled or left out."""
+    root = pairs()
+    at = rng.randrange(len(root))
+    kind = rng.randrange(3)
+    if kind == 0:
+        root[at] = (root[at][0], mutate.odd_value(rng))
+    elif kind == 1:
+        root.append((root[at][0], mutate.odd_value(rng) if rng.random() < 0.5 else root[at][1]))
+    else:
+        del root[at]
+    return mutate.json_bytes(root)
+
+
+def splitting(rng):
+    root = pairs()
+    part = member(root, "pre_tokenizer")
+    mutate.change_tree(rng, part)
+    if rng.random() < 0.5:
+        part.append(("pretokenizers", rng.choice([[], [[]], None])))
+    return mutate.json_bytes(root)
+
+
+def pattern(rng):
+    """Expressions that cannot be, or that backtrack."""
+    root = pairs()
+    split = member(root, "pre_tokenizer", "pretokenizers")[0]
+    put(split, "pattern", mutate.Pairs([("Regex", rng.choice(
+        ["", "(", "(a+)+$", "(?:a|a)*b", "\\", "[z-a]", "(?R)", "(?=a)*", "(?<=a)b", "\\1", "a{100000}", "(a{1,1000}){1,1000}",
+         "(((((((((((a*)*)*)*)*)*)*)*)*)*)*b", "(*LIMIT_MATCH=1)a", "(*UTF)", "\\C", "\\K", "(?C1)a", "\x00", "\\p{Lx}",
+         "|", "$", "(?i:'s)|.", "(?#" + "a" * 60000 + ")", "(" * 300 + ")" * 300, "(?s:.*)", "\\X+"]))]))
+    return mutate.json_bytes(root)
+
+
+def merges(rng):
+    root = pairs()
+    model = member(root, "model")
+    rules = member(model, "merges")
+    at = rng.randrange(len(rules))
+    rules[at] = rng.choice([["a"], ["a", "b", "c"], [], "a", "a b c", " ", "", ["", ""], ["a", "zz"], [1, 2], None, rules[0],
+                            rules[at], [rules[0], rules[0]], "x" * 5000, "\u0000 a"])
+    if rng.random() < 0.3:
+        rules += [rules[rng.randrange(len(rules))]] * rng.choice([1, 3000])
+    return mutate.json_bytes(root)
+
+
+def vocabulary(rng):
+    root = pairs()
+    model = member(root, "model")
+    words = member(model, "vocab")
+    at = rng.randrange(len(words))
+    kind = rng.randrange(5)
+    if kind == 0:
+        words[at] = (words[at][0], mutate.number(rng))
+    elif kind == 1:
+        words[at] = (words[at][0], words[rng.randrange(len(words))][1])
+    elif kind == 2:
+        words[at] = (mutate.odd_text(rng), words[at][1])
+    elif kind == 3:
+        del words[at]
+    else:
+        words.append((words[at][0], len(words)))
+    return mutate.json_bytes(root)
+
+
+def added(rng):
+    root = pairs()
+    tokens = member(root, "added_tokens")
+    token = tokens[rng.randrange(len(tokens))]
+    kind = rng.randrange(4)
+    if kind == 0:
+        put(token, "content", mutate.odd_text(rng))
+    elif kind == 1:
+        put(token, "id", mutate.number(rng))
+    elif kind == 2:  # many that begin alike: each place of a text may be the start of any
+        tokens += [mutate.Pairs([("id", 300 + i), ("content", "a" * (i + 2)), ("special", False), ("normalized", False)])
+                   for i in range(rng.choice([10, 300]))]
+    else:
+        put(token, "content", "a" * rng.choice([1000, 50000]) + "b")
+    return mutate.json_bytes(root)
+
+
+def colliding(rng):
+    """Many merges, whose ids follow a pattern that an unseeded hash may not like."""
+    alphabet = [w for w, _ in member(pairs(), "model", "vocab")][:64]
+    root = pairs()
+    model = member(root, "model")
+    words = [w for w, _ in member(model, "vocab")]
+    known, rules = set(words), []
+    count = rng.choice([500, 3000])
+    for a in alphabet:
+        for b in alphabet:
+            if len(rules) < count and a + b not in known:
+                known.add(a + b)
+                words.append(a + b)
+                rules.append([a, b])
+    put(model, "vocab", mutate.Pairs([(w, 1000 + i * rng.choice([1, 1, 4096]) if i > 300 else i) for i, w in enumerate(words)]))
+    put(model, "merges", rules)
+    put(root, "added_tokens", [])
+    return mutate.json_bytes(root)
+
+
+def wide(rng):
+    """Small in the file, large in a tree."""
+    root = pairs()
+    where = rng.choice([root, member(root, "model"), member(root, "pre_tokenizer")])
+    where.append(("x", mutate.Raw(rng.choice(["[" + "0," * 10**6 + "0]", "[" + "[]," * 300000 + "0]", '{"a":' + "[0," * 900 + "0" + "]" * 900 + "}"]))))
+    return mutate.json_bytes(root)
+
+
+def damaged(rng):
+    data = language.TOKENIZER.encode()
+    for _ in range(rng.randint(1, 3)):
+        data = mutate.damage(rng, data)[1]
+    return data
+
+
+MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary, wide]
+
+
+def make(rng, index):
+    how = MUTATIONS[index % len(MUTATIONS)]
+    text = rng.choice(TEXTS)
+    if how is added and rng.random() < 0.5:
+        text = b"a" * 60000
+    if how is pattern:
+        text = rng.choice([b"a" * 5000, text])
+    words = ["tokenize", "text", "--model", rng.choice(["model", "model/tokenizer.json"]), "-o", "out.txt"]
+    words += rng.choice([[], [], ["--lines"], ["--tokens"], ["--count"], ["--plain-special"]])
+    return Case(how.__name__, words, {"model/tokenizer.json": how(rng), "text": text}, outputs=["out.txt"])
