@@ -44,6 +44,19 @@ int arguments(const signature *s, PyObject *const *args, Py_ssize_t count, PyObj
     return 0;
 }
 
+bool argument_is_none(const signature *s, PyObject *const *args, Py_ssize_t count, PyObject *names, int place) {
+    if (place < count) {
+        return args[place] == Py_None;
+    }
+    const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t i = 0; i < named; i++) {
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, i), s->names[place]) == 0) {
+            return args[count + i] == Py_None;
+        }
+    }
+    return false;
+}
+
 /* The error that is set, with the argument's name in front. */
 static int argument_wrong(const char *name, const char *wanted, PyObject *value) {
     PyErr_Clear();

@@ -8,8 +8,8 @@
 
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
-static PyObject *numpy_int64, *convert_function, *device_convert_function, *device_empty_function, *block_type,
-    *requires_grad_name, *is_neg_name;
+static PyObject *numpy_int64, *convert_function, *copies_function, *write_function, *device_convert_function,
+    *device_empty_function, *block_type, *requires_grad_name, *is_neg_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -41,7 +41,7 @@ static void row_major(array *a) {
 
 bool array_is_contiguous(const array *a) {
     int64_t step = 1;
-    for (int i = a->ndim - 1; i >= 0; i--) {
+    for (int i = a->size > 0 ? a->ndim - 1 : -1; i >= 0; i--) {
         if (a->shape[i] != 1 && a->strides[i] != step) {
             return false;
         }
@@ -72,33 +72,40 @@ static bool array_is_wanted(const array *a, int what) {
 
 /* ---- In: the buffer protocol -------------------------------------------------------------------------------------- */
 
+/* Shape and strides of the buffer's elements; false where some lie between their places. ctypes' arrays (so
+ * multiprocessing's) have no strides, whatever was asked for. */
+static bool buffer_layout(array *a) {
+    const Py_buffer *b = &a->buffer;
+    a->data = b->buf;
+    a->ndim = b->ndim;
+    a->read_only = b->readonly;
+    bool whole = (uintptr_t)b->buf % (size_t)b->itemsize == 0;
+    for (int i = 0; i < b->ndim; i++) {
+        a->shape[i] = b->shape ? b->shape[i] : b->len / b->itemsize; /* without a shape, there is one dimension */
+        a->strides[i] = b->strides ? b->strides[i] / b->itemsize : 0;
+        whole = whole && (!b->strides || b->strides[i] % b->itemsize == 0);
+    }
+    if (!b->strides) {
+        row_major(a);
+    }
+    array_count(a);
+    return whole || a->size == 0;
+}
+
 /* Does the buffer hold elements that can be used as they lie? */
 static bool buffer_serves(array *a) {
     const Py_buffer *b = &a->buffer;
     const char *format = b->format ? b->format : "B";
     const uint16_t one = 1;
     const bool little = *(const unsigned char *)&one == 1;
-    if (format[0] == '@' || format[0] == '=' || format[0] == (little ? '<' : '>')) {
+    if (format[0] == '@' || format[0] == '=' || format[0] == (little ? '<' : '>') || (!little && format[0] == '!')) {
         format++;
     }
-    if (format[0] == '\0' || format[1] != '\0' || b->ndim > MOST_DIMS) {
+    if (format[0] == '\0' || format[1] != '\0' || b->ndim > MOST_DIMS || (b->ndim > 1 && !b->shape)) {
         return false;
     }
     const char kind = strchr("fed", format[0]) ? 'f' : strchr("bhilqn", format[0]) ? 'i' : format[0] == '?' ? '?' : 'u';
-    if (!array_element(a, kind, (int)b->itemsize * 8)) {
-        return false;
-    }
-    a->data = b->buf;
-    a->ndim = b->ndim;
-    a->read_only = b->readonly;
-    bool whole = (uintptr_t)b->buf % (size_t)b->itemsize == 0;
-    for (int i = 0; i < b->ndim; i++) {
-        a->shape[i] = b->shape[i];
-        a->strides[i] = b->strides[i] / b->itemsize;
-        whole = whole && b->strides[i] % b->itemsize == 0;
-    }
-    array_count(a);
-    return whole || a->size == 0;
+    return array_element(a, kind, (int)b->itemsize * 8) && buffer_layout(a);
 }
 
 /* An array of a type derived from NumPy's that hides some of its elements. */
@@ -126,7 +133,7 @@ static bool tensor_on_host(const dlpack_tensor *t) {
     return t->device_type == DLPACK_CPU || t->device_type == DLPACK_CUDA_HOST;
 }
 
-/* Takes over where its elements lie, wherever that is; false where no dtype of ours is theirs. */
+/* Takes over where its elements lie, wherever that is; false where no dtype of ours is theirs, or they are unaligned. */
 static bool tensor_serves(array *a, const dlpack_tensor *t) {
     const char kind = t->code == DLPACK_FLOAT    ? 'f'
                       : t->code == DLPACK_BFLOAT ? 'b'
@@ -147,7 +154,7 @@ static bool tensor_serves(array *a, const dlpack_tensor *t) {
         row_major(a);
     }
     array_count(a);
-    return true;
+    return a->size == 0 || (uintptr_t)a->data % (t->bits / 8) == 0;
 }
 
 static bool has_no_elements(const dlpack_tensor *t) {
@@ -359,7 +366,8 @@ static void array_start_empty(array *a) {
     a->device_id = 0;
 }
 
-int array_take(array *a, PyObject *object, const char *name, int what) {
+/* As array_take, which then says of what is to be written that it will be. */
+static int take(array *a, PyObject *object, const char *name, int what) {
     array_start_empty(a);
     if (is_masked(object)) {
         PyErr_Format(PyExc_TypeError, "%s: masked arrays are not supported (use .filled())", name);
@@ -401,17 +409,11 @@ int array_take(array *a, PyObject *object, const char *name, int what) {
     a->exchange = exchange;
     a->object = Py_NewRef(converted);
     Py_DECREF(pair);
-    buffer_serves(a);
-    if (is_bfloat) {
-        a->data = a->buffer.buf;
-        a->ndim = a->buffer.ndim;
-        a->read_only = a->buffer.readonly;
-        for (int i = 0; i < a->ndim; i++) {
-            a->shape[i] = a->buffer.shape[i];
-            a->strides[i] = a->buffer.strides[i] / 2;
-        }
-        array_count(a);
-        array_element(a, 'b', 16);
+    if (is_bfloat ? !array_element(a, 'b', 16) || !buffer_layout(a) : !buffer_serves(a)) {
+        PyErr_Format(PyExc_ValueError, "%s: its elements are not where a %s can be read or written", name,
+                     is_bfloat ? "bfloat16" : "number");
+        array_release(a);
+        return -1;
     }
     if (what & TAKE_WRITABLE && a->read_only) {
         PyErr_Format(PyExc_ValueError, "%s: the array is read-only", name);
@@ -421,12 +423,40 @@ int array_take(array *a, PyObject *object, const char *name, int what) {
     return 0;
 }
 
+int array_take(array *a, PyObject *object, const char *name, int what) {
+    if (take(a, object, name, what)) {
+        return -1;
+    }
+    if (!(what & TAKE_WRITABLE) || a->kind != KIND_TENSOR) {
+        return 0;
+    }
+    PyObject *noted = PyObject_CallFunction(write_function, "Os", object, name);
+    if (!noted) {
+        array_release(a);
+        return -1;
+    }
+    Py_DECREF(noted);
+    return 0;
+}
+
 void array_release(array *a) {
     if (a->buffer.obj) {
         PyBuffer_Release(&a->buffer);
     }
     array_release_tensor(a);
     Py_CLEAR(a->object);
+}
+
+PyObject *call_with_copies(const signature *s, PyObject *const *values) {
+    PyObject *given = PyDict_New();
+    for (int i = 0; given && i < s->count; i++) {
+        if (values[i] && PyDict_SetItemString(given, s->names[i], values[i])) {
+            Py_CLEAR(given);
+        }
+    }
+    PyObject *result = given ? PyObject_CallFunction(copies_function, "siO", s->function, s->required, given) : NULL;
+    Py_XDECREF(given);
+    return result;
 }
 
 /* ---- Views -------------------------------------------------------------------------------------------------------- */
@@ -705,12 +735,12 @@ static PyObject *numpy_make_for(array *result, PyObject *dtype, size_t item) {
     return object;
 }
 
-static const char *const torch_words[] = {
+static const char *const dtype_words[] = {
     [NAPIER_F32] = "float32", [NAPIER_F16] = "float16", [NAPIER_BF16] = "bfloat16", [NAPIER_F64] = "float64"};
 
 int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype) {
     if (array_on_device(like)) {
-        const int failed = device_make(result, like, ndim, shape, torch_words[dtype]);
+        const int failed = device_make(result, like, ndim, shape, dtype_words[dtype]);
         result->dtype = dtype;
         return failed;
     }
@@ -796,6 +826,15 @@ int take_dtype(PyObject *value, const char *name, napier_dtype *out) {
     return -1;
 }
 
+int dtype_fits_out(PyObject *dtype_given, napier_dtype dtype, PyObject *out_given, const array *out) {
+    if (!dtype_given || !out_given || dtype == out->dtype) {
+        return 0;
+    }
+    PyErr_Format(PyExc_ValueError, "dtype: %s is not the dtype of out, %s; give one of the two", dtype_words[dtype],
+                 dtype_words[out->dtype]);
+    return -1;
+}
+
 /* ---- Start -------------------------------------------------------------------------------------------------------- */
 
 int array_start(void) {
@@ -805,6 +844,8 @@ int array_start(void) {
         return -1;
     }
     convert_function = PyObject_GetAttrString(convert, "convert");
+    copies_function = PyObject_GetAttrString(convert, "call_with_copies");
+    write_function = PyObject_GetAttrString(convert, "note_write");
     device_convert_function = PyObject_GetAttrString(convert, "convert_on_device");
     device_empty_function = PyObject_GetAttrString(convert, "empty_on_device");
     Py_DECREF(convert);
@@ -817,9 +858,10 @@ int array_start(void) {
     block_type = PyType_FromSpec(&block_spec);
     requires_grad_name = PyUnicode_InternFromString("requires_grad");
     is_neg_name = PyUnicode_InternFromString("is_neg");
-    return requires_grad_name && is_neg_name && convert_function && device_convert_function && device_empty_function &&
-                   numpy_empty && numpy_ndarray && numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] &&
-                   numpy_dtypes[NAPIER_F64] && numpy_int64 && block_type
+    return requires_grad_name && is_neg_name && convert_function && copies_function && write_function &&
+                   device_convert_function && device_empty_function && numpy_empty && numpy_ndarray &&
+                   numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
+                   block_type
                ? 0
                : -1;
 }

@@ -70,7 +70,8 @@ static array *call_contiguous(call_arrays *c, array *a, const char *name, int wh
     if (!a || array_is_contiguous(a)) {
         return a;
     }
-    PyObject *copy = PyObject_CallMethod(a->object, a->exchange ? "contiguous" : "copy", NULL);
+    PyObject *copy = a->exchange ? PyObject_CallMethod(a->object, "contiguous", NULL)
+                                 : PyObject_CallMethod(numpy_module, "ascontiguousarray", "O", a->object);
     c->count--;
     array_release(a);
     a = copy ? call_take(c, copy, name, what) : NULL;

@@ -26,6 +26,8 @@ typedef struct signature {
 
 /* values[i]: what was given for names[i], borrowed; NULL where nothing was, or None. Returns -1 with an error set. */
 int arguments(const signature *s, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **values);
+/* Was None given for this name, rather than nothing? (arguments() does not tell) */
+bool argument_is_none(const signature *s, PyObject *const *args, Py_ssize_t count, PyObject *names, int place);
 
 /* Each leaves *out as it is where the value is NULL. Errors name the argument. */
 int take_double(PyObject *value, const char *name, double *out);
@@ -75,6 +77,8 @@ int array_take(array *a, PyObject *object, const char *name, int what);
 void array_release(array *a);
 /* Row-major, no gaps? */
 bool array_is_contiguous(const array *a);
+/* Calls the function again, over all elements, with copies of its required arguments and of out that are contiguous. */
+PyObject *call_with_copies(const signature *s, PyObject *const *values);
 
 /* A new array of a's kind; the object is in result->object and, as the function's value, in array_give. */
 int array_make(array *result, const array *like, int ndim, const int64_t *shape, napier_dtype dtype);
@@ -91,6 +95,8 @@ int same_device(const array *a, const char *name, const array *first);
 
 /* None, a dtype's name, or any object whose name ends in one (numpy.float32, torch.bfloat16). */
 int take_dtype(PyObject *value, const char *name, napier_dtype *out);
+/* -1 with an error set where dtype= was given and is not that of out=. */
+int dtype_fits_out(PyObject *dtype_given, napier_dtype dtype, PyObject *out_given, const array *out);
 
 /* An array of at most 2 dimensions as a matrix (a vector as one row), of 1 as a vector. */
 int array_matrix(const array *a, const char *name, napier_const_matrix *out);

@@ -68,6 +68,25 @@ static int take_beside(array *a, PyObject *value, const char *name, const array 
     return 0;
 }
 
+/* An array without gaps as one row. Of no dimensions it is one already. Returns the row's axis. */
+static int as_one_row(array *x) {
+    if (x->ndim > 0) {
+        x->ndim = 1;
+        x->shape[0] = x->size;
+        x->strides[0] = 1;
+    }
+    return 0;
+}
+
+static bool all_contiguous(array *const *arrays, int count) {
+    for (int k = 0; k < count; k++) {
+        if (!array_is_contiguous(arrays[k])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A result as an object, or NULL where the call failed. */
 static PyObject *give_or_release(array *y, int failed) {
     if (failed) {
@@ -156,17 +175,23 @@ static PyObject *map_function(const signature *names, map_call *call, device_map
         array_release(&x);
         return NULL;
     }
-    const int failed = map_arrays(names->function, call, on_device, &x, &y, axis, &options);
+    int failed = dtype_fits_out(v[5], dtype, v[6], &y);
+    const bool whole = !v[1] && argument_is_none(names, args, count, keywords, 1);
+    const bool copies = whole && !(array_is_contiguous(&x) && array_is_contiguous(&y));
+    PyObject *given = NULL;
+    if (!failed && copies) {
+        given = call_with_copies(names, v);
+    } else if (!failed) {
+        if (whole) {
+            axis = as_one_row(&x);
+            as_one_row(&y);
+        }
+        failed = map_arrays(names->function, call, on_device, &x, &y, axis, &options);
+        given = failed ? NULL : v[6] ? Py_NewRef(v[6]) : array_give(&y);
+    }
     array_release(&x);
-    if (failed) {
-        array_release(&y);
-        return NULL;
-    }
-    if (v[6]) {
-        array_release(&y);
-        return Py_NewRef(v[6]);
-    }
-    return array_give(&y);
+    array_release(&y);
+    return given;
 }
 
 #define MAP_SIGNATURE(name_)                                                                       \
@@ -241,18 +266,21 @@ static PyObject *gradient_function(const signature *names, gradient_call *call, 
     }
     PyObject *given = NULL;
     int axis = -1;
+    const bool whole = !v[2] && argument_is_none(names, args, count, keywords, 2);
     if (!same_shape(&result, &grad)) {
         PyErr_Format(PyExc_ValueError, "%s: its shape is not that of %s", names->names[1], names->names[0]);
     } else if (!take_axis(v[2], "axis", result.ndim, &axis) && !result_like(&y, &result, v[4], result.dtype)) {
-        const array *const three[] = {&result, &grad, &y};
-        if (gradient_arrays(names->function, call, on_device, three, axis, &options)) {
-            array_release(&y);
-        } else if (v[4]) {
-            array_release(&y);
-            given = Py_NewRef(v[4]);
-        } else {
-            given = array_give(&y);
+        array *const three[] = {&result, &grad, &y};
+        const bool copies = whole && !all_contiguous(three, 3);
+        for (int k = 0; whole && !copies && k < 3; k++) {
+            axis = as_one_row(three[k]);
         }
+        if (copies) {
+            given = call_with_copies(names, v);
+        } else if (!gradient_arrays(names->function, call, on_device, (const array *const *)three, axis, &options)) {
+            given = v[4] ? Py_NewRef(v[4]) : array_give(&y);
+        }
+        array_release(&y);
     }
     array_release(&result);
     array_release(&grad);
@@ -326,15 +354,6 @@ static int ones(int ndim, int64_t *shape) {
     return ndim;
 }
 
-/* An array without gaps as one row; its dimensions in the result, if they are to be kept, are all 1. */
-static int as_one_row(array *x) {
-    const int ndim = x->ndim;
-    x->ndim = 1;
-    x->shape[0] = x->size;
-    x->strides[0] = 1;
-    return ndim;
-}
-
 /* _logsumexp(x, axis, keepdims, temperature, dtype): one axis; None: all, or None where the elements are not one run. Tuples
  * and weights are napier.logsumexp's. */
 static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -361,7 +380,10 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
         array_release(&x);
         Py_RETURN_NONE;
     }
-    const int dims = v[1] ? x.ndim : as_one_row(&x);
+    const int dims = x.ndim;
+    if (!v[1]) {
+        as_one_row(&x);
+    }
     if (!take_axis(v[1], "axis", x.ndim, &axis) && !take_dtype(v[5], "dtype", &dtype) &&
         !array_make(&y, &x, v[1] ? reduced_shape(&x, axis, keepdims, shape) : ones(keepdims ? dims : 0, shape), shape,
                     dtype)) {
@@ -492,7 +514,39 @@ static napier_status spread_on_device(device_call *on, slices *s, const napier_s
     return status;
 }
 
-/* grad_lse has x's shape without the axis. */
+/* The gradient of each element of x; grad has x's shape without the axis, or one element where x is taken as a whole. */
+static PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options) {
+    array y;
+    if (array_make(&y, x, x->ndim, x->shape, x->dtype)) {
+        return NULL;
+    }
+    if (whole) {
+        axis = as_one_row(x);
+        as_one_row(&y);
+        grad->ndim = 0;
+    }
+    const array *const three[] = {x, &y, grad};
+    slices s;
+    slices_start(&s, three, 3, axis, 1);
+    int failed = 0;
+    if (x->size > 0) {
+        RUN_EITHER(failed, x, "logsumexp_backward", spread_slices(context, &s, options),
+                   spread_on_device(&on, &s, options), INT64_MAX);
+    }
+    return give_or_release(&y, failed);
+}
+
+static bool grad_fits(const array *x, const array *grad, int axis, bool whole) {
+    array want;
+    want.ndim = reduced_shape(x, axis, false, want.shape);
+    if (whole ? grad->size == 1 : same_shape(&want, grad)) {
+        return true;
+    }
+    PyErr_SetString(PyExc_ValueError, whole ? "grad_lse: expected 1 element, as axis is None"
+                                            : "grad_lse: its shape is not that of x without the axis");
+    return false;
+}
+
 static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"logsumexp_backward", 4, 3, 2, {"x", "grad_lse", "axis", "temperature"}};
     (void)self;
@@ -501,7 +555,7 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
         return NULL;
     }
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
-    array x, grad, y;
+    array x, grad;
     if (take_double(v[3], "temperature", &options.temperature) ||
         array_take(&x, v[0], "x", TAKE_FLOATS | TAKE_DEVICE)) {
         return NULL;
@@ -512,23 +566,10 @@ static PyObject *py_logsumexp_backward(PyObject *self, PyObject *const *args, Py
     }
     int axis = -1;
     PyObject *given = NULL;
-    int64_t shape[MOST_DIMS];
-    if (!take_axis(v[2], "axis", x.ndim, &axis)) {
-        array want = {.ndim = reduced_shape(&x, axis, false, shape)};
-        memcpy(want.shape, shape, (size_t)want.ndim * sizeof *shape);
-        if (!same_shape(&want, &grad)) {
-            PyErr_SetString(PyExc_ValueError, "grad_lse: its shape is not that of x without the axis");
-        } else if (!array_make(&y, &x, x.ndim, x.shape, x.dtype)) {
-            const array *const three[] = {&x, &y, &grad};
-            slices s;
-            slices_start(&s, three, 3, axis, 1);
-            int failed = 0;
-            if (x.size > 0) {
-                RUN_EITHER(failed, &x, names.function, spread_slices(context, &s, &options),
-                           spread_on_device(&on, &s, &options), INT64_MAX);
-            }
-            given = give_or_release(&y, failed);
-        }
+    const bool whole = !v[2] && argument_is_none(&names, args, count, keywords, 2);
+    if (!take_axis(v[2], "axis", x.ndim, &axis) && grad_fits(&x, &grad, axis, whole)) {
+        given =
+            whole && !array_is_contiguous(&x) ? call_with_copies(&names, v) : spread(&x, &grad, axis, whole, &options);
     }
     array_release(&x);
     array_release(&grad);
@@ -581,11 +622,11 @@ PyMethodDef softmax_functions[] = {
      "    NumPy array (float16, float32, float64, ml_dtypes' bfloat16), PyTorch tensor on the CPU, anything with "
      "DLPack or\n"
      "    the buffer protocol, or nested lists. Integers become float64. Views of any strides are read as they lie.\n"
-     "axis : int\n"
+     "axis : int, or None\n    None: all elements together, in row-major order, as in SciPy.\n"
      "temperature : float, > 0\n"
      "algorithm : 'auto', 'safe', 'online', 'parallel'\n    How a row is read; all give the same bits.\n"
      "masked_rows : 'nan' or 'zero'\n    What a row of only -inf gives.\n"
-     "dtype : of the result; default: x's\n"
+     "dtype : of the result; default: x's. With `out` it must be out's.\n"
      "out : array to write to, of x's shape; may be x itself\n\n"
      "Returns\n-------\nAn array of x's kind and shape, or `out`.\n\n"
      "Examples\n--------\n"
@@ -610,13 +651,17 @@ PyMethodDef softmax_functions[] = {
      "order.\n"},
     {"softmax_backward", FAST(py_softmax_backward),
      "softmax_backward(probs, grad_probs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
-     "The gradient with respect to the logits, from the result of softmax and the gradient with respect to it.\n"},
+     "The gradient with respect to the logits, from the result of softmax and the gradient with respect to it; axis as "
+     "there.\n"},
     {"log_softmax_backward", FAST(py_log_softmax_backward),
      "log_softmax_backward(logprobs, grad_logprobs, axis=-1, *, temperature=1.0, out=None)\n--\n\n"
-     "The gradient with respect to the logits, from the result of log_softmax and the gradient with respect to it.\n"},
+     "The gradient with respect to the logits, from the result of log_softmax and the gradient with respect to it; "
+     "axis as there.\n"},
     {"logsumexp_backward", FAST(py_logsumexp_backward),
      "logsumexp_backward(x, grad_lse, axis=-1, *, temperature=1.0)\n--\n\n"
-     "grad_lse * softmax(x / temperature) / temperature; grad_lse has x's shape without the axis.\n"},
+     "grad_lse * softmax(x / temperature) / temperature; grad_lse has x's shape without the axis, and one element "
+     "where "
+     "it is\nNone, for all elements.\n"},
     {"logsumexp_all_backward", FAST(py_logsumexp_all_backward),
      "logsumexp_all_backward(x, grad_lse, *, temperature=1.0)\n--\n\n"
      "The gradient of logsumexp_all with respect to x; grad_lse is a number.\n"},

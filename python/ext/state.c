@@ -162,7 +162,7 @@ static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t c
         array_release(&x);
         return NULL;
     }
-    int failed = array_vector(&y, "out", &out);
+    int failed = array_vector(&y, "out", &out) || dtype_fits_out(v[2], dtype, v[3], &y) ? -1 : 0;
     if (!failed) {
         RUN_LOCKED(
             failed, self, names.function,

@@ -1,4 +1,6 @@
 """What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
+import sys
+
 import numpy as np
 
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
@@ -11,16 +13,26 @@ def _as_numpy(x, name):
             raise TypeError(f"{name}: complex numbers are not supported")
         return x.resolve_neg().cpu().numpy()
     try:
-        return np.asarray(x)
+        return as_array(x)
     except ValueError as error:
         raise ValueError(f"{name}: not an array: {error}") from None
+
+
+def has_only_dlpack(x):
+    """asarray would make an array of one object of it."""
+    return hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
+
+
+def as_array(x):
+    """x as NumPy's array."""
+    return np.from_dlpack(x) if has_only_dlpack(x) else np.asarray(x)
 
 
 def _has_floats(array, name, wide):
     """`wide`: what is no float of 16 or 32 bits becomes this."""
     kind = array.dtype.kind
     if array.dtype.name == "bfloat16":
-        return array.view(np.uint16), True
+        return np.require(array.view(np.uint16), requirements="A"), True
     if kind == "c":
         raise TypeError(f"{name}: complex numbers are not supported")
     if kind == "f" and array.dtype.itemsize in (2, 4):
@@ -69,3 +81,33 @@ def empty_on_device(like, shape, dtype):
     """A new tensor beside another one."""
     import torch
     return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
+
+
+def call_with_copies(name, inputs, arguments):
+    """A function of the extension, of all elements of arrays that are no single run: by copies that are. The first `inputs`
+    of the arguments are such arrays."""
+    from . import _napier
+    arrays = {key: _row_major(arguments.pop(key)) for key in list(arguments)[:inputs]}
+    out = arguments.pop("out", None)
+    if out is None:
+        return getattr(_napier, name)(**arrays, **arguments, axis=None)
+    if hasattr(out, "contiguous"):
+        out.detach().copy_(getattr(_napier, name)(**arrays, **arguments, axis=None, out=out.detach().clone().contiguous()))
+    else:
+        place = np.asarray(out)
+        place[...] = getattr(_napier, name)(**arrays, **arguments, axis=None, out=np.empty(place.shape, place.dtype))
+    return out
+
+
+def _row_major(x):
+    return x.detach().contiguous() if hasattr(x, "contiguous") else np.ascontiguousarray(as_array(x))
+
+
+def note_write(tensor, name):
+    """Tells PyTorch that a tensor of its own is written to, so that backward() refuses what needs the old values."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        return
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError(f"{name}: a tensor made in inference mode can be written to there only (use {name}.clone())")
+    torch.autograd.graph.increment_version(tensor)

@@ -1,6 +1,7 @@
 """logsumexp with SciPy's signature: one axis goes straight to C; several are brought together first."""
 import numpy as np
 
+from ._convert import as_array, has_only_dlpack
 from ._napier import _logsumexp, _logsumexp_weighted
 
 
@@ -59,7 +60,7 @@ def _array(a, name):
     if _is_tensor(a):
         return a
     try:
-        return np.asarray(a)
+        return as_array(a)
     except ValueError as error:
         raise ValueError(f"{name}: not an array: {error}") from None
 
@@ -70,6 +71,7 @@ def _broadcast(a, b):
     if _is_tensor(a) or _is_tensor(b):
         import torch
 
+        a, b = (torch.from_dlpack(x) if has_only_dlpack(x) else x for x in (a, b))
         a, b = torch.as_tensor(a), torch.as_tensor(b) if not isinstance(b, (int, float)) else torch.tensor(b, dtype=a.dtype)
         if not b.dtype.is_floating_point and not b.dtype.is_complex:
             b = b.to(torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float16))

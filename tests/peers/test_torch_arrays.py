@@ -56,6 +56,81 @@ def test_gradients_are_not_lost_silently():
         assert torch.equal(napier.softmax(x), napier.softmax(x.detach()))
 
 
+def writes():
+    """(name, a call of every function with out=, a tensor for out)."""
+    x, ids = torch.randn(3, 4), torch.tensor([0, 1, 2])
+    batch = torch.randn(3), [1.0], [0, 3]
+    for name in ("softmax", "log_softmax", "safe_softmax"):
+        for dtype in (torch.float32, torch.bfloat16):
+            yield name, lambda out, of=getattr(napier, name): of(x, out=out), torch.randn(3, 4).to(dtype)
+        yield name + " of all", lambda out, of=getattr(napier, name): of(x, None, out=out), torch.randn(3, 4)
+        yield name + " of all, with gaps", lambda out, of=getattr(napier, name): of(x, None, out=out), torch.randn(4, 3).T
+    for name in ("softmax_backward", "log_softmax_backward"):
+        yield name, lambda out, of=getattr(napier, name): of(x, x, out=out), torch.randn(3, 4)
+    state = napier.SoftmaxState().update(x[0])
+    state.finish()
+    yield "SoftmaxState.apply", lambda out: state.apply(x[0], out=out), torch.randn(4)
+    grad = torch.ones(3, 1)
+    yield "token_logprobs_backward", lambda out: napier.rl.token_logprobs_backward(x, ids, grad_logprobs=grad, out=out), torch.randn(3, 4)
+    yield "grpo_from_logits", lambda out: napier.grpo_from_logits(x, ids, *batch[1:], out=out), torch.randn(3, 4)
+
+
+def test_backward_refuses_what_out_has_overwritten():
+    for name, call, out in writes():
+        w = torch.ones(out.shape, dtype=out.dtype, requires_grad=True)
+        before, wanted = out.clone(), call(out.clone())
+        y = w * out
+        version = out._version
+        assert call(out) is out or name == "grpo_from_logits"
+        assert out._version > version and not torch.equal(out, before), name
+        raises(RuntimeError, "modified by an inplace operation", y.sum().backward)
+        y = w * out
+        y.sum().backward()  # nothing is written after it was read
+        assert torch.equal(w.grad, out) and (name == "grpo_from_logits" or torch.equal(out, wanted)), name
+        y = w * out
+        call(out[:] if out.is_contiguous() else out.T.T)  # a view's is its base's
+        raises(RuntimeError, "modified by an inplace operation", y.sum().backward)
+
+
+def test_out_is_refused_where_pytorch_refuses_it():
+    for name, call, out in writes():
+        raises(RuntimeError, "out: the tensor requires grad", lambda: call(out.clone().requires_grad_()))
+        raises(RuntimeError, "out: the tensor requires grad", lambda: call(out.clone().requires_grad_() * 1))
+        with torch.no_grad():
+            leaf = out.clone().requires_grad_()
+            version = leaf._version
+            call(leaf)
+            assert leaf._version > version, name
+        with torch.inference_mode():
+            made = out.clone()
+            call(made)
+        raises(RuntimeError, "out: a tensor made in inference mode", lambda: call(made))
+
+
+def test_all_elements():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        x = torch.randn(3, 4, 5).to(dtype)
+        for view in (x, x.transpose(0, 2), x[..., 1::2], x.expand(2, 3, 4, 5), x[0, 0, 0], x[:, :0], x[:, :0, ::2]):
+            for ours in (napier.softmax, napier.log_softmax):
+                y = ours(view, None)
+                assert y.dtype == dtype and torch.equal(y, ours(view.reshape(-1)).reshape(view.shape))
+                out = torch.empty(view.shape[::-1], dtype=dtype).permute(list(range(view.ndim))[::-1])
+                assert ours(view, axis=None, out=out) is out and torch.equal(out, y)
+            grad = torch.randn(view.shape).to(dtype)
+            assert torch.equal(napier.softmax_backward(view, grad, None),
+                               napier.softmax_backward(view.reshape(-1), grad.reshape(-1)).reshape(view.shape))
+            assert torch.equal(napier.logsumexp_backward(view, torch.tensor(2.0), None),
+                               napier.logsumexp_backward(view.reshape(-1), torch.tensor(2.0)).reshape(view.shape))
+    raises(ValueError, "dtype: float32 is not the dtype of out, bfloat16",
+           lambda: napier.softmax(x, dtype=torch.float32, out=torch.empty_like(x)))
+
+
+def test_unaligned_memory():
+    x = torch.frombuffer(bytearray(13), dtype=torch.float32, offset=1)
+    x.copy_(torch.tensor([1.0, 2.0, 5.0]))
+    assert torch.equal(napier.softmax(x), napier.softmax(x.clone()))
+
+
 def test_views_that_change_the_sign():
     z = torch.randn(7, dtype=torch.complex64)
     x = torch.conj(z).imag

@@ -1,5 +1,8 @@
 """softmax, log_softmax, logsumexp and their gradients against SciPy, over shapes, dtypes, axes, layouts and special values."""
+import array
+import ctypes
 import itertools
+import multiprocessing
 
 import numpy as np
 import pytest
@@ -71,6 +74,111 @@ def test_kinds_of_array(ours, theirs, tmp_path):
     assert_close(ours(bytearray([1, 2, 3])), theirs(np.array([1.0, 2.0, 3.0])), np.float64)
     with pytest.raises(TypeError, match="x: masked"):
         ours(np.ma.masked_array([1.0, 2.0], [True, False]))
+
+
+def nested(kind, x):
+    """x as ctypes' array of arrays."""
+    return kind(x) if np.ndim(x) == 0 else (type(nested(kind, x[0])) * len(x))(*(nested(kind, y) for y in x))
+
+
+@both
+def test_buffers_without_strides(ours, theirs):
+    """ctypes' arrays, and so multiprocessing's, have a shape and a byte order in their format, but no strides."""
+    x = np.array([[[1.0, 2.0, 5.0], [0.5, -1.0, 3.0]]] * 2)
+    x[1] += np.arange(3)
+    for kind, dtype in ((ctypes.c_float, np.float32), (ctypes.c_double, np.float64)):
+        for y in (x[0, 0], x[0], x):
+            given = nested(kind, y.tolist())
+            for axis in range(y.ndim):
+                for view in (given, memoryview(given)):
+                    assert bits(ours(view, axis)) == bits(ours(y.astype(dtype), axis))
+        assert ours(kind(3.0)) == ours(dtype(3.0)) and ours((kind * 0)()).shape == (0,)
+        out = (kind * 3)()
+        assert ours(x[0, 0], out=out) is out and bits(np.array(list(out), dtype)) == bits(ours(x[0, 0], dtype=dtype))
+    raw = multiprocessing.RawArray("f", [1, 2, 3])
+    assert bits(ours(raw)) == bits(ours(multiprocessing.Array("f", [1, 2, 3]).get_obj())) == bits(ours(np.float32([1, 2, 3])))
+
+
+@both
+def test_buffers_of_every_sort(ours, theirs):
+    want = bits(ours(np.float32([1, 2, 3])))
+    floats = array.array("f", [3, 9, 2, 9, 1])
+    for y in (array.array("f", [1, 2, 3]), memoryview(floats)[::-2], memoryview(array.array("f", [1, 2, 3])).cast("B").cast("f"),
+              (ctypes.c_float.__ctype_be__ * 3)(1, 2, 3), (ctypes.c_float.__ctype_le__ * 3)(1, 2, 3), np.array([1, 2, 3], ">f4"),
+              np.array([1, 2, 3], "<f4"), np.array([1, 2, 3], "=f4")):
+        assert bits(ours(y)) == want, y
+    assert ours(memoryview(floats).cast("B").cast("f", [1, 5])).shape == (1, 5) and ours(memoryview(ctypes.c_float(3))) == ours(3.0)
+    for whole in (bytearray([1, 2, 3]), array.array("i", [1, 2, 3]), (ctypes.c_int * 3)(1, 2, 3), (ctypes.c_uint8 * 3)(1, 2, 3)):
+        assert bits(ours(whole)) == bits(ours([1.0, 2.0, 3.0]))
+    packed = np.zeros(3, [("x", np.uint8), ("y", np.float32), ("z", BF16)])  # unaligned, and no whole steps apart
+    packed["y"] = packed["z"] = [1, 2, 3]
+    assert bits(ours(packed["y"])) == want and bits(ours(packed["z"])) == bits(ours(np.array([1, 2, 3], BF16)))
+
+    class Record(ctypes.Structure):
+        _fields_ = [("x", ctypes.c_float)]
+
+    for y, text in ((b"abc", "dtype .S3"), (array.array("u", "abc"), "dtype <U1"), ((ctypes.c_char * 3)(), "dtype .S1"),
+                    ((Record * 3)(), "dtype .*x"), (np.zeros(3, "V0"), "dtype .V0")):
+        with pytest.raises(TypeError, match="^x: expected numbers, got an array of " + text):
+            ours(y)
+    for out, kind, text in ((bytes(12), TypeError, "bytes"), (memoryview(bytes(12)).cast("f"), ValueError, "read-only"),
+                            ((ctypes.c_float.__ctype_be__ * 3)(), TypeError, "c_float_be_Array_3"),
+                            ((ctypes.c_int * 3)(), TypeError, "c_int_Array_3"), (packed["y"], TypeError, "float32"),
+                            (packed["z"], ValueError, "bfloat16")):
+        with pytest.raises(kind, match="^out: .*" + text):
+            ours([1.0, 2.0, 3.0], out=out)
+
+
+def test_buffers_of_ids_and_masks():
+    x = np.float32([[1, 2, 3], [4, 5, 7]])
+    want = bits(napier.gather_logprobs(x, [2, 0]))
+    for kind in (ctypes.c_int8, ctypes.c_uint8, ctypes.c_int16, ctypes.c_int32, ctypes.c_uint32, ctypes.c_int64, ctypes.c_long):
+        assert bits(napier.gather_logprobs(x, (kind * 2)(2, 0))) == want, kind
+    given = nested(ctypes.c_float, x.tolist())
+    assert bits(napier.gather_logprobs(given, [2, 0])) == want and bits(napier.matmul(given, x.T)) == bits(napier.matmul(x, x.T))
+    assert napier.SoftmaxState().update(given[1]).finish() == napier.SoftmaxState().update(x[1]).finish()
+    kl = napier.kl_per_response(x[0], x[1], [0, 3], mask=[1, 0, 1])
+    for kind in (ctypes.c_bool, ctypes.c_uint8, ctypes.c_int):
+        assert napier.kl_per_response(given[0], given[1], [0, 3], mask=(kind * 3)(1, 0, 1)) == kl
+    assert napier.kl_per_response(x[0], x[1], [0, 3], mask=memoryview(b"\1\1\0\1\1")[::2]) == kl
+
+
+@both
+def test_all_elements(ours, theirs, rng):
+    """axis=None, as in SciPy."""
+    for shape in [(), (5,), (3, 4), (2, 3, 4), (2, 1, 700), (0, 3)]:
+        for dtype in FLOATS:
+            x = np.array(3 * rng.standard_normal(shape), dtype)
+            want = ours(x.ravel()).reshape(shape)
+            if x.size:
+                assert_close(want, theirs(x.astype(np.float64), axis=None), dtype)
+            for name, y in layouts(x):
+                for got in (ours(y, None), ours(y, axis=None)):
+                    assert got.dtype == dtype and got.shape == y.shape and bits(got) == bits(want), name
+            for name, out in layouts(x.copy()):
+                if out.shape == shape and out.flags.writeable and out.flags.aligned and out.dtype == dtype:
+                    assert ours(x, None, out=out) is out and bits(out) == bits(want), name
+                    out[...] = x
+                    assert ours(out, None, out=out) is out and bits(out) == bits(want), name
+    x = np.array([[1.0, 5.0], [2.0, 3.0]], np.float32)
+    for y in (x, x.T):
+        assert bits(ours(y, None, temperature=2.0, dtype="float64", algorithm="online")) == \
+            bits(ours(y.ravel(), temperature=2.0, dtype="float64"))
+        assert ours(np.full_like(y, -np.inf), None, masked_rows="zero").max() <= 0
+        with pytest.raises(ValueError, match="^out: its shape"):
+            ours(y, None, out=np.zeros(4, np.float32))
+    assert ours([[1.0, 2.0], [3.0, 4.0]], None).shape == (2, 2) and bits(ours(x)) == bits(ours(x, -1))
+    assert bits(napier.safe_softmax(x, None)) == bits(napier.softmax(x, None))
+
+
+@both
+def test_out_and_dtype(ours, theirs):
+    x, out = np.float32([1, 2, 3]), np.zeros(3)
+    with pytest.raises(ValueError, match="^dtype: float32 is not the dtype of out, float64"):
+        ours(x, out=out, dtype=np.float32)
+    assert not out.any() and ours(x, out=out, dtype="float64") is out and bits(out) == bits(ours(x, dtype="float64"))
+    with pytest.raises(ValueError, match="^dtype: float32 is not the dtype of out, float64"):
+        napier.SoftmaxState().update(x).apply(x, dtype="float32", out=out)
 
 
 @both
@@ -301,6 +409,34 @@ def test_weights_of_one_and_zero(dtype, rng):
     assert np.isnan(napier.logsumexp([1.0], b=[-1])) and napier.logsumexp([], b=[]) == -np.inf
 
 
+class OnlyDlpack:
+    """What another library's array may be: DLPack and nothing else."""
+
+    def __init__(self, x):
+        self._x = x
+
+    def __dlpack__(self, **options):
+        return self._x.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._x.__dlpack_device__()
+
+
+def test_what_has_dlpack_only(rng):
+    a, b = rng.standard_normal((2, 3, 4)), rng.standard_normal((3, 1))
+    for of_a, of_b in ((OnlyDlpack(a), b), (a, OnlyDlpack(b)), (OnlyDlpack(a), OnlyDlpack(b)), (OnlyDlpack(a), 2), (OnlyDlpack(a), None)):
+        weights = b if of_b is not None and not isinstance(of_b, int) else of_b
+        for axis in (None, 1, (0, 2)):
+            assert bits(napier.logsumexp(of_a, axis, of_b)) == bits(napier.logsumexp(a, axis, weights))
+            for got, want in zip(napier.logsumexp(of_a, axis, of_b, return_sign=True),
+                                 napier.logsumexp(a, axis, weights, return_sign=True), strict=True):
+                assert bits(got) == bits(want)
+    integers = np.arange(6).reshape(2, 3)
+    for x in (a, a.T, integers, integers.T):
+        assert bits(napier.softmax(OnlyDlpack(x), None)) == bits(napier.softmax(x, None))
+        assert bits(napier.softmax(OnlyDlpack(x))) == bits(napier.softmax(x))
+
+
 def central_difference(f, x, grad, step=1e-6):
     """The vector-Jacobian product of f at x with grad, by differences in float64."""
     result = np.empty_like(x)
@@ -326,6 +462,20 @@ def test_gradients(rng):
             got = napier.logsumexp_backward(x, one, axis, temperature=t)
             want = central_difference(lambda z: scipy.special.logsumexp(z / t, axis), x, one)
             np.testing.assert_allclose(got, want, atol=1e-8)
+    for t in (1.0, 0.7):  # all elements, of arrays with and without gaps
+        for y, g in ((x, grad), (x.transpose(2, 0, 1), grad.transpose(2, 0, 1)), (x[:, ::2], grad[:, ::2])):
+            for map_, backward, of in ((napier.softmax, napier.softmax_backward, scipy.special.softmax),
+                                       (napier.log_softmax, napier.log_softmax_backward, scipy.special.log_softmax)):
+                want = central_difference(lambda z: of(z / t, axis=None), y, g)
+                result = map_(y, None, temperature=t)
+                np.testing.assert_allclose(backward(result, g, None, temperature=t), want, atol=1e-8)
+                for out in (np.empty(y.shape), np.empty((*y.shape, 2))[..., 1]):
+                    assert backward(result, g, axis=None, temperature=t, out=out) is out
+                    np.testing.assert_allclose(out, want, atol=1e-8)
+            for one in (2.0, np.float64(2), [2.0], np.full((1, 1), 2.0)):
+                got = napier.logsumexp_backward(y, one, None, temperature=t)
+                np.testing.assert_allclose(got, 2 * scipy.special.softmax(y / t) / t, atol=1e-8)
+                assert got.shape == y.shape
     got = napier.logsumexp_all_backward(x[0], 2.0, temperature=0.5)
     np.testing.assert_allclose(got, 2 * central_difference(lambda z: scipy.special.logsumexp(z / 0.5), x[0], 1.0), atol=1e-8)
 
@@ -351,6 +501,7 @@ def test_errors_of_gradients():
         (lambda: napier.softmax_backward(x, x.T), "^grad_probs: its shape"),
         (lambda: napier.log_softmax_backward(x, x[0]), "^grad_logprobs: its shape"),
         (lambda: napier.logsumexp_backward(x, np.ones(3)), "^grad_lse: its shape"),
+        (lambda: napier.logsumexp_backward(x, np.ones(2), None), "^grad_lse: expected 1 element, as axis is None"),
         (lambda: napier.logsumexp_all_backward(x, np.ones(3)), "^grad_lse: expected 1 element"),
         (lambda: napier.logsumexp_all_backward(np.ones((1, 1, 1)), 1.0), "^x: expected 1 or 2 dimensions"),
     ]:
