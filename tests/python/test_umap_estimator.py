@@ -94,6 +94,38 @@ def test_supervised_and_new_data(digits):
     assert numbers.graph_.nnz > UMAP().fit(x[:400]).graph_.nnz
 
 
+class LikePandasNA:
+    """What pandas.NA does: it compares as itself, and is neither true nor false."""
+
+    def __ne__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def test_categories_that_are_not_known(digits):
+    x, y = digits[0][:200], digits[1][:200]
+    known = np.arange(200) % 2 == 1
+    want = bits(UMAP(n_epochs=20).fit_transform(x, np.where(known, y, -1)))
+    missing = [LikePandasNA(), None, float("nan"), np.float64("nan"), -1, -2.5, np.int64(-3), np.datetime64("NaT")]
+    try:
+        import pandas
+    except ImportError:
+        pass
+    else:
+        missing += [pandas.NA, pandas.NaT]
+        series = pandas.Series(y, dtype="Int64").where(known)
+        assert bits(UMAP(n_epochs=20).fit_transform(x, series)) == want
+    objects = y.astype(object)
+    objects[~known] = [missing[i % len(missing)] for i in range((~known).sum())]
+    assert bits(UMAP(n_epochs=20).fit_transform(x, objects)) == want
+    days = np.where(known, np.datetime64("2024-01-01") + y, np.datetime64("NaT"))
+    assert bits(UMAP(n_epochs=20).fit_transform(x, days)) == want
+    with pytest.raises(ValueError, match="^y: expected numbers, as target_metric is 'euclidean', got dtype object"):
+        UMAP(target_metric="euclidean").fit(x, objects)
+
+
 def test_in_a_pipeline(digits):
     pipe = make_pipeline(StandardScaler(), UMAP(n_epochs=50)).set_params(umap__n_neighbors=7)
     assert pipe.fit_transform(digits[0]).shape == (500, 2)
