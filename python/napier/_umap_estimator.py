@@ -148,7 +148,13 @@ def _targets(y, n, target_metric):
         return {"categories": _categories(y)}
     if y.dtype.kind not in "fiub":
         raise ValueError(f"y: expected numbers, as target_metric is {target_metric!r}, got dtype {y.dtype}")
-    return {"numbers": y.astype(np.float32)}
+    with np.errstate(over="ignore"):
+        values = y.astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise ValueError(f"y: element {wrong[0]} is {y[wrong[0]]}, and target_metric {target_metric!r} needs finite numbers "
+                         "within float32's range; 'categorical' takes what is not known")
+    return {"numbers": values}
 
 
 # ---- The estimator --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ import doctest
 import multiprocessing
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -124,6 +125,9 @@ def test_categories_that_are_not_known(digits):
     assert bits(UMAP(n_epochs=20).fit_transform(x, days)) == want
     with pytest.raises(ValueError, match="^y: expected numbers, as target_metric is 'euclidean', got dtype object"):
         UMAP(target_metric="euclidean").fit(x, objects)
+    for wrong in (np.nan, np.inf, 1e300):
+        with pytest.raises(ValueError, match=f"^y: element 3 is {re.escape(str(wrong))}, and target_metric 'l2' needs finite"):
+            UMAP(target_metric="l2").fit(x, np.where(np.arange(200) == 3, wrong, y))
 
 
 def test_in_a_pipeline(digits):
