@@ -8,8 +8,8 @@
 
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
-static PyObject *numpy_int64, *convert_function, *copies_function, *write_function, *device_convert_function,
-    *device_empty_function, *block_type, *requires_grad_name, *is_neg_name;
+static PyObject *numpy_int64, *convert_function, *copies_function, *device_convert_function, *device_empty_function,
+    *block_type, *requires_grad_name, *is_neg_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -366,7 +366,7 @@ static void array_start_empty(array *a) {
     a->device_id = 0;
 }
 
-/* As array_take, which then says of what is to be written that it will be. */
+/* array_take without a word to PyTorch. */
 static int take(array *a, PyObject *object, const char *name, int what) {
     array_start_empty(a);
     if (is_masked(object)) {
@@ -423,19 +423,39 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     return 0;
 }
 
+/* PyTorch learns that a tensor of its own is written to: backward() then refuses where it needs the old values. */
+static int tell_torch(PyObject *tensor) {
+    static PyObject *tensor_type, *increment_version;
+    if (!increment_version) {
+        PyObject *name = PyUnicode_FromString("torch.autograd.graph");
+        PyObject *graph = name ? PyImport_GetModule(name) : NULL; /* nobody else's tensors bring it along */
+        Py_XDECREF(name);
+        if (!graph) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+        PyObject *torch = PyImport_ImportModule("torch");
+        tensor_type = torch ? PyObject_GetAttrString(torch, "Tensor") : NULL;
+        increment_version = tensor_type ? PyObject_GetAttrString(graph, "increment_version") : NULL;
+        Py_XDECREF(torch);
+        Py_DECREF(graph);
+    }
+    const int ours = increment_version ? PyObject_IsInstance(tensor, tensor_type) : -1;
+    if (ours <= 0) {
+        return ours;
+    }
+    PyObject *none = PyObject_CallFunctionObjArgs(increment_version, tensor, NULL);
+    Py_XDECREF(none);
+    return none ? 0 : -1;
+}
+
 int array_take(array *a, PyObject *object, const char *name, int what) {
     if (take(a, object, name, what)) {
         return -1;
     }
-    if (!(what & TAKE_WRITABLE) || a->kind != KIND_TENSOR) {
-        return 0;
-    }
-    PyObject *noted = PyObject_CallFunction(write_function, "Os", object, name);
-    if (!noted) {
+    if (what & TAKE_WRITABLE && a->kind == KIND_TENSOR && tell_torch(object)) {
         array_release(a);
         return -1;
     }
-    Py_DECREF(noted);
     return 0;
 }
 
@@ -845,7 +865,6 @@ int array_start(void) {
     }
     convert_function = PyObject_GetAttrString(convert, "convert");
     copies_function = PyObject_GetAttrString(convert, "call_with_copies");
-    write_function = PyObject_GetAttrString(convert, "note_write");
     device_convert_function = PyObject_GetAttrString(convert, "convert_on_device");
     device_empty_function = PyObject_GetAttrString(convert, "empty_on_device");
     Py_DECREF(convert);
@@ -858,10 +877,9 @@ int array_start(void) {
     block_type = PyType_FromSpec(&block_spec);
     requires_grad_name = PyUnicode_InternFromString("requires_grad");
     is_neg_name = PyUnicode_InternFromString("is_neg");
-    return requires_grad_name && is_neg_name && convert_function && copies_function && write_function &&
-                   device_convert_function && device_empty_function && numpy_empty && numpy_ndarray &&
-                   numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
-                   block_type
+    return requires_grad_name && is_neg_name && convert_function && copies_function && device_convert_function &&
+                   device_empty_function && numpy_empty && numpy_ndarray && numpy_dtypes[NAPIER_F32] &&
+                   numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 && block_type
                ? 0
                : -1;
 }

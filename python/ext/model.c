@@ -361,7 +361,21 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
                                "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos);
 }
 
-/* A copy of the head's weights, as they are stored. */
+/* A row of weights; those of bfloat16, which NumPy does not have, become float32. */
+static void copy_weights(char *to, const char *from, int64_t count, napier_dtype dtype) {
+    if (dtype != NAPIER_BF16) {
+        memcpy(to, from, (size_t)count * napier_dtype_size(dtype));
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+        memcpy(&half, from + 2 * i, sizeof half);
+        const uint32_t bits = (uint32_t)half << 16;
+        memcpy(to + 4 * i, &bits, sizeof bits);
+    }
+}
+
+/* A copy of the head's weights. */
 static PyObject *py_model_head(PyObject *self, PyObject *capsule) {
     (void)self;
     const napier_model *model = object_of(capsule, model_name);
@@ -369,17 +383,17 @@ static PyObject *py_model_head(PyObject *self, PyObject *capsule) {
         return NULL;
     }
     const napier_const_matrix head = napier_model_head(model);
+    const napier_dtype dtype = head.dtype == NAPIER_BF16 ? NAPIER_F32 : head.dtype;
     const array like = {.kind = KIND_NUMPY};
     const int64_t shape[2] = {head.rows, head.cols};
     array a;
-    if (array_make(&a, &like, 2, shape, head.dtype)) {
+    if (array_make(&a, &like, 2, shape, dtype)) {
         array_release(&a);
         return NULL;
     }
-    const size_t row = (size_t)head.cols * napier_dtype_size(head.dtype);
     for (int64_t i = 0; i < head.rows; i++) {
-        const size_t from = (size_t)(i * head.row_stride) * napier_dtype_size(head.dtype);
-        memcpy(a.data + (size_t)i * row, (const char *)head.data + from, row);
+        const char *row = (const char *)head.data + (size_t)(i * head.row_stride) * napier_dtype_size(head.dtype);
+        copy_weights(a.data + (size_t)(i * head.cols) * napier_dtype_size(dtype), row, head.cols, head.dtype);
     }
     return array_give(&a);
 }

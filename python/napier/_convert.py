@@ -1,6 +1,4 @@
 """What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
-import sys
-
 import numpy as np
 
 _FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
@@ -101,13 +99,3 @@ def call_with_copies(name, inputs, arguments):
 
 def _row_major(x):
     return x.detach().contiguous() if hasattr(x, "contiguous") else np.ascontiguousarray(as_array(x))
-
-
-def note_write(tensor, name):
-    """Tells PyTorch that a tensor of its own is written to, so that backward() refuses what needs the old values."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(tensor, torch.Tensor):
-        return
-    if tensor.is_inference() and not torch.is_inference_mode_enabled():
-        raise RuntimeError(f"{name}: a tensor made in inference mode can be written to there only (use {name}.clone())")
-    torch.autograd.graph.increment_version(tensor)

@@ -97,7 +97,8 @@ class Qwen3:
     def __init__(self, directory, *, compute="float32", memory=0):
         self._arguments = os.path.abspath(os.fspath(directory)), compute, int(memory)
         self._handle = _napier._model_load(*self._arguments)
-        path = os.path.join(self._arguments[0], "tokenizer.json")
+        self.directory = self._arguments[0]
+        path = os.path.join(self.directory, "tokenizer.json")
         self.tokenizer = Tokenizer(path) if os.path.exists(path) else None
         self.info = _napier._model_info(self._handle)
 
@@ -125,7 +126,8 @@ class Qwen3:
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def head(self):
-        """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs."""
+        """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs or torch.from_numpy: float32 or
+        float16, as they are stored; bfloat16, which NumPy does not have, as float32, exactly."""
         return _napier._model_head(self._handle)
 
     def forward(self, ids, offsets=None, *, hidden=False, logits=True, progress=None):

@@ -33,6 +33,7 @@ class Tokenizer:
 class Qwen3:
     tokenizer: Optional[Tokenizer]
     info: dict[str, Any]
+    directory: str
 
     def __init__(self, directory: str | PathLike[str], *, compute: str = 'float32', memory: int = 0) -> None: ...
     @classmethod

@@ -109,14 +109,24 @@ def _known_places(X):
 
 # ---- What is known of the points ------------------------------------------------------------------------------------
 
+def _is_unknown(value):
+    """None, NaN, pandas' NA and NaT, or a negative number."""
+    if value is None or isinstance(value, numbers.Real) and value < 0:
+        return True
+    unequal = value != value
+    return unequal is value or bool(unequal)  # NA != NA is NA
+
+
 def _categories(y):
-    """int32 codes; -1 where a category is None, NaN or a negative number."""
+    """int32 codes; -1 where the category is not known."""
     if y.dtype.kind == "f":
         unknown = np.isnan(y) | (y < 0)
     elif y.dtype.kind in "iu":
         unknown = y < 0
+    elif y.dtype.kind in "mM":
+        unknown = np.isnat(y)
     elif y.dtype.kind == "O":
-        unknown = np.array([v is None or v != v for v in y], bool)
+        unknown = np.array([_is_unknown(v) for v in y], bool)
         y = np.array(["" if gone else str(v) for v, gone in zip(y, unknown, strict=True)])
     else:
         unknown = np.zeros(len(y), bool)
@@ -138,7 +148,13 @@ def _targets(y, n, target_metric):
         return {"categories": _categories(y)}
     if y.dtype.kind not in "fiub":
         raise ValueError(f"y: expected numbers, as target_metric is {target_metric!r}, got dtype {y.dtype}")
-    return {"numbers": y.astype(np.float32)}
+    with np.errstate(over="ignore"):
+        values = y.astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise ValueError(f"y: element {wrong[0]} is {y[wrong[0]]}, and target_metric {target_metric!r} needs finite numbers "
+                         "within float32's range; 'categorical' takes what is not known")
+    return {"numbers": values}
 
 
 # ---- The estimator --------------------------------------------------------------------------------------------------
@@ -164,7 +180,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     min_dist, spread, a, b : the curve; a and b, given together, go before the others.
     n_jobs : threads; -1: all. No result depends on it.
     random_state : None is 42: the same data give the same map, always. An integer or a generator for another one.
-    target_metric : of y: 'categorical' (negative, NaN or None: not known), or 'euclidean' for numbers.
+    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: not known), or 'euclidean' for numbers.
     target_n_neighbors, target_weight : of y; -1: n_neighbors; 0: the data decides, 1: the targets.
     transform_seed : of transform.
     force_approximation_algorithm : NN-descent, whatever the size.

@@ -2,15 +2,21 @@
 
     python -m napier.lm_eval --model_args pretrained=DIRECTORY,compute=bfloat16 --tasks arc_easy --limit 100
 
-is the harness's own command (lm_eval), with `napier` among its models. Results do not depend on the batch, so there is no batch
-size to choose. Tasks that generate text are refused: this is no chat engine.
+is the harness's own command, lm_eval, with `napier` among its models and chosen unless --model names another. The harness looks
+for no models outside itself, so lm_eval itself does not know `--model napier`; in Python, `import napier.lm_eval` comes before
+`lm_eval.simple_evaluate(model="napier", ...)`. Results do not depend on the batch, so the batch size changes nothing. Tasks
+that generate text are refused: this is no chat engine.
 """
 if __name__ == "__main__":  # the module itself, not a copy of it: a model is registered once
     from napier.lm_eval import main
 
     raise SystemExit(main())
 
+import json
+import os
+
 try:
+    import lm_eval.models  # the harness's own, which it looks for only while it knows no model at all
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model as _register
 except ImportError as error:  # the harness is not here: the class can still be used by itself
@@ -24,28 +30,60 @@ else:
 from ._qwen3 import Qwen3
 
 
+def _special_token(model, name):
+    """The id of a tokenizer's bos_token or eos_token, as transformers finds it, and so the harness's hf; None: it has none."""
+    token = {"eos_token": "<|endoftext|>"}.get(name)  # of Qwen's tokenizers, where no file says another
+    for file in ("tokenizer_config.json", "special_tokens_map.json"):
+        path = os.path.join(model.directory, file)
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as text:
+                token = json.load(text).get(name, token)
+    if token is None:
+        return None
+    content = token["content"] if isinstance(token, dict) else token
+    id = model.tokenizer.id_of(content)
+    if id is None:
+        raise ValueError(f"pretrained: the {name} of {model.directory}, {content!r}, is not in its tokenizer.json")
+    return id
+
+
 @_register("napier")
 class NapierLM(TemplateLM):
-    """A Qwen3 for the harness. pretrained: a directory, or a Qwen3.
+    """A Qwen3 for the harness. pretrained: a directory, or a Qwen3; compute, memory: as Qwen3 has them.
 
     max_length: tokens of context and continuation together; default: what the model was made for.
+    prefix_token_id: what stands in for an empty context; default, as the harness's hf: the tokenizer's bos_token, else its
+    eos_token.
+    batch_size, max_batch_size, device: the harness always gives them; they change nothing, as Qwen3 runs on the CPU.
     """
 
-    def __init__(self, pretrained, compute="float32", memory=0, max_length=None, **_):
+    def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
+                 max_batch_size=None, device=None, **unknown):
         super().__init__()
+        for name in unknown:
+            raise TypeError(f"{name}: not an argument of the model napier, whose are pretrained, compute, memory, max_length "
+                            "and prefix_token_id")
+        if max_length is not None and int(max_length) < 1:
+            raise ValueError(f"max_length: expected 1 or more, got {max_length}")
         self.model = pretrained if isinstance(pretrained, Qwen3) else Qwen3(pretrained, compute=compute, memory=int(memory))
         self.max_length = int(max_length or self.model.info["positions"] or 32768)
+        if self.model.tokenizer is None:
+            raise ValueError(f"pretrained: {self.model.directory} has no tokenizer.json, and the harness gives texts")
+        bos, self._eos = (_special_token(self.model, name) for name in ("bos_token", "eos_token"))
+        given = None if prefix_token_id is None else int(prefix_token_id)
+        self._prefix = next((id for id in (given, bos, self._eos) if id is not None), None)
+        if self._prefix is None:
+            raise ValueError("prefix_token_id: the tokenizer has neither bos_token nor eos_token; give one")
 
     @property
     def eot_token_id(self):
-        """What ends a document; it also stands in for an empty context."""
-        info = self.model.info
-        return info["eos"] if info["eos"] >= 0 else info["bos"]
+        """What ends a document."""
+        return self._eos
 
     @property
     def prefix_token_id(self):
-        info = self.model.info
-        return info["bos"] if info["bos"] >= 0 else info["eos"]
+        """What stands in for an empty context."""
+        return self._prefix
 
     @property
     def tokenizer_name(self):
@@ -111,6 +149,9 @@ def main():
 
     from lm_eval.__main__ import cli_evaluate
 
-    if not any(a == "--model" or a.startswith("--model=") for a in sys.argv):
-        sys.argv[1:1] = ["--model", "napier"]
+    command = sys.argv[1] if len(sys.argv) > 1 else None
+    named = any(a in ("--model", "-M") or a.startswith("--model=") for a in sys.argv)
+    if command is not None and command not in ("ls", "validate") and not named:
+        place = 2 if command == "run" else 1
+        sys.argv[place:place] = ["--model", "napier"]
     cli_evaluate()

@@ -5,7 +5,8 @@ Array = Any
 
 class NapierLM:
     def __init__(self, pretrained: Array, compute: str = 'float32', memory: int = 0,
-                 max_length: Optional[Any] = None, **_: Any) -> None: ...
+                 max_length: Optional[Any] = None, prefix_token_id: Optional[int] = None, batch_size: Optional[Any] = None,
+                 max_batch_size: Optional[Any] = None, device: Optional[Any] = None, **unknown: Any) -> None: ...
     @property
     def eot_token_id(self) -> Any: ...
     @property

@@ -1,6 +1,9 @@
 """napier.Qwen3 and napier.lm_eval against transformers and lm-evaluation-harness's own class, in float32, on a small random
 model."""
+import json
 import os
+import subprocess
+import sys
 import tempfile
 
 import numpy as np
@@ -21,11 +24,14 @@ class Skip(Exception):
     """This test cannot be run here."""
 
 
-def both():
-    """transformers' model, and the same from a directory."""
+def both(**tokenizer_files):
+    """transformers' model, and the same from a directory, with these files (their names without .json) about its tokenizer."""
     model = model_data.make(bos_token_id=278, eos_token_id=278)
     folder = tempfile.TemporaryDirectory()
     model_data.save(model, folder.name)
+    for name, content in tokenizer_files.items():
+        with open(os.path.join(folder.name, name + ".json"), "w", encoding="utf-8") as file:
+            json.dump(content, file)
     with open(TOKENIZER, "rb") as source, open(os.path.join(folder.name, "tokenizer.json"), "wb") as target:
         target.write(source.read())
     mine = napier.Qwen3.from_pretrained(folder.name)
@@ -44,6 +50,15 @@ def test_logits_and_logprobs():
     off = np.abs(mine.logprobs_for(ids[:4], ids[4:]) - wanted.numpy()).max()
     assert off < 1e-4, off
     return f"logits within {worst:.1e}, log-probabilities {off:.1e}"
+
+
+def test_the_head_is_a_tensor():
+    for dtype, given in ((torch.float32, torch.float32), (torch.bfloat16, torch.float32), (torch.float16, torch.float16)):
+        theirs = model_data.make(dtype)
+        with tempfile.TemporaryDirectory() as folder:
+            model_data.save(theirs, folder, dtype)
+            head = torch.from_numpy(napier.Qwen3(folder).head())
+            assert head.dtype == given and torch.equal(head.float(), theirs.lm_head.weight.detach())
 
 
 def test_the_harness():
@@ -67,3 +82,97 @@ def test_the_harness():
         worst = max(worst, abs(a - b))
         assert abs(a - b) < 1e-3, (a, b)
     return f"{len(PAIRS)} requests and texts within {worst:.1e}"
+
+
+def test_the_harness_s_prefix_token():
+    """hf takes it from the tokenizer, whatever config.json says (bos and eos are 278 there)."""
+    if missing is not None:
+        raise Skip(f"no lm-evaluation-harness: {missing}")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+    end, start = "<|im_end|>", {"content": "<|im_start|>", "__type": "AddedToken"}
+    sets = [({}, {}), ({"tokenizer_config": {"bos_token": None, "eos_token": end}}, {}),
+            ({"tokenizer_config": {"bos_token": start, "eos_token": end, "tokenizer_class": "Qwen2Tokenizer"}}, {}),
+            ({"tokenizer_config": {"eos_token": "<|endoftext|>"}, "special_tokens_map": {"eos_token": end}}, {}),
+            ({"tokenizer_config": {"bos_token": start}}, {"prefix_token_id": 5})]
+    seen = set()
+    for files, options in sets:
+        theirs, mine = both(**files)
+        hf = HFLM(pretrained=theirs, tokenizer=mine.folder.name, device="cpu", max_length=512, **options)
+        ours = NapierLM(mine, **options)
+        assert (ours.prefix_token_id, ours.eot_token_id) == (hf.prefix_token_id, hf.eot_token_id), files
+        seen.add(ours.prefix_token_id)
+        for kind, arguments in (("loglikelihood_rolling", ("An empty context.",)), ("loglikelihood", ("", " sat"))):
+            requests = [Instance(request_type=kind, doc={}, arguments=arguments, idx=0)]
+            (a,), (b,) = getattr(ours, kind)(requests), getattr(hf, kind)(requests)
+            assert np.abs(np.subtract(a, b)).max() < 1e-3, (files, kind, a, b)
+    assert seen == {278, 280, 279, 5}
+
+
+def test_the_harness_keeps_its_models():
+    """In a process of its own: the harness loads its models only where it knows none yet."""
+    if missing is not None:
+        raise Skip(f"no lm-evaluation-harness: {missing}")
+    code = ("import napier.lm_eval as ours; from lm_eval.api.registry import get_model; "
+            "print(get_model('dummy').__name__, get_model('hf').__name__, get_model('napier') is ours.NapierLM)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-3:] == ["DummyLM", "HFLM", "True"], done.stdout
+
+
+TASK = """task: tiny
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {0}/tiny.jsonl}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{question}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: "{{{{answer}}}}"
+"""
+
+
+def test_the_harness_s_command():
+    """python -m napier.lm_eval, with a task in a folder: napier's answers are hf's."""
+    if missing is not None:
+        raise Skip(f"no lm-evaluation-harness: {missing}")
+    _, mine = both(tokenizer_config={"eos_token": "<|im_end|>"})
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "tiny.yaml"), "w", encoding="utf-8") as task:
+            task.write(TASK.format(folder))
+        with open(os.path.join(folder, "tiny.jsonl"), "w", encoding="utf-8") as lines:
+            for i, (context, continuation) in enumerate(p for p in PAIRS if p[0]):
+                json.dump({"question": context, "choices": [continuation.strip(), "zero", "one"], "answer": i % 3}, lines)
+                lines.write("\n")
+
+        def answers(name, *options):
+            out = os.path.join(folder, name)
+            environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": folder, "HF_DATASETS_OFFLINE": "1"}
+            done = subprocess.run([sys.executable, "-m", "napier.lm_eval", *options, "--tasks", "tiny", "--include_path", folder,
+                                   "--output_path", out, "--log_samples"], capture_output=True, text=True, env=environment)
+            assert done.returncode == 0, done.stderr
+            (samples,) = (os.path.join(where, f) for where, _, files in os.walk(out) for f in files if f.startswith("samples_"))
+            with open(samples, encoding="utf-8") as file:
+                found = sorted((json.loads(line) for line in file), key=lambda sample: sample["doc_id"])
+            return [[float(r[0][0]) for r in sample["resps"]] for sample in found]
+
+        arguments = f"pretrained={mine.folder.name}"
+        ours, hf = answers("ours", "--model_args", arguments), answers("hf", "--model", "hf", "--device", "cpu", "--model_args",
+                                                                      arguments + ",dtype=float32")
+        worst = np.abs(np.subtract(ours, hf)).max()
+        assert len(ours) == 6 and worst < 1e-3, (ours, hf)
+    return f"{len(ours)} questions within {worst:.1e}"
+
+
+def test_which_model_the_command_takes():
+    if missing is not None:
+        raise Skip(f"no lm-evaluation-harness: {missing}")
+    import lm_eval.__main__ as command
+    from napier.lm_eval import main
+    for given, wanted in (("--tasks x", "--model napier --tasks x"), ("run --tasks x", "run --model napier --tasks x"),
+                          ("--model hf --tasks x", None), ("run -M hf", None), ("--model=hf", None), ("ls tasks", None), ("", None)):
+        arguments, evaluate = sys.argv, command.cli_evaluate
+        try:
+            sys.argv, command.cli_evaluate = ["lm_eval", *given.split()], lambda: None
+            main()
+            assert sys.argv[1:] == (given if wanted is None else wanted).split(), sys.argv
+        finally:
+            sys.argv, command.cli_evaluate = arguments, evaluate

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import napier
-from conftest import bits
+from conftest import BF16, bits
 from napier import _napier
 
 TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "support" / "tiny_tokenizer.json"
@@ -37,12 +37,12 @@ def shapes():
         yield at + "self_attn.k_norm.weight", (DIM,)
 
 
-def write_model(folder):
+def write_model(folder, dtype=np.float32, word="F32"):
     rng = np.random.default_rng(0)
     header, body = {}, b""
     for name, shape in shapes():
-        x = (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(np.float32)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [len(body), len(body) + x.nbytes]}
+        x = (rng.standard_normal(shape) * 0.2 + (len(shape) == 1)).astype(dtype)
+        header[name] = {"dtype": word, "shape": list(shape), "data_offsets": [len(body), len(body) + x.nbytes]}
         body += x.tobytes()
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -76,6 +76,20 @@ def test_what_it_is(model, directory):
     assert bits(again.forward([5, 6, 7])) == bits(model.forward([5, 6, 7]))
     half = napier.Qwen3(str(directory), compute="bfloat16")
     assert half.info["compute"] == "bfloat16" and bits(half.forward([5])) != bits(model.forward([5]))
+
+
+@have
+@pytest.mark.parametrize("dtype, word, given", [(np.float32, "F32", np.float32), (np.float16, "F16", np.float16),
+                                                (BF16, "BF16", np.float32)], ids=["F32", "F16", "BF16"])
+def test_the_head_is_plain_numpy(tmp_path, dtype, word, given):
+    """Other libraries (torch.from_numpy) take NumPy's own dtypes only: bfloat16 comes as float32, exactly."""
+    write_model(tmp_path, dtype, word)
+    model = napier.Qwen3(tmp_path)
+    stored = (np.random.default_rng(0).standard_normal((VOCABULARY, HIDDEN)) * 0.2).astype(dtype)
+    head = model.head()
+    assert head.dtype == given and head.flags.writeable and bits(head) == bits(stored.astype(given))
+    hidden, logits = model.forward([5, 6], hidden=True)
+    assert bits(napier.matmul(hidden, head.T)) == bits(napier.matmul(hidden, stored.T)) == bits(logits)
 
 
 @have
@@ -190,12 +204,13 @@ def test_lm_eval(model):
     """The harness's calls, by a list of requests as it makes them."""
     from napier.lm_eval import NapierLM
     lm = NapierLM(model)
-    assert lm.tok_encode("a b") == model.encode("a b") and lm.eot_token_id == 2
+    end = model.tokenizer.id_of("<|endoftext|>")  # the tokenizer's, whatever config.json says
+    assert lm.tok_encode("a b") == model.encode("a b") and lm.eot_token_id == lm.prefix_token_id == end
     pairs = [([5, 6, 7], [9, 10]), ([5, 6, 7], [11]), ([], [9, 9, 9])]
     requests = [(("c", "t"), context, continuation) for context, continuation in pairs]
     results = lm._loglikelihood_tokens(requests)
     for (context, continuation), (logprob, greedy) in zip(pairs, results):
-        scores = model.score([context or [1]], [continuation])
+        scores = model.score([context or [end]], [continuation])
         assert logprob == scores.logprobs.sum(dtype="f8") and greedy == scores.is_greedy.all()
     lm.max_length = 4  # the context loses its beginning
     assert lm._loglikelihood_tokens([(("c", "t"), list(range(20, 30)), [5, 6])]) == \
@@ -203,13 +218,46 @@ def test_lm_eval(model):
     lm.max_length = 64
     (whole,) = lm.loglikelihood_rolling([types.SimpleNamespace(args=("the cat sat",))])
     ids = model.encode("the cat sat")
-    assert whole == model.logprobs_for([1], ids).sum(dtype="f8")
+    assert whole == model.logprobs_for([end], ids).sum(dtype="f8")
     lm.max_length = 3
     windows = list(lm._windows(list(range(10, 18))))
     assert [x for _, part in windows for x in part] == list(range(10, 18))
     assert all(len(a) + len(b) <= 4 and a for a, b in windows)
     with pytest.raises(NotImplementedError):
         lm.generate_until([])
+
+
+@have
+def test_lm_eval_s_arguments(directory, tmp_path):
+    from napier.lm_eval import NapierLM
+    for name, value in (("dtype", "float32"), ("max_lenght", 512), ("trust_remote_code", True)):
+        with pytest.raises(TypeError, match=f"^{name}: not an argument of the model napier, whose are pretrained, compute"):
+            NapierLM(directory, **{name: value})
+    with pytest.raises(ValueError, match="^max_length: expected 1 or more, got 0"):
+        NapierLM(directory, max_length=0)
+    lm = NapierLM(str(directory), compute="bfloat16", max_length="7", prefix_token_id="9", batch_size=1, device="cuda:0")
+    assert (lm.model.info["compute"], lm.max_length, lm.prefix_token_id) == ("bfloat16", 7, 9)
+    for file in directory.iterdir():
+        shutil.copy(file, tmp_path)
+
+    def tokens(name, content):
+        (tmp_path / name).write_text(json.dumps(content))
+        lm = NapierLM(tmp_path)
+        return lm.prefix_token_id, lm.eot_token_id
+
+    end, start = (json.loads(TOKENIZER.read_text())["added_tokens"][i] for i in (2, 1))
+    assert tokens("tokenizer_config.json", {"bos_token": None, "eos_token": end["content"]}) == (end["id"], end["id"])
+    assert tokens("tokenizer_config.json", {"bos_token": start, "eos_token": end["content"]}) == (start["id"], end["id"])
+    assert tokens("special_tokens_map.json", {"bos_token": end["content"]}) == (end["id"], end["id"])
+    with pytest.raises(ValueError, match="^pretrained: the eos_token of .*, 'nothing', is not in its tokenizer.json"):
+        tokens("tokenizer_config.json", {"eos_token": "nothing"})
+    (tmp_path / "special_tokens_map.json").unlink()
+    with pytest.raises(ValueError, match="^prefix_token_id: .*neither bos_token nor eos_token"):
+        tokens("tokenizer_config.json", {"eos_token": None})
+    assert NapierLM(tmp_path, prefix_token_id=3).prefix_token_id == 3
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match="^pretrained: .* has no tokenizer.json"):
+        NapierLM(tmp_path)
 
 
 @pytest.mark.skipif(_napier._has_model, reason="this build has the model")

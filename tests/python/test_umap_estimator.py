@@ -3,6 +3,7 @@ import doctest
 import multiprocessing
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -92,6 +93,41 @@ def test_supervised_and_new_data(digits):
     assert bits(UMAP().fit_transform(x[:400], partly)) == bits(UMAP().fit_transform(x[:400], objects))
     numbers = UMAP(target_metric="euclidean").fit(x[:400], y[:400].astype(float))
     assert numbers.graph_.nnz > UMAP().fit(x[:400]).graph_.nnz
+
+
+class LikePandasNA:
+    """What pandas.NA does: it compares as itself, and is neither true nor false."""
+
+    def __ne__(self, other):
+        return self
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+def test_categories_that_are_not_known(digits):
+    x, y = digits[0][:200], digits[1][:200]
+    known = np.arange(200) % 2 == 1
+    want = bits(UMAP(n_epochs=20).fit_transform(x, np.where(known, y, -1)))
+    missing = [LikePandasNA(), None, float("nan"), np.float64("nan"), -1, -2.5, np.int64(-3), np.datetime64("NaT")]
+    try:
+        import pandas
+    except ImportError:
+        pass
+    else:
+        missing += [pandas.NA, pandas.NaT]
+        series = pandas.Series(y, dtype="Int64").where(known)
+        assert bits(UMAP(n_epochs=20).fit_transform(x, series)) == want
+    objects = y.astype(object)
+    objects[~known] = [missing[i % len(missing)] for i in range((~known).sum())]
+    assert bits(UMAP(n_epochs=20).fit_transform(x, objects)) == want
+    days = np.where(known, np.datetime64("2024-01-01") + y, np.datetime64("NaT"))
+    assert bits(UMAP(n_epochs=20).fit_transform(x, days)) == want
+    with pytest.raises(ValueError, match="^y: expected numbers, as target_metric is 'euclidean', got dtype object"):
+        UMAP(target_metric="euclidean").fit(x, objects)
+    for wrong in (np.nan, np.inf, 1e300):
+        with pytest.raises(ValueError, match=f"^y: element 3 is {re.escape(str(wrong))}, and target_metric 'l2' needs finite"):
+            UMAP(target_metric="l2").fit(x, np.where(np.arange(200) == 3, wrong, y))
 
 
 def test_in_a_pipeline(digits):
