@@ -15,7 +15,7 @@ from typing import Optional
 
 import torch
 from torch._library.autograd import make_autograd_impl
-from torch.autograd.forward_ad import make_dual, unpack_dual
+from torch.autograd import forward_ad
 from torch.library import custom_op
 
 from . import _napier
@@ -131,8 +131,8 @@ def _names(operator):
 
 
 def _tangent(x):
-    """PyTorch has one level, 0; compiled graphs enter it without telling forward_ad."""
-    return unpack_dual(x, level=0).tangent if isinstance(x, Tensor) and x.is_floating_point() else None
+    """PyTorch has one level, 0; compiled graphs enter it without a change of forward_ad._current_level."""
+    return forward_ad.unpack_dual(x, level=0).tangent if isinstance(x, Tensor) and x.is_floating_point() else None
 
 
 def _check_transforms(operator, tensors=0, forward_mode=None):
@@ -140,10 +140,13 @@ def _check_transforms(operator, tensors=0, forward_mode=None):
     recorded, title, names = make_autograd_impl(operator._opoverload, operator), _title(operator), _names(operator)
 
     def kernel(keys, *args):
+        in_transform = torch._C._are_functorch_transforms_active()
+        if not in_transform and forward_ad._current_level < 0:
+            return recorded(keys, *args)
         tangents = [_tangent(x) for x in args]
         records = torch.is_grad_enabled() and any([isinstance(x, Tensor) and x.requires_grad for x in args])
         if all([t is None for t in tangents]):
-            if records and torch._C._are_functorch_transforms_active():
+            if records and in_transform:
                 raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
                                           "torch.autograd.grad")
             return recorded(keys, *args)
@@ -155,9 +158,9 @@ def _check_transforms(operator, tensors=0, forward_mode=None):
         if records:
             raise NotImplementedError(f"{title}: forward mode over a recorded gradient is not supported; use .detach(), or "
                                       "PyTorch's own function")
-        primals = [x if t is None else unpack_dual(x, level=0).primal for x, t in zip(args, tangents)]
+        primals = [x if t is None else forward_ad.unpack_dual(x, level=0).primal for x, t in zip(args, tangents)]
         output = operator(*primals)
-        return make_dual(output, forward_mode(output, primals, tangents), level=0)
+        return forward_ad.make_dual(output, forward_mode(output, primals, tangents), level=0)
 
     _library.impl(operator._name, kernel, "Autograd", with_keyset=True, allow_override=True)
 
@@ -588,13 +591,21 @@ def _(q, k, v, *_):
 def _setup_attention(ctx, inputs, output):
     ctx.options = inputs[5:7]
     ctx.save_for_backward(*inputs[:5], *inputs[7:], *output)
-    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
 
 
-def _gradient_attention(ctx, grad, _):
+# The gradient of a score is p (dp - mean), mean = grad . output; lse adds its own gradient times p. A column of v that is 0,
+# where output is 1 and its gradient minus that of lse, changes mean by just that (eight columns, as kernels like them).
+
+
+def _gradient_attention(ctx, grad, grad_lse):
     q, k, v, mask, scale, *offsets, output, lse = ctx.saved_tensors
-    grads = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad.to(output.dtype), output, lse)
-    return (*grads,) + (None,) * 8
+    grad, width = torch.zeros_like(output) if grad is None else grad.to(output.dtype), v.shape[-1]
+    if grad_lse is not None:
+        v, output = torch.nn.functional.pad(v, (0, 8)), torch.nn.functional.pad(output, (0, 8), value=1.0)
+        grad = torch.nn.functional.pad(torch.cat([grad, -grad_lse.unsqueeze(-1).to(grad.dtype)], -1), (0, 7))
+    to_q, to_k, to_v = _attention_backward(q, k, v, mask, scale, *ctx.options, *offsets, grad, output, lse)
+    return (to_q, to_k, to_v[..., :width]) + (None,) * 8
 
 
 _once(_attention, _gradient_attention, _setup_attention, 3)
@@ -603,7 +614,8 @@ _last(_attention_backward)
 
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
               prefix=None, return_lse=False):
-    """napier.attention with gradients, to q, k and v: softmax(scale * q k^T + mask) v without the matrix of scores.
+    """napier.attention with gradients, to q, k and v: softmax(scale * q k^T + mask) v without the matrix of scores. lse has
+    gradients too, so that parts over different keys can be joined.
 
     q [batch, heads, queries, dim], k and v [batch, key heads, keys, dim] as in scaled_dot_product_attention, or ragged tokens
     [tokens, heads, dim] with query_offsets. The mask is a constant.
@@ -749,7 +761,8 @@ def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_ind
 
 def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
                    keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0) -> TokenLogprobs:
-    """napier.token_logprobs with gradients through logprobs, lse, entropy and loss."""
+    """napier.token_logprobs with gradients through logprobs, lse, entropy and loss. top_logprobs has none: for those of the
+    most likely tokens, give their ids."""
     return _tokens(_token_logprobs, logits, (), "logits", ids, keep, temperature, softcap, ignore_index, label_smoothing,
                    z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
 
@@ -1119,7 +1132,8 @@ def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_log
 
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                      mask=None, temperature=1.0, softcap=0.0, **options):
-    """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits, with the loss's gradient to logits [T, V]."""
+    """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits, with the loss's gradient to logits [T, V]; the other
+    results have none."""
     ids = _as_tensor(ids, logits)
     _check(logits=logits, ids=ids)
     batch = _batch(logits, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)

@@ -66,6 +66,39 @@ def test_ragged_tokens_with_prefixes():
     return f"within {worst:.1e}"
 
 
+def test_gradients_of_lse():
+    """Alone, and where attention over two halves of the keys is joined by the halves' lse."""
+    torch.manual_seed(5)
+    q, k, v = (torch.randn(2, h, n, 8, requires_grad=True) for h, n in ((4, 5), (2, 12), (2, 12)))
+    worst = 0.0
+    for causal in (False, True):
+        scores = q.double() @ k.double().repeat_interleave(2, 1).transpose(-1, -2) / 8**0.5
+        if causal:
+            scores = scores.masked_fill(~torch.ones(5, 12, dtype=torch.bool).tril(7), -torch.inf)
+        lse = nt.attention(q, k, v, causal=causal, return_lse=True)[1]
+        worst = max(worst, worst_of(lse, torch.logsumexp(scores, -1), [q, k]))
+    parts = [nt.attention(q, k[:, :, at], v[:, :, at], return_lse=True) for at in (slice(0, 7), slice(7, 12))]
+    shares = torch.stack([lse for _, lse in parts]).softmax(0).unsqueeze(-1)
+    worst = max(worst, worst_of((shares * torch.stack([o for o, _ in parts])).sum(0), theirs(q, k, v), [q, k, v]))
+    offsets = torch.tensor([0, 3, 8])
+    a, b, c = (torch.randn(8, 2, 4, requires_grad=True) for _ in range(3))
+    ragged = nt.attention(a, b, c, query_offsets=offsets, return_lse=True)[1]
+    right = [torch.logsumexp(a[i].double().transpose(0, 1) @ b[i].double().permute(1, 2, 0) / 2, -1).T
+             for i in (slice(0, 3), slice(3, 8))]
+    worst = max(worst, worst_of(ragged, torch.cat(right), [a, b]))
+    masked = torch.zeros(3, 3, dtype=torch.bool)
+    x = torch.randn(1, 1, 3, 4, requires_grad=True)
+    output, lse = nt.attention(x, x.detach(), x.detach(), mask=masked, masked_rows="zero", return_lse=True)
+    (output.sum() + lse.exp().sum()).backward()
+    assert torch.equal(x.grad, torch.zeros_like(x)), "a row that sees no key"
+    compiled = torch.compile(lambda q: nt.attention(q, k, v, return_lse=True), fullgraph=True, backend="aot_eager")
+    a, b = (torch.autograd.grad(sum(r.square().sum() for r in f(q)), q)[0] for f in (
+        compiled, lambda q: nt.attention(q, k, v, return_lse=True)))
+    assert torch.equal(a, b)
+    assert worst < 5e-6
+    return f"within {worst:.1e}"
+
+
 def test_sixteen_bits_and_double():
     torch.manual_seed(2)
     for dtype, bound in ((torch.bfloat16, 0.03), (torch.float16, 0.004), (torch.float64, 5e-6)):
