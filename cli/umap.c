@@ -80,6 +80,8 @@ static const struct number {
     {"dens-lambda", offsetof(napier_umap_options, dens_lambda), 0, 1e6, false, "a number from 0"},
     {"dens-frac", offsetof(napier_umap_options, dens_frac), 0, 1, false, "a number from 0 to 1"},
     {"dens-var-shift", offsetof(napier_umap_options, dens_var_shift), 0, 1e6, false, "a number from 0"},
+    {"disconnection-distance", offsetof(napier_umap_options, disconnection_distance), 0, 1e300, true,
+     "a number above 0"},
 };
 enum { NUMBER_OPTIONS = sizeof numbers / sizeof numbers[0] };
 
@@ -413,6 +415,9 @@ void umap_help(void) {
          "      --init WHERE           the start: spectral (default), pca, random or a file\n"
          "      --set-op-mix-ratio R   1 (default): union of the neighbourhoods, 0: intersection\n"
          "      --local-connectivity N how many neighbours count as joined in any case (default 1)\n"
+         "      --disconnection-distance D  neighbours this far or farther are none (default: 1 for\n"
+         "                             jaccard, dice and hellinger, 2 for cosine and correlation);\n"
+         "                             points that are left without any are NaN\n"
          "      --repulsion-strength R default 1\n"
          "      --negative-sample-rate R   repelling points for an attracting one (default 5)\n"
          "      --neighbors HOW        auto (default), exact or nn-descent\n"

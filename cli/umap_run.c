@@ -149,8 +149,17 @@ static void table_close(table *t) {
     sparse_free(&t->sparse);
 }
 
-/* The numbers as a contiguous array of floats. NULL after a message. */
-static float *table_floats(const table *t) {
+static bool is_nan_row(const float *row, int64_t columns) {
+    int64_t k = 0;
+    while (k < columns && isnan(row[k])) {
+        k++;
+    }
+    return k == columns;
+}
+
+/* The numbers as a contiguous array of floats; whole rows may be NaN in a map, whose points need not all have a place.
+ * NULL after a message. */
+static float *table_floats(const table *t, bool is_map) {
     const napier_const_matrix *const m = &t->view;
     const size_t size = napier_dtype_size(m->dtype);
     const size_t count = (size_t)m->rows * (size_t)m->cols;
@@ -166,22 +175,24 @@ static float *table_floats(const table *t) {
     for (int64_t i = 0; i < m->rows; i++) {
         for (int64_t k = 0; k < m->cols; k++) {
             const char *const element = (const char *)m->data + (size_t)(i * m->row_stride + k * m->col_stride) * size;
-            const float value = (float)element_value(m->dtype, element);
-            if (!isfinite(value)) {
+            floats[i * m->cols + k] = (float)element_value(m->dtype, element);
+        }
+        for (int64_t k = 0; k < m->cols; k++) {
+            const float *const row = floats + i * m->cols;
+            if (!isfinite(row[k]) && !(is_map && is_nan_row(row, m->cols))) {
                 complain("%s: row %" PRId64 ", column %" PRId64 " is not a finite number", t->in.name, i, k);
                 free(floats);
                 return NULL;
             }
-            floats[i * m->cols + k] = value;
         }
     }
     return floats;
 }
 
 /* A whole file of floats. */
-static float *read_floats(const char *path, file_format format, int64_t *rows, int64_t *columns) {
+static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t *columns) {
     table t;
-    float *const floats = table_open(&t, path, format) == STATUS_OK ? table_floats(&t) : NULL;
+    float *const floats = table_open(&t, path, FORMAT_AUTO) == STATUS_OK ? table_floats(&t, is_map) : NULL;
     *rows = t.view.rows;
     *columns = t.view.cols;
     table_close(&t);
@@ -283,7 +294,7 @@ static int set_start(job *j, int64_t rows) {
     if (q->init_path == NULL) {
         return STATUS_OK;
     }
-    j->start = read_floats(q->init_path, FORMAT_AUTO, &have_rows, &have_columns);
+    j->start = read_floats(q->init_path, false, &have_rows, &have_columns);
     if (j->start == NULL) {
         return STATUS_FAILED;
     }
@@ -319,6 +330,17 @@ static int new_map(job *j, int64_t rows, int64_t columns) {
     return j->map != NULL ? STATUS_OK : complain("out of memory");
 }
 
+/* Points without a place are no failure, but nobody should miss them. */
+static void report_disconnected(const job *j, const table *t) {
+    const int64_t count = napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
+    if (count > 0) {
+        warn("%s: %" PRId64 " of %" PRId64
+             " points have no neighbour nearer than the disconnection distance: their rows "
+             "of the map are NaN (see --disconnection-distance)",
+             t->in.name, count, j->rows);
+    }
+}
+
 static int fit(job *j, const table *t) {
     const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
     progress_end(&j->progress);
@@ -329,6 +351,7 @@ static int fit(job *j, const table *t) {
     const int made = new_map(j, map.rows, map.cols);
     if (made == STATUS_OK) {
         memcpy(j->map, map.data, (size_t)map.rows * (size_t)map.cols * sizeof *j->map);
+        report_disconnected(j, t);
     }
     return made;
 }
@@ -365,7 +388,11 @@ static int transform(job *j, const table *t) {
     const napier_status done =
         napier_umap_transform(j->context, j->model, samples_of(t), napier_rows_f32(j->map, j->rows, j->columns));
     progress_end(&j->progress);
-    return done == NAPIER_OK ? STATUS_OK : library_error(j, t->in.name, done);
+    if (done != NAPIER_OK) {
+        return library_error(j, t->in.name, done);
+    }
+    report_disconnected(j, t);
+    return STATUS_OK;
 }
 
 static int inverse_transform(job *j, const table *t) {
@@ -376,7 +403,7 @@ static int inverse_transform(job *j, const table *t) {
     if (status == STATUS_OK) {
         status = new_map(j, t->view.rows, napier_umap_model_features(j->model));
     }
-    float *const points = status == STATUS_OK ? table_floats(t) : NULL;
+    float *const points = status == STATUS_OK ? table_floats(t, false) : NULL;
     if (points == NULL) {
         return STATUS_FAILED;
     }
@@ -388,7 +415,7 @@ static int inverse_transform(job *j, const table *t) {
 }
 
 static int read_map(job *j) {
-    j->map = read_floats(j->q->embedding_path, FORMAT_AUTO, &j->rows, &j->columns);
+    j->map = read_floats(j->q->embedding_path, true, &j->rows, &j->columns);
     return j->map != NULL ? STATUS_OK : STATUS_FAILED;
 }
 
@@ -444,6 +471,47 @@ static int write_map(job *j, file_format in_format) {
     }
     output_discard(&out);
     return status;
+}
+
+/* Leaves the labels of the points that have a place, in order. */
+static void drop_labels(labels *l, const float *map, int64_t columns) {
+    const int64_t all = l->count;
+    if (l->type == LABELS_AUTO) {
+        return;
+    }
+    for (int32_t c = 0; l->sizes != NULL && c < l->categories; c++) {
+        l->sizes[c] = 0;
+    }
+    l->count = 0;
+    for (int64_t i = 0; i < all; i++) {
+        if (is_nan_row(map + i * columns, columns)) {
+            continue;
+        }
+        if (l->codes != NULL) {
+            l->codes[l->count] = l->codes[i];
+        }
+        if (l->codes != NULL && l->codes[i] >= 0) {
+            l->sizes[l->codes[i]]++;
+        }
+        if (l->numbers != NULL) {
+            l->numbers[l->count] = l->numbers[i];
+        }
+        l->count++;
+    }
+}
+
+/* A plot shows the points that have a place: the map and the labels without the others. */
+static void drop_disconnected(job *j) {
+    drop_labels(&j->labels, j->map, j->columns);
+    drop_labels(&j->targets, j->map, j->columns);
+    drop_labels(&j->hover, j->map, j->columns);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < j->rows; i++) {
+        if (!is_nan_row(j->map + i * j->columns, j->columns)) {
+            memmove(j->map + kept++ * j->columns, j->map + i * j->columns, (size_t)j->columns * sizeof *j->map);
+        }
+    }
+    j->rows = kept;
 }
 
 static int write_plots(const job *j) {
@@ -509,10 +577,11 @@ static int report_quality(job *j, const table *t) {
     }
     const int32_t *const codes = l->type == LABELS_CATEGORIES ? l->codes : NULL;
     napier_neighbors_options neighbors = q->options.neighbors;
-    const int64_t most = (j->rows - 1) / 2; /* of few points fewer neighbours are asked for */
+    const int64_t points = j->rows - napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
+    const int64_t most = (points - 1) / 2; /* of few points fewer neighbours are asked for */
     if (most < 1) {
-        return complain("%s: --quality needs 3 points or more, there %s %" PRId64, t->in.name,
-                        j->rows == 1 ? "is" : "are", j->rows);
+        return complain("%s: --quality needs 3 points or more on the map, there %s %" PRId64, t->in.name,
+                        points == 1 ? "is" : "are", points);
     }
     neighbors.n_neighbors = neighbors.n_neighbors < most ? neighbors.n_neighbors : most;
     const napier_status status = napier_umap_quality_of(j->context, samples_of(t), &neighbors,
@@ -555,9 +624,13 @@ static int do_job(job *j, const table *t) {
         status = write_model(j);
     }
     if (status == STATUS_OK) {
-        status = write_plots(j);
+        status = report_quality(j, t);
     }
-    return status == STATUS_OK ? report_quality(j, t) : status;
+    if (status == STATUS_OK && q->plot_count > 0) {
+        drop_disconnected(j);
+        status = j->rows > 0 ? write_plots(j) : complain("none of the points has a place on the map: nothing to plot");
+    }
+    return status;
 }
 
 int umap_run(umap_request *q) {

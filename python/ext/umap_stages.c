@@ -22,6 +22,14 @@ RAW(metric_from_name) {
     return work_end(&w, name != NULL, name ? PyLong_FromLong(napier_metric_from_name(name)) : NULL);
 }
 
+RAW(metric_disconnection) {
+    START(metric_disconnection, 2)
+    int64_t metric;
+    const bool good = work_int64(&w, 0, "metric", &metric);
+    return work_end(&w, good,
+                    good ? PyFloat_FromDouble((double)napier_metric_disconnection((napier_metric)metric)) : NULL);
+}
+
 #define NEIGHBOR_FIELDS(struct_, prefix_)                                                                              \
     {"n_neighbors", offsetof(struct_, prefix_ n_neighbors), FIELD_INT64},                                              \
         {"metric", offsetof(struct_, prefix_ metric), FIELD_INT}, {"p", offsetof(struct_, prefix_ p), FIELD_DOUBLE}, { \
@@ -216,6 +224,7 @@ static const field fit_fields[] = {NEIGHBOR_FIELDS(napier_umap_options, neighbor
                                    FIELD(napier_umap_options, dens_lambda, FIELD_DOUBLE),
                                    FIELD(napier_umap_options, dens_frac, FIELD_DOUBLE),
                                    FIELD(napier_umap_options, dens_var_shift, FIELD_DOUBLE),
+                                   FIELD(napier_umap_options, disconnection_distance, FIELD_DOUBLE),
                                    FIELDS_END};
 
 /* The search takes the seed of the map. */
@@ -312,6 +321,13 @@ RAW(model_embedding) {
         bytes = PyByteArray_FromStringAndSize(map.data, (Py_ssize_t)(map.rows * map.cols) * (Py_ssize_t)sizeof(float));
     }
     return work_end(&w, bytes != NULL, bytes);
+}
+
+RAW(disconnected) {
+    START(disconnected, 2)
+    napier_const_matrix embedding;
+    const bool good = work_matrix(&w, 0, "embedding", &embedding);
+    return work_end(&w, good, good ? PyLong_FromLongLong((long long)napier_umap_disconnected(embedding)) : NULL);
 }
 
 RAW(transform) {
@@ -414,26 +430,16 @@ RAW(quality_of) {
                     good ? Py_BuildValue("ddd", q.trustworthiness, q.neighbor_preservation, q.knn_accuracy) : NULL);
 }
 
-PyMethodDef umap_stage_functions[] = {FUNCTION(metric_name),
-                                      FUNCTION(metric_from_name),
-                                      FUNCTION(nearest_neighbors),
-                                      FUNCTION(nearest_neighbors_of),
-                                      FUNCTION(smooth_knn_dist),
-                                      FUNCTION(fuzzy_simplicial_set),
-                                      FUNCTION(join_categories),
-                                      FUNCTION(join_numbers),
-                                      FUNCTION(spectral_layout),
-                                      FUNCTION(pca_layout),
-                                      FUNCTION(random_layout),
-                                      FUNCTION(optimize_layout),
-                                      FUNCTION(fit),
-                                      FUNCTION(model_shape),
-                                      FUNCTION(model_embedding),
-                                      FUNCTION(transform),
-                                      FUNCTION(inverse_transform),
-                                      FUNCTION(model_save),
-                                      FUNCTION(model_load),
-                                      FUNCTION(model_to_bytes),
-                                      FUNCTION(model_from_bytes),
-                                      FUNCTION(quality_of),
+PyMethodDef umap_stage_functions[] = {FUNCTION(metric_name),          FUNCTION(metric_from_name),
+                                      FUNCTION(metric_disconnection), FUNCTION(nearest_neighbors),
+                                      FUNCTION(nearest_neighbors_of), FUNCTION(smooth_knn_dist),
+                                      FUNCTION(fuzzy_simplicial_set), FUNCTION(join_categories),
+                                      FUNCTION(join_numbers),         FUNCTION(spectral_layout),
+                                      FUNCTION(pca_layout),           FUNCTION(random_layout),
+                                      FUNCTION(optimize_layout),      FUNCTION(fit),
+                                      FUNCTION(model_shape),          FUNCTION(model_embedding),
+                                      FUNCTION(disconnected),         FUNCTION(transform),
+                                      FUNCTION(inverse_transform),    FUNCTION(model_save),
+                                      FUNCTION(model_load),           FUNCTION(model_to_bytes),
+                                      FUNCTION(model_from_bytes),     FUNCTION(quality_of),
                                       {NULL, NULL, 0, NULL}};

@@ -186,7 +186,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     force_approximation_algorithm : NN-descent, whatever the size.
     unique : equal rows are mapped once.
     densmap, dens_lambda, dens_frac, dens_var_shift : densMAP.
-    disconnection_distance : neighbours this far or farther are none.
+    disconnection_distance : neighbours this far or farther are none; None: by the metric (1 for jaccard, dice and
+        hellinger, 2 for cosine and correlation, else infinity). A point without a neighbour is NaN on the map.
     precomputed_knn : (indices, distances), as napier.umap.nearest_neighbors gives them.
     verbose : progress, with tqdm where it is installed; tqdm_kwds : of its bars.
     low_memory, angular_rp_forest, transform_queue_size : accepted, without effect.
@@ -298,6 +299,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 raise TypeError(f"{name}: expected an integer, got {value!r}")
             if value < least:
                 raise ValueError(f"{name}: {value} is less than {least}")
+        limit = self.disconnection_distance
+        if limit is not None and not (isinstance(limit, numbers.Real) and limit > 0):
+            raise ValueError(f"disconnection_distance: {limit!r} is not None or a number above 0")
         if self.target_n_neighbors != -1 and self.target_n_neighbors < 2:
             raise ValueError(f"target_n_neighbors: {self.target_n_neighbors} is less than 2, and not -1")
         if self.unique and (self.metric == "precomputed" or self.precomputed_knn[0] is not None):
@@ -329,10 +333,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             method = "nn_descent" if self.force_approximation_algorithm else "auto"
             indices, distances = stages.nearest_neighbors(X, k, self.metric, self.metric_kwds, method=method,
                                                           random_state=seed, **watch)
-        if self.disconnection_distance is not None:
-            far = distances >= self.disconnection_distance
-            far[:, 0] = False  # a point is its own
-            indices[far], distances[far] = -1, np.inf
+        limit = self.disconnection_distance
+        far = distances >= (stages.metric_disconnection(self.metric) if limit is None else limit)
+        indices[far], distances[far] = -1, np.inf  # a point itself is at 0
         return indices, distances
 
     def _fit_model(self, X, y, seed, watch):
@@ -346,7 +349,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             transform_seed=_seed(self.transform_seed, "transform_seed"),
             target_n_neighbors=max(0, self.target_n_neighbors), target_weight=self.target_weight,
             densmap=self.densmap, dens_lambda=self.dens_lambda, dens_frac=self.dens_frac,
-            dens_var_shift=self.dens_var_shift, **y, **watch)
+            dens_var_shift=self.dens_var_shift, disconnection_distance=self.disconnection_distance, **y, **watch)
 
     @property
     def graph_(self):
@@ -374,7 +377,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X):
         """Places of new rows on the map. Each depends on the map and that row only; a row of the data that were fitted
-        is where the map has it."""
+        is where the map has it. NaN, with a warning, where a row has no neighbour."""
         self._check_fitted("transform")
         if self.metric == "precomputed":
             raise NotImplementedError("transform: a map of precomputed distances has no data to compare new rows with")
@@ -384,7 +387,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         map_ = self.model_.embedding
         result = map_[np.maximum(places, 0)]
         if len(new):
-            result[new] = self.model_.transform(X[new], threads=_threads(self.n_jobs))
+            result[new] = self.model_._transform(X[new], _threads(self.n_jobs))
+        stages._warn_of_disconnected(result)
         return result
 
     def inverse_transform(self, X):

@@ -13,6 +13,7 @@ scipy.sparse.csr_matrix, or Graph where SciPy is not installed.
 What may take long also takes `progress`, a function of (stage, share done): a true answer stops the work with a
 RuntimeError; and `threads`, 0 for as many as napier.set_num_threads says. Ctrl-C stops it too.
 """
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -396,6 +397,13 @@ def _metric(metric, metric_kwds, name="metric"):
     return options, values
 
 
+def metric_disconnection(metric):
+    """The distance from which on neighbours are none, unless fit is told otherwise: that of points that have nothing in
+    common (1 for jaccard, dice and, less its rounding, hellinger; 2, less its rounding, for cosine and correlation), or
+    infinity."""
+    return _napier._umap_metric_disconnection(_metric(metric, None)[0]["metric"], {})
+
+
 def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42,
                       threads=0, progress=None):
     """(indices int32, distances float32), both [n, n_neighbors]: the nearest of every row, nearest first, itself first.
@@ -499,6 +507,19 @@ def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist
     return embedding
 
 
+def disconnected(embedding):
+    """How many rows of an embedding are NaN: points that have no neighbour."""
+    return _napier._umap_disconnected(_array(embedding, "embedding", np.float32, 2), {})
+
+
+def _warn_of_disconnected(embedding):
+    count = disconnected(embedding)
+    if count:
+        warnings.warn(f"{count} of {len(embedding)} points have no neighbour nearer than disconnection_distance: their "
+                      f"rows of the map are NaN. A larger disconnection_distance (numpy.inf: none) gives them a place.",
+                      stacklevel=3)
+
+
 class Model:
     """A fitted map: made by fit, model_load and model_from_bytes. Can be pickled."""
 
@@ -523,7 +544,13 @@ class Model:
         return _napier._umap_model_shape(self._capsule, {})[2]
 
     def transform(self, X, *, threads=0):
-        """Places on the map of new rows. A row's place depends on it and the model only."""
+        """Places on the map of new rows. A row's place depends on it and the model only. NaN, with a warning, where a
+        row has no neighbour."""
+        embedding = self._transform(X, threads)
+        _warn_of_disconnected(embedding)
+        return embedding
+
+    def _transform(self, X, threads):
         samples = _samples(X)
         embedding = np.empty((_rows(samples), self.n_components), np.float32)
         _napier._umap_transform(self._capsule, samples, embedding, {"threads": threads})
@@ -562,10 +589,13 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
         n_epochs=None, min_dist=0.1, spread=1.0, a=None, b=None, learning_rate=1.0, set_op_mix_ratio=1.0,
         local_connectivity=1.0, repulsion_strength=1.0, negative_sample_rate=5, init="spectral", random_state=42,
         transform_seed=42, categories=None, numbers=None, target_n_neighbors=0, target_weight=0.5, densmap=False,
-        dens_lambda=2.0, dens_frac=0.3, dens_var_shift=0.1, threads=0, progress=None):
+        dens_lambda=2.0, dens_frac=0.3, dens_var_shift=0.1, disconnection_distance=None, threads=0, progress=None):
     """A Model of the rows of X. knn: (indices, distances) as nearest_neighbors gives them, in place of a search. init:
     'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: not known) or numbers: what is
-    known of the points."""
+    known of the points. disconnection_distance: neighbours this far or farther are none (None: metric_disconnection);
+    points that are left without any are NaN, with a warning."""
+    if disconnection_distance is not None and not disconnection_distance > 0:
+        raise ValueError(f"disconnection_distance: {disconnection_distance!r} is not above 0")
     options, values = _metric(metric, metric_kwds)
     samples = _samples(X)
     given = not isinstance(init, str)
@@ -577,14 +607,17 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
                 "transform_seed": transform_seed, "target_n_neighbors": target_n_neighbors,
                 "target_weight": target_weight, "densmap": int(bool(densmap)), "dens_lambda": dens_lambda,
                 "dens_frac": dens_frac, "dens_var_shift": dens_var_shift}
-    options |= _without_none(n_epochs=n_epochs, a=a, b=b) | _common(threads, progress)
+    options |= _without_none(n_epochs=n_epochs, a=a, b=b, disconnection_distance=disconnection_distance)
+    options |= _common(threads, progress)
     indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2),
                                                            _array(knn[1], "knn", np.float32, 2))
     capsule = _napier._umap_fit(samples, values, indices, distances,
                                 _array(init, "init", np.float32, 2) if given else None,
                                 None if categories is None else _array(categories, "categories", np.int32, 1),
                                 None if numbers is None else _array(numbers, "numbers", np.float32, 1), options)
-    return Model(capsule)
+    model = Model(capsule)
+    _warn_of_disconnected(model.embedding)
+    return model
 
 
 def transform(model, X, *, threads=0):

@@ -220,6 +220,38 @@ def test_disconnection(digits):
     assert np.isfinite(near.embedding_).all()
 
 
+@pytest.mark.parametrize("metric", ["jaccard", "dice", "hellinger"])
+def test_points_without_neighbours(metric, tmp_path):
+    x = np.random.default_rng(0).uniform(0.1, 1, (60, 30)) * (np.random.default_rng(1).random((60, 30)) < 0.4)
+    x[:, 28:] = 0
+    x[7], x[8] = np.eye(30)[28:]  # share no column with anybody
+    alone = np.isin(np.arange(60), (7, 8))
+    with pytest.warns(UserWarning, match="2 of 60 points"):
+        mapper = UMAP(n_neighbors=8, n_epochs=30, metric=metric).fit(x)
+    assert (np.isnan(mapper.embedding_).all(1) == alone).all() and np.isfinite(mapper.embedding_[~alone]).all()
+    assert umap.disconnected(mapper.embedding_) == 2 and (mapper.graph_[[7, 8]].nnz, mapper.graph_[0].nnz > 0) == (0, True)
+    new = np.vstack([x[:2] * 0.5, np.eye(30)[29] * 0.5 + 0.0, np.eye(30)[28] * 0.25])
+    with pytest.warns(UserWarning, match="2 of 4 points"):
+        placed = mapper.transform(new)
+    assert np.isnan(placed).all(1).tolist() == [False, False, True, True]
+    with pytest.warns(UserWarning, match="2 of 60 points"):
+        assert bits(mapper.transform(x)) == bits(mapper.embedding_)
+    mapper.model_.save(tmp_path / "map")
+    assert bits(umap.model_load(tmp_path / "map").embedding) == bits(mapper.embedding_)
+    assert np.isfinite(mapper.inverse_transform(mapper.embedding_[~alone])).all()
+    assert np.isfinite(umap.quality_of(x, mapper.embedding_, np.arange(60) % 2, 5, metric)).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        everybody = UMAP(n_neighbors=8, n_epochs=30, metric=metric, disconnection_distance=np.inf).fit_transform(x)
+    assert np.isfinite(everybody).all()
+
+
+@pytest.mark.parametrize("distance", [0, -1.0, np.nan, "far"])
+def test_a_disconnection_distance_that_cannot_be(digits, distance):
+    with pytest.raises(ValueError, match="disconnection_distance"):
+        UMAP(disconnection_distance=distance).fit(digits[0][:20])
+
+
 def test_a_start_of_the_users(digits):
     x = digits[0]
     start = np.random.default_rng(0).normal(size=(500, 2))
