@@ -260,7 +260,14 @@ static void tick_text(char text[32], double value, double step) {
 }
 
 static void add_ticks(plot_scene *s, double least, double most) {
-    if (!(most > least) || isinf(most - least)) {
+    if (isinf(most - least)) {
+        snprintf(s->ticks[0].text, sizeof s->ticks[0].text, "%.4g", least);
+        snprintf(s->ticks[1].text, sizeof s->ticks[1].text, "%.4g", most);
+        s->ticks[1].at = 1;
+        s->tick_count = 2;
+        return;
+    }
+    if (!(most > least)) {
         s->ticks[0].at = 0.5;
         snprintf(s->ticks[0].text, sizeof s->ticks[0].text, "%.6g", least);
         s->tick_count = 1;
@@ -282,7 +289,7 @@ static void add_ticks(plot_scene *s, double least, double most) {
 static void legend_of_values(plot_scene *s) {
     const labels *const l = s->plot->labels;
     const bool any = l->least <= l->most;
-    const double length = l->most - l->least;
+    const double length = l->most / 2 - l->least / 2; /* halves: the whole may be infinite */
     int64_t unknown = 0;
     for (int i = 0; i < PLOT_SHADES - 1; i++) {
         s->shades[i] = palette_value(i / (PLOT_SHADES - 2.0));
@@ -291,7 +298,7 @@ static void legend_of_values(plot_scene *s) {
     for (int64_t i = 0; i < l->count; i++) {
         const double value = l->numbers[i];
         const bool known = isfinite(value) != 0;
-        const double t = known && length > 0 ? (value - l->least) / length : 0.5;
+        const double t = known && length > 0 ? (value / 2 - l->least / 2) / length : 0.5;
         unknown += !known;
         s->shade[i] = known ? (uint8_t)floor(smaller(t, 1) * (PLOT_SHADES - 2) + 0.5) : PLOT_SHADES - 1;
     }

@@ -16,19 +16,25 @@
 static const unsigned char plot_page[] = "@TITLE@@DATA@";
 #endif
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of 4 bytes, little-endian, as a JSON string. Changes their byte order in place where the machine's is another. */
-static void add_numbers(plot_buffer *b, const char *name, void *numbers, int64_t count) {
+/* Numbers of `size` bytes, little-endian, as a JSON string. Changes their byte order in place where the machine's is
+ * another. */
+static void add_wide_numbers(plot_buffer *b, const char *name, void *numbers, size_t size, int64_t count) {
     if (machine_is_big_endian()) {
-        bytes_swap(numbers, 4, count);
+        bytes_swap(numbers, size, count);
     }
     buffer_print(b, ",\n\"%s\":\"", name);
-    buffer_base64(b, numbers, 4 * (size_t)count);
+    buffer_base64(b, numbers, size * (size_t)count);
     buffer_text(b, "\"");
+}
+
+static void add_numbers(plot_buffer *b, const char *name, void *numbers, int64_t count) {
+    add_wide_numbers(b, name, numbers, 4, count);
 }
 
 static void add_places(const plot_scene *s, plot_buffer *b, float *room) {
@@ -85,13 +91,21 @@ static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
     add_colours(s, b, coloured + 1);
 }
 
-static void add_values(const plot_scene *s, plot_buffer *b, float *room) {
+/* As floats, or as doubles where a float does not reach. */
+static void add_values(const plot_scene *s, plot_buffer *b, void *room) {
     const labels *const l = s->plot->labels;
     const bool any = l->least <= l->most;
+    const bool wide = any && (l->most > (double)FLT_MAX || l->least < -(double)FLT_MAX);
     for (int64_t i = 0; i < l->count; i++) {
-        room[i] = isfinite(l->numbers[i]) ? (float)l->numbers[i] : (float)NAN;
+        const double value = isfinite(l->numbers[i]) ? l->numbers[i] : (double)NAN;
+        if (wide) {
+            ((double *)room)[i] = value;
+        } else {
+            ((float *)room)[i] = (float)value;
+        }
     }
-    add_numbers(b, "values", room, l->count);
+    add_wide_numbers(b, "values", room, wide ? sizeof(double) : sizeof(float), l->count);
+    buffer_text(b, wide ? ",\n\"wide\":true" : "");
     buffer_print(b, ",\n\"least\":%.17g,\"most\":%.17g", any ? l->least : 0, any ? l->most : 0);
     add_colours(s, b, PLOT_SHADES);
 }

@@ -216,7 +216,8 @@ static void print_options(void) {
          "  -f, --format FORMAT      of the result: npy, csv or tsv (default: by OUT's name)\n"
          "      --input-format FMT   of IN: npy, csv or tsv (default: by its content and name)\n"
          "      --algorithm NAME     auto (default), safe, online or parallel: the same bits\n"
-         "      --buffer SIZE        bytes to work in, as 512K, 64M (default), 2G\n"
+         "      --buffer SIZE        bytes to work in, as 512K, 64M (default; less where memory is\n"
+         "                           limited), 2G\n"
          "  -j, --threads N          threads (default: one for each processor)\n"
          "      --isa NAME           auto (default), scalar, avx2, avx512 or neon: the same bits\n"
          "  -h, --help               this text");

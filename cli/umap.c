@@ -436,7 +436,7 @@ void umap_help(void) {
          "      --title TEXT           of the plot\n"
          "      --quality              trustworthiness, preserved neighbours and, with categories,\n"
          "                             the accuracy of a vote of the neighbours\n"
-         "      --model FILE           keep the fitted map\n"
+         "      --model FILE           keep the fitted map (- is standard output)\n"
          "      --transform MODEL      place the rows of IN on a kept map\n"
          "      --inverse-transform MODEL  IN holds places on a kept map: the data they stand for\n"
          "      --embedding MAP        no fit: plot or measure the map in a file");

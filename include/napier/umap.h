@@ -414,9 +414,11 @@ NAPIER_API napier_status napier_umap_transform(napier_context *context, const na
 NAPIER_API napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
                                                        napier_const_matrix points, napier_matrix samples);
 
-/* One file: little endian, with version and checksum, the same bytes on every machine. Written beside the path and
- * renamed: on an error (IO_ERROR) an older file is as it was. load checks everything: a damaged or hostile file is
- * CORRUPT_DATA, never a crash. */
+/* One file: little endian, with version and checksum, the same bytes on every machine. save writes it beside the path under
+ * a name of its own, brings it to the disk and renames it: on an error (IO_ERROR) an older file is as it was, and two
+ * writers do not disturb each other. An existing file keeps its mode, a symbolic link keeps pointing to it; a device or a
+ * pipe is written where it is. load takes regular files only (IO_ERROR) and checks everything: a damaged or hostile file
+ * is CORRUPT_DATA, never a crash. */
 NAPIER_API napier_status napier_umap_model_save(napier_context *context, const napier_umap_model *model,
                                                 const char *path);
 NAPIER_API napier_status napier_umap_model_load(napier_context *context, const char *path, napier_umap_model **out);

@@ -19,6 +19,12 @@ skip() {
     exit 77
 }
 
+# limit_or_skip KB: the case limits address space to so much, which the program cannot start in under a sanitizer or an
+# emulator.
+limit_or_skip() {
+    (ulimit -v "$1" && napier --version && napier info -j 1) >/dev/null 2>&1 || skip "the program does not start in $1 KB"
+}
+
 # npy MAJOR DICT: the start of an .npy file on standard output; elements follow from printf.
 npy() {
     _size=$((${#2} + 1))

@@ -17,6 +17,9 @@
 
   const state = document.documentElement.dataset.state;
   check('ready', state === `ready ${count} points`, state);
+  check('legend entries say that they are on', groups.every((_, k) => button(k).getAttribute('aria-pressed') === 'true'), '');
+  check('the map is operated, not looked at only', map.getAttribute('role') === 'application', map.getAttribute('role'));
+  check('and says how', element(map.getAttribute('aria-describedby')).textContent.includes('arrow keys'), '');
   check('nothing ran that was a label', globalThis.intruder === undefined, globalThis.intruder);
   check('the whole map is seen', [...Array(count).keys()].every((i) => {
     const [x, y] = place(i);
@@ -34,6 +37,45 @@
   };
   const expected = (i) => [0, 1, 2].map((c) => 255 + data.opacity * (colours[3 * shade[i] + c] - 255));
   check('a point has its colour', colourAt(1).every((value, c) => near(value, expected(1)[c], 2)), `${colourAt(1)} for ${expected(1)}`);
+
+  const search = element('search');
+  const type = (text) => {
+    search.value = text;
+    search.dispatchEvent(new Event('input', { bubbles: true }));
+  };
+  const paperIs = (pixel, wanted) => pixel.every((value, c) => near(value, wanted[c], 40));
+  type(' GRÜSSE');
+  check('what is not there is not found', element('found').textContent === '0 found', element('found').textContent);
+  type('grüße, ');
+  check('a label is found', element('found').textContent === '1 found' && sought.join('') === '000100', sought.join(''));
+  check('the other points fade', paperIs(colourAt(1), papers.light) && near(colourAt(3)[0], expected(3)[0], 2), `${colourAt(1)}`);
+  const enter = () => element('search-form').dispatchEvent(new SubmitEvent('submit', { bubbles: true, cancelable: true }));
+  enter();
+  check('Enter goes to it', hovered === 3, hovered);
+  type('fourth');
+  check('a text of its own is found', element('found').textContent === '1 found' && sought[3] === 1, sought.join(''));
+  type('');
+  check('without a search all are as before', !sought && element('found').textContent === '' && !paperIs(colourAt(1), papers.light), '');
+  hover(null);
+
+  const theme = document.documentElement.dataset;
+  check('light, as the browser is', theme.theme === 'light' && element('theme').getAttribute('aria-pressed') === 'false', theme.theme);
+  const lightPoint = colourAt(1);
+  click(element('theme'));
+  check('dark', theme.theme === 'dark' && element('theme').getAttribute('aria-pressed') === 'true', theme.theme);
+  const corner = () => {
+    draw();
+    if (renderer.kind === '2d') return [...canvas.getContext('2d').getImageData(2, 2, 1, 1).data.slice(0, 3)];
+    const pixel = new Uint8Array(4);
+    canvas.getContext('webgl2').readPixels(2, 2, 1, 1, 6408, 5121, pixel);
+    return [...pixel.slice(0, 3)];
+  };
+  check('dark paper', corner().join() === papers.dark.join() && getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)', corner());
+  const light = (rgb) => [0.2126, 0.7152, 0.0722].reduce((sum, part, c) => sum + part * (rgb[c] / 255) ** 2.2, 0);
+  check('colours that can be seen on it', data.colours.every((_, k) => light(colours.subarray(3 * k, 3 * k + 3)) > 0.08), `${colours}`);
+  check('the legend has them too', getComputedStyle(button(0).firstChild).backgroundColor === css(groups[0].shade), '');
+  click(element('theme'));
+  check('and light again', theme.theme === 'light' && colourAt(1).join() === lightPoint.join(), theme.theme);
 
   const [left, top] = place(2);
   const before = { x: view.x + (left - view.width / 2) / scale(), zoom: view.zoom };
