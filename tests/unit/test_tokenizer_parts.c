@@ -412,6 +412,7 @@ static void json_memory(void **state) {
         if (fails_at < 0) {
             refused(context, status, NAPIER_OUT_OF_MEMORY, "tokenizer.json", "no memory", NULL);
         }
+        napier_tokenizer_destroy(context, t);
     }
     enum { VALUES = 12 << 20 };
     char *const text = malloc(2 * VALUES + 8); /* 25 MB of text, 1.2 GB of cJSON */
