@@ -250,7 +250,9 @@ static int parse_ids(session *s, const char *text, size_t size) {
         }
         if (end == at || id > INT32_MAX || (end < size && (text[end] == '\0' || strchr(between, text[end]) == NULL))) {
             char shown[24], line[32] = "";
-            snprintf(line, sizeof line, s->line > 0 ? ":%" PRId64 : "", s->line);
+            if (s->line > 0) {
+                snprintf(line, sizeof line, ":%" PRId64, s->line);
+            }
             return complain("%s%s: '%s' at byte %zu is no token id", s->name, line,
                             printable(shown, sizeof shown, text + at, size - at), at);
         }

@@ -47,10 +47,11 @@ typedef struct napier_model_options {
     { sizeof(napier_model_options), NAPIER_COMPUTE_F32, 0 }
 
 /* Loads the model in a directory: config.json, and model.safetensors or its shards. Weights are mapped, not read: the
- * first call reads them, and a file that gets shorter meanwhile ends the program (SIGBUS), so replace files by renaming.
- * Tensors at odd places are copied. The caller destroys *out with the same context; NULL on an error. options NULL: defaults.
- * Errors: IO_ERROR (a file cannot be read, or is a pipe or device), CORRUPT_DATA (a file is not what it should be, a tensor is missing or has
- * another shape), UNSUPPORTED (what is not a dense Qwen3, by name), INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * first call reads them, and a file that gets shorter meanwhile ends the program (SIGBUS), so replace files by
+ * renaming; tensors at odd places are copied. The caller destroys *out with the same context; NULL on an error. options
+ * NULL: defaults. Errors: IO_ERROR (a file cannot be read, or is none but a pipe, a device, ...), CORRUPT_DATA (a file
+ * is not what it should be, a tensor is missing or has another shape), UNSUPPORTED (what is not a dense Qwen3, by
+ * name), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
 /* NULL is allowed. */

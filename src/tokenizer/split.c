@@ -34,7 +34,7 @@ static napier_status compile(const napier_json *json, pcre2_compile_context *set
     if (empty) {
         return napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: pattern: it matches the empty text");
     }
-    split->jit = pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE) == 0; /* or it is interpreted */
+    split->jit = pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0; /* or interpreted */
     return NAPIER_OK;
 }
 
@@ -65,7 +65,7 @@ void napier_split_free(napier_split *split) {
  */
 
 napier_status napier_matcher_prepare(napier_context *context, const napier_split *split, napier_matcher *m) {
-    *m = (napier_matcher){split, NULL, NULL};
+    *m = (napier_matcher){.split = split};
     pcre2_general_context *const memory = pcre2_general_context_create(take, give_back, &context->allocator);
     if (memory != NULL) {
         m->limits = pcre2_match_context_create(memory);
@@ -80,36 +80,69 @@ void napier_matcher_free(napier_matcher *m) {
     pcre2_match_context_free(m->limits);
 }
 
-/* An expression like Qwen's walks over a run of spaces a few times; one that goes back more often is stopped. */
-void napier_matcher_limit(napier_matcher *m, size_t n) {
-    const size_t limit = n < UINT32_MAX / 32 ? 16 * n + 1000 : UINT32_MAX;
-    pcre2_set_match_limit(m->limits, (uint32_t)limit);
+void napier_matcher_start(napier_matcher *m, size_t n) {
+    m->looked = 0;
+    m->most = 64 * n;
 }
 
+static napier_status match_fail(napier_context *context, size_t from, int result) {
+    PCRE2_UCHAR message[100] = {0};
+    pcre2_get_error_message(result, message, sizeof message);
+    return napier_fail(context, NAPIER_UNSUPPORTED, "text: the pre-tokenizer's pattern, at character %zu: %s", from,
+                       (const char *)message);
+}
+
+/* PCRE2's result for classes[from .. stop); PCRE2_ERROR_PARTIAL where it depends on what comes after them. An expression
+ * like Qwen's walks over a run of spaces a few times; one that goes back more often is stopped. */
+static int match(const napier_matcher *m, const uint8_t *classes, size_t from, size_t stop, bool partial) {
+    const uint32_t options = partial ? PCRE2_PARTIAL_HARD : 0;
+    const size_t limit = stop - from < UINT32_MAX / 32 ? 16 * (stop - from) + 1000 : UINT32_MAX;
+    pcre2_set_match_limit(m->limits, (uint32_t)limit);
+    int result = PCRE2_ERROR_JIT_STACKLIMIT;
+    if (m->split->jit) {
+        result = pcre2_jit_match(m->split->code, classes, stop, from, options, m->data, m->limits);
+    }
+    if (result == PCRE2_ERROR_JIT_STACKLIMIT) { /* deep recursion: the interpreter takes memory as it needs it */
+        result = pcre2_match(m->split->code, classes, stop, from, PCRE2_NO_JIT | options, m->data, m->limits);
+    }
+    return result;
+}
+
+/* PCRE2 sees a window, and a larger one where that is too small: so it is known how far each match looks. An expression
+ * that looks far for short words, again and again, is stopped: its time would be quadratic. */
 napier_status napier_matcher_next(napier_context *context, napier_matcher *m, const uint8_t *classes, size_t n,
                                   size_t from, size_t *start, size_t *end) {
-    const pcre2_code *const code = m->split->code;
-    int result =
-        m->split->jit ? pcre2_jit_match(code, classes, n, from, 0, m->data, m->limits) : PCRE2_ERROR_JIT_STACKLIMIT;
-    if (result == PCRE2_ERROR_JIT_STACKLIMIT) { /* deep recursion: the interpreter takes memory as it needs it */
-        result = pcre2_match(code, classes, n, from, PCRE2_NO_JIT, m->data, m->limits);
+    enum { FIRST_WINDOW = 512 };
+    *start = *end = n;
+    for (size_t window = FIRST_WINDOW; from < n;) {
+        const bool partial = n - from > window;
+        const size_t stop = partial ? from + window : n;
+        const int result = match(m, classes, from, stop, partial);
+        if (result == PCRE2_ERROR_NOMATCH) {
+            from = stop;
+            continue;
+        }
+        if (result == PCRE2_ERROR_PARTIAL) {
+            m->looked += window;
+            window *= 4;
+            if (m->looked > m->most) {
+                return napier_fail(context, NAPIER_UNSUPPORTED,
+                                   "text: the pre-tokenizer's pattern, at character %zu: looks too far for short words",
+                                   from);
+            }
+            continue;
+        }
+        if (result == PCRE2_ERROR_NOMEMORY) {
+            return no_memory(context);
+        }
+        if (result < 0) {
+            return match_fail(context, from, result);
+        }
+        const PCRE2_SIZE *const ends = pcre2_get_ovector_pointer(m->data);
+        *start = ends[0];
+        *end = ends[1];
+        break;
     }
-    if (result == PCRE2_ERROR_NOMATCH) {
-        *start = *end = n;
-        return NAPIER_OK;
-    }
-    if (result == PCRE2_ERROR_NOMEMORY) {
-        return no_memory(context);
-    }
-    if (result < 0) {
-        PCRE2_UCHAR message[100] = {0};
-        pcre2_get_error_message(result, message, sizeof message);
-        return napier_fail(context, NAPIER_UNSUPPORTED, "text: the pre-tokenizer's pattern, at character %zu: %s", from,
-                           (const char *)message);
-    }
-    const PCRE2_SIZE *const ends = pcre2_get_ovector_pointer(m->data);
-    *start = ends[0];
-    *end = ends[1];
     return NAPIER_OK;
 }
 

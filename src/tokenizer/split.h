@@ -37,16 +37,19 @@ typedef struct napier_matcher {
     const napier_split *split;
     struct pcre2_real_match_data_8 *data;
     struct pcre2_real_match_context_8 *limits;
+    size_t looked; /* characters that were looked at in vain, in this class string, */
+    size_t most;   /* and how many may be */
 } napier_matcher;
 
 /* Free it even after a failure. */
 napier_status napier_matcher_prepare(napier_context *context, const napier_split *split, napier_matcher *m);
 void napier_matcher_free(napier_matcher *m);
 
-/* Limits the steps of a match in a class string of n bytes. */
-void napier_matcher_limit(napier_matcher *m, size_t n);
+/* A new class string, of n bytes. */
+void napier_matcher_start(napier_matcher *m, size_t n);
 
-/* The first match at or after `from`: [*start, *end), *end > *start; n, n where there is none. */
+/* The first match at or after `from`: [*start, *end), *end > *start; n, n where there is none. Time for all matches of a
+ * class string: n, whatever the expression; one that would take longer is UNSUPPORTED. */
 napier_status napier_matcher_next(napier_context *context, napier_matcher *m, const uint8_t *classes, size_t n,
                                   size_t from, size_t *start, size_t *end);
 

@@ -60,7 +60,7 @@ static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) 
     uint8_t *const classes = e->classes.data;
     const size_t n = napier_classify(e->tokenizer->table, text, size, classes);
     const bool ascii = n == size;
-    napier_matcher_limit(&e->matcher, n);
+    napier_matcher_start(&e->matcher, n);
     for (size_t from = 0, start, end; from < n && !status; from = end) {
         status = napier_matcher_next(e->context, &e->matcher, classes, n, from, &start, &end);
         if (!status && start > from) { /* what the expression leaves out is a word too */

@@ -144,7 +144,7 @@ static void check_split(const char *pattern, const char *text, const char *wante
     const char *at = text;
     if (succeeded(context, napier_split_compile(document(), &context->allocator, pattern, &split), pattern) &&
         succeeded(context, napier_matcher_prepare(context, &split, &matcher), pattern)) {
-        napier_matcher_limit(&matcher, n);
+        napier_matcher_start(&matcher, n);
         for (size_t from = 0, begin, end; from < n; from = end) {
             if (!succeeded(context, napier_matcher_next(context, &matcher, classes, n, from, &begin, &end), pattern)) {
                 break;
@@ -234,6 +234,59 @@ static void endless(void **state) {
     }
     napier_token_buffer_free(context, &ids);
     napier_tokenizer_destroy(context, t);
+    no_problems();
+}
+
+/* One that looks through all that follows at each character, too: a megabyte would take minutes. */
+static void looks_far(void **state) {
+    (void)state;
+    enum { TEXT = 1 << 20 };
+    napier_tokenizer *t = NULL;
+    napier_token_buffer ids = {0};
+    char *const text = malloc(TEXT);
+    assert_non_null(text);
+    memset(text, 'a', TEXT);
+    if (succeeded(context, tiny_load(context, "(?i:'s", "a*b|a|(?i:'s", &t), "looks far")) {
+        refused(context, napier_tokenizer_encode(context, t, text, TEXT, NULL, &ids), NAPIER_UNSUPPORTED, "pattern",
+                "looks too far", NULL);
+    }
+    free(text);
+    napier_token_buffer_free(context, &ids);
+    napier_tokenizer_destroy(context, t);
+    no_problems();
+}
+
+/* Words of any length, about those of the windows that PCRE2 sees too: letters, then spaces and a line feed. */
+static void long_words(void **state) {
+    (void)state;
+    enum { WORDS = 200, LONGEST = 9000 };
+    napier_split split = {0};
+    napier_matcher matcher = {0};
+    uint8_t *const classes = malloc(WORDS * LONGEST);
+    size_t ends[WORDS], n = 0, start = 0, end = 0;
+    assert_non_null(classes);
+    for (size_t i = 0; i < WORDS; i++) {
+        const uint32_t around[] = {512, 2048, 8192, 20};
+        const size_t length =
+            1 + (i % 3 == 0 ? random_below(LONGEST) : around[random_below(4)] - 10 + random_below(20));
+        memset(classes + n, i % 2 == 0 ? 'x' : ' ', length);
+        n += length;
+        classes[n - 1] = i % 2 == 0 ? 'y' : '\n';
+        ends[i] = n;
+    }
+    if (succeeded(context, napier_split_compile(document(), &context->allocator, "\\p{L}+|\\s*[\\r\\n]+|\\s+", &split),
+                  "") &&
+        succeeded(context, napier_matcher_prepare(context, &split, &matcher), "")) {
+        napier_matcher_start(&matcher, n);
+        for (size_t i = 0; i < WORDS; i++) {
+            const size_t from = end;
+            succeeded(context, napier_matcher_next(context, &matcher, classes, n, from, &start, &end), "a word");
+            expect(start == from && end == ends[i], "word %zu ends at %zu, not %zu", i, end, ends[i]);
+        }
+    }
+    napier_matcher_free(&matcher);
+    napier_split_free(&split);
+    free(classes);
     no_problems();
 }
 
@@ -359,6 +412,7 @@ static void json_memory(void **state) {
         if (fails_at < 0) {
             refused(context, status, NAPIER_OUT_OF_MEMORY, "tokenizer.json", "no memory", NULL);
         }
+        napier_tokenizer_destroy(context, t);
     }
     enum { VALUES = 12 << 20 };
     char *const text = malloc(2 * VALUES + 8); /* 25 MB of text, 1.2 GB of cJSON */
@@ -671,6 +725,8 @@ int main(void) {
         cmocka_unit_test(expressions),
         cmocka_unit_test(refused_expressions),
         cmocka_unit_test(endless),
+        cmocka_unit_test(looks_far),
+        cmocka_unit_test(long_words),
         cmocka_unit_test(files),
         cmocka_unit_test(cut_files),
         cmocka_unit_test(json_memory),
