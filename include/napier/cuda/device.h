@@ -42,7 +42,8 @@ typedef struct napier_cuda_workspace {
     size_t size; /* bytes */
 } napier_cuda_workspace;
 
-/* Devices that can run the kernels of this build (sm_80 and later); 0 without a driver, and in a build without CUDA. */
+/* Devices of compute capability 8.0 or later; 0 without a driver, and in a build without CUDA. Where the kernels were compiled
+ * for later ones only (CMAKE_CUDA_ARCHITECTURES), the first launch says so: UNSUPPORTED. */
 NAPIER_API int napier_cuda_device_count(void);
 
 /* A context for one device, as the CUDA runtime numbers them; -1: the calling thread's current one. Calls make it the
