@@ -1,35 +1,22 @@
 # The CUDA half: kernels (src/*/*.cu) compiled by nvcc, and the runtime linked in. Its host half is in every build.
 #
-# NAPIER_CUDA AUTO: where a working nvcc is found. The runtime is linked statically, so the library also loads on machines
-# without CUDA, where it finds no device.
+# Only on request, for nvcc takes minutes. The runtime is linked statically, so the library also loads on machines without
+# CUDA, where it finds no device.
 
-set(napier_cuda_default AUTO)
-if(DEFINED ENV{NAPIER_CUDA}) # what a script that builds Napier several times wants
-  set(napier_cuda_default $ENV{NAPIER_CUDA})
-endif()
-set(NAPIER_CUDA ${napier_cuda_default} CACHE STRING "Kernels for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
-set_property(CACHE NAPIER_CUDA PROPERTY STRINGS AUTO ON OFF)
+option(NAPIER_CUDA "Compile the kernels for NVIDIA GPUs (needs nvcc, and minutes)" OFF)
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for; the last one's PTX also serves later ones")
+  set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING
+    "GPUs to compile for, from 80 on: 90, \"80-real;90\", native; the PTX of the last one also serves later ones")
 endif()
 
 set(napier_have_cuda FALSE)
-if(NAPIER_CUDA STREQUAL "AUTO")
-  include(CheckLanguage)
-  set(ENV{CUDAARCHS} 80) # CMake's own default is older than today's nvcc takes
-  check_language(CUDA)
-  if(CMAKE_CUDA_COMPILER)
-    set(napier_have_cuda TRUE)
-  endif()
-elseif(NAPIER_CUDA)
+if(NAPIER_CUDA)
   set(napier_have_cuda TRUE)
-endif()
-if(napier_have_cuda)
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
   message(STATUS "CUDA: kernels for ${CMAKE_CUDA_ARCHITECTURES}, nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
 else()
-  message(STATUS "CUDA: none (no nvcc found or asked for)")
+  message(STATUS "CUDA: no kernels (-DNAPIER_CUDA=ON compiles them)")
 endif()
 
 # The flags are part of the numerics: no a * b + c fused, nothing flushed, no estimates for division and square root.

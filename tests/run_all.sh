@@ -14,7 +14,7 @@ work=$root/build/test
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
-export LC_ALL=C OMP_WAIT_POLICY=passive NAPIER_CUDA=OFF # only the group cuda compiles for GPUs
+export LC_ALL=C OMP_WAIT_POLICY=passive
 # The same sources are compiled for the tests, for an installation, for Python and for the peers: once is enough.
 if command -v ccache >/dev/null 2>&1; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=${CCACHE_DIR:-$root/build/ccache} CCACHE_NOHASHDIR=1
@@ -437,6 +437,9 @@ group_cuda() {
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
     [ -n "$nvcc" ] || { skip "CUDA" "no nvcc on this machine"; return; }
     check_counted 600 "what nvcc made of the kernels" "$root/tests/cuda/ptx.sh"
+    # shellcheck disable=SC2016 # for the inner shell
+    PATH=$(dirname "$nvcc"):$PATH check 120 "kernels are compiled on request only" bash -c 'rm -rf "$2" && cmake -S "$1" -B "$2" &&
+        ! grep -q "^CMAKE_CUDA_COMPILER:" "$2/CMakeCache.txt"' _ "$root" "$work/no-cuda"
     CUDACXX=$nvcc build cuda "$main_cc" all -DCMAKE_BUILD_TYPE=Release -DNAPIER_CUDA=ON || return
     check_ctest 800 "on a device" "$work/cuda" -L device
 }

@@ -33,7 +33,8 @@ typedef enum napier_status {
     NAPIER_STATE_MISMATCH = 4,   /* two states that cannot be merged, or a state that has not been finished */
     NAPIER_CORRUPT_DATA = 5,     /* bytes or a file that do not follow their format */
     NAPIER_CANCELLED = 6,        /* a progress callback asked to stop */
-    NAPIER_IO_ERROR = 7          /* a file could not be read or written */
+    NAPIER_IO_ERROR = 7,         /* a file could not be read or written */
+    NAPIER_DEVICE_ERROR = 8      /* a GPU failed, in this call or in earlier work on it */
 } napier_status;
 
 /* The name of a status in English, for any value; never NULL. The string is static. */

@@ -32,14 +32,15 @@ static napier_cuda_context *context_of(int32_t id) {
         return NULL;
     }
     if (!contexts[id]) {
+        char text[300] = "";
         const napier_status status = napier_cuda_context_create(&contexts[id], id);
-        if (status == NAPIER_UNSUPPORTED) {
-            PyErr_Format(PyExc_NotImplementedError,
-                         "cuda:%d: this build of napier computes on the CPU only (it was built without CUDA, or the "
-                         "device is older than compute capability 8.0); use .cpu()",
-                         (int)id);
-        } else {
-            raise_status(NULL, status, "napier_cuda_context_create");
+        if (status) {
+            (void)napier_cuda_device_status(id, text, sizeof text);
+            PyErr_Format(status == NAPIER_UNSUPPORTED     ? PyExc_NotImplementedError
+                         : status == NAPIER_OUT_OF_MEMORY ? PyExc_MemoryError
+                                                          : PyExc_RuntimeError,
+                         "cuda:%d: %s%s", (int)id, text[0] ? text : napier_status_string(status),
+                         status == NAPIER_UNSUPPORTED ? "; use .cpu()" : "");
         }
     }
     return contexts[id];

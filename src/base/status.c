@@ -11,6 +11,7 @@ const char *napier_status_string(napier_status status) {
     case NAPIER_CORRUPT_DATA: return "corrupt data";
     case NAPIER_CANCELLED: return "cancelled";
     case NAPIER_IO_ERROR: return "input or output error";
+    case NAPIER_DEVICE_ERROR: return "device error";
     }
     return "unknown status";
 }

@@ -1,14 +1,12 @@
 /* cuda/cuda_context.c - the part of a CUDA context that is the same on a device, on the emulated device, and without any:
  * arguments, errors, workspace, faults. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cuda/launch.h"
 
-napier_status napier_cuda_context_create(napier_cuda_context **out, int device) {
-    if (out == NULL) {
-        return NAPIER_INVALID_ARGUMENT;
-    }
-    *out = NULL;
+/* The text of a failure outlives its context where there is room for it. */
+static napier_status context_make(napier_cuda_context **out, int device, char *text, size_t size) {
     const napier_context_options options = {.struct_size = sizeof options, .threads = 1};
     napier_context *host = NULL;
     napier_status status = napier_context_create(&host, &options);
@@ -24,11 +22,33 @@ napier_status napier_cuda_context_create(napier_cuda_context **out, int device) 
     context->host = host;
     status = napier_device_open(context, device);
     if (status) {
+        (void)snprintf(text, size, "%s", napier_last_error(host));
         napier_cuda_context_destroy(context);
         return status;
     }
     *out = context;
     return NAPIER_OK;
+}
+
+napier_status napier_cuda_context_create(napier_cuda_context **out, int device) {
+    if (out == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    *out = NULL;
+    return context_make(out, device, NULL, 0);
+}
+
+napier_status napier_cuda_device_status(int device, char *text, size_t size) {
+    napier_cuda_context *context = NULL;
+    if (size > 0 && text == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    if (size > 0) {
+        text[0] = '\0';
+    }
+    const napier_status status = context_make(&context, device, text, size);
+    napier_cuda_context_destroy(context);
+    return status;
 }
 
 void napier_cuda_context_destroy(napier_cuda_context *context) {

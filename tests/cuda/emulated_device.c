@@ -12,7 +12,7 @@ int napier_device_count(void) { return 1; }
 
 napier_status napier_device_open(napier_cuda_context *context, int device) {
     if (device != -1 && device != 0) {
-        return NAPIER_INVALID_ARGUMENT;
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the 1 there are", device);
     }
     context->processors = PROCESSORS;
     context->shared_bytes = SHARED_BYTES;

@@ -7,7 +7,6 @@
 # ~/.cache/napier/bench; fetched once). They reach the C API by ctypes (napier_c.py), in a shared library that is built here;
 # umap and torch (in the environment of rl: PyTorch is large) import the Python package too, which is built here.
 # The last line counts; exit status 0: nothing failed. What cannot be fetched is skipped by name.
-export NAPIER_CUDA=${NAPIER_CUDA:-OFF} # minutes of nvcc that these tests do not need
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")

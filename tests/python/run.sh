@@ -10,7 +10,6 @@ root=$(dirname "$(dirname "$here")")
 work=${1:-$root/build/test/python}
 [ $# -gt 0 ] && shift
 python=${PYTHON:-python3}
-export NAPIER_CUDA=${NAPIER_CUDA:-OFF} # minutes of nvcc that these tests do not need
 packages="scikit-build-core numpy scipy scikit-learn ml_dtypes pytest hypothesis"
 
 cannot() { echo "$1"; exit 77; }
