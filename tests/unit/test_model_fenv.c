@@ -18,7 +18,7 @@ static napier_indices some(const int32_t *data, int64_t size) { return napier_in
 
 static void tokenizer_calls(void) {
     static const char words[] = "Rounding <|im_end|> 0.1, up and down";
-    const napier_chat_message message = {"user", words, sizeof words - 1};
+    const napier_chat_message message = {.role = "user", .content = words, .size = sizeof words - 1};
     const napier_text texts[2] = {{words, sizeof words - 1}, {words, 8}};
     napier_context *c = fenv_test.context;
     napier_tokenizer *t = NULL, *read = NULL;
