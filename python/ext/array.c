@@ -9,7 +9,7 @@
 PyObject *numpy_module, *numpy_empty;
 static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
 static PyObject *numpy_int64, *convert_function, *copies_function, *device_convert_function, *device_empty_function,
-    *block_type, *requires_grad_name, *is_neg_name;
+    *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
 
 static PyObject *dtype_object(napier_dtype dtype) {
     if (!numpy_dtypes[dtype] && dtype == NAPIER_BF16) {
@@ -202,28 +202,66 @@ static void array_release_tensor(array *a) {
     a->old_tensor = NULL;
 }
 
-/* Results know nothing of PyTorch's graph: a tensor whose gradient is being recorded would lose it silently. */
-static int refuse_gradients(PyObject *object, const char *name) {
-    PyObject *requires = PyObject_GetAttr(object, requires_grad_name);
-    const int wanted = requires ? requires == Py_True : 0;
-    Py_XDECREF(requires);
-    if (!requires) {
+/* Is the attribute True? 0 where there is none. */
+static int has_true(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(object, name);
+    const int is_true = value == Py_True;
+    Py_XDECREF(value);
+    if (!value) {
         PyErr_Clear();
     }
-    if (wanted <= 0) {
-        return 0;
-    }
+    return is_true;
+}
+
+/* Does PyTorch record a gradient now? -1 with an error set. */
+static int is_recording(void) {
     PyObject *torch = PyImport_ImportModule("torch");
     PyObject *enabled = torch ? PyObject_CallMethod(torch, "is_grad_enabled", NULL) : NULL;
     const int recording = enabled ? PyObject_IsTrue(enabled) : -1;
     Py_XDECREF(enabled);
     Py_XDECREF(torch);
+    return recording;
+}
+
+/* Does a dual tensor of forward mode carry a tangent? PyTorch's level is -1 where nobody uses forward mode. */
+static int has_tangent(PyObject *tensor) {
+    static PyObject *forward_ad;
+    if (!forward_ad) {
+        PyObject *name = PyUnicode_FromString("torch.autograd.forward_ad");
+        forward_ad = name ? PyImport_GetModule(name) : NULL;
+        Py_XDECREF(name);
+    }
+    PyObject *level = forward_ad ? PyObject_GetAttr(forward_ad, current_level_name) : NULL;
+    const long number = level ? PyLong_AsLong(level) : -1;
+    Py_XDECREF(level);
+    PyErr_Clear();
+    if (number < 0) {
+        return 0;
+    }
+    PyObject *dual = PyObject_CallMethod(forward_ad, "unpack_dual", "O", tensor);
+    PyObject *tangent = dual ? PyObject_GetAttrString(dual, "tangent") : NULL;
+    const int has = tangent && tangent != Py_None;
+    Py_XDECREF(tangent);
+    Py_XDECREF(dual);
+    PyErr_Clear(); /* no tensor of PyTorch's */
+    return has;
+}
+
+/* Results know nothing of PyTorch's graph: a tensor whose gradient is being recorded would lose it silently. */
+static int refuse_gradients(PyObject *object, const char *name) {
+    const int recording = has_true(object, requires_grad_name) ? is_recording() : 0;
     if (recording > 0) {
         PyErr_Format(
             PyExc_RuntimeError,
             "%s: the tensor requires grad, which this function does not record: use the one of napier.torch, or "
             "%s.detach()",
             name, name);
+    } else if (!recording && has_tangent(object)) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "%s: the tensor has a tangent (forward mode), which this function does not record: use the one of "
+                     "napier.torch, or torch.autograd.forward_ad.unpack_dual(%s).primal",
+                     name, name);
+        return -1;
     }
     return recording ? -1 : 0;
 }
@@ -877,9 +915,11 @@ int array_start(void) {
     block_type = PyType_FromSpec(&block_spec);
     requires_grad_name = PyUnicode_InternFromString("requires_grad");
     is_neg_name = PyUnicode_InternFromString("is_neg");
-    return requires_grad_name && is_neg_name && convert_function && copies_function && device_convert_function &&
-                   device_empty_function && numpy_empty && numpy_ndarray && numpy_dtypes[NAPIER_F32] &&
-                   numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 && block_type
+    current_level_name = PyUnicode_InternFromString("_current_level");
+    return requires_grad_name && is_neg_name && current_level_name && convert_function && copies_function &&
+                   device_convert_function && device_empty_function && numpy_empty && numpy_ndarray &&
+                   numpy_dtypes[NAPIER_F32] && numpy_dtypes[NAPIER_F16] && numpy_dtypes[NAPIER_F64] && numpy_int64 &&
+                   block_type
                ? 0
                : -1;
 }

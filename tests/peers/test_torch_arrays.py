@@ -13,7 +13,7 @@ def raises(kind, text, call):
         assert text in str(error), f"{error!r} does not say {text!r}"
         assert "\n" not in str(error)
     else:
-        raise AssertionError(f"no {kind.__name__} about {text!r}")
+        raise AssertionError(f"no {kind} about {text!r}")
 
 
 def test_results_are_tensors():
@@ -56,6 +56,24 @@ def test_gradients_are_not_lost_silently():
         assert torch.equal(napier.softmax(x), napier.softmax(x.detach()))
 
 
+def test_tangents_are_not_lost_silently():
+    from torch.autograd import forward_ad
+    x, ids = torch.randn(3, 4), [0, 1, 2]
+    calls = (napier.softmax, lambda y: napier.softmax(x, out=y), lambda y: napier.logsumexp(y, (0, 1)),
+             lambda y: napier.matmul(x, y.T), lambda y: napier.token_logprobs(y, ids),
+             lambda y: napier.attention(x[None, None], x[None, None], y[None, None]))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.clone(), torch.ones_like(x))
+        for call in calls:
+            raises(RuntimeError, "forward mode", lambda: call(dual))
+            call(x.clone())
+        assert torch.equal(napier.softmax(forward_ad.unpack_dual(dual).primal), napier.softmax(x))
+        assert torch.equal(napier.gather_logprobs(x, torch.tensor(ids)), napier.gather_logprobs(x, ids))
+    for call in calls:
+        call(x.clone())
+        raises((RuntimeError, NotImplementedError), "", lambda: torch.func.jvp(call, (x,), (torch.ones_like(x),)))
+
+
 def writes():
     """(name, a call of every function with out=, a tensor for out)."""
     x, ids = torch.randn(3, 4), torch.tensor([0, 1, 2])
@@ -70,8 +88,8 @@ def writes():
     state = napier.SoftmaxState().update(x[0])
     state.finish()
     yield "SoftmaxState.apply", lambda out: state.apply(x[0], out=out), torch.randn(4)
-    grad = torch.ones(3, 1)
-    yield "token_logprobs_backward", lambda out: napier.rl.token_logprobs_backward(x, ids, grad_logprobs=grad, out=out), torch.randn(3, 4)
+    backward, grad = napier.rl.token_logprobs_backward, torch.ones(3, 1)
+    yield "token_logprobs_backward", lambda out: backward(x, ids, grad_logprobs=grad, out=out), torch.randn(3, 4)
     yield "grpo_from_logits", lambda out: napier.grpo_from_logits(x, ids, *batch[1:], out=out), torch.randn(3, 4)
 
 

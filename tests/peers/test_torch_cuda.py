@@ -94,6 +94,16 @@ def metrics_of():
     return [loss, *metrics.values()]
 
 
+def of_all():
+    """The plain functions of all elements, of tensors with and without gaps."""
+    x = cpu.normal(4, 6).detach()
+    for view in (x, x.T, x[:, ::2]):
+        yield napier.softmax(view, None)
+        yield napier.log_softmax(view, None, out=torch.empty(view.shape[::-1]).T)
+        yield napier.softmax_backward(view, view, None)
+        yield napier.logsumexp_backward(view, torch.tensor(2.0), None)
+
+
 def emulated():
     """In a process whose napier is the one for the emulated device."""
     emulate = napier._napier._emulate
@@ -106,9 +116,10 @@ def emulated():
         assert all(torch.equal(a, b) for a, b in zip(*results.values(), strict=True)), name
         checked.append(name)
     emulate(False)
-    want = metrics_of()
+    want, want_of_all = metrics_of(), list(of_all())
     emulate(True)
     assert all(torch.equal(a, b) for a, b in zip(want, metrics_of(), strict=True)), "metrics"
+    assert all(torch.equal(a, b) for a, b in zip(want_of_all, of_all(), strict=True)), "all elements"
     for name, function, inputs in cpu.examples():  # through compiled graphs
         if name in ("softmax", "kl"):
             torch._dynamo.reset()

@@ -1,5 +1,6 @@
 """What has to do with the process: threads, fork, memory, settings; and that the package is whole."""
 import concurrent.futures
+import ctypes
 import doctest
 import gc
 import importlib
@@ -155,7 +156,12 @@ def calls_right_and_wrong():
         lambda: napier.grpo_from_logits(x, [0, 1, 2], *batch[1:]), lambda: napier.kl_full(x, x),
         lambda: napier.kl_per_response(*batch[:1] * 2, batch[2], estimator="k3"),
         lambda: napier.SoftmaxState().update(x[0]).merge(napier.SoftmaxState()).to_bytes(),
+        lambda: napier.softmax(x.T, None), lambda: napier.softmax(x.T, None, out=x.copy().T), lambda: napier.softmax(x, None),
+        lambda: napier.softmax((ctypes.c_float * 3)()), lambda: napier.logsumexp_backward(x.T, 1.0, None),
+        lambda: napier.softmax_backward(x.T, x.T, None), lambda: napier.softmax_backward(x, x, None, out=np.zeros((3, 8))[:, ::2]),
         # errors at every stage
+        lambda: napier.softmax(x, out=x.astype(float), dtype="float32"), lambda: napier.softmax(x.T, None, out=x),
+        lambda: napier.softmax(x.T, None, temperature=0), lambda: napier.logsumexp_backward(x, x, None),
         lambda: napier.softmax("a"), lambda: napier.softmax(x, 7), lambda: napier.softmax(x, dtype="int"),
         lambda: napier.softmax(x, out=x[0]), lambda: napier.softmax(x, temperature=-1), lambda: napier.softmax(1, 2, 3),
         lambda: napier.softmax_backward(x, x[0]), lambda: napier.logsumexp_backward(x, x),
