@@ -150,11 +150,11 @@ def _check_transforms(operator, tensors=0, forward_mode=None):
                 raise NotImplementedError(f"{title}: no gradients inside torch.func's transforms; use backward() or "
                                           "torch.autograd.grad")
             return recorded(keys, *args)
-        missing = [name for name, t in zip(names[tensors if forward_mode else 0:], tangents[tensors if forward_mode else 0:])
-                   if t is not None]
+        first = tensors if forward_mode else 0
+        missing = [name for name, t in zip(names[first:], tangents[first:]) if t is not None]
         if missing:
-            raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with respect "
-                                      f"to {', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
+            raise NotImplementedError(f"{title}: no forward-mode derivative (torch.func.jvp, jacfwd, dual tensors) with "
+                                      f"respect to {', '.join(missing)}; use backward() or torch.autograd.grad, or .detach()")
         if records:
             raise NotImplementedError(f"{title}: forward mode over a recorded gradient is not supported; use .detach(), or "
                                       "PyTorch's own function")
@@ -172,6 +172,7 @@ _WAYS_OUT = {"temperature": "divide the logits by it first", "scale": "multiply 
 
 
 def _numbers(**values):
+    """That tensor. A number that is a tensor stays in the graph: what sees its tangent is the operator."""
     for name, x in values.items():
         if isinstance(x, Tensor):
             _check_number(name, x)
@@ -184,8 +185,6 @@ def _numbers(**values):
 
 
 def _number(name, x):
-    if isinstance(x, (int, float)):
-        return float(x)
     try:
         return float(x)
     except (TypeError, ValueError):
