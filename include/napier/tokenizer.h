@@ -59,7 +59,8 @@ typedef struct napier_encode_options {
     { sizeof(napier_encode_options), 0 }
 
 /* Appends the ids of `size` bytes of text; `text` may be NULL where size is 0. `options` NULL: all defaults. Nothing is
- * added before or after: Qwen's models have no BOS. Time n log n for n bytes at most, whatever the text. */
+ * added before or after: Qwen's models have no BOS. Time n log n for n bytes at most, whatever the
+ * text. Errors: INVALID_ARGUMENT (no UTF-8), UNSUPPORTED (the file's expression takes too many steps). */
 NAPIER_API napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer,
                                                  const char *text, size_t size, const napier_encode_options *options,
                                                  napier_token_buffer *ids);

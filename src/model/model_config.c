@@ -78,6 +78,11 @@ static napier_status check_attention(const napier_json *json, const napier_model
     bool sliding = false;
     int64_t window = 0, first = 28; /* Qwen3Config's default */
     napier_status status = napier_json_member(json, json->root, "layer_types", &types);
+    if (types != NULL && !cJSON_IsArray(types)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "layer_types: %s, where an array should be",
+                                napier_show_item(types).text);
+    }
+    const bool listed = types != NULL && types->child != NULL;
     cJSON_ArrayForEach(item, types) {
         if (!cJSON_IsString(item) || strcmp(item->valuestring, "full_attention") != 0) {
             return unsupported(json, "layer_types", item, "full_attention");
@@ -92,7 +97,7 @@ static napier_status check_attention(const napier_json *json, const napier_model
     if (!status) {
         status = napier_json_integer(json, json->root, "max_window_layers", 0, most_id, &first);
     }
-    if (!status && types == NULL && sliding && window > 0 && first < config->num_hidden_layers) {
+    if (!status && !listed && sliding && window > 0 && first < config->num_hidden_layers) {
         return napier_json_fail(json, NAPIER_UNSUPPORTED,
                                 "use_sliding_window: true, but only full attention is "
                                 "supported");

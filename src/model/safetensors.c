@@ -18,6 +18,7 @@
 
 static const size_t most_header = (size_t)100 << 20; /* the format's own limit */
 static const size_t most_index = (size_t)100 << 20;
+enum { MOST_TENSORS = 1 << 20 };                     /* ten times those of the largest models */
 static const int64_t most_number = (int64_t)1 << 53; /* whole numbers that JSON's doubles hold */
 
 /* A mapped file with its tensors. */
@@ -213,9 +214,22 @@ static napier_status read_entries(const napier_json *json, shard *s, const uint8
     return status ? status : sort_names(json, s->tensors, count);
 }
 
+/* How many members, before memory is taken for them. */
+static napier_status count_tensors(const napier_json *json, const cJSON *object, size_t *count) {
+    *count = (size_t)cJSON_GetArraySize(object);
+    return *count <= MOST_TENSORS
+               ? NAPIER_OK
+               : napier_json_fail(json, NAPIER_UNSUPPORTED, "%zu tensors, more than %d", *count, MOST_TENSORS);
+}
+
 static napier_status allocate_entries(const napier_json *json, shard *s, size_t names_size, entry **entries) {
     const napier_allocator *const allocator = &json->context->allocator;
-    const size_t count = (size_t)cJSON_GetArraySize(json->root) + 1;
+    size_t count;
+    const napier_status status = count_tensors(json, json->root, &count);
+    if (status) {
+        return status;
+    }
+    count++;
     s->names = napier_alloc(allocator, names_size + 1, 1);
     s->tensors = napier_alloc(allocator, count, sizeof *s->tensors);
     *entries = napier_alloc(allocator, count, sizeof **entries);
@@ -383,10 +397,14 @@ static napier_status open_index(const napier_json *json, const char *folder, nap
         status = napier_json_fail(json, NAPIER_CORRUPT_DATA, "weight_map: %s, where an object should be",
                                   napier_show_item(map).text);
     }
+    size_t most = 0;
+    if (!status) {
+        status = count_tensors(json, map, &most);
+    }
     if (status) {
         return status;
     }
-    const size_t most = (size_t)cJSON_GetArraySize(map) + 1;
+    most++;
     int64_t count;
     place *const places = napier_alloc(&json->context->allocator, most, sizeof *places);
     status = places ? allocate(json, all, most, most)

@@ -20,7 +20,7 @@ typedef struct napier_json {
     struct cJSON *root; /* an object */
 } napier_json;
 
-enum { NAPIER_JSON_MOST_MEMORY = 1 << 30 }; /* bytes: Qwen3's tokenizer.json takes a tenth */
+enum { NAPIER_JSON_MOST_MEMORY = 1 << 30 }; /* bytes: Qwen3's tokenizer.json takes less than a tenth */
 
 /* Parses `size` bytes that must be one object. Free the document even after a failure. Errors: CORRUPT_DATA,
  * UNSUPPORTED (more values than NAPIER_JSON_MOST_MEMORY holds), OUT_OF_MEMORY. */

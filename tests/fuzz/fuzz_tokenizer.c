@@ -63,19 +63,31 @@ static void check_edits(napier_context *context, input *in) {
     free(text);
 }
 
+/* Each message's first byte says of whom it is, and what an assistant's has beside its content. */
 static void check_chat(napier_context *context, const char *bytes, size_t size) {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
     napier_chat_message messages[16];
+    napier_tool_call calls[2] = {{"f", 1, bytes, size}, {bytes, size, "{}", 2}};
+    napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     napier_text_buffer text = {0};
     int64_t count = 0;
     for (size_t at = 0; at < size && count < 16;) {
         const char *const end = memchr(bytes + at, '\0', size - at);
         const size_t length = end != NULL ? (size_t)(end - bytes) - at : size - at;
-        const char *const role = roles[length > 0 ? (uint8_t)bytes[at] % 4 : 1];
-        messages[count++] = (napier_chat_message){.role = role, .content = bytes + at, .size = length};
+        const uint8_t kind = length > 0 ? (uint8_t)bytes[at] : 1;
+        napier_chat_message *const m = &messages[count++];
+        *m = (napier_chat_message){.role = roles[kind % 4], .content = bytes + at, .size = length};
+        if (kind % 4 == 2 && kind & 4) {
+            m->reasoning = bytes + at;
+            m->reasoning_size = length / 2;
+        }
+        m->tool_calls = calls;
+        m->tool_call_count = kind % 4 == 2 ? kind / 8 % 3 : 0;
         at += length + 1;
     }
-    REQUIRE(napier_chat_text(context, messages, count, NULL, &text) == NAPIER_OK, "%s", napier_last_error(context));
+    options.tools = bytes;
+    options.tools_size = size % 2 == 0 ? size : 0;
+    REQUIRE(napier_chat_text(context, messages, count, &options, &text) == NAPIER_OK, "%s", napier_last_error(context));
     REQUIRE(text.size >= 22, "%zu bytes", text.size);
     napier_text_buffer_free(context, &text);
 }

@@ -123,6 +123,7 @@ static const struct {
     {"\"rope_theta\": 1000000", "\"rope_theta\": -1", NAPIER_CORRUPT_DATA, "rope_theta: -1"},
     {"\"rope_theta\": 1000000", "\"rope_theta\": 1e999", NAPIER_CORRUPT_DATA, "rope_theta: inf"},
     {"\"sliding_window\": null", "\"layer_types\": [\"sliding_attention\"]", NAPIER_UNSUPPORTED, "layer_types"},
+    {"\"sliding_window\": null", "\"layer_types\": \"sliding_attention\"", NAPIER_CORRUPT_DATA, "layer_types"},
     {"\"max_window_layers\": 28, \"model_type\"",
      "\"use_sliding_window\": true, \"sliding_window\": 99, \"model_type\"", NAPIER_CORRUPT_DATA, "given 2 times"},
     {"\"sliding_window\": null", "\"quantization_config\": {\"bits\": 4}", NAPIER_UNSUPPORTED, "quantization_config"},
@@ -164,7 +165,7 @@ static void refusals(void **state) {
                   "\"tie_word_embeddings\": true,\n \"torch_dtype\": \"bfloat16\", \"use_cache\": true, "
                   "\"use_sliding_window\": false",
                   "\"max_window_layers\": 2, \"model_type\": \"qwen3\", \"num_attention_heads\": 16, "
-                  "\"num_hidden_layers\": 28, \"rope_theta\": 1000000, \"sliding_window\": 4096, "
+                  "\"num_hidden_layers\": 28, \"rope_theta\": 1000000, \"sliding_window\": 4096, \"layer_types\": [], "
                   "\"use_sliding_window\": true",
                   &c),
             NAPIER_UNSUPPORTED, "use_sliding_window", NULL);

@@ -251,6 +251,24 @@ static void indexes(void **state) {
     no_problems();
 }
 
+/* A header of 9 MB with more tensors than any model has: refused before memory is taken for them. */
+static void too_many(void **state) {
+    (void)state;
+    enum { COUNT = (1 << 20) + 1 };
+    napier_safetensors *all = NULL;
+    char *const header = room_for(9 * (int64_t)COUNT, 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        memcpy(header + 6 * i, i == 0 ? "{\"\":0 " : ",\"\":0 ", 6);
+    }
+    memcpy(header + 6 * (size_t)COUNT, "}", 2);
+    write_tensors("bad.safetensors", header, 8);
+    refused(context, napier_safetensors_open_file(context, path_of("bad.safetensors"), &all), NAPIER_UNSUPPORTED,
+            "1048577 tensors", NULL);
+    remove_file("bad.safetensors");
+    free(header);
+    no_problems();
+}
+
 static void no_files(void **state) {
     (void)state;
     napier_safetensors *all = NULL;
@@ -316,8 +334,9 @@ static void memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_file), cmocka_unit_test(shards),   cmocka_unit_test(headers), cmocka_unit_test(alignment),
-        cmocka_unit_test(indexes),  cmocka_unit_test(no_files), cmocka_unit_test(pipes),   cmocka_unit_test(memory),
+        cmocka_unit_test(one_file),  cmocka_unit_test(shards),  cmocka_unit_test(headers),
+        cmocka_unit_test(alignment), cmocka_unit_test(indexes), cmocka_unit_test(too_many),
+        cmocka_unit_test(no_files),  cmocka_unit_test(pipes),   cmocka_unit_test(memory),
     };
     return cmocka_run_group_tests_name("safetensors", tests, start, stop);
 }
