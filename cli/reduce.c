@@ -8,7 +8,8 @@
  *     blocks   as many slices [length][inner] at a time as the buffer holds, at least one. From a pipe to a pipe.
  *     states   a slice that is too large for that: one mergeable state for each of the `inner` rows, filled piece by
  *              piece in a first pass over the slice and applied in a second. Where there are too many rows for so many
- *              states, strip by strip: some neighbouring rows at a time. */
+ *              states, strip by strip: some neighbouring rows at a time, without states where more of them fit the buffer
+ *              as a whole. */
 #include "reduce.h"
 
 #include "machine.h"
@@ -248,27 +249,37 @@ typedef struct states {
     napier_softmax_state **state; /* [most]; one for each row of the strip */
     double *lse;                  /* [most] */
     int64_t most;                 /* rows of a strip */
+    bool is_whole;                /* a strip fits the buffer: it needs no states */
     int64_t first, width;         /* the strip: rows first .. first + width - 1 of the slice's `inner` */
     scratch piece, result;        /* `length_at_once` x width elements */
     scratch slice;                /* results of a whole slice that is made strip by strip */
     int64_t length_at_once;
 } states;
 
-static int64_t strip_width(const job *j) {
+/* Rows for which there may be states. */
+static int64_t width_by_states(const job *j) {
     const int64_t fit = j->r->memory / 8 / STATE_SIZE;
     return smaller(j->inner, smaller(MOST_STATES, larger(LEAST_STATES, fit)));
 }
+
+/* Rows that fit the buffer as a whole. */
+static int64_t width_by_buffer(const job *j) {
+    return j->r->buffer / larger(size_of(j->in_dtype), size_of(j->out_dtype)) / larger(1, j->length);
+}
+
+static int64_t strip_width(const job *j) { return smaller(j->inner, larger(width_by_states(j), width_by_buffer(j))); }
 
 static bool by_strips(const job *j, const states *s) { return s->most < j->inner; }
 
 static int states_new(const job *j, states *s) {
     memset(s, 0, sizeof *s);
     s->most = strip_width(j);
+    s->is_whole = s->most > width_by_states(j);
     const int64_t size = s->most * larger(size_of(j->in_dtype), size_of(j->out_dtype));
     s->length_at_once = smaller(j->length, larger(1, j->r->buffer / size));
-    s->state = calloc((size_t)s->most, sizeof(napier_softmax_state *));
-    s->lse = calloc((size_t)s->most, sizeof *s->lse);
-    if (s->state == NULL || s->lse == NULL) {
+    s->state = s->is_whole ? NULL : calloc((size_t)s->most, sizeof(napier_softmax_state *));
+    s->lse = s->is_whole ? NULL : calloc((size_t)s->most, sizeof *s->lse);
+    if (!s->is_whole && (s->state == NULL || s->lse == NULL)) {
         return complain("%s: out of memory%s", j->in->name, less_memory);
     }
     const int64_t count = s->length_at_once * s->most;
@@ -398,7 +409,24 @@ static int states_write_lse(job *j, states *s) {
     return called == NAPIER_OK ? output_write(j->out, s->result.data, s->width) : library_error(j, called);
 }
 
+static int run_whole_strip(job *j, states *s, int64_t slice) {
+    const int status = read_piece(j, s, slice, 0, j->length);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const napier_const_matrix strip = napier_const_rows(s->piece.data, j->length, s->width, j->in_dtype);
+    const napier_status called = call(j, napier_const_transposed(strip), s->result.data, s->width);
+    if (called != NAPIER_OK) {
+        return library_error(j, called);
+    }
+    progress_add(&j->progress, j->length * s->width * (keeps_shape(j) ? 2 : 1));
+    return keeps_shape(j) ? write_piece(j, s, 0, j->length) : output_write(j->out, s->result.data, s->width);
+}
+
 static int run_strip(job *j, states *s, int64_t slice) {
+    if (s->is_whole) {
+        return run_whole_strip(j, s, slice);
+    }
     napier_status called = states_create(j, s);
     int status = called == NAPIER_OK ? states_pass(j, s, slice, false) : library_error(j, called);
     if (status != STATUS_OK) {
