@@ -153,6 +153,8 @@ static napier_status call_grpo(napier_context *context, const plan *p, written *
     options.top_entropy_quantile = p->choice >> 9 & 1 ? 0.5 : 1;
     options.entropy_coefficient = p->choice >> 10 & 1 ? 0.1 : 0;
     options.off_policy_threshold = p->choice >> 11 & 1 ? 0.5 : (double)INFINITY;
+    options.count_empty_responses = (int)(p->choice >> 13 & 1);
+    options.entropy_threshold = (p->choice >> 9 & 1) == 0 && p->choice >> 14 & 1 ? 0.5 : (double)-INFINITY;
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     batch.logprobs = vector_of(p, 0, p->tokens);
     batch.old_logprobs = vector_of(p, 1, p->tokens);

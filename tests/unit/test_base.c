@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <napier/cuda/device.h>
+
 #include "base/fenv.h"
 #include "base/parallel.h"
 #include "base/view.h"
@@ -15,7 +17,7 @@
 static void test_names(void **state) {
     (void)state;
     assert_string_equal(napier_status_string(NAPIER_OK), "ok");
-    for (int s = 0; s <= NAPIER_IO_ERROR; s++) {
+    for (int s = 0; s <= NAPIER_DEVICE_ERROR; s++) {
         assert_non_null(napier_status_string((napier_status)s));
         assert_string_not_equal(napier_status_string((napier_status)s), napier_status_string((napier_status)99));
         for (int t = 0; t < s; t++) {
@@ -36,6 +38,20 @@ static void test_names(void **state) {
     assert_int_equal(napier_isa_available((napier_isa)77), 0);
     assert_string_equal(napier_version(), NAPIER_VERSION_STRING);
     assert_int_equal(napier_numerics_version(), NAPIER_NUMERICS_VERSION);
+}
+
+/* Where there is no GPU, or none in this build, a text says so. */
+static void test_no_device(void **state) {
+    (void)state;
+    char text[300] = "";
+    napier_cuda_context *context = NULL;
+    if (napier_cuda_device_count() > 0) {
+        skip();
+    }
+    assert_int_equal(napier_cuda_context_create(&context, 0), NAPIER_UNSUPPORTED);
+    assert_null(context);
+    assert_int_equal(napier_cuda_device_status(0, text, sizeof text), NAPIER_UNSUPPORTED);
+    assert_memory_equal(text, "device: ", 8);
 }
 
 /* ---- Contexts ---------------------------------------------------------------------------------------------------- */
@@ -466,6 +482,7 @@ static void test_floating_point_state(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_no_device),
         cmocka_unit_test(test_context_options),
         cmocka_unit_test(test_context),
         cmocka_unit_test(test_allocation),
