@@ -92,6 +92,9 @@ static napier_status run_find_ab_params(napier_context *context, double min_dist
     if (!a || !b) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", a ? "b" : "a");
     }
+    if (a == b) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: the same memory as a");
+    }
     if (!(spread > 0.0) || isinf(spread)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g is not a finite number above 0", spread);
     }

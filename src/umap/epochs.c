@@ -134,7 +134,14 @@ static napier_status run_optimize_epochs(napier_context *context, const napier_u
     if (!status)
         status = check_given(context, e, targets, p.negative_sample_rate, embedding.rows);
     if (!status)
+        status =
+            napier_umap_check_apart(context, "embedding", embedding, "targets",
+                                    napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32));
+    if (!status)
         status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
+    if (!status)
+        status =
+            napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count));
     if (!status && e->move_targets)
         status = napier_umap_graph_reversed(context, graph, &pulls);
     if (!status) {

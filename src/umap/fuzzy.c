@@ -19,6 +19,7 @@
 #include "math/f64.h"
 #include "umap/fuzzy.h"
 #include "umap/graph.h"
+#include "umap/params.h"
 #include "umap/smooth.h"
 
 enum { ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = NAPIER_MEAN_BLOCK };
@@ -243,6 +244,18 @@ napier_status napier_umap_check_connectivity(napier_context *context, double loc
     return NAPIER_OK;
 }
 
+static napier_status check_scales_apart(napier_context *context, const float *distances, int64_t n, int64_t n_neighbors,
+                                        float *rhos, float *sigmas) {
+    const napier_const_matrix read = napier_const_rows_f32(distances, n, n_neighbors);
+    const napier_matrix first = napier_rows_f32(rhos, 1, n), second = napier_rows_f32(sigmas, 1, n);
+    napier_status status = napier_umap_check_apart(context, "rhos", first, "distances", read);
+    if (!status)
+        status = napier_umap_check_apart(context, "sigmas", second, "distances", read);
+    if (!status)
+        status = napier_umap_check_apart(context, "sigmas", second, "rhos", napier_read_only(first));
+    return status;
+}
+
 static napier_status run_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
                                          int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
     napier_status status = napier_begin(context);
@@ -254,6 +267,8 @@ static napier_status run_smooth_knn_dist(napier_context *context, const float *d
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", rhos ? "sigmas" : "rhos");
     if (!status)
         status = check_rows(context, NULL, distances, n, n_neighbors);
+    if (!status)
+        status = check_scales_apart(context, distances, n, n_neighbors, rhos, sigmas);
     if (!status)
         status = smooth(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
     return status;

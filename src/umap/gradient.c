@@ -39,13 +39,16 @@ static void edges_task(void *argument, int worker, int64_t begin, int64_t end) {
 }
 
 /* A result that may be left out. */
-static napier_status check_optional(napier_context *context, const char *name, napier_matrix result, int64_t rows,
-                                    napier_const_matrix embedding) {
+static napier_status check_optional(napier_context *context, const char *name, napier_matrix result,
+                                    const napier_umap_edge *edges, int64_t count, napier_const_matrix embedding) {
     if (!result.data) {
         return NAPIER_OK;
     }
-    const napier_status status = napier_umap_check_result(context, name, result, rows, embedding.cols);
-    return status ? status : napier_umap_check_apart(context, name, result, "embedding", embedding);
+    napier_status status = napier_umap_check_result(context, name, result, count, embedding.cols);
+    if (!status)
+        status = napier_umap_check_apart(context, name, result, "embedding", embedding);
+    return status ? status
+                  : napier_umap_check_apart(context, name, result, "edges", napier_umap_edge_words(edges, count));
 }
 
 static napier_status run_edge_gradients(napier_context *context, const napier_umap_params *params,
@@ -61,9 +64,9 @@ static napier_status run_edge_gradients(napier_context *context, const napier_um
     if (!status)
         status = napier_umap_check_edges(context, edges, count, embedding.rows);
     if (!status)
-        status = check_optional(context, "source_gradients", source_gradients, count, embedding);
+        status = check_optional(context, "source_gradients", source_gradients, edges, count, embedding);
     if (!status)
-        status = check_optional(context, "target_gradients", target_gradients, count, embedding);
+        status = check_optional(context, "target_gradients", target_gradients, edges, count, embedding);
     if (!status && source_gradients.data && target_gradients.data)
         status = napier_umap_check_apart(context, "target_gradients", target_gradients, "source_gradients",
                                          napier_read_only(source_gradients));
@@ -137,6 +140,14 @@ static napier_status run_reduce_segments(napier_context *context, napier_const_m
                                (long long)starts[v], (long long)counts[v], (long long)edge_gradients.rows);
         }
     }
+    const napier_const_matrix read[2] = {napier_umap_array(starts, gradients.rows, NAPIER_F64),
+                                         napier_umap_array(counts, gradients.rows, NAPIER_F64)};
+    status = napier_umap_check_apart(context, "gradients", gradients, "starts", read[0]);
+    if (!status)
+        status = napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]);
+    if (status) {
+        return status;
+    }
     segment_task task = {
         napier_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
     napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
@@ -190,6 +201,9 @@ static napier_status run_gradients(napier_context *context, const napier_umap_pa
         status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
     if (!status)
         status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
+    if (!status)
+        status =
+            napier_umap_check_apart(context, "gradients", gradients, "edges", napier_umap_edge_words(edges, count));
     if (!status && move_targets)
         status = napier_umap_graph_reversed(context, graph, &pulls);
     if (!status) {
@@ -274,6 +288,9 @@ static napier_status run_negative_gradients(napier_context *context, const napie
         status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
     if (!status)
         status = napier_umap_check_targets(context, targets, rate, embedding.rows);
+    if (!status)
+        status = napier_umap_check_apart(context, "gradients", gradients, "targets",
+                                         napier_umap_array(targets, embedding.rows * rate, NAPIER_F32));
     if (status) {
         return status;
     }

@@ -6,6 +6,7 @@
 
 #include "base/fenv.h"
 #include "umap/edges.h"
+#include "umap/params.h"
 
 /* ---- Sorting ------------------------------------------------------------------------------------------------------- */
 
@@ -151,6 +152,16 @@ static napier_status run_segments(napier_context *context, const napier_umap_edg
     }
     if (n > 0 && (!starts || !counts)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", starts ? "counts" : "starts");
+    }
+    const napier_const_matrix read = napier_umap_edge_words(edges, count);
+    status = napier_umap_check_apart(context, "starts", napier_rows(starts, 1, n, NAPIER_F64), "edges", read);
+    if (!status)
+        status = napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "edges", read);
+    if (!status)
+        status = napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "starts",
+                                         napier_umap_array(starts, n, NAPIER_F64));
+    if (status) {
+        return status;
     }
     int64_t e = 0;
     for (int64_t v = 0; v < n; v++) {

@@ -285,6 +285,8 @@ static napier_status run_optimize_layout(napier_context *context, const napier_u
         status = napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
     if (!status)
         status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
+    if (!status)
+        status = napier_umap_check_apart_graph(context, "embedding", embedding, graph);
     return status ? status : lay_out(context, graph, &o, NULL, embedding);
 }
 

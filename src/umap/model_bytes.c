@@ -113,6 +113,11 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
     if (capacity < *size) {
         return NAPIER_OK;
     }
+    const napier_const_matrix map = napier_umap_model_embedding(model);
+    const uintptr_t to = (uintptr_t)bytes, from = (uintptr_t)map.data;
+    if (to < from + (size_t)(map.rows * map.cols) * sizeof(float) && from < to + *size) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "bytes: overlap the model");
+    }
     uint8_t *at = napier_put_bytes(bytes, magic, sizeof magic);
     at = napier_put_u32(at, format_of(&model->options));
     at = napier_put_u32(at, model->data.dense != NULL);

@@ -4,6 +4,7 @@
 #include "base/fenv.h"
 #include "base/parallel.h"
 #include "umap/neighbors_search.h"
+#include "umap/samples.h"
 
 /* ---- For all ways ------------------------------------------------------------------------------------------------ */
 
@@ -140,6 +141,16 @@ static void output_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
+/* Indices and distances share no byte with what is read. */
+static napier_status check_apart(napier_context *context, const char *name, napier_umap_samples samples, int64_t rows,
+                                 const napier_neighbors_options *o, int32_t *indices, float *distances) {
+    const napier_matrix first = napier_rows(indices, rows, o->n_neighbors, NAPIER_F32);
+    const napier_status status = napier_samples_check_apart(context, "indices", first, name, samples);
+    return status ? status
+                  : napier_samples_check_apart(context, "distances", napier_rows_f32(distances, rows, o->n_neighbors),
+                                               name, samples);
+}
+
 /* Finds and writes; the points are checked. */
 static napier_status run(napier_context *context, const napier_neighbors_options *options, const napier_points *samples,
                          const napier_points *queries, int32_t *indices, float *distances) {
@@ -177,7 +188,8 @@ static napier_status run_nearest_neighbors(napier_context *context, napier_umap_
     if (!status)
         status = napier_points_create(context, "samples", samples, o, NULL, &points);
     if (!status) {
-        status = run(context, o, points, points, indices, distances);
+        status = check_apart(context, "samples", samples, points->n, o, indices, distances);
+        status = status ? status : run(context, o, points, points, indices, distances);
         napier_points_destroy(context, points);
     }
     return status;
@@ -205,7 +217,11 @@ static napier_status run_nearest_neighbors_of(napier_context *context, napier_um
     if (!status) {
         status = napier_points_create(context, "queries", queries, o, points, &others);
         if (!status) {
-            status = run(context, o, points, others, indices, distances);
+            status = check_apart(context, "samples", samples, others->n, o, indices, distances);
+            if (!status)
+                status = check_apart(context, "queries", queries, others->n, o, indices, distances);
+            if (!status)
+                status = run(context, o, points, others, indices, distances);
             napier_points_destroy(context, others);
         }
         napier_points_destroy(context, points);

@@ -135,10 +135,28 @@ napier_status napier_umap_check_result(napier_context *context, const char *name
 
 napier_status napier_umap_check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
                                       napier_const_matrix in) {
-    if (out.data == in.data && out.data && in.rows > 0) {
+    if (out.data == in.data && out.data && in.rows > 0 && in.cols > 0 && out.rows > 0) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: the same memory as %s", name, in_name);
     }
     return napier_check_alias(context, name, out, in_name, in);
+}
+
+napier_const_matrix napier_umap_array(const void *data, int64_t count, napier_dtype dtype) {
+    return napier_const_rows(data, 1, data ? count : 0, dtype);
+}
+
+napier_status napier_umap_check_apart_graph(napier_context *context, const char *name, napier_matrix out,
+                                            const napier_umap_graph *graph) {
+    const int64_t edges = graph->starts[graph->n];
+    napier_status status = napier_umap_check_apart(context, name, out, "graph",
+                                                   napier_umap_array(graph->starts, graph->n + 1, NAPIER_F64));
+    if (!status)
+        status =
+            napier_umap_check_apart(context, name, out, "graph", napier_umap_array(graph->targets, edges, NAPIER_F32));
+    if (!status)
+        status =
+            napier_umap_check_apart(context, name, out, "graph", napier_umap_array(graph->weights, edges, NAPIER_F32));
+    return status;
 }
 
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n) {

@@ -27,6 +27,14 @@ napier_status napier_umap_check_result(napier_context *context, const char *name
 napier_status napier_umap_check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
                                       napier_const_matrix in);
 
+/* The same of what is no matrix: an array of 4 or 8 bytes an element, edges, the rows of a graph. */
+napier_const_matrix napier_umap_array(const void *data, int64_t count, napier_dtype dtype);
+static inline napier_const_matrix napier_umap_edge_words(const napier_umap_edge *edges, int64_t count) {
+    return napier_umap_array(edges, count * (int64_t)(sizeof *edges / 4), NAPIER_F32);
+}
+napier_status napier_umap_check_apart_graph(napier_context *context, const char *name, napier_matrix out,
+                                            const napier_umap_graph *graph);
+
 /* Samples that a caller gives: [n, rate], all below n; rate 0 to 1000. */
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n);
 

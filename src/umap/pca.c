@@ -16,6 +16,7 @@
 #include "umap/eigen.h"
 #include "umap/params.h"
 #include "umap/read.h"
+#include "umap/samples.h"
 #include "umap/start.h"
 
 enum { MOST_GROUPS = 64, GUARD_COLUMNS = 6, PRODUCTS = 40, LEAST_BLOCK = 8, MOST_BLOCK_ROWS = 256 };
@@ -446,6 +447,8 @@ static napier_status run_pca_layout(napier_context *context, napier_umap_samples
         status = napier_read_check(context, "samples", samples, &n, &cols);
     if (!status)
         status = napier_umap_check_result(context, "embedding", embedding, n, embedding.cols);
+    if (!status)
+        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
     if (status || n == 0) {
         return status;
     }

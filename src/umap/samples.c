@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/view.h"
 #include "math/f64.h"
+#include "umap/params.h"
 
 enum { COPY_CHUNK = 1 << 18 /* elements */ };
 
@@ -37,6 +38,24 @@ napier_status napier_samples_check(napier_context *context, napier_umap_samples 
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %s NULL", m->columns ? "values" : "columns");
     }
     return NAPIER_OK;
+}
+
+napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,
+                                         const char *samples_name, napier_umap_samples samples) {
+    if (!samples.sparse) {
+        return napier_umap_check_apart(context, name, out, samples_name, samples.dense);
+    }
+    const napier_csr_matrix *m = samples.sparse;
+    const int64_t entries = m->row_starts[m->rows];
+    napier_status status = napier_umap_check_apart(context, name, out, samples_name,
+                                                   napier_umap_array(m->row_starts, m->rows + 1, NAPIER_F64));
+    if (!status)
+        status = napier_umap_check_apart(context, name, out, samples_name,
+                                         napier_umap_array(m->columns, entries, NAPIER_F32));
+    if (!status)
+        status = napier_umap_check_apart(context, name, out, samples_name,
+                                         napier_umap_array(m->values, entries, NAPIER_F32));
+    return status;
 }
 
 static float element(napier_const_matrix m, int64_t i, int64_t j) {

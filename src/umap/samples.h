@@ -21,6 +21,10 @@ napier_status napier_samples_check(napier_context *context, napier_umap_samples 
 napier_status napier_samples_copy_of(napier_context *context, napier_umap_samples samples, napier_samples_copy *out);
 void napier_samples_release(napier_context *context, napier_samples_copy *copy);
 
+/* `out` shares no byte with samples that have been checked. */
+napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,
+                                         const char *samples_name, napier_umap_samples samples);
+
 /* The copy as samples; `view` must live as long as the result. */
 napier_umap_samples napier_samples_view(const napier_samples_copy *copy);
 

@@ -22,6 +22,7 @@
 #include "umap/params.h"
 #include "umap/pca.h"
 #include "umap/read.h"
+#include "umap/samples.h"
 #include "umap/start.h"
 
 enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 4096, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64, ALONE_ROWS = 16384 };
@@ -539,6 +540,10 @@ static napier_status run_spectral_layout(napier_context *context, const napier_u
         status = napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
     if (!status)
         status = check_samples(context, samples, graph->n, &cols);
+    if (!status)
+        status = napier_umap_check_apart_graph(context, "embedding", embedding, graph);
+    if (!status && cols > 0)
+        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
     if (status || graph->n == 0) {
         return status;
     }

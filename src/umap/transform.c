@@ -234,6 +234,10 @@ static napier_status run_transform(napier_context *context, const napier_umap_mo
     if (!status)
         status = napier_umap_check_result(context, "embedding", embedding, napier_samples_rows(samples),
                                           model->options.n_components);
+    if (!status)
+        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
+    if (!status)
+        status = napier_umap_check_apart(context, "embedding", embedding, "model", napier_umap_model_embedding(model));
     if (status || embedding.rows == 0) {
         return status;
     }
@@ -333,6 +337,10 @@ static napier_status run_inverse_transform(napier_context *context, const napier
     if (!status && !fits)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: not f32, contiguous, %lld x %lld",
                              (long long)points.rows, (long long)model->data.cols);
+    if (!status)
+        status = napier_umap_check_apart(context, "samples", samples, "points", points);
+    if (!status)
+        status = napier_umap_check_apart(context, "samples", samples, "model", napier_umap_model_embedding(model));
     if (status || points.rows == 0) {
         return status;
     }
