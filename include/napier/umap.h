@@ -388,7 +388,8 @@ typedef struct napier_umap_model napier_umap_model;
 /* Fits a map of samples [n, cols], of which it keeps a copy. No points: INVALID_ARGUMENT; one point: at 0; fewer points
  * than n_neighbors: all are neighbours; equal points lie near one another. A point without a neighbour nearer than
  * disconnection_distance, whom no other has as its neighbour, is disconnected: its row is NaN, which is no error
- * (napier_umap_disconnected counts them). Every other element of the result is finite. */
+ * (napier_umap_disconnected counts them). Every other element of the result is finite. Data whose distances overflow f32
+ * (euclidean: from about 1e19 on) are INVALID_ARGUMENT: divide them by a power of two. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
 NAPIER_API void napier_umap_model_destroy(napier_context *context, napier_umap_model *model);

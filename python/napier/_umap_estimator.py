@@ -333,6 +333,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             method = "nn_descent" if self.force_approximation_algorithm else "auto"
             indices, distances = stages.nearest_neighbors(X, k, self.metric, self.metric_kwds, method=method,
                                                           random_state=seed, **watch)
+            if np.isinf(distances[indices >= 0]).any():
+                raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
         limit = self.disconnection_distance
         far = distances >= (stages.metric_disconnection(self.metric) if limit is None else limit)
         indices[far], distances[far] = -1, np.inf  # a point itself is at 0

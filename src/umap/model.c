@@ -9,6 +9,7 @@
 #include "umap/densmap.h"
 #include "umap/epochs.h"
 #include "umap/graph.h"
+#include "umap/params.h"
 
 /* ---- The model ----------------------------------------------------------------------------------------------------- */
 
@@ -121,7 +122,11 @@ static napier_status fill_own(napier_context *context, napier_umap_samples sampl
         neighbors.progress = o->progress;
         neighbors.user = o->user;
     }
-    return napier_nearest_neighbors(context, samples, &neighbors, out->own_indices, out->own_distances);
+    const napier_status status =
+        napier_nearest_neighbors(context, samples, &neighbors, out->own_indices, out->own_distances);
+    return status ? status
+                  : napier_umap_check_found(context, "samples", out->own_indices, out->own_distances,
+                                            napier_samples_rows(samples), neighbors.n_neighbors);
 }
 
 /* The neighbours of every point; those at the disconnection distance or farther are none: -1 at infinity. */

@@ -159,6 +159,19 @@ napier_status napier_umap_check_apart_graph(napier_context *context, const char 
     return status;
 }
 
+napier_status napier_umap_check_found(napier_context *context, const char *name, const int32_t *indices,
+                                      const float *distances, int64_t n, int64_t k) {
+    for (int64_t i = 0; i < n * k; i++) {
+        if (indices[i] >= 0 && isinf(distances[i])) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "%s: the distance of row %lld from row %ld is more than f32 holds; divide the data by a "
+                               "power of two",
+                               name, (long long)(i / k), (long)indices[i]);
+        }
+    }
+    return NAPIER_OK;
+}
+
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n) {
     if (rate < 0 || rate > 1000 || (n > 0 && rate > 0 && !targets)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: %s, rate %lld (0 to 1000)",

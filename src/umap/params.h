@@ -35,6 +35,10 @@ static inline napier_const_matrix napier_umap_edge_words(const napier_umap_edge 
 napier_status napier_umap_check_apart_graph(napier_context *context, const char *name, napier_matrix out,
                                             const napier_umap_graph *graph);
 
+/* Found neighbours [n, k] are at finite distances. name: of the argument whose rows were asked for. */
+napier_status napier_umap_check_found(napier_context *context, const char *name, const int32_t *indices,
+                                      const float *distances, int64_t n, int64_t k);
+
 /* Samples that a caller gives: [n, rate], all below n; rate 0 to 1000. */
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n);
 

@@ -68,6 +68,8 @@ static napier_status find_nearest(napier_context *context, const napier_umap_mod
                            (long long)n->rows, (long long)n->k);
     }
     napier_status status = napier_nearest_neighbors_of(context, fitted, rows, options, n->indices, n->distances);
+    if (!status)
+        status = napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k);
     for (size_t i = 0; !status && i < count; i++) {
         if (n->distances[i] >= limit) {
             n->indices[i] = -1;

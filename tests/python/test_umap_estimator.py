@@ -246,6 +246,13 @@ def test_points_without_neighbours(metric, tmp_path):
     assert np.isfinite(everybody).all()
 
 
+def test_distances_that_overflow(digits):
+    with pytest.raises(ValueError, match="X: .* divide the data"):
+        UMAP().fit(digits[0][:50] * 1e30)
+    with pytest.raises(ValueError, match="samples: .* divide the data"):
+        umap.fit(digits[0][:50] * 1e30)
+
+
 @pytest.mark.parametrize("distance", [0, -1.0, np.nan, "far"])
 def test_a_disconnection_distance_that_cannot_be(digits, distance):
     with pytest.raises(ValueError, match="disconnection_distance"):

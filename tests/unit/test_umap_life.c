@@ -366,6 +366,30 @@ static void test_huge_and_tiny_numbers(void **state) {
     no_problems();
 }
 
+/* Distances that are no f32 are refused by their place, with the way out; metrics without squares have none. */
+static void test_numbers_that_overflow(void **state) {
+    (void)state;
+    static float x[N * COLS];
+    napier_umap_options o = short_options();
+    napier_umap_model *model = NULL;
+    fill(x, N, COLS);
+    x[3 * COLS + 1] = 1e30f;
+    refused(context, napier_umap_fit(context, rows_of(x, N, COLS), &o, &model), NAPIER_INVALID_ARGUMENT,
+            "samples: the distance of row 3 from row ", "divide the data by a power of two", NULL);
+    x[3 * COLS + 1] = 1.0f;
+    succeeded(context, napier_umap_fit(context, rows_of(x, N, COLS), &o, &model), "fit");
+    float far[COLS] = {1e30f}, y[2];
+    refused(context, napier_umap_transform(context, model, rows_of(far, 1, COLS), napier_rows_f32(y, 1, 2)),
+            NAPIER_INVALID_ARGUMENT, "samples: the distance of row 0", "divide the data by a power of two", NULL);
+    napier_umap_model_destroy(context, model);
+    for (int i = 0; i < N * COLS; i++) {
+        x[i] = 1e30f * (1.0f + (float)(i % 17));
+    }
+    o.neighbors.metric = NAPIER_METRIC_MANHATTAN;
+    check_map("1e30 by manhattan", rows_of(x, N, COLS), N, &o);
+    no_problems();
+}
+
 /* Distances of an [n, n] matrix that falls into points that are too far from all others. */
 static void test_precomputed_without_neighbors(void **state) {
     (void)state;
@@ -527,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_few_and_equal_points),
         cmocka_unit_test(test_duplicates_by_every_metric),
         cmocka_unit_test(test_huge_and_tiny_numbers),
+        cmocka_unit_test(test_numbers_that_overflow),
         cmocka_unit_test(test_precomputed_without_neighbors),
         cmocka_unit_test(test_refused_data),
         cmocka_unit_test(test_refused_csr),
