@@ -21,6 +21,7 @@ class Case:
     read_only: list = field(default_factory=list)  # nobody may read (files) or write (folders) these
     file_size: int = 0  # limit of the size of a file, in place of a full disk; 0: the campaign's own
     must_fail: bool = False  # exit status 0 would be wrong
+    described: int = 0  # bytes of memory that the input asks for by rights, beyond its own size
     never: list = field(default_factory=list)  # bytes that no output may hold
 
     def size(self):

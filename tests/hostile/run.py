@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """tests/hostile/run.py - the hostile campaign: inputs that somebody might make to do harm, against the program.
 
-    tests/hostile/run.py [--inputs N] [--seed S] [--format NAME] [--case I] [--program PATH] [--keep-going]
+    tests/hostile/run.py [--inputs N] [--seed S] [--format NAME] [--case I] [--program PATH] [...]
 
 Each input starts from a good one and has one thing or a few changed: a length, an offset, a type, a name, the nesting, a
 cut (formats/). The program should be built with sanitizers (tests/run_all.sh --only hostile does that). It must end within
@@ -169,8 +169,8 @@ class Watch:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def environment(work):
-    return {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": os.path.join(work, "tmp"), "NAPIER_THREADS": "2",
+def environment(work, threads):
+    return {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": os.path.join(work, "tmp"), "NAPIER_THREADS": threads,
             "OMP_WAIT_POLICY": "passive", "HOME": work, "XDG_CACHE_HOME": os.path.join(work, "cache"),
             "ASAN_OPTIONS": "exitcode=%d:detect_leaks=1:quarantine_size_mb=4:allocator_may_return_null=1:"
                             "max_allocation_size_mb=%d:abort_on_error=0:malloc_context_size=8" % (SANITIZER, MOST_AT_ONCE),
@@ -178,7 +178,7 @@ def environment(work):
             "LSAN_OPTIONS": "exitcode=%d:suppressions=%s:print_suppressions=0:use_tls=0" % (SANITIZER, os.path.join(ROOT, "tests", "lsan.supp"))}
 
 
-def execute(program, case, work):
+def execute(program, case, work, address_space):
     """Runs the program in work/case. Returns status, standard error, seconds, bytes of memory, and why it was ended."""
     folder = os.path.join(work, "case")
 
@@ -187,6 +187,8 @@ def execute(program, case, work):
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
         size = case.file_size or FILE_SIZE
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+        if address_space:
+            resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
         if case.read_only and os.getuid() == 0:
             os.setgroups([])
             os.setgid(65534)
@@ -195,8 +197,8 @@ def execute(program, case, work):
     taken = standard_input(case, work)
     with open(os.path.join(work, "stdout"), "wb") as out, open(os.path.join(work, "stderr"), "wb") as err:
         start = time.monotonic()
-        child = subprocess.Popen([program] + case.words, stdin=taken, stdout=out, stderr=err, cwd=folder, env=environment(work),
-                                 preexec_fn=limit)
+        child = subprocess.Popen([program] + case.words, stdin=taken, stdout=out, stderr=err, cwd=folder, preexec_fn=limit,
+                                 env=environment(work, "1" if address_space else "2"))
     os.close(taken)
     watch = Watch(child.pid)
     _, status, usage = os.wait4(child.pid, 0)
@@ -278,7 +280,7 @@ def forbid(case, work):
         os.chmod(path, 0o500 if os.path.isdir(path) else 0)
 
 
-def run_case(case, work, programs, rng):
+def run_case(case, work, programs, rng, address_space=0):
     """Returns what was wrong, with status, seconds and memory."""
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(os.path.join(work, "tmp"))
@@ -290,7 +292,7 @@ def run_case(case, work, programs, rng):
                for n, data in case.fifos.items() if data is not None]
     if case.read_only:
         forbid(case, work)
-    status, told, seconds, memory, ended = execute(programs[case.program], case, work)
+    status, told, seconds, memory, ended = execute(programs[case.program], case, work, address_space)
     for name in case.read_only:
         os.chmod(os.path.join(folder, name), 0o700)
     for pid in helpers:
@@ -332,10 +334,10 @@ def check(task):
     case, rng = make_case(options.seed, name, index)
     if case.program not in programs or case.read_only and not may_forbid(options):
         return name, index, case.what, [], None, 0, 0
-    wrong, status, told, seconds, memory = run_case(case, work_of(options), programs, rng)
+    wrong, status, told, seconds, memory = run_case(case, work_of(options), programs, rng, options.address_space * MIB)
     used = max(0, memory - floor)
     if name in limits:
-        most = (limits[name][0] + limits[name][1] * case.size()) * (2 if sanitized else 1)
+        most = (limits[name][0] + limits[name][1] * case.size() + case.described) * (2 if sanitized else 1)
         if used > most:
             wrong.append("%d MiB of memory where docs/security.md allows %d" % (used // MIB, most // MIB))
     if wrong:
@@ -370,8 +372,11 @@ def shares(inputs, only):
     """How many inputs each format gets."""
     names = [only] if only else FORMATS
     share = {name: importlib.import_module("formats." + name).SHARE for name in names}
-    total = sum(share.values())
-    return {name: max(1, round(inputs * part / total)) for name, part in share.items()}
+    total, so_far, given = sum(share.values()), 0, {}
+    for name, part in share.items():
+        given[name] = inputs * (so_far + part) // total - inputs * so_far // total
+        so_far += part
+    return given
 
 
 def find_programs(program):
@@ -453,6 +458,8 @@ def main():
     parser.add_argument("--format", choices=FORMATS, help="only this one")
     parser.add_argument("--case", type=int, help="only this input of --format")
     parser.add_argument("--program", default=os.path.join(ROOT, "build", "test", "asan", "napier"))
+    parser.add_argument("--address-space", type=int, default=0, metavar="MIB",
+                        help="let memory run out: a limit of the program's address space (not with sanitizers)")
     parser.add_argument("--work", default=os.path.join(ROOT, "build", "hostile"), help="where inputs lie and failures stay")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()

@@ -136,6 +136,23 @@ def bomb(rng):
     return archive([c if isinstance(c, Member) else Member(name + ".npy", c) for name, c in contents.items()])
 
 
+ELEMENT = 24  # bytes of memory for each element of a matrix, as docs/security.md says
+
+
+def true_bomb(rng):
+    """Zeros whose counts fit one another: one long row of equal columns, or many empty rows."""
+    contents = parts()
+    count = rng.choice([10**5, 10**6, 3 * 10**6])
+    one_row = rng.random() < 0.6
+    count = count if one_row else count // 1000  # a map of so many points: more of them take their time
+    head = lambda descr, n: npy.build(npy.header(descr=descr, shape="(%d,)" % n), b"")
+    contents["shape"] = array("<i8", [1, 2**31 - 2] if one_row else [count, 4], "q")
+    contents["data"] = Member("data.npy", head("|i1", count if one_row else 0), zeros=count if one_row else 0)
+    contents["indices"] = Member("indices.npy", head("|i1", count if one_row else 0), zeros=count if one_row else 0)
+    contents["indptr"] = array("<i8", [0, count], "q") if one_row else Member("indptr.npy", head("|i1", count + 1), zeros=count + 1)
+    return archive([c if isinstance(c, Member) else Member(name + ".npy", c) for name, c in contents.items()]), ELEMENT * count
+
+
 def flat_bomb(rng):
     """Quoted shapes that the bytes do not reach, and members that are not read."""
     contents = parts()
@@ -208,11 +225,12 @@ def many(rng):
 
 
 MUTATIONS = [sizes, fields, directory, names_twice, missing, overlapping, bomb, flat_bomb, inner, matrix, stream, damaged, many,
-             sizes, matrix]
+             true_bomb, sizes, matrix]
 
 
 def make(rng, index):
     how = MUTATIONS[index % len(MUTATIONS)]
+    data, described = how(rng) if how is true_bomb else (how(rng), 0)
     name = mutate.file_name(rng, "in.npz")
     words = ["umap", name, "--n-epochs", "2", "--n-neighbors", "3", "-o", "out.npy"]
-    return Case(how.__name__, words, {name: how(rng)}, outputs=["out.npy"])
+    return Case(how.__name__, words, {name: data}, outputs=["out.npy"], described=described)

@@ -21,7 +21,7 @@ NUMBER_OPTIONS = {
     "softmax": ["axis", "temperature", "buffer"],
     "umap": ["n-neighbors", "n-components", "seed", "transform-seed", "target-n-neighbors", "p", "min-dist", "spread", "a", "b",
              "learning-rate", "set-op-mix-ratio", "local-connectivity", "repulsion-strength", "dens-lambda", "dens-frac",
-             "dens-var-shift", "target-weight"],
+             "dens-var-shift", "target-weight", "disconnection-distance"],
     "grpo": ["epsilon", "epsilon-high", "delta", "beta", "sapo-temperature-pos", "sapo-temperature-neg", "vespo-k-pos",
              "vespo-lambda-pos", "vespo-k-neg", "vespo-lambda-neg", "num-items-in-batch", "importance-sampling-cap",
              "importance-sampling-floor", "top-entropy-quantile", "entropy-coefficient", "off-policy-mask-threshold",
