@@ -593,7 +593,8 @@ static napier_status tokenizer_reads(napier_context *c) {
                : NAPIER_CORRUPT_DATA;
 }
 static napier_status chat_text(napier_context *c) {
-    const napier_chat_message messages[] = {{"system", "a", 1}, {"user", "b", 1}};
+    const napier_chat_message messages[] = {{.role = "system", .content = "a", .size = 1},
+                                            {.role = "user", .content = "b", .size = 1}};
     napier_text_buffer rendered = {NULL, 0, 0};
     const napier_status status = napier_chat_text(c, messages, 2, NULL, &rendered);
     napier_text_buffer_free(c, &rendered);
