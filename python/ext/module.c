@@ -10,8 +10,7 @@ static int module_start(PyObject *module) {
             return -1;
         }
     }
-    return array_start() || state_start(module) || model_start(module) || context_start(module) ? -1
-                                                                                                                : 0;
+    return array_start() || state_start(module) || model_start(module) || context_start(module) ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_start}, {0, NULL}};
