@@ -141,6 +141,7 @@ static napier_status words(napier_context *c) {
     sizes += (size_t)napier_isa_available(NAPIER_ISA_SCALAR) + (size_t)napier_numerics_version();
     sizes += strlen(napier_last_error(c)) + (size_t)napier_context_threads(c);
     sizes += strlen(napier_metric_name(NAPIER_METRIC_COSINE)) + (size_t)napier_metric_from_name("cosine");
+    sizes += (size_t)napier_metric_disconnection(NAPIER_METRIC_COSINE) + (size_t)napier_umap_disconnected(plane());
     return sizes > 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
 }
 
@@ -217,6 +218,10 @@ static napier_status state_use(napier_context *c) {
 static napier_status matmul(napier_context *c) {
     return napier_matmul(c, napier_const_rows_f32(numbers, 50, 200), napier_const_rows_f32(numbers, 200, 90),
                          new_rows(50, 90));
+}
+
+static napier_status matrix_engine(napier_context *c) {
+    return napier_matrix_engine(c) >= 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
 }
 
 static napier_const_heads heads(int64_t n, int64_t count) {
@@ -696,7 +701,7 @@ static const line table[] = {
     {"napier_context_create napier_context_destroy", context_create, TAKES},
     {"napier_status_string napier_dtype_size napier_dtype_name napier_isa_name napier_isa_available napier_last_error "
      "napier_context_isa napier_context_threads napier_version napier_numerics_version napier_metric_name "
-     "napier_metric_from_name",
+     "napier_metric_from_name napier_metric_disconnection napier_umap_disconnected",
      words, 0},
     {"napier_softmax", softmax, TAKES},
     {"napier_log_softmax", log_softmax, TAKES},
@@ -713,6 +718,7 @@ static const line table[] = {
      "napier_softmax_state_first_index napier_softmax_state_count napier_softmax_state_size napier_softmax_state_save",
      state_use, TAKES},
     {"napier_matmul", matmul, TAKES},
+    {"napier_matrix_engine", matrix_engine, 0},
     {"napier_attention", attention, TAKES},
     {"napier_attention_backward", attention_backward, TAKES},
     {"napier_fused_log_softmax", fused_log_softmax, TAKES},

@@ -36,6 +36,7 @@ from case import OLD  # noqa: E402
 MIB = 1 << 20
 FORMATS = ["npy", "npz", "text", "jsonl", "labels", "tokenizer", "conversation", "model", "umap_model", "state", "csr", "options", "special"]
 SECONDS = 10  # of the processors' time; and of the clock twice that, as the machine may be busy
+GOOD = 4  # inputs of each format that must give a result
 FILE_SIZE = 64 * MIB
 MOST_MEMORY = 3072 * MIB  # ends a run at once, whatever the format's limit
 MOST_AT_ONCE = 4096  # MiB; nothing that small files say may lead to such a request
@@ -315,7 +316,8 @@ def run_case(case, work, programs, rng, address_space=0):
 
 def make_case(seed, name, index):
     rng = random.Random("%s %s %d" % (seed, name, index))
-    return importlib.import_module("formats." + name).make(rng, index), rng
+    module = importlib.import_module("formats." + name)
+    return (module.good(rng) if index < 0 else module.make(rng, index)), rng
 
 
 def work_of(options):
@@ -335,6 +337,8 @@ def check(task):
     if case.program not in programs or case.read_only and not may_forbid(options):
         return name, index, case.what, [], None, 0, 0
     wrong, status, told, seconds, memory = run_case(case, work_of(options), programs, rng, options.address_space * MIB)
+    if index < 0 and status != 0 and not wrong and not lacks_library(told):
+        wrong.append("a good input is refused")
     used = max(0, memory - floor)
     if name in limits:
         most = (limits[name][0] + limits[name][1] * case.size() + case.described) * (2 if sanitized else 1)
@@ -343,6 +347,11 @@ def check(task):
     if wrong:
         keep(options, name, index, case, told)
     return name, index, case.what, wrong, status, seconds, used
+
+
+def lacks_library(told):
+    """The program was built without cJSON or the model's libraries, and says so."""
+    return re.search(rb"this build has no|built without", told) is not None
 
 
 def may_forbid(options):
@@ -418,7 +427,7 @@ def run(options):
     floor = baseline(programs["napier"], options)
     sanitized = has_sanitizer(programs["napier"])
     if options.case is None:
-        tasks = [(options, programs, limits, floor, sanitized, name, i) for name, count in wanted.items() for i in range(count)]
+        tasks = [(options, programs, limits, floor, sanitized, name, i) for name, count in wanted.items() for i in range(-GOOD, count - GOOD)]
     else:
         tasks = [(options, programs, limits, floor, sanitized, options.format, options.case)]
     passed = failed = 0

@@ -63,5 +63,12 @@ def long_text(rng):
 MUTATIONS = [scored, judged, chatted, decoded, scored, long_text]
 
 
+def good(rng):
+    files = {**language.files(), "in.jsonl": "\n".join(GOOD).encode(), "chat.jsonl": CHAT.encode()}
+    return rng.choice([
+        Case("good", ["logprobs", "in.jsonl", "--model", "model", "-o", "out.jsonl"], files, outputs=["out.jsonl"]),
+        Case("good", ["tokenize", "chat.jsonl", "--chat", "--model", "model", "-o", "out.txt"], files, outputs=["out.txt"])])
+
+
 def make(rng, index):
     return MUTATIONS[index % len(MUTATIONS)](rng)

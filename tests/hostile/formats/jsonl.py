@@ -103,6 +103,12 @@ def wide(rng, lines):
 MUTATIONS = [tree, odd_member, odd_element, lengths, deep, between, empty_lists, wide, tree, odd_element]
 
 
+def good(rng):
+    words, outputs = command(rng, "in.jsonl")
+    lines = [json.dumps(line(rng)).encode() for _ in range(3)]
+    return Case("good", words, {"in.jsonl": b"\n".join(lines), "rubric.npy": npy.table(rng, 2, 3)}, outputs=outputs)
+
+
 def make(rng, index):
     how = MUTATIONS[index % len(MUTATIONS)]
     lines = [json.dumps(line(rng)).encode() for _ in range(rng.randint(1, 4))]

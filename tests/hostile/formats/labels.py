@@ -14,6 +14,11 @@ TEXTS = SCRIPTS + ["", " ", "a", "b", "1", "1.5", "-1", "nan", "\u00e9\u0301", "
                    "&#60;script>"]
 
 
+def good(rng):
+    return Case("good", ["umap", "--embedding", "map.npy", "--labels", "labels.txt", "--plot", "p.svg"],
+                {"labels.txt": b"a\nb\n" * 6, "map.npy": npy.table(rng, 12, 2)}, outputs=["p.svg"])
+
+
 def make(rng, index):
     count = rng.choice([12, 12, 12, 12, 11, 13, 0, 1, 5000])
     lines = [rng.choice(TEXTS).encode() for _ in range(count)]

@@ -143,6 +143,11 @@ def shards(rng):
 MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, entry, config_number, entry, config_tree, config_wide]
 
 
+def good(rng):
+    words, more, outputs = language.command(rng)
+    return Case("good", words, {**language.files(), **more}, outputs=outputs)
+
+
 def make(rng, index):
     what, files = MUTATIONS[index % len(MUTATIONS)](rng)
     words, more, out = language.command(rng)

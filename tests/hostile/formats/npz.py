@@ -228,6 +228,11 @@ MUTATIONS = [sizes, fields, directory, names_twice, missing, overlapping, bomb, 
              true_bomb, sizes, matrix]
 
 
+def good(rng):
+    return Case("good", ["umap", "in.npz", "--n-epochs", "2", "--n-neighbors", "3", "-o", "out.npy"],
+                {"in.npz": archive(members(parts(), rng.random() < 0.5))}, outputs=["out.npy"])
+
+
 def make(rng, index):
     how = MUTATIONS[index % len(MUTATIONS)]
     data, described = how(rng) if how is true_bomb else (how(rng), 0)

@@ -120,6 +120,11 @@ COMMANDS = ["softmax", "log-softmax", "logsumexp", "umap", "umap", "umap", "grpo
 VARIABLES = ["NAPIER_THREADS", "NAPIER_ISA", "TMPDIR"]
 
 
+def good(rng):
+    words, files, outputs = base(rng, rng.choice(COMMANDS))
+    return Case("good", words, files, outputs=outputs)
+
+
 def make(rng, index):
     how = MUTATIONS[index % len(MUTATIONS)]
     command = "umap" if how is metric else rng.choice(COMMANDS)

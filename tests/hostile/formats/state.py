@@ -58,6 +58,11 @@ def optimizer(rng):
     return what, out + struct.pack("<%df" % count, *values)
 
 
+def good(rng):
+    """Whether they are taken the replay programs do not say; that they run is all."""
+    return Case("good", ["bytes"], {"bytes": b"\0" + state(rng)[1]}, program="replay_state_load")
+
+
 def make(rng, index):
     what, data = optimizer(rng) if index % 4 == 3 else state(rng)
     data += mutate.checksum(data) if rng.random() < 0.95 else bytes(8)

@@ -88,6 +88,10 @@ def damaged(rng):
 MUTATIONS = [odd_number, ragged, quoted, header, line_ends, bytes_of_no_text, marks, long_lines, nothing, damaged, odd_number]
 
 
+def good(rng):
+    return Case("good", ["softmax", "in.csv", "-o", "out.npy"], {"in.csv": join(rows(rng))}, outputs=["out.npy"])
+
+
 def make(rng, index):
     how = MUTATIONS[index % len(MUTATIONS)]
     data = how(rng)

@@ -156,6 +156,16 @@ def damaged(rng):
 MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary, wide]
 
 
+def good(rng):
+    return Case("good", ["tokenize", "text", "--model", "model", "-o", "out.txt"],
+                {"model/tokenizer.json": json_text(), "text": b"hello world"}, outputs=["out.txt"])
+
+
+def json_text():
+    """The good file, by way of the tree that mutations change."""
+    return mutate.json_bytes(pairs())
+
+
 def make(rng, index):
     how = MUTATIONS[index % len(MUTATIONS)]
     text = rng.choice(TEXTS)

@@ -21,7 +21,8 @@ class Map:
 
     def __init__(self, rng, sparse=False, rows=12, cols=3):
         self.options = {name: value for name, _, value in OPTIONS}
-        self.format, self.dense = 1, 0 if sparse else 1
+        self.distance = rng.choice([0.0, 0.0, 2.0, 50.0])  # of disconnection: format 2, where there is one
+        self.format, self.dense = 2 if self.distance > 0 else 1, 0 if sparse else 1
         self.values = []
         if sparse:
             starts = [2 * r for r in range(rows + 1)]
@@ -40,6 +41,7 @@ class Map:
         for name, code, _ in OPTIONS:
             value = self.options[name]
             out += struct.pack("<d", value) if code == "d" else struct.pack("<Q", value & (2**64 - 1))
+        out += struct.pack("<d", self.distance) if self.format == 2 else b""
         for name in SIZES:
             out += struct.pack("<Q", self.sizes[name] & (2**64 - 1))
         out += struct.pack("<%df" % len(self.values), *self.values)
@@ -95,16 +97,31 @@ def rows(rng, m):
 
 
 def places(rng, m):
-    m.map[rng.randrange(len(m.map))] = rng.choice([float("nan"), float("inf"), 3e38, -3e38])
+    """NaN is the place of a point without neighbours: of all of it, not of one number."""
+    at = rng.randrange(len(m.map))
+    m.map[at] = rng.choice([float("nan"), float("inf"), 3e38, -3e38])
+    if rng.random() < 0.3:
+        m.map[at ^ 1] = m.map[at]
     return "a place"
 
 
+def distance(rng, m):
+    m.format, m.distance = 2, rng.choice(mutate.DOUBLES)
+    return "%g" % m.distance
+
+
 def head(rng, m):
-    m.format, m.dense = rng.choice([(0, 1), (2, 1), (2**32 - 1, 1), (1, 2), (1, 2**32 - 1), (1, 1)])
+    m.format, m.dense = rng.choice([(0, 1), (3 - m.format, 1), (3, 1), (2**32 - 1, 1), (1, 2), (1, 2**32 - 1), (1, 1)])
     return "head"
 
 
-MUTATIONS = [one_option, one_size, wrapping_sizes, two_sizes, metric_values, rows, places, head, None, one_option, rows]
+MUTATIONS = [one_option, one_size, wrapping_sizes, two_sizes, metric_values, rows, places, distance, head, None, one_option, rows]
+
+
+def good(rng):
+    sparse = rng.random() < 0.5
+    return Case("good", ["umap", "in.npy", "--transform", "m.umap", "-o", "out.npy"],
+                {"m.umap": Map(rng, sparse).build(), "in.npy": npy.table(rng, 5, 4 if sparse else 3)}, outputs=["out.npy"])
 
 
 def make(rng, index):
