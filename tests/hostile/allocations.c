@@ -139,7 +139,7 @@ static napier_status words(napier_context *c) {
     size_t sizes = strlen(napier_status_string(NAPIER_OUT_OF_MEMORY)) + strlen(napier_dtype_name(NAPIER_F32));
     sizes += strlen(napier_isa_name(napier_context_isa(c))) + strlen(napier_version()) + napier_dtype_size(NAPIER_F32);
     sizes += (size_t)napier_isa_available(NAPIER_ISA_SCALAR) + (size_t)napier_numerics_version();
-    sizes += strlen(napier_last_error(c)) + (size_t)napier_context_threads(c);
+    sizes += strlen(napier_last_error(c)) + (size_t)napier_context_threads(c) + (size_t)napier_matrix_engine(c);
     sizes += strlen(napier_metric_name(NAPIER_METRIC_COSINE)) + (size_t)napier_metric_from_name("cosine");
     sizes += (size_t)napier_metric_disconnection(NAPIER_METRIC_COSINE) + (size_t)napier_umap_disconnected(plane());
     return sizes > 0 ? NAPIER_OK : NAPIER_CORRUPT_DATA;
@@ -701,7 +701,7 @@ static const line table[] = {
     {"napier_context_create napier_context_destroy", context_create, TAKES},
     {"napier_status_string napier_dtype_size napier_dtype_name napier_isa_name napier_isa_available napier_last_error "
      "napier_context_isa napier_context_threads napier_version napier_numerics_version napier_metric_name "
-     "napier_metric_from_name napier_metric_disconnection napier_umap_disconnected",
+     "napier_metric_from_name napier_metric_disconnection napier_umap_disconnected napier_matrix_engine",
      words, 0},
     {"napier_softmax", softmax, TAKES},
     {"napier_log_softmax", log_softmax, TAKES},

@@ -98,6 +98,7 @@ static void attention_calls(void) {
     CALL(napier_attention_backward, heads(q), heads(q), heads(k), heads(v), heads(y), napier_read_only(l),
          heads_out(g[0]), heads_out(g[1]), heads_out(g[2]), &o),
         KEEP(g);
+    GIVES(int, napier_matrix_engine, fenv_test.context);
     CALL(napier_matmul, napier_const_rows_f32(logits, 50, 40), napier_const_rows_f32(more, 40, 50),
          napier_rows_f32(product, 50, 50)),
         KEEP(product);
