@@ -13,7 +13,7 @@
 
 #include <napier/napier.h>
 
-#include "dlpack.h"
+#include "array/dlpack.h"
 
 /* ---- Arguments ---------------------------------------------------------------------------------------------------- */
 

@@ -29,7 +29,7 @@
 #include <mpfr.h>
 #endif
 
-#include "isa/kernels.h"
+#include "core/isa/kernels.h"
 
 enum { CHUNK = 32768, ISAS = NAPIER_ISA_AVX512 + 1, SCALAR_FMA = 0, SCALAR_SHARE = 32 };
 

@@ -3,8 +3,8 @@
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
-#include "../../cli/jsonl.h"
-#include "../../cli/rl_batch.h"
+#include "../../cli/io/jsonl.h"
+#include "../../cli/rl/rl_batch.h"
 #include "fuzz.h"
 
 static FILE *open_memory(const uint8_t *data, size_t size) {

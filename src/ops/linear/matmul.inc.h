@@ -1,0 +1,210 @@
+/* ops/linear/matmul.inc.h - products of rows with rows, compiled once per instruction set.
+ *
+ * B comes in panels of 32 columns, [k][32], so that one step of k is two vectors side by side. A tile of the result
+ * stays in registers while k runs: each output is one chain of fma in ascending k, whatever the tile, so that the tile
+ * is chosen for speed alone. */
+#include "ops/linear/linear_kernels.h"
+#include "ops/linear/product.inc.h"
+
+/* 12 x 32 outputs are 24 of AVX-512's 32 registers; 6 x 16 are 12 of AVX2's 16 and 24 of NEON's 32. */
+#if defined(NAPIER_LANES_AVX512)
+#define NAPIER_PRODUCT_ROWS 12
+#define NAPIER_PRODUCT_VECTORS 2
+#else
+#define NAPIER_PRODUCT_ROWS 6
+#define NAPIER_PRODUCT_VECTORS 1
+#endif
+#define NAPIER_PRODUCT_COLUMNS (16 * NAPIER_PRODUCT_VECTORS)
+/* What a whole number of tiles leaves over goes by smaller ones of so many rows, which still hide the latency of an
+ * fma. */
+#define NAPIER_PRODUCT_REST 4
+
+/* clang leaves loops over a tile of 24 registers standing, and the tile in memory, unless it is told. */
+#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
+#define NAPIER_PRODUCT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NAPIER_PRODUCT_UNROLL NAPIER_UNROLL
+#endif
+
+/* ---- Two rows ---------------------------------------------------------------------------------------------------- */
+
+NAPIER_KERNEL vf napier_pair_step(const bool difference, const vf a, const vf b, const vf sum) {
+    const vf d = difference ? vf_sub(a, b) : a;
+    return vf_fma(d, difference ? d : b, sum);
+}
+
+/* The sum of a pair of rows in 16 lanes, which are still to be folded. */
+NAPIER_KERNEL vf napier_pair_lanes(const bool difference, const float *a, const float *b, int64_t n) {
+    vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        NAPIER_UNROLL
+        for (int v = 0; v < 4; v++) {
+            sum[v] = napier_pair_step(difference, vf_load(a + i + 16 * v), vf_load(b + i + 16 * v), sum[v]);
+        }
+    }
+    NAPIER_UNROLL
+    for (int v = 0; v < 4; v++) {
+        const int64_t left = n - i - 16 * v;
+        if (left >= 16) {
+            sum[v] = napier_pair_step(difference, vf_load(a + i + 16 * v), vf_load(b + i + 16 * v), sum[v]);
+        } else if (left > 0) {
+            const vf x = vf_load_part(a + i + 16 * v, (int)left, vf_zero());
+            sum[v] = napier_pair_step(difference, x, vf_load_part(b + i + 16 * v, (int)left, vf_zero()), sum[v]);
+        }
+    }
+    return vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3]));
+}
+
+static float napier_squared_distance(const float *a, const float *b, int64_t n) {
+    return vf_hadd(napier_pair_lanes(true, a, b, n));
+}
+
+static float napier_dot(const float *a, const float *b, int64_t n) {
+    return vf_hadd(napier_pair_lanes(false, a, b, n));
+}
+
+/* ---- A tile ------------------------------------------------------------------------------------------------------ */
+
+/* Adds to sum[r][v] the products of `rows` rows of A, element i of row r at a[r * row_step + i * k_step], with the
+ * columns of a panel. */
+NAPIER_KERNEL void napier_product_add(const int rows, const float *a, const int64_t row_step, const int64_t k_step,
+                                      const float *panel, const int64_t k,
+                                      vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS]) {
+    for (int64_t i = 0; i < k; i++) {
+        vf b[NAPIER_PRODUCT_VECTORS];
+        NAPIER_PRODUCT_UNROLL
+        for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
+            b[v] = vf_load(panel + i * NAPIER_PANEL + 16 * v);
+        }
+        NAPIER_PRODUCT_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vf x = vf_set(a[r * row_step + i * k_step]);
+            NAPIER_PRODUCT_UNROLL
+            for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
+                sum[r][v] = vf_fma(x, b[v], sum[r][v]);
+            }
+        }
+    }
+}
+
+/* ---- Matrix product ---------------------------------------------------------------------------------------------- */
+
+NAPIER_KERNEL void napier_product_rows(const int rows, const float *a, int64_t lda, const float *panel, int64_t k,
+                                       float *c, int64_t ldc) {
+    for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {
+        vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS];
+        NAPIER_PRODUCT_UNROLL
+        for (int r = 0; r < rows; r++) {
+            NAPIER_PRODUCT_UNROLL
+            for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
+                sum[r][v] = vf_zero();
+            }
+        }
+        napier_product_add(rows, a, lda, 1, panel + column, k, sum);
+        NAPIER_PRODUCT_UNROLL
+        for (int r = 0; r < rows; r++) {
+            NAPIER_PRODUCT_UNROLL
+            for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
+                vf_store(c + r * ldc + column + 16 * v, sum[r][v]);
+            }
+        }
+    }
+}
+
+static void napier_product(const float *a, int64_t lda, int64_t rows, const float *panel, int64_t k, float *c,
+                           int64_t ldc) {
+    int64_t r = 0;
+    for (; r + NAPIER_PRODUCT_ROWS <= rows; r += NAPIER_PRODUCT_ROWS) {
+        napier_product_rows(NAPIER_PRODUCT_ROWS, a + r * lda, lda, panel, k, c + r * ldc, ldc);
+    }
+    for (; r + NAPIER_PRODUCT_REST <= rows; r += NAPIER_PRODUCT_REST) {
+        napier_product_rows(NAPIER_PRODUCT_REST, a + r * lda, lda, panel, k, c + r * ldc, ldc);
+    }
+    for (; r < rows; r++) {
+        napier_product_rows(1, a + r * lda, lda, panel, k, c + r * ldc, ldc);
+    }
+}
+
+/* ---- Near pairs -------------------------------------------------------------------------------------------------- */
+
+/* Bit i is lane i. */
+NAPIER_KERNEL uint32_t napier_mask_bits(const vm m) {
+#if defined(NAPIER_LANES_AVX512)
+    return (uint32_t)m;
+#elif defined(NAPIER_LANES_AVX2)
+    return (uint32_t)_mm256_movemask_ps(m.lo) | (uint32_t)_mm256_movemask_ps(m.hi) << 8;
+#else
+    uint32_t bits = 0;
+    if (vm_any(m)) {
+        float lanes[16];
+        vf_store(lanes, vf_keep(m, vf_set(1.0f)));
+        for (int i = 0; i < 16; i++) {
+            bits |= lanes[i] != 0.0f ? 1u << i : 0u;
+        }
+    }
+    return bits;
+#endif
+}
+
+/* Rows first .. first + rows - 1 of a, whose hits are 0 so far or those of the columns before. */
+NAPIER_KERNEL void napier_near_rows(const int rows, const int first, const napier_near_side *a,
+                                    const napier_near_side *b, int64_t k, uint32_t hits[NAPIER_PANEL]) {
+    for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {
+        vf sum[NAPIER_PRODUCT_ROWS][NAPIER_PRODUCT_VECTORS];
+        NAPIER_PRODUCT_UNROLL
+        for (int r = 0; r < rows; r++) {
+            NAPIER_PRODUCT_UNROLL
+            for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
+                sum[r][v] = vf_sub(vf_set(-a->halves[first + r]), vf_load(b->halves + column + 16 * v));
+            }
+        }
+        napier_product_add(rows, a->points + first, 1, NAPIER_PANEL, b->points + column, k, sum);
+        NAPIER_PRODUCT_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vf limit = vf_set(a->limits[first + r]);
+            NAPIER_PRODUCT_UNROLL
+            for (int v = 0; v < NAPIER_PRODUCT_VECTORS; v++) {
+                const vm near = vf_gt(sum[r][v], vf_min(limit, vf_load(b->limits + column + 16 * v)));
+                hits[first + r] |= napier_mask_bits(near) << (column + 16 * v);
+            }
+        }
+    }
+}
+
+static uint32_t napier_near_pairs(napier_near_side a, napier_near_side b, int64_t k, uint32_t hits[NAPIER_PANEL]) {
+    enum { WHOLE = NAPIER_PANEL / 12 * 12 };
+    memset(hits, 0, NAPIER_PANEL * sizeof *hits);
+    for (int r = 0; r < WHOLE; r += NAPIER_PRODUCT_ROWS) {
+        napier_near_rows(NAPIER_PRODUCT_ROWS, r, &a, &b, k, hits);
+    }
+    for (int r = WHOLE; r < NAPIER_PANEL; r += NAPIER_PRODUCT_REST) {
+        napier_near_rows(NAPIER_PRODUCT_REST, r, &a, &b, k, hits);
+    }
+    uint32_t rows = 0;
+    for (int r = 0; r < NAPIER_PANEL; r++) {
+        rows |= hits[r] != 0 ? 1u << r : 0u;
+    }
+    return rows;
+}
+
+static float napier_box_gap(const float *low_a, const float *high_a, const float *low_b, const float *high_b,
+                            int64_t n) {
+    vf sum = vf_zero();
+    for (int64_t i = 0; i < n; i += 16) {
+        const vf right = vf_sub(vf_load(low_b + i), vf_load(high_a + i));
+        const vf left = vf_sub(vf_load(low_a + i), vf_load(high_b + i));
+        const vf gap = vf_max(vf_max(left, right), vf_zero());
+        sum = vf_fma(gap, gap, sum);
+    }
+    return vf_hadd(sum);
+}
+
+#undef NAPIER_PRODUCT_ROWS
+#undef NAPIER_PRODUCT_UNROLL
+#undef NAPIER_PRODUCT_VECTORS
+#undef NAPIER_PRODUCT_COLUMNS
+#undef NAPIER_PRODUCT_REST
+
+#define NAPIER_LINEAR_KERNELS \
+    { napier_squared_distance, napier_dot, napier_product, napier_near_pairs, napier_box_gap, NAPIER_PRODUCT_KERNELS }
