@@ -52,8 +52,9 @@ NAPIER_MAP_WIDEN(napier_map_bf16_to_f32, napier_widen_bf16)
 NAPIER_MAP_NARROW(napier_map_f32_to_f16, vf_to_f16_canonical)
 NAPIER_MAP_NARROW(napier_map_f32_to_bf16, vf_to_bf16)
 
-#define NAPIER_MATH_KERNELS                                                                              \
-    {                                                                                                    \
-        napier_map_exp, napier_map_log, napier_map_log1p, napier_map_f16_to_f32, napier_map_bf16_to_f32, \
-            napier_map_f32_to_f16, napier_map_f32_to_bf16                                                \
+#define NAPIER_MATH_KERNELS                                                                  \
+    {                                                                                        \
+        .exp_f32 = napier_map_exp, .log_f32 = napier_map_log, .log1p_f32 = napier_map_log1p, \
+        .f16_to_f32 = napier_map_f16_to_f32, .bf16_to_f32 = napier_map_bf16_to_f32,          \
+        .f32_to_f16 = napier_map_f32_to_f16, .f32_to_bf16 = napier_map_f32_to_bf16           \
     }

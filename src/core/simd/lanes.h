@@ -1,6 +1,6 @@
 /* core/simd/lanes.h - the virtual vector: 16 lanes, the same operations with the same bits on every instruction set.
  *
- * A translation unit in src/core/isa/ defines one of NAPIER_LANES_{SCALAR,AVX2,AVX512,NEON} and includes this header;
+ * A file in the folder isa of a part defines one of NAPIER_LANES_{SCALAR,AVX2,AVX512,NEON} and includes this header;
  * kernels are then written once against the names below. What each ISA header must provide:
  *
  *   types   vf  16 floats          vi  16 int32 (wrapping)          vm  16 booleans           vd  16 doubles

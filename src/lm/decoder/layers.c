@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "lm/isa/lm_kernels.h"
 #include "lm/decoder/project.h"
 #include "lm/decoder/rope.h"
 
@@ -176,7 +176,7 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
 /* A step of some rows between two products: what its tasks share. */
 typedef struct step {
     const napier_layers *layers;
-    const napier_kernels *kernels;
+    const napier_lm_kernels *kernels;
     const napier_ragged *batch;
     int64_t first; /* row of the first one */
     const napier_rms_norm *norm;
@@ -213,7 +213,7 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     const step *s = argument;
     const napier_layers *l = s->layers;
     const napier_const_matrix *e = &l->model->embedding;
-    const napier_math_kernels *math = &s->kernels->math;
+    const napier_math_kernels *math = s->kernels->math;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const char *from = (const char *)e->data + s->batch->ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
@@ -233,7 +233,7 @@ typedef struct run {
     napier_context *context;
     napier_layers *layers;
     const napier_ragged *batch;
-    const napier_kernels *kernels;
+    const napier_lm_kernels *kernels;
 } run;
 
 static step step_of(const run *r, int64_t first) {
@@ -393,7 +393,7 @@ static napier_status tell(const run *r, int64_t layers_done) {
 
 napier_status napier_layers_run(napier_context *context, napier_layers *layers, const napier_ragged *batch) {
     const napier_model *m = layers->model;
-    const run r = {context, layers, batch, napier_kernels_of(context->isa)};
+    const run r = {context, layers, batch, napier_lm_kernels_of(context->isa)};
     step s = step_of(&r, 0);
     s.norm = &m->layers[0].attention_norm;
     napier_parallel(context, batch->tokens, NAPIER_SOME_ROWS, embed_task, &s);

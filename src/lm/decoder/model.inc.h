@@ -1,7 +1,10 @@
-/* lm/decoder/model.inc.h - a transformer's steps between its products, compiled once per instruction set. Included
- * after ops/linear/matmul.inc.h, whose sum of products it uses. */
+/* lm/decoder/model.inc.h - a transformer's steps between its products, compiled once per instruction set. */
+#include <math.h>
+
 #include "core/math/elements.h"
+#include "core/math/lanes_math.h"
 #include "lm/decoder/model_kernels.h"
+#include "ops/linear/dot.inc.h"
 
 NAPIER_KERNEL vf napier_model_load(const float *x, int n) {
     return n >= 16 ? vf_load(x) : vf_load_part(x, n, vf_zero());
@@ -20,7 +23,7 @@ NAPIER_KERNEL void napier_model_store(void *y, napier_dtype dtype, int64_t at, i
 /* ---- Normalisation ----------------------------------------------------------------------------------------------- */
 
 static float napier_rms_factor(const napier_rms_norm *norm, const float *x) {
-    return 1.0f / sqrtf(napier_dot(x, x, norm->n) / (float)norm->n + norm->epsilon);
+    return 1.0f / sqrtf(napier_dot_of(x, x, norm->n) / (float)norm->n + norm->epsilon);
 }
 
 static void napier_add_row(float *x, const float *delta, int64_t n) {
@@ -100,4 +103,4 @@ static void napier_gate_row(const float *gate, const float *up, int64_t n, void 
 }
 
 #define NAPIER_MODEL_KERNELS \
-    { napier_norm_row, napier_rotate_row, napier_gate_row }
+    { .norm = napier_norm_row, .rotate = napier_rotate_row, .gate = napier_gate_row }

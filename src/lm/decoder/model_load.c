@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/fenv.h"
-#include "core/isa/kernels.h"
+#include "lm/isa/lm_kernels.h"
 #include "lm/decoder/rope.h"
 #include "lm/decoder/weights.h"
 
@@ -47,7 +47,7 @@ static napier_status get_matrix(const loader *l, const char *name, int64_t rows,
 }
 
 static void widen(const loader *l, const napier_tensor *tensor, float *out) {
-    const napier_math_kernels *math = &napier_kernels_of(l->context->isa)->math;
+    const napier_math_kernels *math = napier_lm_kernels_of(l->context->isa)->math;
     switch (tensor->dtype) {
     case NAPIER_BF16: math->bf16_to_f32(tensor->data, out, tensor->elements); break;
     case NAPIER_F16: math->f16_to_f32(tensor->data, out, tensor->elements); break;

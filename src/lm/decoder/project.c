@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "lm/isa/lm_kernels.h"
 #include "ops/linear/product.h"
 
 static napier_product_plan plan_of(const napier_context *context, napier_const_matrix x, napier_const_matrix weights,
@@ -53,7 +54,7 @@ typedef struct gated {
 
 static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out) {
     const napier_const_matrix middle = napier_const_rows(NULL, x.rows, w->down.cols, x.dtype);
-    gated g = {.dtype = x.dtype, .kernels = &napier_kernels_of(context->isa)->model};
+    gated g = {.dtype = x.dtype, .kernels = &napier_lm_kernels_of(context->isa)->model};
     g.gate = plan_of(context, x, w->gate, napier_rows_f32(NULL, x.rows, w->gate.rows));
     g.up = plan_of(context, x, w->up, napier_rows_f32(NULL, x.rows, w->up.rows));
     g.down = plan_of(context, middle, w->down, out);

@@ -326,8 +326,9 @@ static bool napier_attention_any_special(const float *x, int64_t n) {
     return vm_any(vf_unordered(sum, sum));
 }
 
-#define NAPIER_ATTENTION_KERNELS                                                                          \
-    {                                                                                                     \
-        napier_attention_weigh, napier_attention_finish, napier_attention_slope, napier_attention_turned, \
-            napier_attention_scale, napier_attention_any_special                                          \
+#define NAPIER_ATTENTION_KERNELS                                                                             \
+    {                                                                                                        \
+        .weigh = napier_attention_weigh, .finish = napier_attention_finish, .slope = napier_attention_slope, \
+        .turned = napier_attention_turned, .scale = napier_attention_scale,                                  \
+        .any_special = napier_attention_any_special                                                          \
     }

@@ -237,8 +237,8 @@ static napier_status make_plan(napier_context *context, bool on_device, napier_c
     }
     if (!status) {
         plan->group = q.heads / k.heads;
-        plan->kernels = &napier_kernels_of(context->isa)->attention;
-        plan->products = &napier_kernels_of(context->isa)->linear.matmul;
+        plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
+        plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;
     }
     return status;
 }

@@ -9,7 +9,7 @@
 
 #include "ops/attention/attention_views.h"
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 
 typedef struct napier_attention_plan {
     const napier_context *context;

@@ -388,7 +388,7 @@ napier_status napier_linear_check_outs(napier_context *context, const napier_tok
 
 /* No rows, or no tokens: sums of nothing. */
 static void napier_linear_zero(const napier_context *context, napier_matrix out) {
-    const napier_product_kernels *kernels = &napier_kernels_of(context->isa)->linear.matmul;
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     const float zeros[16] = {0.0f};
     for (int64_t row = 0; out.data && row < out.rows; row++) {
         for (int64_t col = 0; col < out.cols; col += 16) {

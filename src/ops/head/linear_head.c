@@ -45,7 +45,8 @@ static int64_t napier_head_row_bytes(const napier_head *h) {
 /* All rows, or whole blocks of lanes: as many as memory allows, one at least. */
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights) {
-    napier_head h = {.call = call, .kernels = &napier_kernels_of(context->isa)->rl, .threads = context->threads};
+    napier_head h = {
+        .call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens, .threads = context->threads};
     h.sides = napier_product_sides_of(context, hidden, weights);
     h.tiles = napier_token_tiles(call->cols);
     h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);

@@ -10,7 +10,7 @@
 
 typedef struct napier_head {
     const napier_token_call *call;
-    const napier_rl_kernels *kernels;
+    const napier_token_kernels *kernels;
     napier_product_sides sides; /* lanes: hidden; rows: weights */
     int64_t tiles, slot_floats;
     int64_t rows_at_a_time;   /* packed and in work */

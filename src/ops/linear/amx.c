@@ -7,7 +7,7 @@
 
 #include <napier/linear.h>
 
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 
 #if defined(__linux__) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define NAPIER_HAS_AMX 1
@@ -200,7 +200,7 @@ static bool amx_agrees(const napier_product_kernels *kernels, napier_amx_check *
 }
 
 static bool amx_is_trusted(const napier_context *context) {
-    const napier_product_kernels *kernels = &napier_kernels_of(NAPIER_ISA_AVX512)->linear.matmul;
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(NAPIER_ISA_AVX512)->linear.matmul;
     napier_amx_check *check = amx_is_here() ? napier_alloc(&context->allocator, 1, sizeof *check) : NULL;
     bool trusted = check != NULL;
     for (int kind = 0; kind < 4 && trusted; kind++) {
@@ -222,7 +222,7 @@ void napier_matrix_engine_decide(napier_context *context) {
 void napier_matrix_engine_decide(napier_context *context) { context->engine = NAPIER_ENGINE_OFF; }
 
 void napier_amx_pairs(const napier_product_block *block) {
-    napier_kernels_of(NAPIER_ISA_AUTO)->linear.matmul.pairs(block);
+    napier_ops_kernels_of(NAPIER_ISA_AUTO)->linear.matmul.pairs(block);
 }
 
 #endif

@@ -3,6 +3,8 @@
  * B comes in panels of 32 columns, [k][32], so that one step of k is two vectors side by side. A tile of the result
  * stays in registers while k runs: each output is one chain of fma in ascending k, whatever the tile, so that the tile
  * is chosen for speed alone. */
+#include "core/simd/mask_bits.inc.h"
+#include "ops/linear/dot.inc.h"
 #include "ops/linear/linear_kernels.h"
 #include "ops/linear/product.inc.h"
 
@@ -28,41 +30,11 @@
 
 /* ---- Two rows ---------------------------------------------------------------------------------------------------- */
 
-NAPIER_KERNEL vf napier_pair_step(const bool difference, const vf a, const vf b, const vf sum) {
-    const vf d = difference ? vf_sub(a, b) : a;
-    return vf_fma(d, difference ? d : b, sum);
-}
-
-/* The sum of a pair of rows in 16 lanes, which are still to be folded. */
-NAPIER_KERNEL vf napier_pair_lanes(const bool difference, const float *a, const float *b, int64_t n) {
-    vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
-    int64_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        NAPIER_UNROLL
-        for (int v = 0; v < 4; v++) {
-            sum[v] = napier_pair_step(difference, vf_load(a + i + 16 * v), vf_load(b + i + 16 * v), sum[v]);
-        }
-    }
-    NAPIER_UNROLL
-    for (int v = 0; v < 4; v++) {
-        const int64_t left = n - i - 16 * v;
-        if (left >= 16) {
-            sum[v] = napier_pair_step(difference, vf_load(a + i + 16 * v), vf_load(b + i + 16 * v), sum[v]);
-        } else if (left > 0) {
-            const vf x = vf_load_part(a + i + 16 * v, (int)left, vf_zero());
-            sum[v] = napier_pair_step(difference, x, vf_load_part(b + i + 16 * v, (int)left, vf_zero()), sum[v]);
-        }
-    }
-    return vf_add(vf_add(sum[0], sum[2]), vf_add(sum[1], sum[3]));
-}
-
 static float napier_squared_distance(const float *a, const float *b, int64_t n) {
     return vf_hadd(napier_pair_lanes(true, a, b, n));
 }
 
-static float napier_dot(const float *a, const float *b, int64_t n) {
-    return vf_hadd(napier_pair_lanes(false, a, b, n));
-}
+static float napier_dot(const float *a, const float *b, int64_t n) { return napier_dot_of(a, b, n); }
 
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
@@ -128,25 +100,6 @@ static void napier_product(const float *a, int64_t lda, int64_t rows, const floa
 
 /* ---- Near pairs -------------------------------------------------------------------------------------------------- */
 
-/* Bit i is lane i. */
-NAPIER_KERNEL uint32_t napier_mask_bits(const vm m) {
-#if defined(NAPIER_LANES_AVX512)
-    return (uint32_t)m;
-#elif defined(NAPIER_LANES_AVX2)
-    return (uint32_t)_mm256_movemask_ps(m.lo) | (uint32_t)_mm256_movemask_ps(m.hi) << 8;
-#else
-    uint32_t bits = 0;
-    if (vm_any(m)) {
-        float lanes[16];
-        vf_store(lanes, vf_keep(m, vf_set(1.0f)));
-        for (int i = 0; i < 16; i++) {
-            bits |= lanes[i] != 0.0f ? 1u << i : 0u;
-        }
-    }
-    return bits;
-#endif
-}
-
 /* Rows first .. first + rows - 1 of a, whose hits are 0 so far or those of the columns before. */
 NAPIER_KERNEL void napier_near_rows(const int rows, const int first, const napier_near_side *a,
                                     const napier_near_side *b, int64_t k, uint32_t hits[NAPIER_PANEL]) {
@@ -206,5 +159,8 @@ static float napier_box_gap(const float *low_a, const float *high_a, const float
 #undef NAPIER_PRODUCT_COLUMNS
 #undef NAPIER_PRODUCT_REST
 
-#define NAPIER_LINEAR_KERNELS \
-    { napier_squared_distance, napier_dot, napier_product, napier_near_pairs, napier_box_gap, NAPIER_PRODUCT_KERNELS }
+#define NAPIER_LINEAR_KERNELS                                                                        \
+    {                                                                                                \
+        .squared_distance = napier_squared_distance, .dot = napier_dot, .product = napier_product,   \
+        .near_pairs = napier_near_pairs, .box_gap = napier_box_gap, .matmul = NAPIER_PRODUCT_KERNELS \
+    }

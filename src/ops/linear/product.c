@@ -31,7 +31,7 @@ static int64_t direct_k_block(int64_t k, int64_t lanes) {
 
 napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
                                              napier_const_matrix rows) {
-    const napier_product_kernels *kernels = &napier_kernels_of(context->isa)->linear.matmul;
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
     s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
     s.k = s.pairs ? round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;

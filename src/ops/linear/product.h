@@ -8,7 +8,7 @@
 #define NAPIER_OPS_LINEAR_PRODUCT_H
 
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 
 enum {
     NAPIER_LANE_BLOCK = 256,           /* most lanes that a worker takes at a time */

@@ -570,8 +570,10 @@ static void napier_unpack_product(const float *c, int64_t step, int64_t rows, in
 #undef NAPIER_PATCH_UNROLL
 #undef NAPIER_HAS_FLUSH_MODE
 
-#define NAPIER_PRODUCT_KERNELS                                                                                       \
-    {                                                                                                                \
-        napier_pack_product, napier_chain, napier_pairs, napier_direct_chain, napier_direct_pairs, napier_few_chain, \
-            napier_few_pairs, napier_chain_lanes, napier_pairs_lanes, napier_unpack_product                          \
+#define NAPIER_PRODUCT_KERNELS                                                                                   \
+    {                                                                                                            \
+        .pack = napier_pack_product, .chain = napier_chain, .pairs = napier_pairs,                               \
+        .direct_chain = napier_direct_chain, .direct_pairs = napier_direct_pairs, .few_chain = napier_few_chain, \
+        .few_pairs = napier_few_pairs, .chain_lanes = napier_chain_lanes, .pairs_lanes = napier_pairs_lanes,     \
+        .unpack = napier_unpack_product                                                                          \
     }

@@ -228,7 +228,7 @@ static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *
 napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,
                                      const napier_grpo_options *options, bool logits, int64_t tokens,
                                      napier_grpo_run *run) {
-    *run = (napier_grpo_run){.kernels = &napier_kernels_of(context->isa)->rl.grpo};
+    *run = (napier_grpo_run){.kernels = &napier_ops_kernels_of(context->isa)->grpo};
     const int64_t size = logits || !batch ? tokens : batch->logprobs.size;
     napier_status status = napier_grpo_options_read(context, options, &run->options);
     if (!status)

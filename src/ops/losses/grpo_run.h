@@ -9,7 +9,7 @@
 #ifndef NAPIER_OPS_LOSSES_GRPO_RUN_H
 #define NAPIER_OPS_LOSSES_GRPO_RUN_H
 
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/losses/grpo_sums.h"
 #include "ops/tokens/responses.h"
 

@@ -5,9 +5,9 @@
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
-#include "ops/tokens/calls.h"
+#include "ops/losses/calls.h"
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
@@ -127,7 +127,7 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
     if (t.responses.count == 0) {
         return NAPIER_OK;
     }
-    t.kernels = &napier_kernels_of(context->isa)->rl.kl;
+    t.kernels = &napier_ops_kernels_of(context->isa)->kl;
     napier_kl_limits(&t.job, &t.options);
     const int64_t slots = napier_tile_slots(&t.responses);
     t.sums = napier_alloc(&context->allocator, (size_t)slots, sizeof *t.sums);
@@ -215,7 +215,7 @@ napier_status napier_kl_per_response_backward(napier_context *context, napier_co
         return status;
     }
     t.responses = napier_responses_of(offsets);
-    t.kernels = &napier_kernels_of(context->isa)->rl.kl;
+    t.kernels = &napier_ops_kernels_of(context->isa)->kl;
     napier_kl_limits(&t.job, &t.options);
     napier_parallel(context, t.responses.tokens, napier_token_chunk(context, t.responses.tokens), napier_kl_gradients,
                     &t);

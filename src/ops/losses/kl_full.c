@@ -3,15 +3,15 @@
 
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
-#include "ops/tokens/calls.h"
+#include "ops/losses/calls.h"
 #include "ops/losses/kl_row.h"
 #include "ops/softmax/options.h"
 #include "ops/softmax/softmax_split.h"
 
 typedef struct napier_kl_full_task {
-    const napier_kernels *kernels;
+    const napier_ops_kernels *kernels;
     napier_kl_full_job job;
     napier_softmax_job rows[2];  /* the policy's and the reference's, for their sums */
     napier_vector kl;            /* forward */
@@ -35,7 +35,7 @@ static double napier_kl_of_row(const napier_kl_full_task *t, int64_t row, float 
         return napier_f64_nan();
     }
     double excess;
-    const double kl = t->kernels->rl.kl.full_row(&t->job, row, p, q, &excess);
+    const double kl = t->kernels->kl.full_row(&t->job, row, p, q, &excess);
     return napier_kl_settle(kl, excess, q);
 }
 
@@ -63,7 +63,7 @@ static void napier_kl_full_gradients(void *argument, int worker, int64_t begin, 
         napier_kl_row p, q;
         const double kl = g != 0 ? napier_kl_of_row(t, row, scratch, &p, &q) : 0.0;
         if (g != 0 && kl == kl) {
-            t->kernels->rl.kl.full_row_gradient(&t->job, row, &p, &q, (float)kl, (float)g);
+            t->kernels->kl.full_row_gradient(&t->job, row, &p, &q, (float)kl, (float)g);
         } else {
             napier_kl_fill_row(t->job.grad_policy, row, kl);
             napier_kl_fill_row(t->job.grad_ref, row, kl);
@@ -96,7 +96,7 @@ static napier_status napier_kl_full_arguments(napier_context *context, napier_co
 static napier_status napier_kl_full_run(napier_context *context, napier_kl_full_task *t,
                                         const napier_softmax_options *o, napier_task *rows) {
     const napier_const_matrix x[2] = {t->job.policy, t->job.ref};
-    t->kernels = napier_kernels_of(context->isa);
+    t->kernels = napier_ops_kernels_of(context->isa);
     t->job.temperature = napier_float_of(o->temperature);
     for (int i = 0; i < 2; i++) {
         t->rows[i] = (napier_softmax_job){.op = NAPIER_OP_LOGSUMEXP, .x = x[i], .temperature = t->job.temperature};

@@ -3,9 +3,9 @@
 
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
-#include "ops/tokens/calls.h"
+#include "ops/losses/calls.h"
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
@@ -148,7 +148,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
         return status;
     }
     const int64_t slots = napier_tile_slots(&t.responses), criteria = rubric.rows;
-    t.kernels = &napier_kernels_of(context->isa)->rl.rubric;
+    t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
     if (criteria > 0) {
         const size_t row = (size_t)criteria <= SIZE_MAX / sizeof(float) ? (size_t)criteria * sizeof(float) : SIZE_MAX;
         t.sums = napier_alloc(&context->allocator, (size_t)slots, row);
@@ -241,7 +241,7 @@ napier_status napier_rubric_score_backward(napier_context *context, napier_indic
     const int64_t chunk = napier_token_chunk(context, tokens);
     const size_t criteria = rubric.rows > 0 ? (size_t)rubric.rows : 1;
     const size_t row = criteria <= SIZE_MAX / sizeof(float) ? criteria * sizeof(float) : SIZE_MAX;
-    t.kernels = &napier_kernels_of(context->isa)->rl.rubric;
+    t.kernels = &napier_ops_kernels_of(context->isa)->rubric;
     t.sums = napier_alloc(&context->allocator, (size_t)napier_workers(context, tokens, chunk), row);
     if (!t.sums) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "factors: no memory for %lld criteria",

@@ -79,4 +79,4 @@ static void napier_rubric_tile_gradient(const napier_rubric_job *job, int64_t fi
 }
 
 #define NAPIER_RUBRIC_KERNELS \
-    { napier_rubric_tile, napier_rubric_tile_gradient }
+    { .tile = napier_rubric_tile, .tile_gradient = napier_rubric_tile_gradient }

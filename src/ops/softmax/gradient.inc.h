@@ -91,11 +91,14 @@ static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_con
     napier_gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
 }
 
-#define NAPIER_SOFTMAX_KERNELS                                                                                   \
-    {                                                                                                            \
-        napier_short_or_tiny_rows, napier_short_columns, napier_long_rows, napier_keep_range, napier_write_kept, \
-            napier_max_of_range, napier_sum_range, napier_write_range, napier_sum_strip, napier_write_strip,     \
-            napier_pack_few, napier_unpack_few, napier_store_lse, napier_tile_sum_of, napier_pack, napier_write, \
-            napier_weighted_look_at, napier_weighted_rest, napier_weighted_ties, napier_dot_range,               \
-            napier_softmax_gradient, napier_log_softmax_gradient                                                 \
+#define NAPIER_SOFTMAX_KERNELS                                                                                         \
+    {                                                                                                                  \
+        .short_rows = napier_short_or_tiny_rows, .short_columns = napier_short_columns, .long_rows = napier_long_rows, \
+        .keep_range = napier_keep_range, .write_kept = napier_write_kept, .max_of_range = napier_max_of_range,         \
+        .sum_range = napier_sum_range, .write_range = napier_write_range, .sum_strip = napier_sum_strip,               \
+        .write_strip = napier_write_strip, .pack_few = napier_pack_few, .unpack_few = napier_unpack_few,               \
+        .store_lse = napier_store_lse, .tile_sum = napier_tile_sum_of, .pack = napier_pack, .write = napier_write,     \
+        .weighted_look = napier_weighted_look_at, .weighted_rest = napier_weighted_rest,                               \
+        .weighted_ties = napier_weighted_ties, .dot_range = napier_dot_range,                                          \
+        .softmax_gradient = napier_softmax_gradient, .log_softmax_gradient = napier_log_softmax_gradient               \
     }

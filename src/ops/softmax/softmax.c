@@ -4,7 +4,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/options.h"
 #include "ops/softmax/f64/softmax_f64.h"
@@ -127,7 +127,7 @@ static napier_status napier_backward(napier_context *context, bool log, napier_c
     const int64_t chunk = napier_row_chunk(context, values.rows, values.cols, 1);
     const int workers = napier_workers(context, values.rows, chunk);
     napier_backward_task task = {
-        &napier_kernels_of(context->isa)->softmax,
+        &napier_ops_kernels_of(context->isa)->softmax,
         log,
         values,
         gradients,

@@ -4,7 +4,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 
 enum {
     NAPIER_PIECE_LEAST = 8192,  /* elements: a few microseconds, what it costs to start another thread */
@@ -293,7 +293,8 @@ static napier_status napier_split_by_tiles(napier_context *context, napier_split
 
 static napier_split napier_split_of(const napier_context *context, const napier_softmax_job *job,
                                     napier_algorithm algorithm) {
-    const napier_split s = {.job = job, .kernels = &napier_kernels_of(context->isa)->softmax, .algorithm = algorithm};
+    const napier_split s = {
+        .job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
     return s;
 }
 
@@ -449,7 +450,7 @@ napier_status napier_logsumexp_of_all(napier_context *context, const napier_soft
     napier_sum sum;
     const napier_status status = napier_all_sum(context, job, &sum);
     if (!status) {
-        napier_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
+        napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
     }
     napier_fenv_leave(caller);
     return status;

@@ -4,9 +4,9 @@
 
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
-#include "ops/tokens/calls.h"
+#include "ops/tokens/gather.h"
 #include "ops/softmax/softmax_split.h"
 
 /* Rows that one element each is read from: as many as cost what starting a thread does. */
@@ -63,7 +63,7 @@ napier_status napier_gather_logprobs(napier_context *context, napier_const_matri
     if (status) {
         return status;
     }
-    napier_gathering g = {&napier_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
+    napier_gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
     napier_parallel(context, logprobs.rows, NAPIER_GATHER_ROWS, napier_gather_task, &g);
     return NAPIER_OK;
 }

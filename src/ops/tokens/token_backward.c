@@ -5,7 +5,7 @@
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_backward.h"
@@ -17,7 +17,7 @@ enum { NAPIER_TOKEN_STREAM_BYTES = 12 << 20 };
 
 typedef struct napier_token_back {
     const napier_token_call *call;
-    const napier_rl_kernels *kernels;
+    const napier_token_kernels *kernels;
     napier_token_job job;
     napier_matrix y;
     bool stream;
@@ -291,7 +291,7 @@ static napier_status napier_token_back_run(napier_context *context, const napier
                                            const napier_token_hook *hook) {
     const napier_fenv caller = napier_fenv_enter();
     napier_token_back b = {
-        .call = call, .kernels = &napier_kernels_of(context->isa)->rl, .y = grad_logits, .hook = hook};
+        .call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens, .y = grad_logits, .hook = hook};
     b.job = (napier_token_job){logits, call->rules, call->wants};
     b.tiles = napier_token_tiles(call->cols);
     b.slot_floats = napier_token_slot_floats(b.tiles > 0 ? b.tiles : 1);

@@ -354,7 +354,7 @@ void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_t
 }
 
 /* The logits of chosen ids, some at a time, side by side and then to z. */
-void napier_token_start(const napier_token_call *call, const napier_rl_kernels *kernels, napier_const_matrix x,
+void napier_token_start(const napier_token_call *call, const napier_token_kernels *kernels, napier_const_matrix x,
                         int64_t row, napier_token_seen *seen) {
     enum { SOME = 64 };
     const size_t size = napier_dtype_size(x.dtype);

@@ -41,7 +41,7 @@ napier_token_desk *napier_token_desks(napier_context *context, const napier_toke
 void napier_token_desks_free(napier_context *context, napier_token_desk *desks, int workers);
 
 /* Starts `seen` on a row: ids, their z (+inf for those ignored, which nothing exceeds), nothing seen. */
-void napier_token_start(const napier_token_call *call, const napier_rl_kernels *kernels, napier_const_matrix x,
+void napier_token_start(const napier_token_call *call, const napier_token_kernels *kernels, napier_const_matrix x,
                         int64_t row, napier_token_seen *seen);
 /* The same without the z: seen->chosen[k] is for the caller to fill in before any tile is seen. */
 void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_token_seen *seen);

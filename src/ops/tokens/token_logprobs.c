@@ -5,7 +5,7 @@
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/tokens/responses.h"
 #include "ops/tokens/token_call.h"
 #include "ops/softmax/softmax_split.h"
@@ -18,7 +18,7 @@ napier_status napier_fused_log_softmax(napier_context *context, napier_const_mat
 /* What the workers share. */
 typedef struct napier_token_split {
     const napier_token_call *call;
-    const napier_rl_kernels *kernels;
+    const napier_token_kernels *kernels;
     napier_token_job job;
     napier_token_desk *desks; /* [workers] */
     float *scratch;           /* [workers] */
@@ -30,7 +30,7 @@ typedef struct napier_token_split {
 
 static napier_token_split napier_token_split_of(const napier_context *context, const napier_token_call *call,
                                                 napier_const_matrix logits) {
-    napier_token_split s = {.call = call, .kernels = &napier_kernels_of(context->isa)->rl};
+    napier_token_split s = {.call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens};
     s.job = (napier_token_job){logits, call->rules, call->wants};
     s.tiles = napier_token_tiles(call->cols);
     s.slot_floats = napier_token_slot_floats(s.tiles > 0 ? s.tiles : 1);

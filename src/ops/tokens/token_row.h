@@ -4,7 +4,7 @@
 #define NAPIER_OPS_TOKENS_TOKEN_ROW_H
 
 #include "core/math/f64.h"
-#include "ops/tokens/rl_kernels.h"
+#include "ops/tokens/token_kernels.h"
 
 typedef struct napier_token_call {
     int64_t rows, cols;

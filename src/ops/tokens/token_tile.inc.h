@@ -2,7 +2,7 @@
  * to its final. Included after the softmax room's kernels, whose looks and adders these are, once per instruction
  * set. */
 #include "core/math/lanes_tanh.h"
-#include "ops/tokens/rl_kernels.h"
+#include "ops/tokens/token_kernels.h"
 #include "ops/tokens/token_row.h"
 
 /* ---- Logits to z ------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
 #include "umap/options/force.h"
 #include "umap/fit/model.h"
@@ -40,13 +40,13 @@ static void nearest_release(napier_context *context, nearest *n) {
 }
 
 /* exp(-(d - rho) / sigma), 1 up to rho, 0 for a neighbour that is not there. */
-static void memberships(const napier_kernels *kernels, const nearest *n, int64_t row) {
+static void memberships(const napier_umap_kernels *kernels, const nearest *n, int64_t row) {
     float *w = n->weights + row * n->k;
     for (int64_t s = 0; s < n->k; s++) {
         const float beyond = n->distances[row * n->k + s] - n->rhos[row];
         w[s] = beyond > 0.0f && n->sigmas[row] > 0.0f ? -beyond / n->sigmas[row] : 0.0f;
     }
-    kernels->math.exp_f32(w, w, n->k);
+    kernels->math->exp_f32(w, w, n->k);
     for (int64_t s = 0; s < n->k; s++) {
         w[s] = n->indices[row * n->k + s] < 0 ? 0.0f : w[s];
     }
@@ -82,7 +82,7 @@ static napier_status find_nearest(napier_context *context, const napier_umap_mod
         status = napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
                                              connectivity > 0.0 ? connectivity : 0.0, n->rhos, n->sigmas);
     }
-    const napier_kernels *kernels = napier_kernels_of(context->isa);
+    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
     for (int64_t row = 0; !status && row < n->rows; row++) {
         memberships(kernels, n, row);
     }

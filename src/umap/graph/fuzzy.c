@@ -15,7 +15,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 #include "core/math/f64.h"
 #include "umap/graph/fuzzy.h"
 #include "umap/graph/graph.h"
@@ -214,7 +214,7 @@ static napier_status smooth(napier_context *context, const float *distances, int
                             double local_connectivity, float *rhos, float *sigmas) {
     const int workers = napier_workers(context, n, ROW_CHUNK);
     const int64_t half = k > ROUND_FLOATS ? k : ROUND_FLOATS;
-    smooth_task t = {.math = &napier_kernels_of(context->isa)->math,
+    smooth_task t = {.math = napier_umap_kernels_of(context->isa)->math,
                      .distances = distances,
                      .n = n,
                      .k = k,
@@ -420,7 +420,7 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
     if (!status) {
         memset(repeats, 0, chunks);
         napier_umap_graph *graph = *out;
-        member_task t = {.math = &napier_kernels_of(context->isa)->math,
+        member_task t = {.math = napier_umap_kernels_of(context->isa)->math,
                          .indices = indices,
                          .distances = distances,
                          .rhos = rhos,

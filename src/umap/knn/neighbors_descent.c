@@ -109,8 +109,8 @@ static void project_task(void *argument, int worker, int64_t begin, int64_t end)
     const descent *d = argument;
     const napier_points *points = d->search->samples;
     (void)worker;
-    points->kernels->linear.product(points->rows + begin * points->width, points->width, end - begin, d->directions,
-                                    points->width, d->projected + begin * NAPIER_PANEL, NAPIER_PANEL);
+    points->kernels->linear->product(points->rows + begin * points->width, points->width, end - begin, d->directions,
+                                     points->width, d->projected + begin * NAPIER_PANEL, NAPIER_PANEL);
 }
 
 static void draw_directions(const descent *d, uint32_t tree) {

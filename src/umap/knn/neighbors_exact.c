@@ -304,7 +304,7 @@ static void free_side(const napier_search *s, side *made) {
 }
 
 napier_status napier_search_exact(const napier_search *s) {
-    exact e = {.search = s, .kernels = &s->samples->kernels->linear, .both = napier_search_is_self(s)};
+    exact e = {.search = s, .kernels = s->samples->kernels->linear, .both = napier_search_is_self(s)};
     side made[2] = {{0}, {0}};
     napier_status status = napier_subspace_create(s, &e.subspace);
     if (!status) {

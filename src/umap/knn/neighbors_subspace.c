@@ -233,7 +233,7 @@ static void take_sample(const napier_subspace *u, const napier_points *points, i
 
 /* `count` directions into u->basis, the strongest first. */
 static napier_status find_directions(const napier_search *s, napier_subspace *u, int64_t count) {
-    const napier_linear_kernels *kernels = &u->kernels->linear;
+    const napier_linear_kernels *kernels = u->kernels->linear;
     iteration it = {0};
     if (!iteration_alloc(s->context, &it, sample_rows(s->samples), u->width, u->panels)) {
         iteration_free(s->context, &it);
@@ -272,8 +272,8 @@ static int64_t probing_scratch(const napier_subspace *u) { return u->width + u->
 
 static void project_row(const napier_subspace *u, const float *centred, float *out) {
     for (int64_t q = 0; q < u->panels; q++) {
-        u->kernels->linear.product(centred, u->width, 1, u->basis + q * u->width * NAPIER_PANEL, u->width,
-                                   out + q * NAPIER_PANEL, NAPIER_PANEL);
+        u->kernels->linear->product(centred, u->width, 1, u->basis + q * u->width * NAPIER_PANEL, u->width,
+                                    out + q * NAPIER_PANEL, NAPIER_PANEL);
     }
 }
 
@@ -295,7 +295,7 @@ static void bound_pair(const probing *t, const float *a, float length_a, const f
 static void probe_task(void *argument, int worker, int64_t begin, int64_t end) {
     const probing *t = argument;
     const napier_subspace *u = t->u;
-    const napier_linear_kernels *kernels = &u->kernels->linear;
+    const napier_linear_kernels *kernels = u->kernels->linear;
     float *row = t->scratch + (int64_t)worker * probing_scratch(u);
     float *places = row + u->width, *products = places + u->panels * NAPIER_PANEL;
     for (int64_t r = begin; r < end; r++) {
@@ -319,7 +319,7 @@ static void take_probes(const probing *t) {
     for (int64_t p = 0; p < PROBES; p++) {
         const int64_t index = spread_row(p, PROBES, t->points->n) + t->points->n / PROBES / 2 + 1;
         napier_subspace_centre(u, t->points->rows + (index < t->points->n ? index : p) * u->width, row);
-        t->probe_lengths[p] = u->kernels->linear.dot(row, row, u->width);
+        t->probe_lengths[p] = u->kernels->linear->dot(row, row, u->width);
         project_row(u, row, t->probe_places + p * u->panels * NAPIER_PANEL);
         for (int64_t i = 0; i < u->width; i++) {
             t->probes[i * NAPIER_PANEL + p] = row[i];
@@ -517,8 +517,8 @@ static void project(const napier_subspace *u, const float *centred, int count, f
         memset(sums, 0, NAPIER_PANEL * NAPIER_PANEL * sizeof *sums);
         for (int64_t first = 0; first < u->width; first += CHUNK) {
             const int64_t k = u->width - first < CHUNK ? u->width - first : CHUNK;
-            u->kernels->linear.product(centred + first, u->width, count,
-                                       u->basis + (q * u->width + first) * NAPIER_PANEL, k, product, NAPIER_PANEL);
+            u->kernels->linear->product(centred + first, u->width, count,
+                                        u->basis + (q * u->width + first) * NAPIER_PANEL, k, product, NAPIER_PANEL);
             for (int i = 0; i < count * NAPIER_PANEL; i++) {
                 sums[i] += (double)product[i];
             }
@@ -539,13 +539,14 @@ static void measure_rests(const napier_subspace *u, const float *centred, int co
     for (int64_t panel = 0; panel < u->back_panels; panel++) {
         const int64_t first = panel * NAPIER_PANEL;
         const int64_t columns = u->width - first < NAPIER_PANEL ? u->width - first : NAPIER_PANEL;
-        u->kernels->linear.product(z, directions_width(u), count, u->back + panel * measured * NAPIER_PANEL, measured,
-                                   product, NAPIER_PANEL);
+        u->kernels->linear->product(z, directions_width(u), count, u->back + panel * measured * NAPIER_PANEL, measured,
+                                    product, NAPIER_PANEL);
         for (int r = 0; r < count; r++) {
             for (int64_t j = 0; j < columns; j++) {
                 product[r * NAPIER_PANEL + j] = centred[r * u->width + first + j] - product[r * NAPIER_PANEL + j];
             }
-            rests[r] += (double)u->kernels->linear.dot(product + r * NAPIER_PANEL, product + r * NAPIER_PANEL, columns);
+            rests[r] +=
+                (double)u->kernels->linear->dot(product + r * NAPIER_PANEL, product + r * NAPIER_PANEL, columns);
         }
     }
 }
@@ -631,7 +632,7 @@ void napier_subspace_panel(const napier_subspace *u, const napier_points *points
                 panel[i * NAPIER_PANEL + r] = row[i];
             }
         }
-        const double squared_length = (double)u->kernels->linear.dot(row, row, u->width);
+        const double squared_length = (double)u->kernels->linear->dot(row, row, u->width);
         finish_point(u, panel, fine, r, 1.001 * squared_length, &halves[r], &slacks[r]);
         for (int64_t i = 0; i < u->outline; i++) {
             outline[i * NAPIER_PANEL + r] = slacks[r] < OUT_OF_MEASURE ? z[r * directions_width(u) + i] : 0.0f;

@@ -10,7 +10,7 @@
 #include "umap/knn/neighbors_search.h"
 
 typedef struct napier_subspace {
-    const napier_kernels *kernels;
+    const napier_umap_kernels *kernels;
     int64_t cols, width; /* of the rows; width is the rows' stride, a multiple of 16 */
     int64_t size;        /* directions; 0: the columns themselves are the coordinates */
     int64_t fine;        /* directions of a second, closer look at few pairs; 0: there is none */

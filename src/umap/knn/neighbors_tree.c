@@ -174,8 +174,8 @@ static void project_task(void *argument, int worker, int64_t begin, int64_t end)
         for (int64_t r = 0; r < rows; r++) {
             napier_subspace_centre(t->u, t->points->rows + (first + r) * width, centred + r * width);
         }
-        t->u->kernels->linear.product(centred, width, rows, t->u->basis, width, t->out + first * NAPIER_PANEL,
-                                      NAPIER_PANEL);
+        t->u->kernels->linear->product(centred, width, rows, t->u->basis, width, t->out + first * NAPIER_PANEL,
+                                       NAPIER_PANEL);
     }
 }
 

@@ -21,7 +21,7 @@ napier_layout napier_umap_layout_of(napier_context *context, const napier_forces
                                     const napier_umap_graph *edges, const napier_umap_graph *pulls, int64_t n,
                                     int64_t components, const float *y) {
     napier_layout l = {.context = context,
-                       .kernels = napier_kernels_of(context->isa),
+                       .kernels = napier_umap_kernels_of(context->isa),
                        .forces = *forces,
                        .y = y,
                        .n = n,

@@ -2,7 +2,7 @@
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
 #include "umap/layout/layout.h"
 
@@ -95,7 +95,7 @@ napier_status napier_umap_edge_gradients(napier_context *context, const napier_u
 /* ---- Sums over segments -------------------------------------------------------------------------------------------- */
 
 typedef struct segment_task {
-    const napier_kernels *kernels;
+    const napier_umap_kernels *kernels;
     const float *rows;
     int64_t components;
     const int64_t *starts, *counts;
@@ -112,8 +112,8 @@ static void segments_task(void *argument, int worker, int64_t begin, int64_t end
         }
         for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
             const int64_t left = t->counts[v] - e;
-            t->kernels->umap.add_rows(t->rows + (t->starts[v] + e) * t->components,
-                                      left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
+            t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
+                                        left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
         }
     }
 }
@@ -149,7 +149,7 @@ static napier_status run_reduce_segments(napier_context *context, napier_const_m
         return status;
     }
     segment_task task = {
-        napier_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
+        napier_umap_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
     napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
     return NAPIER_OK;
 }
@@ -167,7 +167,7 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
 /* A layout over an embedding, without forces yet. */
 static napier_layout layout_of(napier_context *context, const napier_forces *forces, napier_const_matrix embedding) {
     return (napier_layout){.context = context,
-                           .kernels = napier_kernels_of(context->isa),
+                           .kernels = napier_umap_kernels_of(context->isa),
                            .forces = *forces,
                            .y = embedding.data,
                            .n = embedding.rows,
@@ -236,8 +236,8 @@ static napier_status run_apply(napier_context *context, float learning_rate, nap
     if (!status)
         status = napier_umap_check_apart(context, "embedding", embedding, "gradients", gradients);
     if (!status) {
-        napier_kernels_of(context->isa)
-            ->umap.sgd(embedding.data, gradients.data, learning_rate, gradients.rows * gradients.cols);
+        napier_umap_kernels_of(context->isa)
+            ->layout.sgd(embedding.data, gradients.data, learning_rate, gradients.rows * gradients.cols);
     }
     return status;
 }
@@ -260,11 +260,11 @@ napier_status napier_umap_negative_targets(napier_context *context, uint64_t see
     if (status) {
         return status;
     }
-    const napier_kernels *kernels = napier_kernels_of(context->isa);
+    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
     const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
     uint32_t drawn[1024];
     for (int64_t v = 0; v < n; v++) {
-        kernels->umap.draw(key, (uint32_t)v, (uint32_t)n, 0, rate, drawn);
+        kernels->layout.draw(key, (uint32_t)v, (uint32_t)n, 0, rate, drawn);
         for (int64_t s = 0; s < rate; s++) {
             targets[v * rate + s] = drawn[s];
         }

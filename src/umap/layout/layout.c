@@ -107,7 +107,7 @@ static void bundle_open(bundle *b, const napier_layout *l) {
 
 static void bundle_flush(bundle *b) {
     const napier_layout *l = b->layout;
-    l->kernels->umap.strips(&l->forces, l->y, l->components, b->strips, b->count, b->sum);
+    l->kernels->layout.strips(&l->forces, l->y, l->components, b->strips, b->count, b->sum);
     b->count = 0;
 }
 
@@ -198,7 +198,7 @@ static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) 
         const uint32_t *targets = l->given ? l->given + (int64_t)v * samples.count + s : NULL;
         if (!targets) {
             uint32_t *drawn = room_for_targets(b, (part + 31) / 32 * 32);
-            l->kernels->umap.draw(l->draw_key, v, (uint32_t)l->n, s, part, drawn);
+            l->kernels->layout.draw(l->draw_key, v, (uint32_t)l->n, s, part, drawn);
             targets = drawn;
         }
         take(b, true, v, targets, NULL, part, samples.weight, force);

@@ -3,7 +3,7 @@
  *
  *   force on v = attraction by its own edges + attraction by edges that end in it (pulls) + repulsion by samples
  *
- * Each is taken in pieces of NAPIER_PIECE_EDGES, whose sums are added one after the other (umap_kernels.h). A vertex of many
+ * Each is taken in pieces of NAPIER_PIECE_EDGES, whose sums are added one after the other (layout_kernels.h). A vertex of many
  * pieces is cut into them, so that threads stay balanced; the bits are the same. */
 #ifndef NAPIER_UMAP_LAYOUT_LAYOUT_H
 #define NAPIER_UMAP_LAYOUT_LAYOUT_H
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "core/base/context.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
 
@@ -24,7 +24,7 @@ typedef struct napier_layout_piece {
 
 typedef struct napier_layout {
     napier_context *context;
-    const napier_kernels *kernels;
+    const napier_umap_kernels *kernels;
     napier_forces forces;
     const float *y;
     int64_t n, components;

@@ -1,8 +1,8 @@
-/* umap/layout/layout.inc.h - the kernels of the layout (umap_kernels.h); compiled once per instruction set. 16 pairs
+/* umap/layout/layout.inc.h - the kernels of the layout (layout_kernels.h); compiled once per instruction set. 16 pairs
  * of points lie in the lanes of a vector; operation for operation as force.h. */
 #include "core/math/lanes_math.h"
 #include "umap/layout/step.inc.h"
-#include "umap/layout/umap_kernels.h"
+#include "umap/layout/layout_kernels.h"
 
 /* 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
 NAPIER_KERNEL const uint32_t *napier_lanes_of_targets(const uint32_t *targets, int64_t count, uint32_t v,
@@ -218,5 +218,8 @@ static void napier_adam(float *y, const float *g, float *m, float *v, float beta
     }
 }
 
-#define NAPIER_UMAP_KERNELS \
-    { napier_strips, napier_draw, napier_add_rows, napier_sgd, napier_momentum, napier_adam }
+#define NAPIER_LAYOUT_KERNELS                                                                         \
+    {                                                                                                 \
+        .strips = napier_strips, .draw = napier_draw, .add_rows = napier_add_rows, .sgd = napier_sgd, \
+        .momentum = napier_momentum, .adam = napier_adam                                              \
+    }

@@ -7,7 +7,7 @@
 #include "core/base/bytes.h"
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 
 /* ---- Creation ------------------------------------------------------------------------------------------------------ */
 
@@ -94,7 +94,7 @@ void napier_umap_optimizer_destroy(napier_context *context, napier_umap_optimize
 enum { NAPIER_STEP_CHUNK = 16384 }; /* floats */
 
 typedef struct step_task {
-    const napier_kernels *kernels;
+    const napier_umap_kernels *kernels;
     napier_umap_optimizer *optimizer;
     const float *g;
     float rate, correction1, correction2;
@@ -108,13 +108,13 @@ static void steps_task(void *argument, int worker, int64_t begin, int64_t end) {
     const int64_t n = end - begin;
     (void)worker;
     switch (o->method) {
-    case NAPIER_UMAP_SGD: t->kernels->umap.sgd(t->y + begin, t->g + begin, t->rate, n); break;
+    case NAPIER_UMAP_SGD: t->kernels->layout.sgd(t->y + begin, t->g + begin, t->rate, n); break;
     case NAPIER_UMAP_MOMENTUM:
-        t->kernels->umap.momentum(t->y + begin, t->g + begin, first + begin, o->beta, t->rate, n);
+        t->kernels->layout.momentum(t->y + begin, t->g + begin, first + begin, o->beta, t->rate, n);
         break;
     default:
-        t->kernels->umap.adam(t->y + begin, t->g + begin, first + begin, second + begin, o->beta1, o->beta2, o->eps,
-                              t->correction1, t->correction2, t->rate, n);
+        t->kernels->layout.adam(t->y + begin, t->g + begin, first + begin, second + begin, o->beta1, o->beta2, o->eps,
+                                t->correction1, t->correction2, t->rate, n);
         break;
     }
 }
@@ -131,7 +131,7 @@ float napier_umap_correction(float beta, int64_t steps) {
 void napier_umap_optimizer_step(napier_context *context, napier_umap_optimizer *optimizer, const float *g, float rate,
                                 float *y) {
     optimizer->steps++;
-    step_task task = {napier_kernels_of(context->isa),
+    step_task task = {napier_umap_kernels_of(context->isa),
                       optimizer,
                       g,
                       rate,

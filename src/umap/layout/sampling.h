@@ -43,7 +43,7 @@ NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
     return s;
 }
 
-/* Draw s of vertex v, below n (umap_kernels.h). */
+/* Draw s of vertex v, below n (layout_kernels.h). */
 NAPIER_BOTH uint32_t napier_draw_of(uint32_t key, uint32_t v, uint32_t n, int64_t s) {
     uint32_t word[2];
     napier_philox(key, v, (uint32_t)(s / 32 * 16 + s % 16), word);

@@ -147,7 +147,7 @@ static double sum_of_powers(pairs *p, float largest, double power) {
                     terms[i + l] = fabsf(x[begin + i + l] - y[begin + i + l]) / largest;
                 }
             }
-            raise_all(&p->a->kernels->math, terms, count, power);
+            raise_all(p->a->kernels->math, terms, count, power);
             for (int64_t i = 0; i < count; i += LANES) {
                 for (int l = 0; l < LANES; l++) {
                     lanes[l] += terms[i + l];
@@ -224,7 +224,7 @@ static float hamming(pairs *p) {
  * count; longer rows in runs. */
 static napier_truths counts_of(pairs *p) {
     enum { EXACT = 1 << 20 };
-    const napier_linear_kernels *linear = &p->a->kernels->linear;
+    const napier_linear_kernels *linear = p->a->kernels->linear;
     napier_truths c = {0.0, 0.0, 0.0, (double)p->a->cols};
     const float *x, *y;
     for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
@@ -383,7 +383,7 @@ static float general_distance(const napier_points *a, int64_t i, const napier_po
 float napier_points_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
     if (a->kind != NAPIER_POINTS_GENERAL) {
         const float squared =
-            a->kernels->linear.squared_distance(a->rows + i * a->width, b->rows + j * b->width, a->width);
+            a->kernels->linear->squared_distance(a->rows + i * a->width, b->rows + j * b->width, a->width);
         return napier_points_from_squared(a->kind, squared);
     }
     switch (a->metric) {
@@ -450,6 +450,6 @@ void napier_points_distances(const napier_points *a, int64_t i, const napier_poi
     float others[NAPIER_DISTANCES];
     a->kernels->distance.measure(&rows, x, which, count, distances, others);
     if (rows.gap == NAPIER_GAP_COUNTS) {
-        boolean_distances(a, a->kernels->linear.dot(x, x, a->width), others, count, distances);
+        boolean_distances(a, a->kernels->linear->dot(x, x, a->width), others, count, distances);
     }
 }

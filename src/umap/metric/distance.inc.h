@@ -1,6 +1,8 @@
 /* umap/metric/distance.inc.h - one row against many (distance_kernels.h); compiled once per instruction set.
  *
  * Four rows at a time hide the latency of a sum; 16 of them are folded together, by a transposition. */
+#include "core/simd/mask_bits.inc.h"
+#include "ops/linear/dot.inc.h"
 #include "umap/metric/distance_kernels.h"
 #include "umap/metric/gap.inc.h"
 
@@ -124,4 +126,4 @@ static uint64_t napier_within(const float *distances, int64_t count, float limit
 }
 
 #define NAPIER_DISTANCE_KERNELS \
-    { napier_measure, napier_within }
+    { .measure = napier_measure, .within = napier_within }

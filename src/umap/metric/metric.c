@@ -725,7 +725,7 @@ napier_status napier_points_create(napier_context *context, const char *name, na
                               .cols = cols,
                               .metric = options->metric,
                               .p = like ? like->p : options->p,
-                              .kernels = napier_kernels_of(context->isa)};
+                              .kernels = napier_umap_kernels_of(context->isa)};
     status = fill(context, name, points, samples, options, like);
     if (status) {
         napier_points_destroy(context, points);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "core/base/context.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 #include "umap/metric/squared.h"
 
 /* How a squared euclidean distance of the rows becomes the metric's. */
@@ -30,7 +30,7 @@ typedef struct napier_points {
     float *metric_values;     /* a copy, or what was computed from the data; NULL if the metric has none */
     napier_csr_matrix sparse; /* a copy, where the data is sparse and stays so; row_starts NULL otherwise */
     double *shifts; /* [n] of sparse correlation: what every column's value is less by; inf: all equal. Else NULL */
-    const napier_kernels *kernels;
+    const napier_umap_kernels *kernels;
 } napier_points;
 
 /* Checks the samples (shape, NaN, inf, CSR structure, what the metric demands) and makes them ready. `like`: points whose

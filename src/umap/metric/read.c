@@ -88,7 +88,7 @@ static int64_t read_sparse(const napier_csr_matrix *m, int64_t row, float *out) 
     return bad;
 }
 
-int64_t napier_read_row(const napier_kernels *kernels, napier_umap_samples samples, int64_t row, float *out) {
+int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row, float *out) {
     if (samples.sparse) {
         return read_sparse(samples.sparse, row, out);
     }
@@ -97,9 +97,9 @@ int64_t napier_read_row(const napier_kernels *kernels, napier_umap_samples sampl
     if (m.col_stride == 1 && m.dtype == NAPIER_F32) {
         memcpy(out, (const float *)m.data + at, (size_t)m.cols * sizeof *out);
     } else if (m.col_stride == 1 && m.dtype == NAPIER_F16) {
-        kernels->math.f16_to_f32((const uint16_t *)m.data + at, out, m.cols);
+        kernels->math->f16_to_f32((const uint16_t *)m.data + at, out, m.cols);
     } else if (m.col_stride == 1 && m.dtype == NAPIER_BF16) {
-        kernels->math.bf16_to_f32((const uint16_t *)m.data + at, out, m.cols);
+        kernels->math->bf16_to_f32((const uint16_t *)m.data + at, out, m.cols);
     } else {
         for (int64_t c = 0; c < m.cols; c++) {
             out[c] = napier_f64_to_f32(napier_f64_load(m.data, m.dtype, at + c * m.col_stride));

@@ -5,7 +5,7 @@
 #include <napier/umap.h>
 
 #include "core/base/context.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 
 /* The shape and the structure: fewer than 2^31 rows and columns, at least one column; CSR: row_starts from 0 and never
  * falling, columns ascending within a row. Not the values. */
@@ -14,7 +14,7 @@ napier_status napier_read_check(napier_context *context, const char *name, napie
 
 /* Row `row` in full, zeros of a sparse one included, at out[0 .. cols). The first column whose value is NaN, inf or beyond
  * f32, or -1. */
-int64_t napier_read_row(const napier_kernels *kernels, napier_umap_samples samples, int64_t row, float *out);
+int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row, float *out);
 
 /* The first entry of a CSR matrix that is not finite, or -1. */
 int64_t napier_read_bad_entry(const napier_csr_matrix *matrix);

@@ -11,7 +11,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
-#include "core/isa/kernels.h"
+#include "umap/isa/umap_kernels.h"
 #include "core/math/f64.h"
 #include "umap/start/eigen.h"
 #include "umap/options/params.h"
@@ -26,7 +26,7 @@ enum { MOST_GROUPS = 64, GUARD_COLUMNS = 6, PRODUCTS = 40, LEAST_BLOCK = 8, MOST
 #define LEAST_VARIANCE 1e-7 /* of the first component's: below is f32's rounding */
 
 typedef struct pca {
-    const napier_kernels *kernels;
+    const napier_umap_kernels *kernels;
     napier_umap_samples samples;
     int64_t n, cols, columns; /* columns of a block of vectors: one or two panels */
     int64_t group_rows, groups, block_rows;
@@ -180,7 +180,7 @@ static void turn_block(const pca *p, int64_t count, const float *rows, float *tu
 }
 
 static void dense_block(const pca *p, const dense_room *room, int64_t count, double *sums) {
-    const napier_linear_kernels *linear = &p->kernels->linear;
+    const napier_linear_kernels *linear = p->kernels->linear;
     turn_block(p, count, room->rows, room->turned);
     for (int64_t panel = 0; panel * NAPIER_PANEL < p->columns; panel++) {
         linear->product(room->rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL, p->cols, room->products,
@@ -216,8 +216,8 @@ static void dense_scores(void *argument, int worker, int64_t begin, int64_t end)
             const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
             read_block(p, i, count, room.rows);
             for (int64_t panel = 0; panel * NAPIER_PANEL < p->components; panel++) {
-                p->kernels->linear.product(room.rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL,
-                                           p->cols, room.products, NAPIER_PANEL);
+                p->kernels->linear->product(room.rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL,
+                                            p->cols, room.products, NAPIER_PANEL);
                 for (int64_t r = 0; r < count; r++) {
                     for (int64_t j = panel * NAPIER_PANEL; j < p->components && j < (panel + 1) * NAPIER_PANEL; j++) {
                         p->scores[(i + r) * p->components + j] =
@@ -412,7 +412,7 @@ static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *
 
 napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
                                 int64_t components, float *scores, int64_t *found) {
-    pca p = {.kernels = napier_kernels_of(context->isa),
+    pca p = {.kernels = napier_umap_kernels_of(context->isa),
              .samples = samples,
              .columns = components + GUARD_COLUMNS <= NAPIER_PANEL ? NAPIER_PANEL : 2 * NAPIER_PANEL,
              .scores = scores,

@@ -357,7 +357,7 @@ static void place_on_grid(spectral *s) {
 }
 
 /* The first column that is not finite, or -1. */
-static int64_t add_sample(const napier_kernels *kernels, napier_umap_samples samples, int64_t i, int64_t cols,
+static int64_t add_sample(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t i, int64_t cols,
                           float *row, double *sums) {
     const napier_csr_matrix *m = samples.sparse;
     for (int64_t e = m ? m->row_starts[i] : 0; m && e < m->row_starts[i + 1]; e++) {
@@ -376,7 +376,7 @@ static int64_t add_sample(const napier_kernels *kernels, napier_umap_samples sam
 /* The mean of each component's samples, in f32; rows are added in order, in double. */
 static napier_status find_centroids(const spectral *s, napier_umap_samples samples, int64_t cols, float *centroids) {
     napier_context *context = s->context;
-    const napier_kernels *kernels = napier_kernels_of(context->isa);
+    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
     double *sums = napier_alloc(&context->allocator, (size_t)cols, sizeof *sums);
     float *row = napier_alloc(&context->allocator, (size_t)cols, sizeof *row);
     napier_status status = NAPIER_OK;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "support/memory.h"
 #include "umap/metric/metric.h"
 
@@ -56,7 +56,7 @@ static void test_product(void **state) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     for (int i = 0; i < count; i++) {
-        const napier_linear_kernels *const kernels = &napier_kernels_of(isas[i])->linear;
+        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
         for (int64_t rows = 1; rows <= 40; rows++) {
             for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
                 check_product(kernels, rows, depths[d], rows % 3, napier_isa_name(isas[i]));
@@ -90,7 +90,7 @@ static void test_pair_sums(void **state) {
         fill_random(a, n, 3);
         fill_random(b, n, 4);
         for (int i = 0; i < count; i++) {
-            const napier_linear_kernels *const kernels = &napier_kernels_of(isas[i])->linear;
+            const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
             const float got[2] = {kernels->dot(a, b, n), kernels->squared_distance(a, b, n)};
             const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
             expect(same_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(isas[i]), (long long)n,
@@ -141,7 +141,7 @@ static void test_near_pairs(void **state) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     for (int i = 0; i < count; i++) {
-        const napier_linear_kernels *const kernels = &napier_kernels_of(isas[i])->linear;
+        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
         for (int64_t k = 1; k <= 70; k += 3) {
             check_near_pairs(kernels, k, napier_isa_name(isas[i]));
         }

@@ -3,7 +3,7 @@
 
 #include <napier/cuda/rl.h>
 
-#include "ops/tokens/calls.h"
+#include "ops/losses/calls.h"
 #include "ops/tokens/gpu/responses_launch.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_rubric_tiles);

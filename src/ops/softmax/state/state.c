@@ -10,7 +10,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
 #include "ops/softmax/options.h"
 #include "ops/softmax/state/state.h"
@@ -210,7 +210,7 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: size %lld makes the part 2^40 elements or more",
                            (long long)logits.size);
     }
-    const napier_softmax_kernels *k = &napier_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     const napier_fenv caller = napier_fenv_enter();
     double z[NAPIER_TILE]; /* or floats */
     state->finished = false;
@@ -278,7 +278,7 @@ napier_status napier_softmax_state_merge(napier_context *context, napier_softmax
     if (status || from->count == 0) {
         return status;
     }
-    const napier_softmax_kernels *k = &napier_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     const napier_fenv caller = napier_fenv_enter();
     if (into->count == 0) {
         const napier_allocator own = into->allocator;
@@ -310,7 +310,7 @@ napier_status napier_softmax_state_finish(napier_context *context, napier_softma
     if (status) {
         return status;
     }
-    const napier_softmax_kernels *k = &napier_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     const napier_fenv caller = napier_fenv_enter();
     const napier_any_sum open = state->sum; /* the open tiles are added for this result only */
     if (state->head_size > 0) {
@@ -379,7 +379,7 @@ napier_status napier_softmax_state_apply(napier_context *context, const napier_s
     if (status) {
         return status;
     }
-    const napier_softmax_kernels *k = &napier_kernels_of(context->isa)->softmax;
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     float *scratch = napier_alloc(&context->allocator, NAPIER_ROWS_SCRATCH, sizeof(float));
     if (!scratch) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory");

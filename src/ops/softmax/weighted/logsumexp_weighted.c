@@ -12,7 +12,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/view.h"
-#include "core/isa/kernels.h"
+#include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
 #include "ops/softmax/options.h"
 #include "ops/softmax/signed_digits.h"
@@ -533,7 +533,7 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
         return status;
     }
     j.wide = compute == NAPIER_F64;
-    j.kernels = &napier_kernels_of(context->isa)->softmax;
+    j.kernels = &napier_ops_kernels_of(context->isa)->softmax;
     if (!j.wide && logits.cols <= NAPIER_TILE) {
         return run_short(context, &j);
     }

@@ -1,5 +1,5 @@
 /* umap/graph/gpu/warps.cuh - who a thread is, in a grid of one dimension, and a tree of 16 lanes over a warp
- * (umap_kernels.h); for *.cu only. */
+ * (layout_kernels.h); for *.cu only. */
 #ifndef NAPIER_UMAP_GRAPH_GPU_WARPS_CUH
 #define NAPIER_UMAP_GRAPH_GPU_WARPS_CUH
 

@@ -85,7 +85,7 @@ CUDA_KERNEL(napier_umap_segments_kernel, napier_segments_job, NAPIER_GRADIENT_TH
     }
 }
 
-/* Component d of `count` rows in one piece: the tree of umap_kernels.h. */
+/* Component d of `count` rows in one piece: the tree of layout_kernels.h. */
 CUDA_INLINE float sum_of_piece(const float *rows, int64_t count, int components) {
     float sum = 0.0f;
     for (int64_t first = 0; first < count; first += CUDA_WARP) {

@@ -7,7 +7,7 @@
 
 #include "core/gpu/fault.h"
 #include "umap/options/force.h"
-#include "umap/layout/umap_kernels.h"
+#include "umap/layout/layout_kernels.h"
 
 enum { NAPIER_GRADIENT_THREADS = 256 };
 

@@ -1,6 +1,6 @@
 /* umap/layout/gpu/layout.cu - the forces on all vertices, a warp for each, and the optimizers' steps.
  *
- * A warp takes 32 pairs of its vertex at a time, a pair a thread. The tree (umap_kernels.h) has 16 lanes: thread t
+ * A warp takes 32 pairs of its vertex at a time, a pair a thread. The tree (layout_kernels.h) has 16 lanes: thread t
  * holds the force of pair t, thread t ^ 16 that of the one which follows it in its lane or goes before it, and both are
  * added in that order. With two components each thread keeps the lanes' sums in registers (both halves of the warp the
  * same); with more they lie in shared memory, and forces are made twice from an embedding that L1 holds rather than

@@ -1,11 +1,11 @@
 /* umap/layout/gpu/layout_cuda.h - the forces on all vertices and the optimizers' steps on a device: what the kernels
- * (layout.cu) and the host half (layout_cuda.c) share. The order of a vertex's sum is that of umap_kernels.h. */
+ * (layout.cu) and the host half (layout_cuda.c) share. The order of a vertex's sum is that of layout_kernels.h. */
 #ifndef NAPIER_UMAP_LAYOUT_GPU_LAYOUT_CUDA_H
 #define NAPIER_UMAP_LAYOUT_GPU_LAYOUT_CUDA_H
 
 #include "umap/options/force.h"
 #include "umap/graph/gpu/graph_cuda.h"
-#include "umap/layout/umap_kernels.h"
+#include "umap/layout/layout_kernels.h"
 
 enum {
     NAPIER_FORCE_THREADS = 256,

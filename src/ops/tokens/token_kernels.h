@@ -1,10 +1,7 @@
-/* ops/tokens/rl_kernels.h - the kernels of the rl room, as each instruction set compiles them (rl/token_*.inc.h). */
-#ifndef NAPIER_OPS_TOKENS_RL_KERNELS_H
-#define NAPIER_OPS_TOKENS_RL_KERNELS_H
+/* ops/tokens/token_kernels.h - the kernels of log-probabilities of tokens, as each instruction set compiles them (token_*.inc.h). */
+#ifndef NAPIER_OPS_TOKENS_TOKEN_KERNELS_H
+#define NAPIER_OPS_TOKENS_TOKEN_KERNELS_H
 
-#include "ops/losses/grpo_kernels.h"
-#include "ops/losses/kl_kernels.h"
-#include "ops/losses/rubric_kernels.h"
 #include "ops/tokens/token_tile.h"
 
 /* Logits [rows, cols] in memory, f32, f16 or bf16, and what is wanted of them. */
@@ -32,10 +29,7 @@ enum { NAPIER_TOKEN_SCRATCH = 4 * (NAPIER_TILE + 16) };
 /* How many short rows go together: their columns fit the scratch. */
 static inline int napier_token_group_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
 
-typedef struct napier_rl_kernels {
-    napier_kl_kernels kl;
-    napier_rubric_kernels rubric;
-    napier_grpo_kernels grpo;
+typedef struct napier_token_kernels {
 
     /* z of n logits, keep being NULL or their bytes. z may be x where that is f32 of stride 1. */
     void (*token_z)(const napier_token_rules *rules, const void *x, napier_dtype dtype, int64_t stride,
@@ -57,6 +51,6 @@ typedef struct napier_rl_kernels {
     void (*token_gradient)(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
                            const napier_final *final, const napier_token_slope *slope, napier_matrix y, bool stream,
                            float *scratch);
-} napier_rl_kernels;
+} napier_token_kernels;
 
 #endif

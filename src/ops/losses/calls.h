@@ -1,16 +1,11 @@
-/* ops/tokens/calls.h - the arguments of calls that exist for the CPU and for a GPU, checked in one way. What is only
+/* ops/losses/calls.h - the arguments of calls that exist for the CPU and for a GPU, checked in one way. What is only
  * on the device (offsets, ids) its kernels look at. */
-#ifndef NAPIER_OPS_TOKENS_CALLS_H
-#define NAPIER_OPS_TOKENS_CALLS_H
+#ifndef NAPIER_OPS_LOSSES_CALLS_H
+#define NAPIER_OPS_LOSSES_CALLS_H
 
+#include "ops/losses/kl_kernels.h"
+#include "ops/losses/rubric_kernels.h"
 #include "ops/tokens/responses.h"
-#include "ops/tokens/rl_kernels.h"
-
-napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
-                                  napier_indices ids, napier_vector gathered);
-napier_status napier_gather_backward_check(napier_context *context, napier_place place,
-                                           napier_const_vector grad_gathered, napier_indices ids,
-                                           napier_matrix grad_logprobs);
 
 /* *o := the options, or the defaults. */
 napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,

@@ -1,10 +1,10 @@
-/* umap/layout/umap_kernels.h - the kernels of the layout, as each instruction set compiles them (layout.inc.h).
+/* umap/layout/layout_kernels.h - the kernels of the layout, as each instruction set compiles them (layout.inc.h).
  *
  * Order of a vertex's sum. Its edges (or samples) are taken in pieces of NAPIER_PIECE_EDGES; in a piece, lane l of 16 adds
  * elements l, l + 16, ... ascending, then the lanes fold by halves; the pieces' sums are added ascending. Attraction of its
  * own edges, attraction of edges that end in it, and repulsion are such sums each, added in this order. */
-#ifndef NAPIER_UMAP_LAYOUT_UMAP_KERNELS_H
-#define NAPIER_UMAP_LAYOUT_UMAP_KERNELS_H
+#ifndef NAPIER_UMAP_LAYOUT_LAYOUT_KERNELS_H
+#define NAPIER_UMAP_LAYOUT_LAYOUT_KERNELS_H
 
 #include <stdbool.h>
 
@@ -30,7 +30,7 @@ enum {
     NAPIER_STRIP_VECTORS = 128 /* strips times components at a time */
 };
 
-typedef struct napier_umap_kernels {
+typedef struct napier_layout_kernels {
     /* Forces of `count` strips <= NAPIER_MOST_STRIPS, count * components <= NAPIER_STRIP_VECTORS. sum: [components, 16] of
      * the sum that the last strip of the call before has left open; left so again. */
     void (*strips)(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,
@@ -48,6 +48,6 @@ typedef struct napier_umap_kernels {
     /* correction1, 2: 1 - beta^t. */
     void (*adam)(float *y, const float *g, float *m, float *v, float beta1, float beta2, float eps, float correction1,
                  float correction2, float rate, int64_t n);
-} napier_umap_kernels;
+} napier_layout_kernels;
 
 #endif
