@@ -1,6 +1,6 @@
 /* cli/plot/plot_html.c - the scene as one HTML file: plot_page.html, which the build turns into plot_page.h, with the
  * title and the data put in. */
-#include "plot.h"
+#include "plot_scene.h"
 
 #include "../io/array.h"
 

@@ -1,7 +1,7 @@
 /* cli/plot/plot_png.c - the scene as PNG. Points, legend marks and the bar are painted here, in floating point: many
  * faint discs over one another keep their shades, which 8 bits would round away. cairo writes the letters and the
  * file. */
-#include "plot.h"
+#include "plot_scene.h"
 
 #ifdef NAPIER_CAIRO
 

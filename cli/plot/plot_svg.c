@@ -1,6 +1,6 @@
 /* cli/plot/plot_svg.c - the scene as SVG 1.1, in plain text: the same bytes on every machine, and letters stay
  * letters. */
-#include "plot.h"
+#include "plot_scene.h"
 
 #define FONT "font-family=\"'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\""
 

@@ -24,6 +24,18 @@ static PyObject *dtype_object(napier_dtype dtype) {
 
 /* ---- In: shapes and dtypes ---------------------------------------------------------------------------------------- */
 
+/* ---- On a device? -------------------------------------------------------------------------------------------------- */
+
+#if defined(NAPIER_CUDA_EMULATED)
+static bool emulating;
+void device_emulate(bool on) { emulating = on; }
+bool device_is_ours(int32_t type) { return emulating && type == DLPACK_CPU; }
+#else
+bool device_is_ours(int32_t type) { return type == DLPACK_CUDA || type == DLPACK_CUDA_MANAGED; }
+#endif
+
+bool array_on_device(const array *a) { return a->device_type != 0; }
+
 static void array_count(array *a) {
     a->size = 1;
     for (int i = 0; i < a->ndim; i++) {

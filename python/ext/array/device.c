@@ -7,24 +7,16 @@ enum { MOST_DEVICES = 64, WORKSPACE_ALIGNMENT = 256 };
 static napier_cuda_context *contexts[MOST_DEVICES];
 
 #if defined(NAPIER_CUDA_EMULATED)
-static bool emulating;
-
 static PyObject *emulate(PyObject *self, PyObject *value) {
     (void)self;
     const int truth = PyObject_IsTrue(value);
     if (truth < 0) {
         return NULL;
     }
-    emulating = truth;
+    device_emulate(truth);
     Py_RETURN_NONE;
 }
-
-bool device_is_ours(int32_t type) { return emulating && type == DLPACK_CPU; }
-#else
-bool device_is_ours(int32_t type) { return type == DLPACK_CUDA || type == DLPACK_CUDA_MANAGED; }
 #endif
-
-bool array_on_device(const array *a) { return a->device_type != 0; }
 
 static napier_cuda_context *context_of(int32_t id) {
     if (id < 0 || id >= MOST_DEVICES) {

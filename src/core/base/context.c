@@ -11,7 +11,7 @@
 #endif
 
 #include "core/base/isa.h"
-#include "core/base/parallel.h"
+#include "core/base/fork.h"
 
 enum { MAX_THREADS = 1024 };
 
@@ -129,6 +129,8 @@ const char *napier_last_error(const napier_context *context) { return context ==
 napier_isa napier_context_isa(const napier_context *context) {
     return context == NULL ? NAPIER_ISA_SCALAR : context->isa;
 }
+
+int napier_threads_of(const napier_context *context) { return napier_is_child() ? 1 : context->threads; }
 
 int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : napier_threads_of(context); }
 

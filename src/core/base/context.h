@@ -35,4 +35,7 @@ napier_fail(napier_context *context, napier_status status, const char *format, .
 void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size);
 void napier_free(const napier_allocator *allocator, void *memory);
 
+/* The threads that a call may use: the context's, but 1 in a child of fork, which has none of OpenMP's threads. */
+int napier_threads_of(const napier_context *context);
+
 #endif

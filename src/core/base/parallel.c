@@ -4,30 +4,8 @@
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
-#if defined(_OPENMP) && (defined(__unix__) || defined(__APPLE__))
-#include <pthread.h>
-#define NAPIER_MAY_FORK 1
-#endif
 
 #include "core/base/fenv.h"
-
-/* ---- Fork ------------------------------------------------------------------------------------------------------- *
- * fork copies the calling thread only. libgomp's team stays behind in the parent, and a parallel region in the child
- * would wait for it for ever. So a child works on one thread. */
-
-#if defined(NAPIER_MAY_FORK)
-static int is_child; /* written in a child's only thread, before it can start others */
-static pthread_once_t watching = PTHREAD_ONCE_INIT;
-
-static void note_child(void) { is_child = 1; }
-static void watch(void) { (void)pthread_atfork(NULL, NULL, note_child); } /* fails for want of memory only */
-
-void napier_watch_forks(void) { (void)pthread_once(&watching, watch); }
-int napier_threads_of(const napier_context *context) { return is_child ? 1 : context->threads; }
-#else
-void napier_watch_forks(void) {}
-int napier_threads_of(const napier_context *context) { return context->threads; }
-#endif
 
 /* ---- Work --------------------------------------------------------------------------------------------------------- */
 

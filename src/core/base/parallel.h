@@ -8,11 +8,6 @@
  * nearest even, subnormals kept, whatever the caller's was. Allocates nothing. */
 typedef void napier_task(void *argument, int worker, int64_t begin, int64_t end);
 
-/* A process's first context calls this: from then on children of fork are known. */
-void napier_watch_forks(void);
-/* The threads that a call may use: the context's, but 1 in a child of fork, which has none of OpenMP's threads. */
-int napier_threads_of(const napier_context *context);
-
 /* How many workers napier_parallel will use for so many items in chunks: at most napier_threads_of. At least 1. */
 int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
 

@@ -18,7 +18,7 @@ typedef struct napier_grpo_run {
     napier_grpo_options options;
     napier_grpo_job job;
     napier_responses responses;
-    napier_grpo_counts all;
+    napier_response_counts all;
     unsigned scans;                 /* bits of NAPIER_SCAN_ */
     bool mean;                      /* weights of the loss; else 1: the sum of all tokens' losses */
     bool totals;                    /* sums of tiles are wanted */

@@ -6,22 +6,16 @@
 
 #include "core/math/f64.h"
 #include "ops/losses/grpo_kernels.h"
-
-/* How many there are. */
-typedef struct napier_grpo_counts {
-    int64_t present; /* responses that means run over: those with tokens, or all (count_empty_responses) */
-    int64_t counted; /* tokens */
-    int64_t longest; /* response */
-} napier_grpo_counts;
+#include "ops/tokens/counts.h"
 
 /* beta of a token; of TOKEN_MEAN the mean over tokens is beta times the mean over responses. */
-NAPIER_BOTH float napier_grpo_beta(const napier_grpo_options *o, const napier_grpo_counts *all) {
+NAPIER_BOTH float napier_grpo_beta(const napier_grpo_options *o, const napier_response_counts *all) {
     const bool tokens = o->type == NAPIER_GRPO_TOKEN_MEAN && all->present > 0;
     return (float)(tokens ? o->beta * ((double)all->counted / (double)all->present) : o->beta);
 }
 
 /* How much a token's loss counts in the loss; `mean` false: in the sum of all tokens' losses. counted: tokens of its response. */
-NAPIER_BOTH double napier_grpo_weight(const napier_grpo_options *o, const napier_grpo_counts *all, bool mean,
+NAPIER_BOTH double napier_grpo_weight(const napier_grpo_options *o, const napier_response_counts *all, bool mean,
                                       int64_t counted) {
     const double responses = (double)all->present, tokens = all->counted > 0 ? (double)all->counted : 1.0;
     if (!mean) {
@@ -80,7 +74,7 @@ NAPIER_BOTH void napier_vespo_prepare(const napier_grpo_options *o, const napier
 }
 
 /* Of a response with `counted` tokens, and their scan: all but the flow. */
-NAPIER_BOTH napier_grpo_response napier_grpo_prepared(const napier_grpo_options *o, const napier_grpo_counts *all,
+NAPIER_BOTH napier_grpo_response napier_grpo_prepared(const napier_grpo_options *o, const napier_response_counts *all,
                                                       bool mean, bool sequence, const napier_grpo_scan *scan,
                                                       int64_t counted) {
     napier_grpo_response r = {.counted = counted, .ratio = 1.0f};
@@ -102,7 +96,7 @@ NAPIER_BOTH napier_grpo_response napier_grpo_prepared(const napier_grpo_options 
 }
 
 /* `flow`: the sum over its tiles. */
-NAPIER_BOTH float napier_grpo_flow_of(const napier_grpo_options *o, const napier_grpo_counts *all, bool mean,
+NAPIER_BOTH float napier_grpo_flow_of(const napier_grpo_options *o, const napier_response_counts *all, bool mean,
                                       int64_t counted, double flow) {
     return counted > 0 ? (float)(flow * napier_grpo_weight(o, all, mean, counted) / (double)counted) : 0.0f;
 }

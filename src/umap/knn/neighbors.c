@@ -6,67 +6,6 @@
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
 
-/* ---- For all ways ------------------------------------------------------------------------------------------------ */
-
-napier_status napier_search_progress(const napier_search *s, double done) {
-    const napier_neighbors_options *o = s->options;
-    const double all = done < 1.0 ? s->told + (1.0 - s->told) * done : 1.0;
-    if (o->progress && o->progress("neighbours", all, o->user) != 0) {
-        return napier_fail(s->context, NAPIER_CANCELLED, "neighbours: cancelled at %.0f %%", 100 * all);
-    }
-    return NAPIER_OK;
-}
-
-napier_status napier_search_no_memory(const napier_search *s, const char *what) {
-    return napier_fail(s->context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for the %s of %lld rows of %lld", what,
-                       (long long)s->samples->n, (long long)s->samples->cols);
-}
-
-/* ---- Arguments --------------------------------------------------------------------------------------------------- */
-
-napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *o, int64_t least) {
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
-                           (unsigned long)o->struct_size, (unsigned long)sizeof *o);
-    }
-    if (o->n_neighbors < least) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than %lld",
-                           (long long)o->n_neighbors, (long long)least);
-    }
-    if (!napier_metric_name(o->metric)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: metric %d is none", (int)o->metric);
-    }
-    if ((int)o->method < NAPIER_NEIGHBORS_AUTO || (int)o->method > NAPIER_NEIGHBORS_NN_DESCENT) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: method %d is none", (int)o->method);
-    }
-    return NAPIER_OK;
-}
-
-static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
-    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return x < y ? y - x < a_bytes : x - y < b_bytes;
-}
-
-/* The outputs are there, aligned and apart. */
-napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
-                                          int64_t rows, int64_t n_neighbors) {
-    if (rows == 0) {
-        return NAPIER_OK;
-    }
-    if (!indices || !distances) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", indices ? "distances" : "indices");
-    }
-    if ((uintptr_t)indices % sizeof *indices != 0 || (uintptr_t)distances % sizeof *distances != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: not aligned to 4 bytes",
-                           (uintptr_t)indices % sizeof *indices != 0 ? "indices" : "distances");
-    }
-    const size_t bytes = (size_t)rows * (size_t)n_neighbors * sizeof *indices;
-    if (overlap(indices, bytes, distances, bytes)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "distances: overlaps indices");
-    }
-    return NAPIER_OK;
-}
-
 /* ---- Which way? -------------------------------------------------------------------------------------------------- */
 
 /* Where NN-descent is taken unasked (docs/umap.md). It measures some 4000 pairs a point, each dearer than one of two
@@ -81,17 +20,8 @@ static bool is_large(const napier_points *points) {
     return points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS;
 }
 
-/* So few queries are answered by going through all samples; so few points, or so large a share of them as neighbours, are
- * searched in full, whatever was asked for. */
-enum { FEW_QUERIES = 64, LEAST_FOR_DESCENT = 512, LEAST_POINTS_PER_NEIGHBOR = 4 };
-
-napier_status napier_search_full(const napier_search *s) {
-    const napier_points *points = s->samples;
-    if (points->kind == NAPIER_POINTS_GENERAL || !points->rows || s->queries->n < FEW_QUERIES) {
-        return napier_search_plain(s);
-    }
-    return napier_search_exact(s);
-}
+/* So few points, or so large a share of them as neighbours, are searched in full, whatever was asked for. */
+enum { LEAST_FOR_DESCENT = 512, LEAST_POINTS_PER_NEIGHBOR = 4 };
 
 static napier_status search_rows(const napier_search *s) {
     const napier_points *points = s->samples;
@@ -108,7 +38,7 @@ static napier_status search(const napier_search *s) {
     if (s->samples->metric == NAPIER_METRIC_PRECOMPUTED) {
         return napier_search_stored(s);
     }
-    const bool may_be_equal = s->samples->rows && s->queries->n >= FEW_QUERIES;
+    const bool may_be_equal = s->samples->rows && s->queries->n >= NAPIER_FEW_QUERIES;
     return may_be_equal ? napier_search_distinct(s, search_rows) : search_rows(s);
 }
 

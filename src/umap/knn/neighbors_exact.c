@@ -332,3 +332,13 @@ napier_status napier_search_exact(const napier_search *s) {
     napier_subspace_destroy(s->context, e.subspace);
     return status;
 }
+
+/* ---- In full --------------------------------------------------------------------------------------------------- */
+
+napier_status napier_search_full(const napier_search *s) {
+    const napier_points *points = s->samples;
+    if (points->kind == NAPIER_POINTS_GENERAL || !points->rows || s->queries->n < NAPIER_FEW_QUERIES) {
+        return napier_search_plain(s);
+    }
+    return napier_search_exact(s);
+}

@@ -18,7 +18,10 @@
 #include "umap/metric/metric.h"
 #include "umap/knn/neighbors_heap.h"
 
-enum { NAPIER_MOST_FOR_DESCENT = 1000 }; /* neighbours */
+enum {
+    NAPIER_MOST_FOR_DESCENT = 1000, /* neighbours */
+    NAPIER_FEW_QUERIES = 64         /* are answered by going through all samples */
+};
 
 typedef struct napier_search {
     napier_context *context;

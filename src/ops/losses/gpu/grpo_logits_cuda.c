@@ -9,7 +9,7 @@
 #include "ops/losses/grpo_logits.h"
 #include "ops/tokens/gpu/responses_launch.h"
 #include "ops/tokens/token_backward.h"
-#include "ops/tokens/gpu/token_backward_launch.h"
+#include "ops/losses/gpu/token_backward_launch.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_copy_results);
 

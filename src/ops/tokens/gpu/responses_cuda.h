@@ -10,12 +10,13 @@
 #include <napier/rl.h>
 
 #include "core/gpu/fault.h"
-#include "ops/losses/grpo_sums.h"
+#include "core/math/f64.h"
 #include "ops/softmax/sum.h"
+#include "ops/tokens/counts.h"
 
 /* What a look at all offsets and the mask finds; cleared before. */
 typedef struct napier_cuda_tally {
-    napier_grpo_counts all;
+    napier_response_counts all;
     int64_t bad; /* offsets at fault: then all results are NaN */
 } napier_cuda_tally;
 

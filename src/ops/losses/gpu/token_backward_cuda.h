@@ -1,6 +1,6 @@
-/* ops/tokens/gpu/token_backward_cuda.h - what token_backward_cuda.c, grpo_logits_cuda.c and token_backward.cu share. */
-#ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_BACKWARD_CUDA_H
-#define NAPIER_OPS_TOKENS_GPU_TOKEN_BACKWARD_CUDA_H
+/* ops/losses/gpu/token_backward_cuda.h - what token_backward_cuda.c, grpo_logits_cuda.c and token_backward.cu share. */
+#ifndef NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_CUDA_H
+#define NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_CUDA_H
 
 #include "ops/losses/gpu/grpo_cuda.h"
 #include "ops/tokens/gpu/token_cuda.h"

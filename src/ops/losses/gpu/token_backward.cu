@@ -1,10 +1,10 @@
-/* ops/tokens/gpu/token_backward.cu - the gradient of logits: a block, or a cluster of them, takes a row, sums its
+/* ops/losses/gpu/token_backward.cu - the gradient of logits: a block, or a cluster of them, takes a row, sums its
  * tiles, finishes it, and writes its gradient. Where a block's tiles fit its shared memory the logits are read once. A
  * GRPO loss of a token's own ratio is asked for its gradient in between. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
-#include "ops/tokens/gpu/token_backward_cuda.h"
+#include "ops/losses/gpu/token_backward_cuda.h"
 
 /* Ids of a row that matter. */
 CUDA_INLINE int64_t napier_cuda_back_ids(const napier_cuda_back_job *job) {

@@ -1,8 +1,8 @@
-/* ops/tokens/gpu/token_backward_cuda.c - the gradient of logits on a GPU: checks, workspace, launches. */
+/* ops/losses/gpu/token_backward_cuda.c - the gradient of logits on a GPU: checks, workspace, launches. */
 #include <napier/cuda/rl.h>
 
 #include "ops/tokens/token_backward.h"
-#include "ops/tokens/gpu/token_backward_launch.h"
+#include "ops/losses/gpu/token_backward_launch.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_gradients_f32);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_gradients_f16);

@@ -1,9 +1,9 @@
-/* ops/tokens/gpu/token_backward_launch.h - the host half of token_backward_cuda.h. */
-#ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_BACKWARD_LAUNCH_H
-#define NAPIER_OPS_TOKENS_GPU_TOKEN_BACKWARD_LAUNCH_H
+/* ops/losses/gpu/token_backward_launch.h - the host half of token_backward_cuda.h. */
+#ifndef NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_LAUNCH_H
+#define NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_LAUNCH_H
 
 #include "core/gpu/launch.h"
-#include "ops/tokens/gpu/token_backward_cuda.h"
+#include "ops/losses/gpu/token_backward_cuda.h"
 #include "ops/tokens/gpu/token_launch.h"
 
 napier_cuda_back_job napier_cuda_back_of(napier_cuda_context *context, napier_cuda_room *room,
