@@ -151,7 +151,7 @@ typedef struct session {
     items responses, criteria;
     text_encoder encoder;
     id_lists prompts, verdicts;
-    progress progress;
+    progress_line progress;
     float *scores, *rewards;
 } session;
 

@@ -102,7 +102,7 @@ typedef struct session {
     napier_score_batch batch;
     napier_score_options options;
     napier_score_plan plan;
-    progress progress;
+    progress_line progress;
     double started;
     float *logprobs, *entropy;
     uint8_t *greedy;

@@ -13,7 +13,7 @@ double clock_seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void progress_start(progress *p, int64_t total) {
+void progress_start(progress_line *p, int64_t total) {
     p->total = total;
     p->done = 0;
     p->started = clock_seconds();
@@ -22,7 +22,7 @@ void progress_start(progress *p, int64_t total) {
     p->visible = false;
 }
 
-static void show(progress *p, double now) {
+static void show(progress_line *p, double now) {
     const double seconds = now - p->started;
     const double rate = (double)p->done / seconds;
     if (p->total > 0) {
@@ -36,7 +36,7 @@ static void show(progress *p, double now) {
     p->visible = true;
 }
 
-void progress_add(progress *p, int64_t elements) {
+void progress_add(progress_line *p, int64_t elements) {
     p->done += elements;
     if (!p->on_terminal) {
         return;
@@ -48,7 +48,7 @@ void progress_add(progress *p, int64_t elements) {
     }
 }
 
-void progress_stage(progress *p, const char *stage, double done) {
+void progress_stage(progress_line *p, const char *stage, double done) {
     const double now = p->on_terminal ? clock_seconds() : 0;
     if (!p->on_terminal || now - p->shown < 0.2) {
         return;
@@ -59,7 +59,7 @@ void progress_stage(progress *p, const char *stage, double done) {
     p->visible = true;
 }
 
-void progress_end(progress *p) {
+void progress_end(progress_line *p) {
     if (p->visible) {
         fputs("\r\033[K", stderr);
         p->visible = false;

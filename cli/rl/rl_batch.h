@@ -48,8 +48,8 @@ typedef struct rl_batch {
 } rl_batch;
 
 /* Reads all lines of a JSON Lines file, or of one that is open already. Free the batch even after a failure. */
-int rl_batch_read_lines(rl_batch *batch, const char *path, progress *p);
-int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress *p);
+int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p);
+int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p);
 
 /* Reads arrays: paths[field], NULL where there is none. One-dimensional arrays need offsets; of a table each row is a
  * response. */

@@ -214,7 +214,7 @@ static int add_line(lines *l, const struct cJSON *object) {
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
 
-static void show_progress(progress *p, const jsonl_reader *r, int64_t numbers) {
+static void show_progress(progress_line *p, const jsonl_reader *r, int64_t numbers) {
     if (r->size > 0) {
         progress_stage(p, "reading", (double)r->used / (double)r->size);
     } else {
@@ -222,7 +222,7 @@ static void show_progress(progress *p, const jsonl_reader *r, int64_t numbers) {
     }
 }
 
-static int read_lines(rl_batch *batch, jsonl_reader *r, progress *p) {
+static int read_lines(rl_batch *batch, jsonl_reader *r, progress_line *p) {
     lines l = {.batch = batch, .reader = r};
     const struct cJSON *object;
     int status = rl_offsets_add(batch, 0);
@@ -238,7 +238,7 @@ static int read_lines(rl_batch *batch, jsonl_reader *r, progress *p) {
     return status;
 }
 
-int rl_batch_read_lines(rl_batch *batch, const char *path, progress *p) {
+int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p) {
     jsonl_reader r;
     int status = jsonl_open(&r, path);
     if (status == STATUS_OK) {
@@ -250,7 +250,7 @@ int rl_batch_read_lines(rl_batch *batch, const char *path, progress *p) {
     return status;
 }
 
-int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress *p) {
+int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p) {
     jsonl_reader r;
     jsonl_open_file(&r, file, name);
     const int status = read_lines(batch, &r, p);

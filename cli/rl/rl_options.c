@@ -117,7 +117,7 @@ int rl_check_files(const rl_request *q, const named_file *own, int count) {
 }
 
 int rl_read(const rl_request *q, rl_batch *batch) {
-    progress p = {0};
+    progress_line p = {0};
     return q->lines_path != NULL ? rl_batch_read_lines(batch, q->lines_path, &p)
                                  : rl_batch_read_arrays(batch, q->paths, q->offsets_path);
 }

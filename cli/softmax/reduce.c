@@ -29,7 +29,7 @@ typedef struct job {
     int64_t length, inner;
     napier_dtype in_dtype, out_dtype;
     array_shape result;
-    progress progress;
+    progress_line progress;
 } job;
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

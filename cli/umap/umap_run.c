@@ -24,7 +24,7 @@
 typedef struct job {
     umap_request *q;
     napier_context *context;
-    progress progress;
+    progress_line progress;
     napier_umap_model *model;
     float *map; /* [rows][columns], what goes to OUT */
     int64_t rows, columns;

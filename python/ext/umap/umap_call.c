@@ -23,7 +23,7 @@ static napier_context *context_new(int threads) {
     return context;
 }
 
-bool work_start(work *w, const char *function, PyObject *const *values, Py_ssize_t count, Py_ssize_t wanted) {
+bool work_start(umap_work *w, const char *function, PyObject *const *values, Py_ssize_t count, Py_ssize_t wanted) {
     memset(w, 0, sizeof *w);
     w->function = function;
     w->values = values;
@@ -52,7 +52,7 @@ bool work_start(work *w, const char *function, PyObject *const *values, Py_ssize
     return w->context != NULL;
 }
 
-static void work_give_context(work *w) {
+static void work_give_context(umap_work *w) {
     if (w->own_context) {
         napier_context_destroy(w->context);
     } else if (w->context) {
@@ -62,15 +62,15 @@ static void work_give_context(work *w) {
     w->context = NULL;
 }
 
-PyObject *work_end(work *w, bool good, PyObject *result) {
+PyObject *work_end(umap_work *w, bool good, PyObject *result) {
     call_release(&w->arrays);
     work_give_context(w);
     return good ? result : NULL;
 }
 
-void work_release(work *w) { w->thread = PyEval_SaveThread(); }
+void work_release(umap_work *w) { w->thread = PyEval_SaveThread(); }
 
-bool work_retake(work *w) {
+bool work_retake(umap_work *w) {
     PyEval_RestoreThread(w->thread);
     return raise_status(w->context, w->status, w->function) == 0 && !PyErr_Occurred();
 }
@@ -84,7 +84,7 @@ static double seconds(void) {
 }
 
 /* With the GIL: does anybody want to stop? */
-static bool asked_to_stop(const work *w, const char *stage, double done) {
+static bool asked_to_stop(const umap_work *w, const char *stage, double done) {
     if (PyErr_CheckSignals()) {
         return true;
     }
@@ -98,7 +98,7 @@ static bool asked_to_stop(const work *w, const char *stage, double done) {
 }
 
 int work_progress(const char *stage, double done, void *user) {
-    work *w = user;
+    umap_work *w = user;
     const double now = seconds();
     if (!w->progress && now - w->asked < 0.05) { /* the GIL may be somebody else's: not at every call */
         return 0;
@@ -112,7 +112,7 @@ int work_progress(const char *stage, double done, void *user) {
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
 
-static array *take_array(work *w, PyObject *value, const char *name, char type, int ndim, int flags) {
+static array *take_array(umap_work *w, PyObject *value, const char *name, char type, int ndim, int flags) {
     const int what = (type == 'f' ? TAKE_SINGLE : TAKE_INTEGERS) | (flags & WRITABLE ? TAKE_WRITABLE : 0);
     array *a = call_take(&w->arrays, value, name, what);
     if (!a) {
@@ -132,7 +132,7 @@ static array *take_array(work *w, PyObject *value, const char *name, char type, 
     return a;
 }
 
-bool work_array(work *w, int place, const char *name, char type, int ndim, int flags, array **out) {
+bool work_array(umap_work *w, int place, const char *name, char type, int ndim, int flags, array **out) {
     *out = NULL;
     if (flags & OPTIONAL && w->values[place] == Py_None) {
         return true;
@@ -157,15 +157,15 @@ bool shape_is(const array *a, const char *name, int64_t rows, int64_t cols) {
 
 void *elements(const array *a) { return a ? a->data : NULL; }
 
-bool work_int64(work *w, int place, const char *name, int64_t *out) {
+bool work_int64(umap_work *w, int place, const char *name, int64_t *out) {
     return take_int64(w->values[place], name, out) == 0;
 }
 
-bool work_double(work *w, int place, const char *name, double *out) {
+bool work_double(umap_work *w, int place, const char *name, double *out) {
     return take_double(w->values[place], name, out) == 0;
 }
 
-bool work_matrix(work *w, int place, const char *name, napier_const_matrix *out) {
+bool work_matrix(umap_work *w, int place, const char *name, napier_const_matrix *out) {
     array *a;
     if (!work_array(w, place, name, 'f', 2, 0, &a)) {
         return false;
@@ -174,7 +174,7 @@ bool work_matrix(work *w, int place, const char *name, napier_const_matrix *out)
     return true;
 }
 
-bool work_result(work *w, int place, const char *name, int64_t rows, int64_t cols, int flags, napier_matrix *out) {
+bool work_result(umap_work *w, int place, const char *name, int64_t rows, int64_t cols, int flags, napier_matrix *out) {
     array *a;
     if (!work_array(w, place, name, 'f', 2, flags | WRITABLE, &a) || !shape_is(a, name, rows, cols)) {
         return false;
@@ -183,7 +183,7 @@ bool work_result(work *w, int place, const char *name, int64_t rows, int64_t col
     return true;
 }
 
-bool work_edges(work *w, int place, int flags, edge_list *out) {
+bool work_edges(umap_work *w, int place, int flags, edge_list *out) {
     array *a;
     if (!work_array(w, place, "edges", 'i', 2, flags, &a) || !shape_is(a, "edges", -1, 3)) {
         return false;
@@ -192,7 +192,7 @@ bool work_edges(work *w, int place, int flags, edge_list *out) {
     return true;
 }
 
-static bool take_csr(work *w, PyObject *tuple, const char *name, sample_set *out) {
+static bool take_csr(umap_work *w, PyObject *tuple, const char *name, sample_set *out) {
     PyObject *part[5];
     for (int i = 0; i < 5; i++) {
         part[i] = PyTuple_GetItem(tuple, i);
@@ -222,7 +222,7 @@ static bool take_csr(work *w, PyObject *tuple, const char *name, sample_set *out
     return true;
 }
 
-bool work_samples(work *w, int place, const char *name, sample_set *out) {
+bool work_samples(umap_work *w, int place, const char *name, sample_set *out) {
     memset(out, 0, sizeof *out);
     out->samples.dense = napier_const_rows(NULL, 0, 0, NAPIER_F32);
     if (PyTuple_Check(w->values[place])) {
@@ -302,11 +302,11 @@ bool take_fields(PyObject *dict, const field *fields, void *to) {
     return true;
 }
 
-bool work_fields(work *w, const field *fields, void *to) { return take_fields(w->options, fields, to); }
+bool work_fields(umap_work *w, const field *fields, void *to) { return take_fields(w->options, fields, to); }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-PyObject *work_bytes(work *w, to_bytes_function *function, const void *object) {
+PyObject *work_bytes(umap_work *w, to_bytes_function *function, const void *object) {
     size_t size = 0;
     if (!WORK(w, function(w->context, object, NULL, 0, &size))) {
         return NULL;
@@ -318,7 +318,7 @@ PyObject *work_bytes(work *w, to_bytes_function *function, const void *object) {
     return bytes;
 }
 
-PyObject *work_graph(work *w, napier_umap_graph *graph) {
+PyObject *work_graph(umap_work *w, napier_umap_graph *graph) {
     const Py_ssize_t n = (Py_ssize_t)graph->n, edges = (Py_ssize_t)graph->starts[n];
     PyObject *starts =
         PyByteArray_FromStringAndSize((const char *)graph->starts, (n + 1) * (Py_ssize_t)sizeof(int64_t));
@@ -333,7 +333,7 @@ PyObject *work_graph(work *w, napier_umap_graph *graph) {
     return triple;
 }
 
-kept *kept_new(work *w, const char *kind, PyCapsule_Destructor end, PyObject **capsule) {
+kept *kept_new(umap_work *w, const char *kind, PyCapsule_Destructor end, PyObject **capsule) {
     kept *k = calloc(1, sizeof *k);
     *capsule = k ? PyCapsule_New(k, kind, end) : PyErr_NoMemory();
     if (!*capsule) {
@@ -348,7 +348,7 @@ kept *kept_new(work *w, const char *kind, PyCapsule_Destructor end, PyObject **c
     return k;
 }
 
-bool kept_work(work *w, kept *k, napier_status status) {
+bool kept_work(umap_work *w, kept *k, napier_status status) {
     PyEval_RestoreThread(w->thread);
     return raise_status(k->context, status, w->function) == 0 && !PyErr_Occurred();
 }
@@ -362,7 +362,7 @@ void kept_end(PyObject *capsule, const char *kind, destroy_function *destroy) {
     }
 }
 
-kept *work_kept(work *w, int place, const char *kind) {
+kept *work_kept(umap_work *w, int place, const char *kind) {
     if (!PyCapsule_IsValid(w->values[place], kind)) {
         PyErr_Format(PyExc_TypeError, "%s: expected a %s, got %R", w->function, kind, w->values[place]);
         return NULL;

@@ -124,7 +124,7 @@ RAW(negative_targets) {
 }
 
 /* The draws of each vertex, or none. */
-static bool work_targets(work *w, int place, int64_t n, array **targets, int64_t *rate) {
+static bool work_targets(umap_work *w, int place, int64_t n, array **targets, int64_t *rate) {
     if (!work_array(w, place, "targets", 'i', 2, OPTIONAL, targets) || !shape_is(*targets, "targets", n, -1)) {
         return false;
     }
@@ -219,7 +219,7 @@ RAW(optimizer_from_bytes) {
 }
 
 /* With nobody else at work on it. */
-static kept *work_optimizer(work *w, int place) {
+static kept *work_optimizer(umap_work *w, int place) {
     kept *k = work_kept(w, place, optimizer_kind);
     if (k && k->busy) {
         PyErr_Format(PyExc_RuntimeError, "%s: another thread is using this optimizer", w->function);
@@ -248,7 +248,7 @@ static const field epochs_fields[] = {
     FIELD(napier_umap_epochs, edge_use, FIELD_INT),     FIELD(napier_umap_epochs, rate_per, FIELD_INT),
     FIELD(napier_umap_epochs, move_targets, FIELD_INT), FIELDS_END};
 
-static bool work_params_dict(work *w, int place, napier_umap_params *p) {
+static bool work_params_dict(umap_work *w, int place, napier_umap_params *p) {
     if (!PyDict_Check(w->values[place])) {
         PyErr_SetString(PyExc_TypeError, "params: expected a dict");
         return false;

@@ -40,7 +40,7 @@ static const field neighbors_fields[] = {NEIGHBOR_FIELDS(napier_neighbors_option
                                          FIELD(napier_neighbors_options, seed, FIELD_UINT64), FIELDS_END};
 
 /* Variances or an inverse covariance, of as many columns as the samples have. */
-static bool work_metric_values(work *w, int place, const sample_set *s, napier_neighbors_options *options) {
+static bool work_metric_values(umap_work *w, int place, const sample_set *s, napier_neighbors_options *options) {
     array *a;
     if (!work_array(w, place, "metric_values", 'f', 1, OPTIONAL, &a)) {
         return false;
@@ -53,14 +53,14 @@ static bool work_metric_values(work *w, int place, const sample_set *s, napier_n
     return shape_is(a, "metric_values", square ? s->cols * s->cols : s->cols, -1);
 }
 
-static bool work_neighbors_options(work *w, napier_neighbors_options *options) {
+static bool work_neighbors_options(umap_work *w, napier_neighbors_options *options) {
     options->progress = work_progress;
     options->user = w;
     return work_fields(w, neighbors_fields, options);
 }
 
 /* Both [n, k]. */
-static bool work_lists(work *w, int place, int64_t n, int64_t k, int flags, array **indices, array **distances) {
+static bool work_lists(umap_work *w, int place, int64_t n, int64_t k, int flags, array **indices, array **distances) {
     return work_array(w, place, "indices", 'i', 2, flags, indices) && shape_is(*indices, "indices", n, k) &&
            work_array(w, place + 1, "distances", 'f', 2, flags, distances) &&
            shape_is(*distances, "distances", *indices ? (*indices)->shape[0] : n, *indices ? (*indices)->shape[1] : k);
@@ -123,7 +123,7 @@ RAW(fuzzy_simplicial_set) {
 }
 
 /* A graph of the caller's: its edges, sorted, and its vertices, at `place` and after it. The library checks them. */
-static bool work_vertices(work *w, int place, napier_umap_graph **graph) {
+static bool work_vertices(umap_work *w, int place, napier_umap_graph **graph) {
     edge_list e;
     int64_t n;
     *graph = NULL;
@@ -228,7 +228,7 @@ static const field fit_fields[] = {NEIGHBOR_FIELDS(napier_umap_options, neighbor
                                    FIELDS_END};
 
 /* The search takes the seed of the map. */
-static bool work_fit_options(work *w, napier_umap_options *options) {
+static bool work_fit_options(umap_work *w, napier_umap_options *options) {
     options->progress = work_progress;
     options->user = w;
     if (!work_fields(w, fit_fields, options)) {
@@ -261,7 +261,7 @@ static napier_status model_to_bytes(napier_context *context, const void *object,
 }
 
 /* What is precomputed or known: neighbours (2 values), a start, categories, numbers; each may be None. */
-static bool work_known(work *w, int place, int64_t n, napier_umap_options *options) {
+static bool work_known(umap_work *w, int place, int64_t n, napier_umap_options *options) {
     array *indices, *distances, *start, *categories, *numbers;
     if (!work_lists(w, place, n, options->neighbors.n_neighbors, OPTIONAL, &indices, &distances) ||
         !work_array(w, place + 2, "init", 'f', 2, OPTIONAL, &start) ||
