@@ -93,7 +93,8 @@ finish() {
 # ---- The table of src/README.md --------------------------------------------------------------------------------------
 
 # Every #include "..." of a file in src against the table of src/README.md. A folder that the table does not name belongs to
-# the room around it. Only files in a folder gpu/ use core/gpu, core/simd's one lane and other folders gpu/.
+# the room around it, and a room stands in it below those that it uses. Only files in a folder gpu/ use core/gpu, core/simd's one
+# lane and other folders gpu/. A folder isa includes the kernels of its part.
 arrows_point_down() {
     (cd "$root/src" && grep -rHE '^ *# *include "' --include='*.[ch]' --include='*.cu' --include='*.cuh' .) |
         sed -E 's|^\./([^:]*):[^"]*"([^"]*)".*|\1 \2|' | sort >"$work/includes"
@@ -110,7 +111,10 @@ arrows_point_down() {
             room = word[2]
             rooms[room]
             n = split(cell[3], word, "`")
-            for (i = 2; i <= n; i += 2) may[room, word[i]]
+            for (i = 2; i <= n; i += 2) {
+                may[room, word[i]]
+                if (word[i] ~ /\// && !(word[i] in rooms)) print "src/README.md: " room " uses " word[i] ", which stands below it"
+            }
             next
         }
         $2 == "emulator/emulated_kernel.h" { next }
@@ -122,11 +126,15 @@ arrows_point_down() {
             else if (on_gpu($2) && !on_gpu($1)) print "src/" $1 " is not in a folder gpu, but includes " $2
             else if (from == to || (from, to) in may) next
             else if (on_gpu($1) && (to == "core/gpu" || to == "core/simd")) next
-            else if (from == "core/isa" && $2 ~ /(_kernels|[.]inc)[.]h$/) next
+            else if (from ~ /\/isa$/ && $2 ~ /(_kernels|[.]inc)[.]h$/ && substr(from, 1, index(from, "/")) == substr(to, 1, index(to, "/"))) next
             else print "src/" $1 " includes " $2 ", which src/README.md does not allow"
         }' "$root/src/README.md" "$work/includes" >"$work/arrows"
     cat "$work/arrows"
     [ -s "$work/includes" ] && [ ! -s "$work/arrows" ]
+}
+# No file of src uses another in a circle: a source and its headers are one here.
+circles() {
+    sed -E 's/(_launch[.]h|_cuda[.][ch])( |$)/_cuda\2/g; s/[.][ch]( |$)/\1/g' "$work/includes" | awk '$1 != $2' | sort -u | tsort >/dev/null
 }
 # Programs on top use the public headers, the standard library and their own. One file is shared: how a file is written.
 faces_use_the_api() {
@@ -134,6 +142,7 @@ faces_use_the_api() {
         grep -vE '/cli/io/output\.c:[0-9]+:#include "core/base/output_file\.h"'
 }
 check "rooms use what stands below them" arrows_point_down
+check "no circle of files" circles
 check "the program and the examples use the public headers" faces_use_the_api
 
 # ---- The builds ------------------------------------------------------------------------------------------------------
