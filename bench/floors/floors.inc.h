@@ -103,7 +103,7 @@ NAPIER_INLINE vf add_exp(const vf sum, const vf x, const bool by_integer) {
     return vf_fma(p, vf_from_bits(power), sum);
 }
 
-NAPIER_INLINE float exp_sum(const float *const x, const int n, const int unroll, const bool by_integer) {
+NAPIER_INLINE float unrolled_exp_sum(const float *const x, const int n, const int unroll, const bool by_integer) {
     vf sum[4];
     UNROLLED
     for (int k = 0; k < unroll; k++)
@@ -119,10 +119,10 @@ NAPIER_INLINE float exp_sum(const float *const x, const int n, const int unroll,
     return vf_hadd(sum[0]);
 }
 
-static float exp_fma_1(const float *x, int n) { return exp_sum(x, n, 1, false); }
-static float exp_fma_4(const float *x, int n) { return exp_sum(x, n, 4, false); }
-static float exp_int_1(const float *x, int n) { return exp_sum(x, n, 1, true); }
-static float exp_int_4(const float *x, int n) { return exp_sum(x, n, 4, true); }
+static float exp_fma_1(const float *x, int n) { return unrolled_exp_sum(x, n, 1, false); }
+static float exp_fma_4(const float *x, int n) { return unrolled_exp_sum(x, n, 4, false); }
+static float exp_int_1(const float *x, int n) { return unrolled_exp_sum(x, n, 1, true); }
+static float exp_int_4(const float *x, int n) { return unrolled_exp_sum(x, n, 4, true); }
 
 const floor_kernels FLOORS_TABLE = {
     {copy_libc, copy_plain, copy_stream, copy_stream_ahead},

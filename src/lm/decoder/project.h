@@ -1,4 +1,4 @@
-/* lm/decoder/project.h - activations times weights: the one place where this room meets the product of the linear room.
+/* lm/decoder/project.h - activations times weights: the one place where the decoder meets ops/linear's product.
  * Results have napier_matmul's bits; nothing is checked. */
 #ifndef NAPIER_LM_DECODER_PROJECT_H
 #define NAPIER_LM_DECODER_PROJECT_H

@@ -17,7 +17,7 @@ enum {
 
 static int64_t rows_for(int64_t tokens) { return tokens < NAPIER_HEAD_MOST_ROWS ? tokens : NAPIER_HEAD_MOST_ROWS; }
 
-/* Of a row: what is gathered here, and what the rl room has beside its workspace for one id. */
+/* Of a row: what is gathered here, and what ops/head has beside its workspace for one id. */
 static int64_t row_bytes(const napier_context *context, const napier_model *model) {
     const int64_t each = sizeof(int64_t) + sizeof(int64_t) + sizeof(float);
     return model->config.hidden_size * (int64_t)napier_dtype_size(napier_model_activations(model)) +

@@ -1,5 +1,5 @@
-/* lm/score/score_head.h - rows of states to log-probabilities of tokens, some rows at a time, through the head of the
- * rl room. A row may rate several tokens: the first ones of a prompt's responses. */
+/* lm/score/score_head.h - rows of states to log-probabilities of tokens, some rows at a time, through
+ * ops/head. A row may rate several tokens: the first ones of a prompt's responses. */
 #ifndef NAPIER_LM_SCORE_SCORE_HEAD_H
 #define NAPIER_LM_SCORE_SCORE_HEAD_H
 

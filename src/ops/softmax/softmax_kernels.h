@@ -1,4 +1,4 @@
-/* ops/softmax/softmax_kernels.h - the kernels of the softmax room, as each instruction set compiles them
+/* ops/softmax/softmax_kernels.h - the kernels of softmax, as each instruction set compiles them
  * (softmax.inc.h, gradient.inc.h). They compute in f32; rows of f64 go through softmax_f64.c.
  *
  * A job is checked and lives on the caller's stack; kernels allocate nothing and share nothing but their outputs. */

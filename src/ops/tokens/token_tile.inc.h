@@ -1,5 +1,5 @@
 /* ops/tokens/token_tile.inc.h - the kernels of token_tile.h: logits to z, a tile of z to its slot, the slots of a row
- * to its final. Included after the softmax room's kernels, whose looks and adders these are, once per instruction
+ * to its final. Included after the kernels of softmax, whose looks and adders these are, once per instruction
  * set. */
 #include "core/math/lanes_tanh.h"
 #include "ops/tokens/token_kernels.h"

@@ -1,4 +1,4 @@
-/* umap/options/params.h - checks of what most calls of the umap room take: parameters and embeddings. */
+/* umap/options/params.h - checks of what most calls of umap take: parameters and embeddings. */
 #ifndef NAPIER_UMAP_OPTIONS_PARAMS_H
 #define NAPIER_UMAP_OPTIONS_PARAMS_H
 

@@ -1,4 +1,4 @@
-/* tests/cuda/through/through_softmax.c - the softmax room's calls through the device. */
+/* tests/cuda/through/through_softmax.c - softmax's calls through the device. */
 #include "through.h"
 
 #include <napier/cuda/softmax.h>

@@ -1,4 +1,4 @@
-/* tests/cuda/through/through_umap.c - the umap room's calls through the device. What it does not take (other metrics,
+/* tests/cuda/through/through_umap.c - umap's calls through the device. What it does not take (other metrics,
  * NN-descent, sparse rows) goes to the CPU, as do the stages inside of a fit. */
 #include "through.h"
 

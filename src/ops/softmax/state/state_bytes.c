@@ -24,7 +24,7 @@ enum {
 
 /* ---- Bytes --------------------------------------------------------------------------------------------------------- */
 
-static void napier_put(unsigned char **at, uint64_t value, int bytes) {
+static void put_bytes(unsigned char **at, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++) {
         *(*at)++ = (unsigned char)(value >> (8 * i) & 0xff);
     }
@@ -59,11 +59,11 @@ static void napier_put_elements(unsigned char **at, napier_dtype compute, const 
         if (compute == NAPIER_F64) {
             uint64_t u;
             memcpy(&u, elements + 8 * (size_t)i, 8);
-            napier_put(at, u, 8);
+            put_bytes(at, u, 8);
         } else {
             uint32_t u;
             memcpy(&u, elements + 4 * (size_t)i, 4);
-            napier_put(at, u, 4);
+            put_bytes(at, u, 4);
         }
     }
 }
@@ -71,12 +71,12 @@ static void napier_put_elements(unsigned char **at, napier_dtype compute, const 
 static void napier_put_sum(unsigned char **at, const napier_softmax_state *s) {
     const bool wide = s->compute == NAPIER_F64;
     const double max = wide ? s->sum.f64.max : (double)s->sum.f32.max;
-    napier_put(at, napier_double_bits(max), 8);
-    napier_put(at, wide ? s->sum.f64.count : s->sum.f32.count, 8);
-    napier_put(at, (uint64_t)(wide ? s->sum.f64.top : s->sum.f32.top), 8);
+    put_bytes(at, napier_double_bits(max), 8);
+    put_bytes(at, wide ? s->sum.f64.count : s->sum.f32.count, 8);
+    put_bytes(at, (uint64_t)(wide ? s->sum.f64.top : s->sum.f32.top), 8);
     const uint64_t *digit = wide ? s->sum.f64.digit : s->sum.f32.digit;
     for (int i = 0; i < napier_digit_count(s->compute); i++) {
-        napier_put(at, digit[i], 8);
+        put_bytes(at, digit[i], 8);
     }
 }
 
@@ -103,24 +103,24 @@ napier_status napier_softmax_state_save(napier_context *context, const napier_so
     unsigned char *at = bytes;
     memcpy(at, NAPIER_STATE_MAGIC, sizeof NAPIER_STATE_MAGIC);
     at += sizeof NAPIER_STATE_MAGIC;
-    napier_put(&at, NAPIER_STATE_FORMAT, 4);
-    napier_put(&at, NAPIER_NUMERICS_VERSION, 4);
-    napier_put(&at, NAPIER_TILE, 4);
-    napier_put(&at, (uint64_t)state->compute, 4);
-    napier_put(&at, napier_double_bits(state->temperature), 8);
-    napier_put(&at, (uint64_t)state->masked_rows, 4);
-    napier_put(&at, (uint64_t)state->head_size, 4);
-    napier_put(&at, (uint64_t)state->tail_size, 4);
-    napier_put(&at, napier_flags(state), 4);
-    napier_put(&at, (uint64_t)state->first, 8);
-    napier_put(&at, (uint64_t)state->end, 8);
-    napier_put(&at, (uint64_t)state->count, 8);
+    put_bytes(&at, NAPIER_STATE_FORMAT, 4);
+    put_bytes(&at, NAPIER_NUMERICS_VERSION, 4);
+    put_bytes(&at, NAPIER_TILE, 4);
+    put_bytes(&at, (uint64_t)state->compute, 4);
+    put_bytes(&at, napier_double_bits(state->temperature), 8);
+    put_bytes(&at, (uint64_t)state->masked_rows, 4);
+    put_bytes(&at, (uint64_t)state->head_size, 4);
+    put_bytes(&at, (uint64_t)state->tail_size, 4);
+    put_bytes(&at, napier_flags(state), 4);
+    put_bytes(&at, (uint64_t)state->first, 8);
+    put_bytes(&at, (uint64_t)state->end, 8);
+    put_bytes(&at, (uint64_t)state->count, 8);
     napier_put_sum(&at, state);
     const char *head = (const char *)state + sizeof *state;
     const size_t room = NAPIER_TILE * (state->compute == NAPIER_F64 ? sizeof(double) : sizeof(float));
     napier_put_elements(&at, state->compute, head, state->head_size);
     napier_put_elements(&at, state->compute, head + room, state->tail_size);
-    napier_put(&at, napier_checksum(bytes, size - NAPIER_STATE_CHECKSUM), 8);
+    put_bytes(&at, napier_checksum(bytes, size - NAPIER_STATE_CHECKSUM), 8);
     return NAPIER_OK;
 }
 
