@@ -8,8 +8,8 @@ cc=${CC:-cc}
 optimise=${CFLAGS:--O2}
 flags="$optimise -std=c11 -ffp-contract=off -fopenmp -I$root/include -I$root/src -I$root/bench"
 compiler="$($cc --version | head -n 1), $optimise"
-# The sources of the library but those of the two rooms that need cJSON, PCRE2 and utf8proc.
-core=$(printf '%s\n' "$root"/src/*/*.c | grep -vE '/src/(model|tokenizer)/')
+# The sources of the library but those of src/lm, which need cJSON, PCRE2 and utf8proc.
+core=$(find "$root/src" -name '*.c' ! -path '*/src/lm/*')
 export NAPIER_BENCH_HOME="$home"
 mkdir -p "$build"
 
@@ -23,7 +23,7 @@ python_of() {
 # Whether a program is missing, or older than a source.
 is_old() {
     [ ! -x "$1" ] ||
-        [ -n "$(find "$root/src" "$root/include" "$root/bench" -name '*.[ch]' -newer "$1" | head -n 1)" ]
+        [ -n "$(find "$root/src" "$root/include" "$root/bench" -name '*.[ch]*' -newer "$1" | head -n 1)" ]
 }
 
 # make_worker PROGRAM ARGUMENT...: compiles sources and links libraries, about a minute for all of Napier's.

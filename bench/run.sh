@@ -41,7 +41,7 @@ for peer in $peers; do
 done
 
 # shellcheck disable=SC2086 # a list of files
-make_worker "$build/napier_worker" $core "$here"/floors*.c "$here/worker.c" "$here/peers/napier_worker.c"
+make_worker "$build/napier_worker" $core "$here"/floors/*.c "$here/worker.c" "$here/peers/napier_worker.c"
 for peer in $peers; do
     case $peer in
     onednn)

@@ -1,10 +1,10 @@
 /* cli/main.c - the `napier` program: finds the subcommand.
- * The program stands on the library's public headers, and on base/output_file.h. */
+ * The program stands on the library's public headers, and on core/base/output_file.h. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "commands.h"
-#include "message.h"
-#include "output.h"
+#include "program/message.h"
+#include "io/output.h"
 
 #include <napier/napier.h>
 

@@ -1,4 +1,4 @@
-# The CUDA half: kernels (src/*/*.cu) compiled by nvcc, and the runtime linked in. Its host half is in every build.
+# The CUDA half: kernels (*.cu in src) compiled by nvcc, and the runtime linked in. Its host half is in every build.
 #
 # Only on request, for nvcc takes minutes. The runtime is linked statically, so the library also loads on machines without
 # CUDA, where it finds no device.

@@ -1,7 +1,7 @@
 # The libraries that tokenizer and model stand on: cJSON (tokenizer.json, config.json, headers of safetensors), PCRE2 (the
-# tokenizer's regular expression) and utf8proc (Unicode's normal form C). All three, or the rooms are left out.
+# tokenizer's regular expression) and utf8proc (Unicode's normal form C). All three, or src/lm is left out.
 #
-#   napier_have_model        whether src/tokenizer and src/model are built
+#   napier_have_model        whether src/lm is built
 #   napier_model_includes    folders of headers
 #   napier_model_libraries   by path, for this build; napier_model_names: as a linker knows them, for the installed files
 

@@ -202,7 +202,7 @@ check_golden() { # name, table, command...
     return "$bad"
 }
 
-# The library without CMake, once per compiler and flags, but for the rooms that need other libraries: compiler, directory,
+# The library without CMake, once per compiler and flags, but for src/lm, which needs other libraries: compiler, directory,
 # flags...
 compile_library() {
     local cc=$1 dir=$2
@@ -210,7 +210,7 @@ compile_library() {
     mkdir -p "$dir"
     rm -f "$dir"/*.o "$dir/libnapier.a"
     # shellcheck disable=SC2016 # for the inner shell
-    printf '%s\n' "$root"/src/*/*.c | grep -vE '/src/(model|tokenizer)/' | xargs -P "$jobs" -I{} sh -c 'dir=$1 file=$2; shift 2
+    find "$root/src" -name '*.c' ! -path '*/src/lm/*' | xargs -P "$jobs" -I{} sh -c 'dir=$1 file=$2; shift 2
         exec ${CMAKE_C_COMPILER_LAUNCHER:-} "$@" -c "$file" -o "$dir/$(echo "$file" | tr / _).o"' _ "$dir" {} "$cc" "$@" \
         -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" && ar rcs "$dir/libnapier.a" "$dir"/*.o
 }
@@ -462,7 +462,7 @@ group_style() {
     "$tool" --version | grep -q 'version 14' || { skip style "clang-format is not version 14, which .clang-format is for"; return; }
     # shellcheck disable=SC2046
     check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/include "$root"/src "$root"/cli "$root"/tests \
-        "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' 2>/dev/null)
+        "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
 
 # For `check`: a command that must exit with 1, which is how a test says no (a crash is something else).

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives the coefficients of src/math/exp.h: exp(r) = 1 + r + r^2 q(r) on |r| <= ln 2 / 2, q of degree 4.
+"""Derives the coefficients of src/core/math/exp.h: exp(r) = 1 + r + r^2 q(r) on |r| <= ln 2 / 2, q of degree 4.
 
 1. Remez exchange (mpmath, 100 digits): least maximum error relative to exp(r), c0 = c1 = 1 exact.
 2. The coefficients are rounded to f32, and the f32 evaluation (six fma, as in napier_exp_polynomial) is measured in units

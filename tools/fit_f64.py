@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives and prints the constants of src/math/f64.c. Needs mpmath.
+"""Derives and prints the constants of src/core/math/f64.c. Needs mpmath.
 
 exp:  exp(r) = 1 + r + r^2/2 + r^3 c(r) on |r| <= ln2/2. c is interpolated at the Chebyshev nodes.
 log:  log(1+f) = f - f^2/2 + f^3 c(f) on |f| <= 2^-6, c likewise. The table has 1/m to 10 bits at the

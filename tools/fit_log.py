@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Derives the constants of src/math/log.h: the table of reciprocals and the polynomial of log(1 + f).
+"""Derives the constants of src/core/math/log.h: the table of reciprocals and the polynomial of log(1 + f).
 
 log(1 + f) = f + f^2 q(f) on [-1/32, 1/16], q of degree 6, least maximum error relative to log(1 + f) (Remez exchange in
 200 digits), coefficients rounded to double. Needs mpmath. Prints C and the error that was reached.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The colours of nine to twenty categories in cli/palette.c: python3 tools/fit_palette.py
+"""The colours of nine to twenty categories in cli/plot/palette.c: python3 tools/fit_palette.py
 
 The first six are Okabe and Ito's. Each further one is the colour whose nearest neighbour among those chosen, white and the
 grey of unnamed points, is farthest away - nearest for whichever of four readers sees the least difference: one with

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The coefficients of src/math/pow.h: log2 and exp2 as short polynomials in f32.
+"""The coefficients of src/core/math/pow.h: log2 and exp2 as short polynomials in f32.
 
     python3 tools/fit_pow.py
 

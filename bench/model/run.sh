@@ -13,7 +13,8 @@ root=$(dirname "$(dirname "$here")")
 # shellcheck source=bench/common.sh
 . "$root/bench/common.sh"
 python=$(python_of rl)
-make_worker "$build/model_worker" "$root"/src/*/*.c "$here/napier_worker.c" -lcjson -lpcre2-8 -lutf8proc
+# shellcheck disable=SC2046 # a list of sources
+make_worker "$build/model_worker" $(find "$root/src" -name '*.c') "$here/napier_worker.c" -lcjson -lpcre2-8 -lutf8proc
 model=$build/qwen3-0.6b-random
 [ -f "$model/model.safetensors" ] || "$python" "$here/make_model.py" "$model"
 "$root/bench/setup.sh" llama

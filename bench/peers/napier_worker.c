@@ -1,5 +1,5 @@
 /* bench/peers/napier_worker.c - Napier itself, and the floors: they share a process because they share OpenMP's threads. */
-#include "floors.h"
+#include "floors/floors.h"
 #include "worker.h"
 
 #include <napier/napier.h>

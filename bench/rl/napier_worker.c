@@ -12,7 +12,7 @@
  *
  * A line that cannot be done is answered "error REASON". It greets with "hello napier VERSION". */
 #define _GNU_SOURCE
-#include "floors.h"
+#include "floors/floors.h"
 
 #include <malloc.h>
 #include <napier/napier.h>

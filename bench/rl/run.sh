@@ -13,5 +13,5 @@ root=$(dirname "$(dirname "$here")")
 . "$root/bench/common.sh"
 python=$(python_of rl)
 # shellcheck disable=SC2086 # a list of files
-make_worker "$build/rl_worker" $core "$root"/bench/floors*.c "$here/napier_worker.c"
+make_worker "$build/rl_worker" $core "$root"/bench/floors/*.c "$here/napier_worker.c"
 exec "$python" "$here/bench_rl.py" --home "$home" --build "$build" --compiler "$compiler" "$@"

@@ -1,5 +1,5 @@
 /* call.c - see rl.h. */
-#include "rl.h"
+#include "ops/rl.h"
 
 void call_start(call_arrays *c, int where) {
     c->count = 0;

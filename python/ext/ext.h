@@ -13,7 +13,7 @@
 
 #include <napier/napier.h>
 
-#include "dlpack.h"
+#include "array/dlpack.h"
 
 /* ---- Arguments ---------------------------------------------------------------------------------------------------- */
 
@@ -85,9 +85,10 @@ int array_make(array *result, const array *like, int ndim, const int64_t *shape,
 int array_make_integers(array *result, const array *like, int ndim, const int64_t *shape);
 PyObject *array_give(array *result);
 
-/* Does it lie on a GPU? (device.h) */
+/* Does it lie on a GPU? */
 bool array_on_device(const array *a);
 bool device_is_ours(int32_t dlpack_type);
+void device_emulate(bool on); /* tensors on the CPU are the emulated device's */
 /* A new tensor beside `like`, on its device, of a dtype that PyTorch knows by this word. */
 int device_make(array *result, const array *like, int ndim, const int64_t *shape, const char *dtype);
 /* 0 where both are on the host or on one device; -1 with an error set, which names a. */

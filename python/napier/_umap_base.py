@@ -3,7 +3,7 @@ import inspect
 
 import numpy as np
 
-from . import umap as stages
+from . import _umap_stages as stages
 
 
 class NotFittedError(ValueError, AttributeError):

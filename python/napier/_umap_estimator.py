@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 
-from . import umap as stages
+from . import _umap_stages as stages
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin

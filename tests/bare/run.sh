@@ -2,8 +2,7 @@
 # tests/bare/run.sh - one line of a C compiler builds the library: no CMake, no make, no generated file.
 # And do the rooms of src/ use each other as src/README.md says?
 #
-# With each compiler at hand: an archive from src/*/*.c (all rooms but tokenizer and model, which need libraries of their
-# own), the program and the self-test linked to it, and both run. PATH holds the compiler's tools and the
+# With each compiler at hand: an archive from every .c of src (but src/lm, which needs libraries of its own), the program and the self-test linked to it, and both run. PATH holds the compiler's tools and the
 # shell's only, so that a build tool that slipped in would not be found. The first compiler also builds all in
 # one command, and once more without OpenMP. CC is the first compiler (default cc).
 # The last line counts: N passed, N failed, N skipped.
@@ -40,11 +39,9 @@ for tool in gcc cc clang as ld ar sh bash mkdir rm sed tail cat head ls env mkte
 done
 full_path=$PATH
 
-# Every source of the library but those of the two rooms that need cJSON, PCRE2 and utf8proc.
-sources=()
-for file in "$root"/src/*/*.c; do
-    case $file in */src/model/* | */src/tokenizer/*) ;; *) sources+=("$file") ;; esac
-done
+# Every source of the library but those of src/lm, which need cJSON, PCRE2 and utf8proc.
+mapfile -t sources < <(find "$root/src" -name '*.c' ! -path '*/src/lm/*' | sort)
+mapfile -t program < <(find "$root/cli" -name '*.c' | sort)
 
 # The commands of README.md and CONTRIBUTING.md, in words of one line.
 build() { # compiler, folder, flags...
@@ -54,7 +51,7 @@ build() { # compiler, folder, flags...
     mkdir -p "$folder" && cd "$folder" &&
         "$compiler" "${flags[@]}" -c "${sources[@]}" &&
         ar rcs libnapier.a ./*.o &&
-        if [ -f "$root/cli/main.c" ]; then "$compiler" "${flags[@]}" "$root"/cli/*.c libnapier.a -lm -o napier; fi &&
+        "$compiler" "${flags[@]}" "${program[@]}" libnapier.a -lm -o napier &&
         "$compiler" "${flags[@]}" "$root/tests/selftest/selftest.c" libnapier.a -lm -o selftest &&
         "$compiler" "${flags[@]}" "$root/examples/hello.c" libnapier.a -lm -o hello
 }
@@ -95,37 +92,57 @@ finish() {
 
 # ---- The table of src/README.md --------------------------------------------------------------------------------------
 
-# Every include of one room by another, against what it may use.
+# Every #include "..." of a file in src against the table of src/README.md. A folder that the table does not name belongs to
+# the room around it, and a room stands in it below those that it uses. Only files in a folder gpu/ use core/gpu, core/simd's one
+# lane and other folders gpu/. A folder isa includes the kernels of its part.
 arrows_point_down() {
-    grep -H '^#include "' "$root"/src/*/*.[ch] "$root"/src/*/*.cu | grep -v '"emulated_kernel.h"' | sed -E 's|.*/src/([^/]*)/[^:]*:#include "([^/"]*)/.*|\1 \2|' | sort -u |
-        while read -r room used; do
-            case "$room uses $used" in
-            "$room uses $room" | "math uses simd") ;;
-            "softmax uses simd" | "linear uses simd" | "rl uses simd" | "attention uses simd") ;;
-            "cuda uses base" | "cuda uses math") ;;
-            "softmax uses cuda" | "linear uses cuda" | "rl uses cuda" | "attention uses cuda" | "umap uses cuda") ;;
-            "softmax uses base" | "softmax uses math" | "softmax uses isa") ;;
-            "linear uses base" | "linear uses math" | "linear uses isa") ;;
-            "rl uses base" | "rl uses math" | "rl uses isa" | "rl uses softmax" | "rl uses linear") ;;
-            "attention uses base" | "attention uses math" | "attention uses isa" | "attention uses linear") ;;
-            "tokenizer uses base") ;;
-            "model uses base" | "model uses math" | "model uses isa" | "model uses softmax" | "model uses linear") ;;
-            "model uses rl" | "model uses attention" | "model uses tokenizer") ;;
-            "umap uses base" | "umap uses math" | "umap uses isa" | "umap uses linear") ;;
-            "isa uses simd" | "isa uses math" | "isa uses softmax" | "isa uses linear" | "isa uses umap" | "isa uses rl") ;;
-            "isa uses attention" | "isa uses model") ;;
-            *) echo "src/$room includes a header of src/$used, which src/README.md does not allow" ;;
-            esac
-        done >"$work/arrows"
+    (cd "$root/src" && grep -rHE '^ *# *include "' --include='*.[ch]' --include='*.cu' --include='*.cuh' .) |
+        sed -E 's|^\./([^:]*):[^"]*"([^"]*)".*|\1 \2|' | sort >"$work/includes"
+    awk -v src="$root/src/" '
+        function room_of(path) {
+            while (sub("/[^/]*$", "", path)) if (path in rooms) return path
+            return ""
+        }
+        function on_gpu(path) { return path ~ /\/gpu\// }
+        FNR == NR {
+            if ($0 !~ /^\| `[a-z]+\/[a-z]+` /) next
+            split($0, cell, "|")
+            split(cell[2], word, "`")
+            room = word[2]
+            rooms[room]
+            n = split(cell[3], word, "`")
+            for (i = 2; i <= n; i += 2) {
+                may[room, word[i]]
+                if (word[i] ~ /\// && !(word[i] in rooms)) print "src/README.md: " room " uses " word[i] ", which stands below it"
+            }
+            next
+        }
+        $2 == "emulator/emulated_kernel.h" { next }
+        {
+            from = room_of($1)
+            to = room_of($2)
+            if (from == "") print "src/" $1 ": its folder is not in the table of src/README.md"
+            else if (system("test -f " src $2)) print "src/" $1 " includes " $2 ", which does not exist"
+            else if (on_gpu($2) && !on_gpu($1)) print "src/" $1 " is not in a folder gpu, but includes " $2
+            else if (from == to || (from, to) in may) next
+            else if (on_gpu($1) && (to == "core/gpu" || to == "core/simd")) next
+            else if (from ~ /\/isa$/ && $2 ~ /(_kernels|[.]inc)[.]h$/ && substr(from, 1, index(from, "/")) == substr(to, 1, index(to, "/"))) next
+            else print "src/" $1 " includes " $2 ", which src/README.md does not allow"
+        }' "$root/src/README.md" "$work/includes" >"$work/arrows"
     cat "$work/arrows"
-    [ ! -s "$work/arrows" ]
+    [ -s "$work/includes" ] && [ ! -s "$work/arrows" ]
+}
+# No file of src uses another in a circle: a source and its headers are one here.
+circles() {
+    sed -E 's/(_launch[.]h|_cuda[.][ch])( |$)/_cuda\2/g; s/[.][ch]( |$)/\1/g' "$work/includes" | awk '$1 != $2' | sort -u | tsort >/dev/null
 }
 # Programs on top use the public headers, the standard library and their own. One file is shared: how a file is written.
 faces_use_the_api() {
-    ! grep -nE '#include ["<](\.\./)*(src|base|simd|cuda|math|isa|softmax|linear|umap|rl|attention|tokenizer|model)/' "$root"/cli/*.[ch] "$root"/examples/*.[ch] 2>/dev/null |
-        grep -vE '/cli/output\.c:[0-9]+:#include "base/output_file\.h"'
+    ! grep -rnE '#include ["<](\.\./)*(src/)?(core|ops|umap|lm)/[a-z_0-9]+/' "$root/cli" "$root/examples" --include='*.[ch]' |
+        grep -vE '/cli/io/output\.c:[0-9]+:#include "core/base/output_file\.h"'
 }
 check "rooms use what stands below them" arrows_point_down
+check "no circle of files" circles
 check "the program and the examples use the public headers" faces_use_the_api
 
 # ---- The builds ------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests of the program: each tests/cli/cases/NAME.sh runs in an empty directory, and what it prints must be exactly what
+# Tests of the program: each tests/cli/cases/SUBJECT/NAME.sh runs in an empty directory, and what it prints must be exactly what
 # NAME.out and NAME.err hold (no file: nothing), and its exit status 0. Numbers are compared to the last digit: they are
 # the same on every machine.
 #
@@ -83,12 +83,12 @@ run_case() {
 }
 
 if [ $# -eq 0 ]; then
-    for script in "$here"/cases/*.sh; do
+    for script in "$here"/cases/*/*.sh; do
         run_case "$script"
     done
 else
     for name in "$@"; do
-        run_case "$here/cases/$name.sh"
+        run_case "$(ls "$here"/cases/*/"$name.sh")"
     done
 fi
 echo "$passed passed, $failed failed"

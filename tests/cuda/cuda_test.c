@@ -15,7 +15,7 @@ static _Noreturn void give_up(const char *what) {
 
 #if defined(NAPIER_CUDA_EMULATED)
 
-#include "emulator.h"
+#include "emulator/emulator.h"
 
 void device_wanted(void) {}
 bool device_is_emulated(void) { return true; }

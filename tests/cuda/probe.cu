@@ -1,10 +1,10 @@
-/* tests/cuda/probe.cu - every word of cuda/kernel.h in small kernels, for test_cuda_device.c. */
+/* tests/cuda/probe.cu - every word of core/gpu/kernel.h in small kernels, for test_cuda_device.c. */
 #define NAPIER_LANES_CUDA
 #include "probe.h"
 
-#include "cuda/kernel.h"
-#include "math/lanes_math.h"
-#include "softmax/sum.h"
+#include "core/gpu/kernel.h"
+#include "core/math/lanes_math.h"
+#include "ops/softmax/sum.h"
 
 /* y[i] = the sum of the block's x, folded by warps, then by the block; and each thread's own number is added to *total. */
 CUDA_KERNEL(probe_sums, probe_job, 256) {

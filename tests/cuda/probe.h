@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "cuda/fault.h"
+#include "core/gpu/fault.h"
 
 typedef struct probe_job {
     const float *x; /* as many as there are threads in the grid */

@@ -1,9 +1,9 @@
 #!/bin/bash
 # tests/cuda/ptx.sh - what nvcc made of the kernels whose bits are the CPU's: nothing fused, nothing estimated, nothing flushed.
 #
-#     tests/cuda/ptx.sh [FILE.cu...]        default: every src/*/*.cu
+#     tests/cuda/ptx.sh [FILE.cu...]        default: every .cu in src
 #
-# For sm_90; code for sm_80 differs only where cuda/kernel_nvcc.h asks for clusters. In the PTX of each file:
+# For sm_90; code for sm_80 differs only where core/gpu/kernel_nvcc.h asks for clusters. In the PTX of each file:
 #   - every add, sub, mul and fma of floats says how it rounds (.rn): ptxas may fuse those that do not;
 #   - no .ftz, no .approx and no .full (MUFU's ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh; estimated divisions).
 # A kernel whose name ends in _fast promises no bits and is not looked at. Tensor cores (mma, wgmma) are named when found:
@@ -53,7 +53,7 @@ look_at() { # FILE.cu, folder of its own
 }
 
 files=("$@")
-[ $# -gt 0 ] || files=("$root"/src/*/*.cu)
+[ $# -gt 0 ] || mapfile -t files < <(find "$root/src" -name '*.cu' | sort)
 for i in "${!files[@]}"; do
     [ "$(jobs -rp | wc -l)" -ge "${JOBS:-$(nproc)}" ] && wait -n
     look_at "${files[$i]}" "$work/$i" >"$work/$i.report" 2>&1 &

@@ -1,4 +1,4 @@
-/* tests/cuda/rl_support.h - calls of the rl room on both sides: arrays here and on the device, results compared byte for byte,
+/* tests/cuda/rl_support.h - calls of tokens and losses on both sides: arrays here and on the device, results compared byte for byte,
  * gaps between elements included. */
 #ifndef NAPIER_TESTS_RL_SUPPORT_H
 #define NAPIER_TESTS_RL_SUPPORT_H

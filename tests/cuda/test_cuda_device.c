@@ -10,11 +10,11 @@
 /* after those that it needs */
 #include <cmocka.h>
 
-#include "cuda/launch.h"
+#include "core/gpu/launch.h"
 #include "cuda_test.h"
-#include "math/exp.h"
+#include "core/math/exp.h"
 #include "probe.h"
-#include "softmax/sum.h"
+#include "ops/softmax/sum.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(probe_sums);
 NAPIER_CUDA_KERNEL_DECLARE(probe_warp);

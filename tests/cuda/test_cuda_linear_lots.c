@@ -2,7 +2,7 @@
  * time. */
 #define NAPIER_TEST_SMALL_LOTS
 /* in place of the library's */
-#include "rl/linear_bitwise_cuda.c"
-#include "rl/linear_token_cuda.c"
+#include "ops/head/gpu/linear_bitwise_cuda.c"
+#include "ops/head/gpu/linear_token_cuda.c"
 
 #include "test_cuda_linear_tokens.c"

@@ -29,7 +29,7 @@
 #include <mpfr.h>
 #endif
 
-#include "isa/kernels.h"
+#include "core/isa/core_kernels.h"
 
 enum { CHUNK = 32768, ISAS = NAPIER_ISA_AVX512 + 1, SCALAR_FMA = 0, SCALAR_SHARE = 32 };
 
@@ -44,7 +44,7 @@ static const napier_math_kernels *math_of(int isa) {
         return &scalar_fma_kernels;
     }
 #endif
-    return &napier_kernels_of((napier_isa)isa)->math;
+    return &napier_core_kernels_of((napier_isa)isa)->math;
 }
 
 static const char *name_of(int isa) { return isa == SCALAR_FMA ? "scalar-fma" : napier_isa_name((napier_isa)isa); }

@@ -22,7 +22,7 @@
 #include <mpfr.h>
 #endif
 
-#include "math/f64.h"
+#include "core/math/f64.h"
 
 static uint64_t next(uint64_t *state) { /* splitmix64 */
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -202,7 +202,7 @@ static bool run(const function *f, int64_t samples, uint64_t seed) {
 
 static bool same(double got, double want) { return memcmp(&got, &want, sizeof want) == 0; }
 
-/* What math/f64.h says of the ends. */
+/* What core/math/f64.h says of the ends. */
 static bool specials(void) {
     const double inf = (double)INFINITY, nan = napier_f64_nan();
     return same(napier_f64_exp(inf), inf) && same(napier_f64_exp(-inf), 0.0) && same(napier_f64_exp(-nan), nan) &&

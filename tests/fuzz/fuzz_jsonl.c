@@ -3,8 +3,8 @@
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
 #endif
-#include "../../cli/jsonl.h"
-#include "../../cli/rl_batch.h"
+#include "../../cli/io/jsonl.h"
+#include "../../cli/rl/rl_batch.h"
 #include "fuzz.h"
 
 static FILE *open_memory(const uint8_t *data, size_t size) {
@@ -39,7 +39,7 @@ static void check_batch(const rl_batch *b) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     input in = {data, size};
     rl_batch batch = {.wanted = take(&in), .required = RL_BIT(RL_LOGPROBS)};
-    progress p = {0};
+    progress_line p = {0};
     batch.wanted |= batch.required;
     FILE *const file = open_memory(in.at, in.left);
     if (rl_batch_read_stream(&batch, file, "fuzz", &p) == 0) {

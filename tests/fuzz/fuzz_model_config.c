@@ -1,6 +1,6 @@
 /* fuzz_model_config - bytes that claim to be a config.json. What is taken must be
  * within the ranges that the header promises. */
-#include "model/model_config.h"
+#include "lm/decoder/model_config.h"
 
 #include "fuzz.h"
 

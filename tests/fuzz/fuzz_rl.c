@@ -1,4 +1,4 @@
-/* fuzz_rl - offsets, ids, strides and options of any sort for the rl room: a call succeeds exactly where they make sense,
+/* fuzz_rl - offsets, ids, strides and options of any sort for tokens and losses: a call succeeds exactly where they make sense,
  * else writes nothing, and scalar code on one thread gives the bits of the best instruction set on three. */
 #include <math.h>
 #include <napier/rl.h>

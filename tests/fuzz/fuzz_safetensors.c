@@ -1,6 +1,6 @@
 /* fuzz_safetensors - bytes that claim to be a safetensors file: as they are, or as the header of a file whose length is
  * right, with some data behind it. What is taken lies in the file: every byte of every tensor is read. */
-#include "model/safetensors.h"
+#include "lm/decoder/safetensors.h"
 
 #include "fuzz_file.h"
 

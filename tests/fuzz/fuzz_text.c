@@ -5,8 +5,8 @@
 #endif
 #include <math.h>
 
-#include "../../cli/array.h"
-#include "../../cli/text.h"
+#include "../../cli/io/array.h"
+#include "../../cli/io/text.h"
 #include "fuzz.h"
 #include "support/formats.h"
 

@@ -5,8 +5,8 @@
 #endif
 #include <math.h>
 
-#include "../../cli/message.h"
-#include "../../cli/umap_labels.h"
+#include "../../cli/program/message.h"
+#include "../../cli/umap/umap_labels.h"
 #include "fuzz_file.h"
 
 /* No control characters, and made clean again it is the same: so it is well-formed. */

@@ -6,8 +6,8 @@
 #endif
 #include <napier/umap.h>
 
-#include "../../cli/message.h"
-#include "../../cli/umap_npz.h"
+#include "../../cli/program/message.h"
+#include "../../cli/umap/umap_npz.h"
 #include "fuzz_file.h"
 
 enum { MEMBERS = 5, ROOM = 1 << 14 };

@@ -1,5 +1,5 @@
 /* fuzz_views - the checks of views against counting every byte: does a view meet itself, do two views overlap? */
-#include "base/view.h"
+#include "core/base/view.h"
 #include "fuzz.h"
 
 enum { ARENA = 1 << 14, MOST = 9, FARTHEST = 40 };

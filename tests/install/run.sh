@@ -123,7 +123,7 @@ for header in "$prefix"/include/napier/*.h; do
     done
 done
 # The headers of the rooms stand alone as well.
-for header in "$root"/src/base/*.h "$root"/src/*/*_kernels.h "$root"/src/isa/kernels.h; do
+for header in "$root"/src/core/base/*.h $(find "$root/src" -name '*kernels.h' | sort); do
     name=${header#"$root"/src/}
     check "src/$name alone, C11" alone "$name" "$cc" -std=c11 -Wstrict-prototypes -x c
 done

@@ -27,7 +27,7 @@ def read(path):
 
 def corpus():
     """This project's own text, and some of other scripts."""
-    paths = sorted(glob.glob(ROOT + "/docs/*.md") + glob.glob(ROOT + "/src/*/*.[ch]") + glob.glob(ROOT + "/*.md"))
+    paths = sorted(glob.glob(ROOT + "/docs/*.md") + glob.glob(ROOT + "/src/**/*.[ch]", recursive=True) + glob.glob(ROOT + "/*.md"))
     other = "".join(chr(0x4E00 + i * 7919 % 3000) + ("\u3002" if i % 9 == 0 else "") for i in range(20000))
     arabic = "".join(chr(0x627 + i * 31 % 36) + (" " if i % 5 == 0 else "") for i in range(5000))
     hangul = "".join(chr(0xAC00 + i * 577 % 11172) for i in range(5000))

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "math/f64.h"
+#include "core/math/f64.h"
 #include "support/rows.h"
 
 enum { NAME = 96, MOST_TENSORS = 128 };

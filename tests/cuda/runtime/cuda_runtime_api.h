@@ -1,5 +1,5 @@
-/* tests/cuda/runtime/cuda_runtime_api.h - in place of NVIDIA's: what src/cuda/device.c uses of the CUDA runtime, made by
- * fake_runtime.c without a GPU. A test says what fails, and reads what was asked in which order. */
+/* tests/cuda/runtime/cuda_runtime_api.h - in place of NVIDIA's: what src/core/gpu/device.c uses of the CUDA runtime,
+ * made by fake_runtime.c without a GPU. A test says what fails, and reads what was asked in which order. */
 #ifndef NAPIER_TESTS_CUDA_RUNTIME_API_H
 #define NAPIER_TESTS_CUDA_RUNTIME_API_H
 

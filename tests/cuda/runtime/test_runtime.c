@@ -1,5 +1,5 @@
-/* tests/cuda/runtime/test_runtime.c - src/cuda/device.c on a CUDA runtime that is played (fake_runtime.c): the order of its work,
- * host threads side by side, captures into graphs, and what errors of the runtime become. */
+/* tests/cuda/runtime/test_runtime.c - src/core/gpu/device.c on a CUDA runtime that is played (fake_runtime.c): the
+ * order of its work, host threads side by side, captures into graphs, and what errors of the runtime become. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "cuda/launch.h"
+#include "core/gpu/launch.h"
 
 static void kernel(void) {}
 

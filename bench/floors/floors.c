@@ -1,0 +1,146 @@
+/* bench/floors/floors.c - see floors.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "floors.h"
+
+#include <time.h>
+
+enum { PIECE = 1024, TRIES = 5 };
+
+static volatile float float_sink;
+static volatile int int_sink;
+
+double floors_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+const floor_kernels *floors_of(const napier_isa isa) {
+    if (isa == NAPIER_ISA_AVX512)
+        return &floor_avx512;
+    if (isa == NAPIER_ISA_AVX2)
+        return &floor_avx2;
+    if (isa == NAPIER_ISA_NEON)
+        return &floor_neon;
+    return &floor_scalar;
+}
+
+/* The share of thread k of `threads` in `bytes`, in pieces of 1 KiB; the last few bytes go to nobody, which no clock
+ * notices: buffers are rounded up to a piece anyway. */
+static size_t share(const size_t bytes, const int k, const int threads) {
+    const size_t pieces = (bytes + PIECE - 1) / PIECE;
+    return pieces * (size_t)k / (size_t)threads * PIECE;
+}
+
+/* One row after the other, each read first and then copied: the second read may find it in a cache, as it would for a
+ * softmax. A single row is split over threads. */
+static void read_then_copy(const floor_choice *c, const floor_work *w, const size_t begin, const size_t end) {
+    const floor_kernels *const f = c->kernels;
+    const size_t step = w->rows > 1 ? (w->row_bytes + PIECE - 1) / PIECE * PIECE : end - begin;
+    for (size_t at = begin; at < end; at += step) {
+        const size_t bytes = end - at < step ? end - at : step;
+        const char *const from = (const char *)w->in + at;
+        if (w->reads > 1)
+            int_sink = f->read[c->read](from, bytes);
+        f->copy[c->copy]((char *)w->out + at, from, bytes);
+    }
+}
+
+void floors_memory(const floor_choice *const c, const floor_work *const w) {
+    const size_t in_bytes = w->rows * w->row_bytes;
+#pragma omp parallel for num_threads(w->threads) schedule(static) if (w->threads > 1)
+    for (int k = 0; k < w->threads; k++) {
+        const size_t begin = share(in_bytes, k, w->threads), end = share(in_bytes, k + 1, w->threads);
+        if (w->out_bytes == in_bytes) {
+            if (w->reads > 1)
+                read_then_copy(c, w, begin, end);
+            else
+                c->kernels->copy[c->copy]((char *)w->out + begin, (const char *)w->in + begin, end - begin);
+        } else {
+            const size_t out_begin = share(w->out_bytes, k, w->threads),
+                         out_end = share(w->out_bytes, k + 1, w->threads);
+            int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
+            c->kernels->fill[c->fill]((char *)w->out + out_begin, out_end - out_begin);
+        }
+    }
+}
+
+void floors_read(const floor_choice *const c, const floor_work *const w) {
+    const size_t bytes = w->rows * w->row_bytes;
+#pragma omp parallel for num_threads(w->threads) schedule(static) if (w->threads > 1)
+    for (int k = 0; k < w->threads; k++) {
+        const size_t begin = share(bytes, k, w->threads), end = share(bytes, k + 1, w->threads);
+        int_sink = c->kernels->read[c->read]((const char *)w->in + begin, end - begin);
+    }
+}
+
+void floors_exp(const floor_kernels *const kernels, const int which, const int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int k = 0; k < threads; k++) {
+        _Alignas(64) float x[4096];
+        for (int i = 0; i < 4096; i++)
+            x[i] = -0.02f * (float)i;
+        for (int i = 0; i < 256; i++)
+            float_sink = kernels->exp_sum[which](x, 4096);
+    }
+}
+
+static double fastest(void (*run)(const floor_choice *, const floor_work *), const floor_choice *c,
+                      const floor_work *w) {
+    double best = 1e9;
+    for (int i = 0; i < TRIES; i++) {
+        const double start = floors_now();
+        run(c, w);
+        const double took = floors_now() - start;
+        if (took < best)
+            best = took;
+    }
+    return best;
+}
+
+/* Replaces *slot (a field of *c) by the candidate with which `run` takes least. */
+static void choose(floor_choice *const c, int *const slot, const int candidates,
+                   void (*run)(const floor_choice *, const floor_work *), const floor_work *const w) {
+    double best = 1e9;
+    int winner = 0;
+    for (int k = 0; k < candidates; k++) {
+        *slot = k;
+        const double took = fastest(run, c, w);
+        if (took < best)
+            best = took, winner = k;
+    }
+    *slot = winner;
+}
+
+floor_choice floors_choose(const floor_kernels *const kernels, const floor_work *const w) {
+    floor_choice c = {kernels, 0, 0, 0};
+    choose(&c, &c.read, FLOOR_READS, floors_read, w);
+    if (w->out_bytes == w->rows * w->row_bytes)
+        choose(&c, &c.copy, FLOOR_COPIES, floors_memory, w);
+    else
+        choose(&c, &c.fill, FLOOR_FILLS, floors_memory, w);
+    return c;
+}
+
+double floors_clock(void) {
+#if defined(__x86_64__) || defined(__aarch64__)
+    double best = 0;
+    for (int trial = 0; trial < 10; trial++) {
+        unsigned long a = 1;
+        const double start = floors_now();
+        for (int i = 0; i < 250000; i++) {
+#if defined(__x86_64__)
+            __asm__ volatile("add $1,%0\n\tadd $1,%0\n\tadd $1,%0\n\tadd $1,%0" : "+r"(a));
+#else
+            __asm__ volatile("add %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1\n\tadd %0,%0,#1" : "+r"(a));
+#endif
+        }
+        const double ghz = 1e6 / (floors_now() - start) * 1e-9;
+        if (ghz > best)
+            best = ghz;
+    }
+    return best;
+#else
+    return 0;
+#endif
+}

@@ -1,0 +1,11 @@
+/* bench/floors/floors_avx512.c - the floor kernels for this instruction set. */
+#if defined(__x86_64__) || defined(_M_X64)
+#include "core/simd/target_avx512.h"
+#define NAPIER_LANES_AVX512
+#define FLOORS_TABLE floor_avx512
+#include "floors.inc.h"
+#include "core/simd/target_end.h"
+#else
+#include "floors.h"
+const floor_kernels floor_avx512 = {{NULL}, {NULL}, {NULL}, {NULL}};
+#endif

@@ -1,0 +1,44 @@
+/* cli/io/jsonl.h - JSON Lines: an object on each line, read with distrust.
+ *
+ * cJSON parses (https://github.com/DaveGamble/cJSON); without it the program reads no JSON Lines and says so. A line has
+ * at most 64 MiB, takes at most 1 GiB when parsed (less where memory is short), has no byte 0, and nests at most 1000 deep; blank lines are skipped. Beyond JSON, NaN, Infinity and
+ * -Infinity are numbers, as Python's json writes them; they reach the caller as the string "NaN" and as infinite numbers. */
+#ifndef NAPIER_CLI_JSONL_H
+#define NAPIER_CLI_JSONL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct cJSON;
+
+typedef struct jsonl_reader {
+    FILE *file;
+    const char *name;   /* for messages */
+    int64_t line;       /* number of the last line read, from 1 */
+    int64_t size, used; /* bytes of the file and of what has been read of it; size -1: a pipe */
+    char *bytes;        /* the file from its next line on: bytes[start .. end) */
+    size_t start, end, capacity;
+    bool at_end;
+    bool owns_file; /* and closes it */
+    char *text;     /* the line as JSON without the words beyond it */
+    size_t text_capacity;
+    struct cJSON *object;
+} jsonl_reader;
+
+/* Whether this build has cJSON. */
+bool jsonl_available(void);
+
+/* Opens `path` ("-": standard input). Close the reader even after a failure. */
+int jsonl_open(jsonl_reader *r, const char *path);
+/* The same on an open file, which is not closed. */
+void jsonl_open_file(jsonl_reader *r, FILE *file, const char *name);
+void jsonl_close(jsonl_reader *r);
+
+/* Whether the line has an escaped byte 0 (\u0000), at which cJSON would end a string without a word. */
+bool jsonl_has_zero(const jsonl_reader *r);
+
+/* The object on the next line, which the reader keeps until the next call; NULL at the end of the file. */
+int jsonl_next(jsonl_reader *r, const struct cJSON **object);
+
+#endif

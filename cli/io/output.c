@@ -1,0 +1,268 @@
+/* cli/io/output.c - writes results beside their place; they go there together, once the command has succeeded.
+ * How one file is written is core/base/output_file.c's work, which the library shares. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "output.h"
+
+#include "../program/message.h"
+#include "npy.h"
+#include "text.h"
+
+#include "core/base/output_file.h" /* the one file of src/ that the program compiles too */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- The files of this run --------------------------------------------------------------------------------------- */
+
+enum { MOST_OUTPUTS = 32 };
+
+/* Not allocated, so that a signal handler can walk through them. */
+static struct output_slot {
+    napier_output_file file;
+    const char *name;
+    bool is_used, is_complete;
+} slots[MOST_OUTPUTS];
+
+/* ---- Signals remove the temporary files -------------------------------------------------------------------------- */
+
+static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGBUS};
+enum { FATAL_SIGNALS = sizeof fatal_signals / sizeof fatal_signals[0] };
+
+/* Only async-signal-safe calls here. The slots change only while these signals are blocked. */
+static void remove_temporaries(void) {
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        if (slots[i].is_used && slots[i].file.temporary[0] != '\0') {
+            unlink(slots[i].file.temporary);
+        }
+    }
+}
+
+static void on_signal(int number) {
+    remove_temporaries();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* SIGBUS comes when another program shortens a file that is mapped here, or its disk cannot be read. */
+static void on_bus_error(int number) {
+    static const char text[] = "napier: a file became shorter while it was read, or its disk failed\n";
+    (void)number;
+    remove_temporaries();
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+        _exit(STATUS_FAILED);
+    }
+    _exit(STATUS_FAILED);
+}
+
+static void fatal_set(sigset_t *set) {
+    sigemptyset(set);
+    for (int i = 0; i < FATAL_SIGNALS; i++) {
+        sigaddset(set, fatal_signals[i]);
+    }
+}
+
+/* A signal that was ignored when the program started (nohup) stays ignored. A full pipe or file limit is an error of
+ * write, not a signal. */
+void output_handle_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    fatal_set(&action.sa_mask);
+    for (int i = 0; i < FATAL_SIGNALS; i++) {
+        struct sigaction before;
+        action.sa_handler = fatal_signals[i] == SIGBUS ? on_bus_error : on_signal;
+        if (sigaction(fatal_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            sigaction(fatal_signals[i], &action, NULL);
+        }
+    }
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static void block_signals(sigset_t *before) {
+    sigset_t fatal;
+    fatal_set(&fatal);
+    sigprocmask(SIG_BLOCK, &fatal, before);
+}
+
+static void unblock_signals(const sigset_t *before) { sigprocmask(SIG_SETMASK, before, NULL); }
+
+/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+
+file_format output_format(const char *path, file_format input_format) {
+    const bool is_stdout = path == NULL || strcmp(path, "-") == 0;
+    const file_format named = is_stdout ? FORMAT_AUTO : format_of_name(path);
+    if (named != FORMAT_AUTO) {
+        return named;
+    }
+    if (is_stdout && isatty(STDOUT_FILENO) && input_format == FORMAT_NPY) {
+        return FORMAT_CSV;
+    }
+    return input_format;
+}
+
+static int file_error(const char *name, int error) {
+    /* The reader of a pipe has gone: it has seen enough, there is nothing to say. */
+    return error == EPIPE ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
+}
+
+int output_error(const output *out) { return file_error(out->name, errno); }
+
+static struct output_slot *free_slot(void) {
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        if (!slots[i].is_used) {
+            return &slots[i];
+        }
+    }
+    return NULL;
+}
+
+/* A temporary file is made while signals wait, so that the handler knows it from the moment it exists. Opening a pipe may
+ * take for ever and can be interrupted. */
+static int open_file(struct output_slot *slot) {
+    sigset_t before;
+    if (!slot->file.is_moved) {
+        return napier_output_file_open(&slot->file);
+    }
+    block_signals(&before);
+    const int error = napier_output_file_open(&slot->file);
+    unblock_signals(&before);
+    return error;
+}
+
+int output_open(output *out, const char *path) {
+    memset(out, 0, sizeof *out);
+    if (path == NULL || strcmp(path, "-") == 0) {
+        out->name = "standard output";
+        out->file = stdout;
+        return STATUS_OK;
+    }
+    out->name = *path != '\0' ? path : "''";
+    struct output_slot *const slot = free_slot();
+    if (slot == NULL) {
+        return complain("%s: more than %d files at once", out->name, (int)MOST_OUTPUTS);
+    }
+    int error = napier_output_file_place(&slot->file, path);
+    if (error != 0) {
+        return file_error(out->name, error);
+    }
+    slot->name = out->name;
+    slot->is_complete = false;
+    slot->is_used = true;
+    out->slot = slot;
+    error = open_file(slot);
+    out->file = error == 0 ? fdopen(slot->file.fd, "wb") : NULL;
+    if (out->file == NULL) {
+        return file_error(out->name, error != 0 ? error : errno);
+    }
+    slot->file.fd = -1; /* the stream closes it */
+    return STATUS_OK;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+int output_begin(output *out, file_format format, napier_dtype dtype, const array_shape *shape, const char *header) {
+    out->format = format;
+    out->dtype = dtype;
+    out->columns = shape->dims > 1 ? shape->dim[shape->dims - 1] : 1;
+    out->column = 0;
+    if (format == FORMAT_NPY) {
+        char bytes[NPY_WRITTEN_MAX];
+        const size_t size = npy_write_header(bytes, dtype, shape);
+        return fwrite(bytes, 1, size, out->file) == size ? STATUS_OK : output_error(out);
+    }
+    if (header != NULL && fprintf(out->file, "%s\n", header) < 0) {
+        return output_error(out);
+    }
+    return STATUS_OK;
+}
+
+static int write_text(output *out, const char *elements, int64_t count) {
+    const size_t size = napier_dtype_size(out->dtype);
+    const char separator = format_separator(out->format);
+    for (int64_t i = 0; i < count; i++) {
+        char text[TEXT_NUMBER_MAX + 1];
+        const int length = text_number(text, out->dtype, elements + (size_t)i * size);
+        out->column++;
+        text[length] = out->column == out->columns ? '\n' : separator;
+        if (out->column == out->columns) {
+            out->column = 0;
+        }
+        if (fwrite(text, 1, (size_t)length + 1, out->file) != (size_t)length + 1) {
+            return output_error(out);
+        }
+    }
+    return STATUS_OK;
+}
+
+int output_write(output *out, void *elements, int64_t count) {
+    if (out->format != FORMAT_NPY) {
+        return write_text(out, elements, count);
+    }
+    const size_t size = napier_dtype_size(out->dtype);
+    if (machine_is_big_endian()) {
+        bytes_swap(elements, size, count);
+    }
+    return fwrite(elements, size, (size_t)count, out->file) == (size_t)count ? STATUS_OK : output_error(out);
+}
+
+static int close_file(output *out) {
+    FILE *const file = out->file;
+    out->file = NULL;
+    int error = fflush(file) != 0 ? errno : 0;
+    if (error == 0 && out->slot != NULL) {
+        out->slot->file.fd = fileno(file);
+        error = napier_output_file_sync(&out->slot->file);
+        out->slot->file.fd = -1;
+    }
+    const int closed = fclose(file) == 0 ? 0 : errno;
+    return error != 0 ? error : closed;
+}
+
+int output_commit(output *out) {
+    const int error = close_file(out);
+    if (error != 0) {
+        return file_error(out->name, error);
+    }
+    if (out->slot != NULL) {
+        out->slot->is_complete = true;
+    }
+    return STATUS_OK;
+}
+
+static void drop_slot(struct output_slot *slot) {
+    sigset_t before;
+    block_signals(&before);
+    napier_output_file_discard(&slot->file);
+    slot->is_used = false;
+    unblock_signals(&before);
+}
+
+void output_discard(output *out) {
+    if (out->file != NULL && out->file != stdout) {
+        fclose(out->file);
+    }
+    if (out->slot != NULL && !out->slot->is_complete) {
+        drop_slot(out->slot);
+    }
+    memset(out, 0, sizeof *out);
+}
+
+int output_settle(int status) {
+    sigset_t before;
+    block_signals(&before);
+    for (int i = 0; i < MOST_OUTPUTS && status == STATUS_OK; i++) {
+        const int error = slots[i].is_used ? napier_output_file_move(&slots[i].file) : 0;
+        status = error == 0 ? STATUS_OK : file_error(slots[i].name, error);
+    }
+    unblock_signals(&before);
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        if (slots[i].is_used) {
+            drop_slot(&slots[i]);
+        }
+    }
+    return status;
+}

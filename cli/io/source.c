@@ -1,0 +1,113 @@
+/* cli/io/source.c - opens files to read. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "source.h"
+
+#include "../program/memory.h"
+#include "../program/message.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* NULL, or why a file cannot be read. An empty device, /dev/null, can. */
+static const char *fault_of(FILE *file) {
+    struct stat info;
+    if (fstat(fileno(file), &info) != 0) {
+        return strerror(errno);
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return strerror(EISDIR);
+    }
+    const bool is_device = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
+    if (is_device && !isatty(fileno(file)) && getc(file) != EOF) {
+        return "a device, which may have no end, not a file";
+    }
+    return NULL;
+}
+
+FILE *source_open(const char *path, const char **name) {
+    const bool standard = strcmp(path, "-") == 0;
+    *name = standard ? "standard input" : *path != '\0' ? path : "''";
+    FILE *const file = standard ? stdin : fopen(path, "rb");
+    const char *const fault = file != NULL ? fault_of(file) : strerror(errno);
+    if (fault == NULL) {
+        return file;
+    }
+    complain("%s: %s", *name, fault);
+    source_close(file);
+    return NULL;
+}
+
+void source_close(FILE *file) {
+    if (file != NULL && file != stdin) {
+        fclose(file);
+    }
+}
+
+int64_t source_size(FILE *file) {
+    struct stat info;
+    return fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) ? (int64_t)info.st_size : -1;
+}
+
+/* ---- All of a file ----------------------------------------------------------------------------------------------- */
+
+static int too_large(const whole_file *f, int64_t most) {
+    return complain("%s: more than %" PRId64 " bytes, half of the memory that this program may use", f->name, most);
+}
+
+/* Room for `capacity` bytes and a '\0'. */
+static int make_room(whole_file *f, size_t capacity) {
+    char *const bytes = realloc(f->bytes, capacity + 1);
+    if (bytes == NULL) {
+        return complain("%s: out of memory", f->name);
+    }
+    f->bytes = bytes;
+    return STATUS_OK;
+}
+
+static int read_to_end(whole_file *f, FILE *file, int64_t most) {
+    const int64_t known = source_size(file);
+    if (known > most) {
+        return too_large(f, most);
+    }
+    size_t capacity = known > 0 ? (size_t)known : 1 << 16;
+    int status = make_room(f, capacity);
+    while (status == STATUS_OK) {
+        f->size += fread(f->bytes + f->size, 1, capacity - f->size, file);
+        if (f->size < capacity) { /* the end, or an error */
+            break;
+        }
+        const int next = getc(file);
+        if (next == EOF) {
+            break;
+        }
+        ungetc(next, file);
+        capacity *= 2;
+        status = capacity > (size_t)most ? too_large(f, most) : make_room(f, capacity);
+    }
+    if (f->bytes != NULL) {
+        f->bytes[f->size] = '\0';
+    }
+    return status == STATUS_OK && ferror(file) ? complain("%s: %s", f->name, strerror(errno)) : status;
+}
+
+int whole_file_read(whole_file *f, const char *path) {
+    memset(f, 0, sizeof *f);
+    FILE *const file = source_open(path, &f->name);
+    if (file == NULL) {
+        return STATUS_FAILED;
+    }
+    const int status = read_to_end(f, file, memory_usable());
+    source_close(file);
+    return status;
+}
+
+void whole_file_free(whole_file *f) {
+    free(f->bytes);
+    memset(f, 0, sizeof *f);
+}

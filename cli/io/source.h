@@ -1,0 +1,30 @@
+/* cli/io/source.h - files to read: from a path, or from standard input. */
+#ifndef NAPIER_CLI_SOURCE_H
+#define NAPIER_CLI_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Opens `path` ("-": standard input); *name is what to call it in messages. NULL after a message: also for a folder, and
+ * for a device such as /dev/zero, which has no end. */
+FILE *source_open(const char *path, const char **name);
+
+/* Closes all but standard input. NULL is allowed. */
+void source_close(FILE *file);
+
+/* Bytes of a regular file; -1: it is none. */
+int64_t source_size(FILE *file);
+
+typedef struct whole_file {
+    const char *name;
+    char *bytes; /* followed by a '\0' */
+    size_t size;
+} whole_file;
+
+/* All of a file, which may be a pipe. More than half of the memory (memory_usable) is refused. Free it even after a
+ * failure. */
+int whole_file_read(whole_file *f, const char *path);
+void whole_file_free(whole_file *f);
+
+#endif

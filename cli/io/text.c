@@ -1,0 +1,364 @@
+/* cli/io/text.c - CSV and TSV. */
+#include "text.h"
+
+#include "array.h"
+#include "../program/message.h"
+
+#include <errno.h>
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Lines ------------------------------------------------------------------------------------------------------- */
+
+enum { FIRST_CAPACITY = 1 << 16 };
+static const size_t most_line = (size_t)256 << 20;
+
+static int no_memory(const text_reader *t) { return complain("%s: out of memory", t->name); }
+
+/* Makes room for more bytes, and reads some. One byte is always kept free for the '\0' behind a last line. */
+static int fill(text_reader *t) {
+    if (t->start > 0) {
+        memmove(t->bytes, t->bytes + t->start, t->end - t->start);
+        t->end -= t->start;
+        t->start = 0;
+    }
+    if (t->capacity - t->end < 2) {
+        if (t->capacity >= most_line) {
+            return complain("%s:%" PRId64 ": a line of more than %zu MiB", t->name, t->line + 1, most_line >> 20);
+        }
+        const size_t capacity = t->capacity * 2;
+        char *const bytes = realloc(t->bytes, capacity);
+        if (bytes == NULL) {
+            return no_memory(t);
+        }
+        t->bytes = bytes;
+        t->capacity = capacity;
+    }
+    const size_t got = fread(t->bytes + t->end, 1, t->capacity - t->end - 1, t->file);
+    if (got == 0) {
+        if (ferror(t->file)) {
+            return complain("%s: %s", t->name, strerror(errno));
+        }
+        t->at_end = true;
+    }
+    t->end += got;
+    return STATUS_OK;
+}
+
+/* The next line without its line end, '\0'-terminated, valid until the next call; NULL at the end of the file. */
+static int read_line(text_reader *t, char **line, size_t *size) {
+    size_t seen = 0;
+    for (;;) {
+        char *const start = t->bytes + t->start;
+        const size_t have = t->end - t->start;
+        char *const newline = memchr(start + seen, '\n', have - seen);
+        if (newline == NULL && !t->at_end) {
+            seen = have;
+            const int status = fill(t);
+            if (status != STATUS_OK) {
+                return status;
+            }
+            continue;
+        }
+        *line = newline != NULL || have > 0 ? start : NULL;
+        *size = newline != NULL ? (size_t)(newline - start) : have;
+        t->start += *size + (newline != NULL);
+        t->line++;
+        break;
+    }
+    if (*line != NULL) {
+        if (*size > 0 && (*line)[*size - 1] == '\r') {
+            --*size;
+        }
+        (*line)[*size] = '\0';
+    }
+    return STATUS_OK;
+}
+
+/* Lines that hold no row. */
+static bool is_skipped(const char *line, size_t size) { return *line == '#' || strspn(line, " ") == size; }
+
+static int read_row_line(text_reader *t, char **line, size_t *size) {
+    int status;
+    do {
+        status = read_line(t, line, size);
+    } while (status == STATUS_OK && *line != NULL && is_skipped(*line, *size));
+    return status;
+}
+
+/* ---- Fields ------------------------------------------------------------------------------------------------------ */
+
+/* A field of a line, without quotes and the spaces around it. */
+typedef struct field {
+    const char *start, *end;
+    bool quoted;
+    const char *next; /* where the next field starts; NULL: it was the last */
+} field;
+
+static const char *skip_blanks(const char *at, const char *end, char separator) {
+    while (at < end && (*at == ' ' || (*at == '\t' && separator != '\t'))) {
+        at++;
+    }
+    return at;
+}
+
+/* False: a quote is not closed, or text follows it. */
+static bool split_field(const char *at, const char *end, char separator, field *f) {
+    at = skip_blanks(at, end, separator);
+    f->quoted = at < end && *at == '"';
+    if (f->quoted) {
+        f->start = ++at;
+        while (at < end && (*at != '"' || at[1] == '"')) { /* the line ends in '\0', so at[1] is there */
+            at += *at == '"' ? 2 : 1;
+        }
+        if (at == end) {
+            return false;
+        }
+        f->end = at;
+        at = skip_blanks(at + 1, end, separator);
+        if (at < end && *at != separator) {
+            return false;
+        }
+    } else {
+        f->start = at;
+        const char *const stop = memchr(at, separator, (size_t)(end - at));
+        at = stop != NULL ? stop : end;
+        f->end = at;
+        while (f->end > f->start && (f->end[-1] == ' ' || f->end[-1] == '\t')) {
+            f->end--;
+        }
+    }
+    f->next = at < end ? at + 1 : NULL;
+    return true;
+}
+
+static bool is_word(const char *at, const char *end, const char *word) {
+    for (; at < end && *word != '\0'; at++, word++) {
+        if ((*at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : *at) != *word) {
+            return false;
+        }
+    }
+    return at == end && *word == '\0';
+}
+
+/* strtod alone would also take hexadecimal numbers, nan(...) and leading white space. What is too large for a double is
+ * inf, and what is too small is 0, as in Python. */
+static bool field_number(const field *f, double *value) {
+    const char *at = f->start;
+    const bool negative = at < f->end && *at == '-';
+    at += at < f->end && (*at == '-' || *at == '+');
+    if (is_word(at, f->end, "nan")) {
+        *value = (double)NAN;
+        return true;
+    }
+    if (is_word(at, f->end, "inf") || is_word(at, f->end, "infinity")) {
+        *value = negative ? -(double)INFINITY : (double)INFINITY;
+        return true;
+    }
+    if (at == f->end || strspn(at, "0123456789.eE+-") < (size_t)(f->end - at) || *at == '+' || *at == '-') {
+        return false;
+    }
+    char *end;
+    *value = strtod(f->start, &end);
+    return end == f->end;
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+static int bad_field(const text_reader *t, int64_t column, const field *f) {
+    if (f == NULL) {
+        return complain("%s: line %" PRId64 ", field %" PRId64 ": a quote without its partner", t->name, t->line,
+                        column + 1);
+    }
+    if (f->start == f->end) {
+        return complain("%s: line %" PRId64 ", field %" PRId64 " is empty", t->name, t->line, column + 1);
+    }
+    char shown[40];
+    return complain("%s: line %" PRId64 ", field %" PRId64 ": '%s' is not a number", t->name, t->line, column + 1,
+                    printable(shown, sizeof shown, f->start, (size_t)(f->end - f->start)));
+}
+
+/* Reads the numbers of a line into `row`, at most t->columns of them, and counts the fields. */
+static int parse_row(const text_reader *t, const char *line, size_t size, double *row) {
+    const char *const end = line + size;
+    int64_t fields = 0;
+    for (const char *at = line; at != NULL; fields++) {
+        field f;
+        if (!split_field(at, end, t->separator, &f)) {
+            return bad_field(t, fields, NULL);
+        }
+        if (fields < t->columns && !field_number(&f, &row[fields])) {
+            return bad_field(t, fields, &f);
+        }
+        at = f.next;
+    }
+    if (fields != t->columns) {
+        return complain("%s: line %" PRId64 " has %" PRId64 " field%s, but line %" PRId64 " has %" PRId64, t->name,
+                        t->line, fields, fields == 1 ? "" : "s", t->first_line, t->columns);
+    }
+    return STATUS_OK;
+}
+
+/* A field that cannot be split off counts too, so that there is at least one; parse_row reports it. */
+static int64_t count_fields(const text_reader *t, const char *line, size_t size) {
+    int64_t fields = 1;
+    field f;
+    for (const char *at = line; split_field(at, line + size, t->separator, &f) && f.next != NULL; at = f.next) {
+        fields++;
+    }
+    return fields;
+}
+
+/* A header is known by its first field. A word further on in a first line of numbers is a mistake, not a header. */
+static bool is_header(const text_reader *t, const char *line, size_t size) {
+    field f;
+    double ignored;
+    return split_field(line, line + size, t->separator, &f) && !field_number(&f, &ignored);
+}
+
+static int keep_header(text_reader *t, const char *line, size_t size) {
+    t->header = malloc(size + 1);
+    if (t->header == NULL) {
+        return no_memory(t);
+    }
+    memcpy(t->header, line, size + 1);
+    return STATUS_OK;
+}
+
+/* Reads the header, if there is one, and the first row. */
+static int read_first_row(text_reader *t) {
+    char *line;
+    size_t size;
+    int status = read_row_line(t, &line, &size);
+    if (status == STATUS_OK && line != NULL) {
+        if (t->separator == '\0') {
+            t->separator = memchr(line, '\t', size) != NULL ? '\t' : ',';
+        }
+        t->first_line = t->line;
+        t->columns = count_fields(t, line, size);
+        if (is_header(t, line, size)) {
+            status = keep_header(t, line, size);
+            if (status == STATUS_OK) {
+                status = read_row_line(t, &line, &size);
+            }
+        }
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (line == NULL) {
+        return complain("%s: no row of numbers%s", t->name, t->header != NULL ? " below the header" : "");
+    }
+    t->row = calloc((size_t)t->columns, sizeof *t->row);
+    if (t->row == NULL) {
+        return no_memory(t);
+    }
+    t->row_is_ahead = true;
+    return parse_row(t, line, size, t->row);
+}
+
+int text_open(text_reader *t, FILE *file, const char *name, char separator, const void *bytes, size_t size) {
+    memset(t, 0, sizeof *t);
+    t->file = file;
+    t->name = name;
+    t->separator = separator;
+    t->capacity = FIRST_CAPACITY;
+    t->bytes = malloc(t->capacity);
+    if (t->bytes == NULL) {
+        return no_memory(t);
+    }
+    if (size > 0) {
+        memcpy(t->bytes, bytes, size);
+        t->end = size;
+    }
+    while (t->end < 3 && !t->at_end) {
+        const int status = fill(t);
+        if (status != STATUS_OK) {
+            return status;
+        }
+    }
+    if (t->end >= 3 && memcmp(t->bytes, "\xef\xbb\xbf", 3) == 0) {
+        t->start = 3; /* UTF-8 with a byte order mark */
+    }
+    return read_first_row(t);
+}
+
+int text_read_row(text_reader *t, double *row, bool *got) {
+    *got = true;
+    if (t->row_is_ahead) {
+        t->row_is_ahead = false;
+        memcpy(row, t->row, (size_t)t->columns * sizeof *row);
+        return STATUS_OK;
+    }
+    char *line;
+    size_t size;
+    const int status = read_row_line(t, &line, &size);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    *got = line != NULL;
+    return *got ? parse_row(t, line, size, row) : STATUS_OK;
+}
+
+void text_close(text_reader *t) {
+    free(t->header);
+    free(t->row);
+    free(t->bytes);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+/* Whether `text` rounded to nearest in a 16-bit dtype is `bits`: it lies nearer to that value than to both neighbours. */
+static bool reads_back_16(const char *text, napier_dtype dtype, uint16_t bits) {
+    const double given = fabs(strtod(text, NULL));
+    const uint16_t magnitude = bits & 0x7fff;
+    const double value = element_value(dtype, &magnitude);
+    if (given == value) {
+        return true; /* of zero, only "0" is near enough */
+    }
+    const uint16_t before = (uint16_t)(magnitude - 1);
+    const uint16_t after = (uint16_t)(magnitude + 1);
+    const double below = magnitude > 0 ? element_value(dtype, &before) : 0;
+    const double next = element_value(dtype, &after);
+    /* What stands above the largest number counts as one step further on, though it is infinity. */
+    const double above = isinf(next) ? value + (value - below) : next;
+    const double distance = fabs(given - value);
+    return magnitude > 0 && distance < fabs(given - below) && distance < fabs(given - above);
+}
+
+static bool reads_back(const char *text, napier_dtype dtype, const void *element) {
+    if (dtype == NAPIER_F64) {
+        return strtod(text, NULL) == element_value(dtype, element);
+    }
+    if (dtype == NAPIER_F32) {
+        return (double)strtof(text, NULL) == element_value(dtype, element);
+    }
+    uint16_t bits;
+    memcpy(&bits, element, sizeof bits);
+    return reads_back_16(text, dtype, bits);
+}
+
+int text_number(char text[TEXT_NUMBER_MAX], napier_dtype dtype, const void *element) {
+    const double value = element_value(dtype, element);
+    if (isnan(value)) {
+        return snprintf(text, TEXT_NUMBER_MAX, "nan");
+    }
+    /* Every decimal number of `sure` digits survives the way through the dtype and back, so what %g prints with that
+     * many is the shortest one if it reads back; `enough` digits always read back. Subnormals have fewer sure digits. */
+    const double normal = dtype == NAPIER_F64 ? DBL_MIN : dtype == NAPIER_F16 ? 0x1p-14 : (double)FLT_MIN;
+    const int most = dtype == NAPIER_F64 ? 15 : dtype == NAPIER_F32 ? 6 : dtype == NAPIER_F16 ? 3 : 2;
+    const int sure = fabs(value) < normal ? 1 : most;
+    const int enough = dtype == NAPIER_F64 ? 17 : dtype == NAPIER_F32 ? 9 : dtype == NAPIER_F16 ? 5 : 4;
+    int size = 0;
+    for (int digits = sure; digits <= enough; digits++) {
+        size = snprintf(text, TEXT_NUMBER_MAX, "%.*g", digits, value);
+        if (isinf(value) || reads_back(text, dtype, element)) {
+            break;
+        }
+    }
+    return size;
+}

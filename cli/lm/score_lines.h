@@ -1,0 +1,67 @@
+/* cli/lm/score_lines.h - prompts and responses from JSON Lines, as token ids.
+ *
+ *     {"prompt": "2 + 2 =", "responses": [" 4", " 5"]}         texts
+ *     {"prompt": [17, 10, 17], "response": [19]}               ids
+ *     {"prompt": [{"role": "user", "content": "2 + 2?"}], ...} a conversation, in Qwen3's chat format
+ *
+ * Prompt and response are encoded each by itself, and their ids joined. */
+#ifndef NAPIER_CLI_SCORE_LINES_H
+#define NAPIER_CLI_SCORE_LINES_H
+
+#ifdef NAPIER_MODEL
+
+#include <napier/model.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cJSON;
+
+/* Lists of ids that grow. */
+typedef struct id_lists {
+    int32_t *ids;
+    int64_t size, capacity;
+    int64_t *offsets; /* [count + 1] */
+    int64_t count, offsets_capacity;
+} id_lists;
+
+/* Each gives STATUS_OK, or STATUS_FAILED after a message. */
+int id_lists_start(id_lists *lists);
+int id_lists_add(id_lists *lists, const int32_t *ids, int64_t count);
+void id_lists_free(id_lists *lists);
+napier_indices id_lists_ids(const id_lists *lists);
+napier_indices id_lists_offsets(const id_lists *lists);
+
+/* Texts to ids by the model's tokenizer, which is loaded when the first text comes. */
+typedef struct text_encoder {
+    napier_context *context;
+    const char *model; /* the folder */
+    bool no_thinking;
+    int64_t vocabulary; /* ids lie below: the model's; 0: not looked at */
+    bool has_prefix;    /* an empty prompt is right: a token stands in for it */
+    napier_tokenizer *tokenizer;
+    napier_token_buffer ids;
+    napier_text_buffer text;
+} text_encoder;
+
+void text_encoder_free(text_encoder *encoder);
+/* Adds the ids of a text to the lists. `place` is for messages: "file:3: prompt". */
+int text_encoder_add(text_encoder *encoder, const char *place, const char *text, size_t size, id_lists *lists);
+/* The same of what JSON has: a string, a list of ids, or where there is a `line` a list of messages, whose tools it has. */
+int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, const struct cJSON *line,
+                          id_lists *lists);
+
+/* All of a file. */
+typedef struct score_lines {
+    id_lists prompts, responses;
+    int64_t *prompt_of; /* [responses.count] */
+    int64_t *number;    /* [responses.count] of the response, on its line from 0 */
+    int64_t *line;      /* [prompts.count] from 1 */
+    int64_t prompt_of_capacity, line_capacity;
+} score_lines;
+
+int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
+void score_lines_free(score_lines *lines);
+
+#endif
+#endif

@@ -1,0 +1,178 @@
+/* cli/plot/plot_html.c - the scene as one HTML file: plot_page.html, which the build turns into plot_page.h, with the
+ * title and the data put in. */
+#include "plot_scene.h"
+
+#include "../io/array.h"
+
+/* A build without CMake has no page. */
+#if defined(__has_include)
+#if __has_include("plot_page.h")
+#include "plot_page.h"
+#define PLOT_HAS_PAGE 1
+#endif
+#endif
+#if !defined(PLOT_HAS_PAGE)
+#define PLOT_HAS_PAGE 0
+static const unsigned char plot_page[] = "@TITLE@@DATA@";
+#endif
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers of `size` bytes, little-endian, as a JSON string. Changes their byte order in place where the machine's is
+ * another. */
+static void add_wide_numbers(plot_buffer *b, const char *name, void *numbers, size_t size, int64_t count) {
+    if (machine_is_big_endian()) {
+        bytes_swap(numbers, size, count);
+    }
+    buffer_print(b, ",\n\"%s\":\"", name);
+    buffer_base64(b, numbers, size * (size_t)count);
+    buffer_text(b, "\"");
+}
+
+static void add_numbers(plot_buffer *b, const char *name, void *numbers, int64_t count) {
+    add_wide_numbers(b, name, numbers, 4, count);
+}
+
+static void add_places(const plot_scene *s, plot_buffer *b, float *room) {
+    const int64_t count = s->plot->count;
+    float *const x = room;
+    float *const y = room + count;
+    float *const pairs = room + 2 * count;
+    plot_components(s->plot, x, y);
+    for (int64_t i = 0; i < count; i++) {
+        pairs[2 * i] = x[i];
+        pairs[2 * i + 1] = y[i];
+    }
+    add_numbers(b, "xy", pairs, 2 * count);
+}
+
+static void add_colours(const plot_scene *s, plot_buffer *b, int count) {
+    buffer_text(b, ",\n\"colours\":[");
+    for (int i = 0; i < count; i++) {
+        const colour c = s->shades[i];
+        buffer_print(b, "%s\"#%02x%02x%02x\"", i > 0 ? "," : "", c.red, c.green, c.blue);
+    }
+    buffer_text(b, "]");
+}
+
+/* "NAME":[...], the names of all categories. */
+static void add_names(plot_buffer *b, const char *name, const labels *l) {
+    buffer_print(b, ",\n\"%s\":[", name);
+    for (int32_t c = 0; c < l->categories; c++) {
+        buffer_text(b, c > 0 ? "," : "");
+        buffer_json(b, l->names[c]);
+    }
+    buffer_text(b, "]");
+}
+
+static void add_codes(plot_buffer *b, const char *name, const labels *l, int32_t *room) {
+    memcpy(room, l->codes, (size_t)l->count * sizeof *room);
+    add_numbers(b, name, room, l->count);
+}
+
+static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
+    const labels *const l = s->plot->labels;
+    const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
+    add_codes(b, "codes", l, room);
+    add_names(b, "names", l);
+    buffer_text(b, ",\n\"sizes\":[");
+    for (int32_t c = 0; c < l->categories; c++) {
+        buffer_print(b, "%s%" PRId64, c > 0 ? "," : "", l->sizes[c]);
+    }
+    buffer_text(b, "],\n\"shades\":[");
+    for (int32_t c = 0; c < l->categories; c++) {
+        buffer_print(b, "%s%" PRId32, c > 0 ? "," : "", s->category_shades[c]);
+    }
+    buffer_text(b, "]");
+    add_colours(s, b, coloured + 1);
+}
+
+/* As floats, or as doubles where a float does not reach. */
+static void add_values(const plot_scene *s, plot_buffer *b, void *room) {
+    const labels *const l = s->plot->labels;
+    const bool any = l->least <= l->most;
+    const bool wide = any && (l->most > (double)FLT_MAX || l->least < -(double)FLT_MAX);
+    for (int64_t i = 0; i < l->count; i++) {
+        const double value = isfinite(l->numbers[i]) ? l->numbers[i] : (double)NAN;
+        if (wide) {
+            ((double *)room)[i] = value;
+        } else {
+            ((float *)room)[i] = (float)value;
+        }
+    }
+    add_wide_numbers(b, "values", room, wide ? sizeof(double) : sizeof(float), l->count);
+    buffer_text(b, wide ? ",\n\"wide\":true" : "");
+    buffer_print(b, ",\n\"least\":%.17g,\"most\":%.17g", any ? l->least : 0, any ? l->most : 0);
+    add_colours(s, b, PLOT_SHADES);
+}
+
+static void add_marks(const plot_scene *s, plot_buffer *b) {
+    buffer_text(b, ",\n\"marks\":[");
+    for (int i = 0; i < s->name_count; i++) {
+        const plot_name *const name = &s->names[i];
+        buffer_print(b, "%s[%" PRId32 ",%" PRId64 ",%.0f]", i > 0 ? "," : "", name->category, name->point, name->lift);
+    }
+    buffer_text(b, "],\n\"ticks\":[");
+    for (int i = 0; i < s->tick_count; i++) {
+        buffer_print(b, "%s[%.6f,", i > 0 ? "," : "", s->ticks[i].at);
+        buffer_json(b, s->ticks[i].text);
+        buffer_text(b, "]");
+    }
+    buffer_text(b, "]");
+}
+
+static void add_data(const plot_scene *s, plot_buffer *b, void *room) {
+    static const char *const kinds[] = {"none", "categories", "numbers"};
+    const plot *const p = s->plot;
+    buffer_print(b, "{\"count\":%" PRId64 ",\"kind\":\"%s\",\"flat\":%s", p->count, kinds[p->labels->type],
+                 p->components == 1 ? "true" : "false");
+    buffer_text(b, ",\n\"title\":");
+    buffer_json(b, p->title != NULL ? p->title : "");
+    buffer_text(b, ",\"subtitle\":");
+    buffer_json(b, s->subtitle);
+    buffer_print(b, ",\n\"radius\":%.4f,\"opacity\":%.4f,\"fit\":%.9g", s->radius, s->opacity,
+                 s->scale > 0 ? s->scale : 1.0);
+    add_places(s, b, room);
+    if (p->labels->type == LABELS_CATEGORIES) {
+        add_categories(s, b, room);
+    } else if (p->labels->type == LABELS_NUMBERS) {
+        add_values(s, b, room);
+    } else {
+        add_colours(s, b, 2);
+    }
+    if (p->hover->type == LABELS_CATEGORIES) {
+        add_codes(b, "hover", p->hover, room);
+        add_names(b, "texts", p->hover);
+    }
+    add_marks(s, b);
+    buffer_text(b, "}");
+}
+
+/* The page up to a mark; *from is then behind it. */
+static void add_up_to(plot_buffer *b, const char **from, const char *mark) {
+    const char *const found = strstr(*from, mark);
+    buffer_add(b, *from, (size_t)(found - *from));
+    *from = found + strlen(mark);
+}
+
+int plot_html(const plot_scene *s, plot_buffer *b) {
+    if (!PLOT_HAS_PAGE) {
+        return complain("plot: this program was built without CMake, which puts the page of .html plots into it");
+    }
+    void *const room = malloc(4 * (size_t)s->plot->count * sizeof(float));
+    if (room == NULL) {
+        return complain("plot: out of memory");
+    }
+    const char *from = (const char *)plot_page;
+    add_up_to(b, &from, "@TITLE@");
+    buffer_xml(b, s->plot->title != NULL ? s->plot->title : s->subtitle);
+    add_up_to(b, &from, "@DATA@");
+    add_data(s, b, room);
+    buffer_text(b, from);
+    free(room);
+    return STATUS_OK;
+}

@@ -1,0 +1,107 @@
+/* cli/plot/plot_scene.h - the scene of a map: where each point lies on the page, its shade, the legend; and who draws it
+ * (plot_png.c, plot_svg.c, plot_html.c). */
+#ifndef NAPIER_CLI_PLOT_SCENE_H
+#define NAPIER_CLI_PLOT_SCENE_H
+
+#include "palette.h"
+#include "plot_buffer.h"
+#include "../umap/umap_labels.h"
+
+typedef struct plot {
+    const float *map; /* [count][components], finite */
+    int64_t count, components;
+    const labels *labels; /* of as many points; type AUTO: none */
+    const labels *hover;  /* texts of the points, as categories, for .html; type AUTO: none */
+    const char *title;    /* clean (labels_clean_text); NULL: none */
+} plot;
+
+/* ---- The scene: lengths in CSS pixels, from the upper left ------------------------------------------------------- */
+
+enum {
+    PLOT_MARGIN = 28,
+    PLOT_AREA = 720,       /* the longer side of the map */
+    PLOT_AREA_LEAST = 240, /* the shorter side, at least */
+    PLOT_TITLE_SIZE = 21,  /* of letters */
+    PLOT_SUBTITLE_SIZE = 13,
+    PLOT_LEGEND_SIZE = 13,
+    PLOT_NAME_SIZE = 14,  /* on the map */
+    PLOT_LEGEND_GAP = 28, /* between map and legend */
+    PLOT_BAR_WIDTH = 16,  /* of values */
+    PLOT_BAR_HEIGHT = 260,
+    PLOT_BAR_TOTAL = 96, /* with its numbers */
+    PLOT_ROW = 22,       /* from one legend entry to the next */
+    PLOT_TICKS = 8,
+    PLOT_TEXT = 128,  /* bytes of a shortened text */
+    PLOT_SHADES = 256 /* of values */
+};
+
+typedef struct plot_entry {
+    colour colour;
+    char name[PLOT_TEXT]; /* shortened */
+    char count[32];
+    const char *whole; /* the name, unshortened; NULL: it is no category */
+} plot_entry;
+
+typedef struct plot_tick {
+    double at; /* 0 (lowest) to 1 of the bar */
+    char text[32];
+} plot_tick;
+
+/* The name of a category on the map. */
+typedef struct plot_name {
+    double x, y;   /* of its middle */
+    int64_t point; /* that it stands on, or `lift` above it */
+    double lift;
+    int32_t category;
+    char text[PLOT_TEXT];
+} plot_name;
+
+typedef struct plot_scene {
+    const plot *plot;
+    double width, height;  /* of the page */
+    double area_x, area_y; /* the map's upper left corner */
+    double area_width, area_height;
+    double scale;               /* pixels to a unit of the map; 0: all points are one */
+    float *x, *y;               /* [count] on the page */
+    uint8_t *shade;             /* [count] index into shades */
+    uint32_t *order;            /* [count] in which order points are drawn: shuffled, so that no class buries another */
+    colour shades[PLOT_SHADES]; /* of categories: one each, in the order of the legend, then the grey of all others */
+    double radius, opacity;     /* of a point */
+    char subtitle[PLOT_TEXT];
+    int32_t *category_shades; /* [categories]; NULL where labels are no categories */
+    plot_entry entries[PALETTE_MOST + 2];
+    int entry_count;
+    double legend_width;
+    plot_name names[PALETTE_MOST];
+    int name_count;
+    plot_tick ticks[PLOT_TICKS];
+    int tick_count;
+    bool has_bar;
+} plot_scene;
+
+/* Free the scene even after a failure. */
+int plot_scene_new(plot_scene *s, const plot *p);
+void plot_scene_free(plot_scene *s);
+
+/* The map's first two components, [count] each; a single one gets heights from a fixed sequence. */
+void plot_components(const plot *p, float *x, float *y);
+
+/* Where the n-th entry of the legend, or the top of the bar, stands. */
+double plot_entry_y(const plot_scene *s, int entry);
+double plot_legend_x(const plot_scene *s);
+
+/* At most `letters` characters of clean text; what is left out ends in an ellipsis. */
+void plot_shorten(char out[PLOT_TEXT], const char *text, int letters);
+
+/* 1797 as "1,797". */
+void plot_count_text(char out[32], int64_t count);
+
+/* ---- The writers: add the file to `b` ---------------------------------------------------------------------------- */
+
+/* Whether this build has cairo, which .png needs. */
+bool plot_has_png(void);
+int plot_png(const plot_scene *s, plot_buffer *b);
+void plot_svg(const plot_scene *s, plot_buffer *b);
+int plot_html(const plot_scene *s, plot_buffer *b);
+
+#endif

@@ -1,0 +1,122 @@
+/* cli/program/memory.c - limits on memory. */
+#define _DEFAULT_SOURCE /* RLIMIT_DATA is POSIX, RLIMIT_AS too; _SC_PHYS_PAGES is not */
+
+#include "memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { PATH_ROOM = 4096 };
+
+static void lower(int64_t *limit, uint64_t other) {
+    if (other < (uint64_t)*limit) {
+        *limit = (int64_t)other;
+    }
+}
+
+static int64_t machine_memory(void) {
+#ifdef _SC_PHYS_PAGES
+    const int64_t pages = sysconf(_SC_PHYS_PAGES);
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page > 0 && pages < INT64_MAX / page) {
+        return pages * page;
+    }
+#endif
+    return (int64_t)2 << 30;
+}
+
+static void lower_by_resource(int64_t *limit, int resource) {
+    struct rlimit r;
+    if (getrlimit(resource, &r) == 0 && r.rlim_cur != RLIM_INFINITY) {
+        lower(limit, (uint64_t)r.rlim_cur);
+    }
+}
+
+/* ---- Control groups ---------------------------------------------------------------------------------------------- */
+
+/* A file with a number, or a word ("max"), which is no limit. */
+static void lower_by_file(int64_t *limit, const char *folder, const char *name) {
+    char path[PATH_ROOM];
+    uint64_t bytes;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
+        return;
+    }
+    FILE *const file = fopen(path, "r");
+    if (file == NULL) {
+        return;
+    }
+    if (fscanf(file, "%" SCNu64, &bytes) == 1) {
+        lower(limit, bytes);
+    }
+    fclose(file);
+}
+
+/* The group and all that it lies in. In a container the path may be the host's, and only the upper ones are there. */
+static void lower_by_groups(int64_t *limit, const char *mount, const char *group, const char *const names[2]) {
+    char folder[PATH_ROOM];
+    if (snprintf(folder, sizeof folder, "%s%s", mount, group) >= (int)sizeof folder) {
+        return;
+    }
+    for (char *end = folder + strlen(folder); end != NULL; end = strrchr(folder + strlen(mount), '/')) {
+        *end = '\0';
+        lower_by_file(limit, folder, names[0]);
+        lower_by_file(limit, folder, names[1]);
+    }
+    lower_by_file(limit, mount, names[0]);
+    lower_by_file(limit, mount, names[1]);
+}
+
+/* Whether "cpu,memory" names the controller of memory. */
+static int has_memory(const char *controllers) {
+    const char *const found = strstr(controllers, "memory");
+    return found != NULL && (found == controllers || found[-1] == ',') && (found[6] == '\0' || found[6] == ',');
+}
+
+/* A line of /proc/self/cgroup: "0::/user.slice" of version 2, "9:memory:/docker/1234" of version 1. */
+static void lower_by_line(int64_t *limit, const char *root, char *line) {
+    static const char *const names_1[] = {"memory.limit_in_bytes", "memory.soft_limit_in_bytes"};
+    static const char *const names_2[] = {"memory.max", "memory.high"};
+    char mount[PATH_ROOM];
+    char *const controllers = strchr(line, ':');
+    char *const group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+    if (group == NULL) {
+        return;
+    }
+    *group = '\0';
+    group[1 + strcspn(group + 1, "\n")] = '\0';
+    const int version_2 = controllers[1] == '\0';
+    if (!version_2 && !has_memory(controllers + 1)) {
+        return;
+    }
+    if (snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s", root, version_2 ? "" : "/memory") < (int)sizeof mount) {
+        lower_by_groups(limit, mount, group + 1, version_2 ? names_2 : names_1);
+    }
+}
+
+static void lower_by_cgroups(int64_t *limit, const char *root) {
+    char line[PATH_ROOM];
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *const file = fopen(line, "r");
+    if (file == NULL) {
+        return;
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        lower_by_line(limit, root, line);
+    }
+    fclose(file);
+}
+
+int64_t memory_limit(const char *root) {
+    int64_t limit = machine_memory();
+    lower_by_cgroups(&limit, root);
+    lower_by_resource(&limit, RLIMIT_DATA);
+#ifdef RLIMIT_AS
+    lower_by_resource(&limit, RLIMIT_AS);
+#endif
+    return limit;
+}
+
+int64_t memory_usable(void) { return memory_limit("") / 2; }

@@ -1,0 +1,67 @@
+/* cli/program/progress.c - the line that tells how far the work has come. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "progress.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+double clock_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+void progress_start(progress_line *p, int64_t total) {
+    p->total = total;
+    p->done = 0;
+    p->started = clock_seconds();
+    p->shown = p->started + 0.8; /* first shown after a second */
+    p->on_terminal = isatty(STDERR_FILENO) != 0;
+    p->visible = false;
+}
+
+static void show(progress_line *p, double now) {
+    const double seconds = now - p->started;
+    const double rate = (double)p->done / seconds;
+    if (p->total > 0) {
+        const double left = (double)(p->total - p->done) / rate;
+        fprintf(stderr, "\r%3.0f %%  %.3g million elements a second, %.0f s left \033[K",
+                100.0 * (double)p->done / (double)p->total, rate * 1e-6, left);
+    } else {
+        fprintf(stderr, "\r%.4g million elements, %.3g million a second \033[K", (double)p->done * 1e-6, rate * 1e-6);
+    }
+    fflush(stderr);
+    p->visible = true;
+}
+
+void progress_add(progress_line *p, int64_t elements) {
+    p->done += elements;
+    if (!p->on_terminal) {
+        return;
+    }
+    const double now = clock_seconds();
+    if (now - p->shown >= 0.2 && p->done > 0) {
+        p->shown = now;
+        show(p, now);
+    }
+}
+
+void progress_stage(progress_line *p, const char *stage, double done) {
+    const double now = p->on_terminal ? clock_seconds() : 0;
+    if (!p->on_terminal || now - p->shown < 0.2) {
+        return;
+    }
+    p->shown = now;
+    fprintf(stderr, "\r%3.0f %%  %s, %.0f s \033[K", 100.0 * done, stage, now - p->started);
+    fflush(stderr);
+    p->visible = true;
+}
+
+void progress_end(progress_line *p) {
+    if (p->visible) {
+        fputs("\r\033[K", stderr);
+        p->visible = false;
+    }
+}

@@ -1,0 +1,259 @@
+/* cli/rl/rl_lines.c - responses from JSON Lines: {"logprobs": [-0.5, -1.25], "advantage": 0.5} on a line each. */
+#include "rl_batch.h"
+
+#include "../io/jsonl.h"
+#include "../program/message.h"
+
+#ifdef NAPIER_CJSON
+#include <cjson/cJSON.h>
+#endif
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#ifdef NAPIER_CJSON
+
+enum { WHAT = 64 };
+
+/* The reader's place, and the line that says what all have. */
+typedef struct lines {
+    rl_batch *batch;
+    const jsonl_reader *reader;
+    int64_t first_line;
+} lines;
+
+PRINTF_LIKE(2, 3) static int fault(const lines *l, const char *format, ...);
+
+static int fault(const lines *l, const char *format, ...) {
+    char text[240];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return complain("%s:%" PRId64 ": %s", l->reader->name, l->reader->line, text);
+}
+
+/* Numbers, and the three words that some write as strings. */
+static bool number_of(const cJSON *value, double *number) {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    if (cJSON_IsNumber(value)) {
+        *number = value->valuedouble;
+        return true;
+    }
+    for (int i = 0; cJSON_IsString(value) && i < 3; i++) {
+        if (strcmp(value->valuestring, words[i]) == 0) {
+            *number = values[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a value is, for a message. */
+static const char *shown_value(char *out, size_t size, const cJSON *value) {
+    char text[40];
+    double number;
+    if (cJSON_IsString(value) && number_of(value, &number)) {
+        snprintf(out, size, "%s", value->valuestring);
+    } else if (cJSON_IsString(value)) {
+        snprintf(out, size, "the string '%s'",
+                 printable(text, sizeof text, value->valuestring, strlen(value->valuestring)));
+    } else if (cJSON_IsNumber(value)) {
+        snprintf(out, size, "%g", value->valuedouble);
+    } else {
+        snprintf(out, size, "%s",
+                 cJSON_IsNull(value)    ? "null"
+                 : cJSON_IsBool(value)  ? (cJSON_IsTrue(value) ? "true" : "false")
+                 : cJSON_IsArray(value) ? "a list"
+                                        : "an object");
+    }
+    return out;
+}
+
+/* ---- One field --------------------------------------------------------------------------------------------------- */
+
+static int find_field(const char *name) {
+    for (int field = 0; field < RL_FIELDS; field++) {
+        if (strcmp(name, rl_fields[field].json) == 0) {
+            return field;
+        }
+    }
+    return strcmp(name, "advantages") == 0 ? RL_ADVANTAGES : -1;
+}
+
+/* One number of a field; `index` -1: it stands alone, not in a list. */
+static int add_value(const lines *l, rl_field field, const cJSON *value, int64_t index) {
+    char shown[WHAT];
+    char place[32] = "";
+    double number = cJSON_IsTrue(value) ? 1 : 0;
+    const bool is_number = (field == RL_MASK && cJSON_IsBool(value)) || number_of(value, &number);
+    const char *const wrong = is_number ? rl_column_add(&l->batch->columns[field], field, number) : "is not a number";
+    if (wrong == NULL) {
+        return STATUS_OK;
+    }
+    if (index >= 0) {
+        snprintf(place, sizeof place, "[%" PRId64 "]", index);
+    }
+    return fault(l, "%s%s is %s, which %s", rl_fields[field].json, place, shown_value(shown, sizeof shown, value),
+                 wrong);
+}
+
+static int add_list(const lines *l, rl_field field, const cJSON *list) {
+    char shown[WHAT];
+    if (!cJSON_IsArray(list)) {
+        return fault(l, "%s is %s, not a list", rl_fields[field].json, shown_value(shown, sizeof shown, list));
+    }
+    int64_t index = 0;
+    int status = STATUS_OK;
+    for (const cJSON *value = list->child; value != NULL && status == STATUS_OK; value = value->next) {
+        status = add_value(l, field, value, index++);
+    }
+    return status;
+}
+
+/* An advantage is a number of the response or a list of numbers of its tokens, on all lines alike. */
+static int add_advantage(const lines *l, const cJSON *value) {
+    const bool is_list = cJSON_IsArray(value);
+    if (l->batch->responses > 0 && is_list != l->batch->advantages_per_token) {
+        return fault(l, "advantage is a %s, on line %" PRId64 " a %s", is_list ? "list" : "number", l->first_line,
+                     is_list ? "number" : "list");
+    }
+    l->batch->advantages_per_token = is_list;
+    return is_list ? add_list(l, RL_ADVANTAGES, value) : add_value(l, RL_ADVANTAGES, value, -1);
+}
+
+/* ---- One line ---------------------------------------------------------------------------------------------------- */
+
+/* null counts as absent: so Python's None is written. */
+static int add_fields(const lines *l, const cJSON *object, unsigned *have) {
+    int status = STATUS_OK;
+    for (const cJSON *value = object->child; value != NULL && status == STATUS_OK; value = value->next) {
+        const int field = find_field(value->string);
+        if (field < 0 || (l->batch->wanted & RL_BIT(field)) == 0 || cJSON_IsNull(value)) {
+            continue;
+        }
+        if ((*have & RL_BIT(field)) != 0) {
+            return fault(l, "%s stands there twice", rl_fields[field].json);
+        }
+        *have |= RL_BIT(field);
+        status = field == RL_ADVANTAGES ? add_advantage(l, value) : add_list(l, (rl_field)field, value);
+    }
+    return status;
+}
+
+/* All lines have the same fields. */
+static int check_fields(const lines *l, unsigned have) {
+    for (int field = 0; field < RL_FIELDS; field++) {
+        const unsigned bit = RL_BIT(field);
+        if ((l->batch->required & bit & ~have) != 0) {
+            return fault(l, "no %s", rl_fields[field].json);
+        }
+        if (l->batch->responses > 0 && ((l->batch->have ^ have) & bit) != 0) {
+            return (have & bit) != 0
+                       ? fault(l, "%s, which line %" PRId64 " has not", rl_fields[field].json, l->first_line)
+                       : fault(l, "no %s, which line %" PRId64 " has", rl_fields[field].json, l->first_line);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* All lists of a line are as long as its log-probs. */
+static int check_lengths(const lines *l, unsigned have) {
+    const rl_batch *const batch = l->batch;
+    const int64_t tokens = batch->columns[RL_LOGPROBS].count - batch->tokens;
+    for (int field = 0; field < RL_FIELDS; field++) {
+        if ((have & RL_BIT(field)) == 0 || (field == RL_ADVANTAGES && !batch->advantages_per_token)) {
+            continue;
+        }
+        const int64_t count = batch->columns[field].count - batch->tokens;
+        if (count != tokens) {
+            return fault(l, "%s has %" PRId64 " number%s, logprobs %" PRId64, rl_fields[field].json, count,
+                         count == 1 ? "" : "s", tokens);
+        }
+    }
+    return STATUS_OK;
+}
+
+static int add_line(lines *l, const cJSON *object) {
+    rl_batch *const batch = l->batch;
+    unsigned have = 0;
+    int status = add_fields(l, object, &have);
+    if (status == STATUS_OK) {
+        status = check_fields(l, have);
+    }
+    if (status == STATUS_OK) {
+        status = check_lengths(l, have);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    l->first_line = batch->responses == 0 ? l->reader->line : l->first_line;
+    batch->have = have;
+    batch->responses++;
+    batch->tokens = batch->columns[RL_LOGPROBS].count;
+    return rl_offsets_add(batch, batch->tokens);
+}
+
+#else
+
+typedef struct lines {
+    rl_batch *batch;
+    const jsonl_reader *reader;
+} lines;
+
+/* Never called: the reader gives no object. */
+static int add_line(lines *l, const struct cJSON *object) {
+    (void)l, (void)object;
+    return STATUS_FAILED;
+}
+
+#endif
+
+/* ---- The file ---------------------------------------------------------------------------------------------------- */
+
+static void show_progress(progress_line *p, const jsonl_reader *r, int64_t numbers) {
+    if (r->size > 0) {
+        progress_stage(p, "reading", (double)r->used / (double)r->size);
+    } else {
+        progress_add(p, numbers);
+    }
+}
+
+static int read_lines(rl_batch *batch, jsonl_reader *r, progress_line *p) {
+    lines l = {.batch = batch, .reader = r};
+    const struct cJSON *object;
+    int status = rl_offsets_add(batch, 0);
+    while (status == STATUS_OK && (status = jsonl_next(r, &object)) == STATUS_OK && object != NULL) {
+        const int64_t before = batch->tokens;
+        status = add_line(&l, object);
+        show_progress(p, r, batch->tokens - before);
+    }
+    if (status == STATUS_OK && batch->responses == 0) {
+        return complain("%s: no line with a response", r->name);
+    }
+    batch->shape = (array_shape){.dims = 1, .dim = {batch->tokens}};
+    return status;
+}
+
+int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p) {
+    jsonl_reader r;
+    int status = jsonl_open(&r, path);
+    if (status == STATUS_OK) {
+        progress_start(p, -1);
+        status = read_lines(batch, &r, p);
+        progress_end(p);
+    }
+    jsonl_close(&r);
+    return status;
+}
+
+int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p) {
+    jsonl_reader r;
+    jsonl_open_file(&r, file, name);
+    const int status = read_lines(batch, &r, p);
+    jsonl_close(&r);
+    return status;
+}

@@ -1,0 +1,360 @@
+/* cli/softmax/bench.c - `napier bench`: the library against the floors of the hardware on this machine.
+ *
+ * The floor of a shape is the greater of two times: of moving the bytes it must move (a row that fits the second level
+ * cache is read once and written once, a longer one read twice and written once; logsumexp reads once) and of computing
+ * as many exp as it has elements. Times are medians; the rounds of all are interleaved, so that a slow moment of the
+ * machine meets all alike. */
+#include "../commands.h"
+#include "floor.h"
+#include "../program/machine.h"
+#include "../program/message.h"
+#include "../program/options.h"
+#include "../program/progress.h"
+#include "../program/scratch.h"
+
+#include <napier/napier.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHAPE = 1, DTYPE, SECONDS, THREADS, ISA, HELP };
+
+static const option_spec specs[] = {
+    {SHAPE, "shape", 's', true},     {DTYPE, "dtype", 'd', true}, {SECONDS, "seconds", '\0', true},
+    {THREADS, "threads", 'j', true}, {ISA, "isa", '\0', true},    {HELP, "help", 'h', false},
+    {0, NULL, '\0', false},
+};
+
+typedef struct shape {
+    int64_t rows, cols;
+} shape;
+
+static const shape default_shapes[] = {
+    {1000000, 8}, {100000, 100}, {32768, 1024}, {128, 151936}, {1, 16777216},
+};
+
+typedef struct bench {
+    shape shape; /* rows 0: the default shapes */
+    napier_dtype dtype;
+    double seconds; /* for one shape */
+    machine machine;
+    napier_context *context;
+    bool help;
+} bench;
+
+void bench_help(void) {
+    puts("usage: napier bench [--shape ROWSxCOLS] [--dtype TYPE] [--seconds S] [--threads N] [--isa NAME]\n"
+         "\n"
+         "Times the three operations along the last axis, beside the floors of this machine: a copy\n"
+         "or read of the bytes that must be moved, and the exp that must be computed (not for f64).\n"
+         "Milliseconds, medians; the last column is the time over the greater floor.\n"
+         "\n"
+         "  -s, --shape RxC   one shape instead of the usual five\n"
+         "  -d, --dtype TYPE  f32 (default), f16, bf16 or f64\n"
+         "      --seconds S   to spend on each shape (default 2)\n"
+         "  -j, --threads N   threads (default: one for each processor)\n"
+         "      --isa NAME    auto (default), scalar, avx2, avx512 or neon\n"
+         "  -h, --help        this text\n"
+         "\n"
+         "example: napier bench --shape 32768x1024 --dtype bf16 --threads 1");
+}
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+static bool parse_shape(const char *text, shape *s) {
+    const int64_t most = (int64_t)1 << 36;
+    char rows[24];
+    const size_t size = strcspn(text, "xX");
+    if (text[size] == '\0' || size >= sizeof rows) {
+        return false;
+    }
+    memcpy(rows, text, size);
+    rows[size] = '\0';
+    return parse_integer(rows, 1, most, &s->rows) && parse_integer(text + size + 1, 1, most, &s->cols) &&
+           s->rows <= most / s->cols;
+}
+
+static int set_dtype(bench *b, const char *value) {
+    static const char *const words[] = {"f32", "f16", "bf16", "f64", NULL};
+    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
+    const int index = word_index(value, words);
+    if (index < 0) {
+        return bad_value("bench", "dtype", value, "f32, f16, bf16 or f64");
+    }
+    b->dtype = dtypes[index];
+    return STATUS_OK;
+}
+
+static int set_option(bench *b, int id, const char *value) {
+    switch (id) {
+    case SHAPE:
+        return parse_shape(value, &b->shape) ? STATUS_OK
+                                             : bad_value("bench", "shape", value, "a shape such as 32768x1024");
+    case DTYPE: return set_dtype(b, value);
+    case SECONDS:
+        return parse_number(value, &b->seconds) && b->seconds > 0 && b->seconds <= 3600
+                   ? STATUS_OK
+                   : bad_value("bench", "seconds", value, "a number above 0 and at most 3600");
+    case THREADS: b->machine.threads_text = value; return STATUS_OK;
+    case ISA: b->machine.isa_text = value; return STATUS_OK;
+    case HELP: b->help = true; return STATUS_OK;
+    case OPTION_OPERAND: return misuse("bench", "takes no file");
+    default: return STATUS_USAGE;
+    }
+}
+
+static int parse(bench *b, int count, char **words) {
+    option_scan scan = {.command = "bench", .specs = specs, .count = count, .words = words};
+    for (int id = option_next(&scan); id != OPTION_END; id = option_next(&scan)) {
+        const int status = set_option(b, id, scan.value);
+        if (status != STATUS_OK || b->help) {
+            return status;
+        }
+    }
+    return machine_resolve(&b->machine, "bench");
+}
+
+/* ---- Measuring --------------------------------------------------------------------------------------------------- */
+
+/* What is timed. The floors come last. */
+typedef enum subject { SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, COPY, COPY_PAST_CACHES, READ, SUBJECTS } subject;
+
+enum { MOST_ROUNDS = 1000, LEAST_ROUNDS = 3 };
+
+typedef struct measurement {
+    const bench *b;
+    shape shape;
+    int64_t bytes; /* of the elements, a multiple of 64 */
+    scratch logits, result;
+    double *seconds[SUBJECTS]; /* MOST_ROUNDS each */
+    int rounds;
+    uint64_t read; /* what the reads came to: keeps them */
+} measurement;
+
+static napier_status run_operation(measurement *m, subject what) {
+    const shape s = m->shape;
+    const napier_dtype dtype = m->b->dtype;
+    const napier_const_matrix logits = napier_const_rows(m->logits.data, s.rows, s.cols, dtype);
+    const napier_matrix result = napier_rows(m->result.data, s.rows, s.cols, dtype);
+    if (what == SOFTMAX) {
+        return napier_softmax(m->b->context, logits, result, NULL);
+    }
+    if (what == LOG_SOFTMAX) {
+        return napier_log_softmax(m->b->context, logits, result, NULL);
+    }
+    return napier_logsumexp(m->b->context, logits, napier_array(m->result.data, s.rows, dtype), NULL);
+}
+
+static napier_status run_subject(measurement *m, subject what) {
+    const int threads = napier_context_threads(m->b->context);
+    const size_t bytes = (size_t)m->bytes;
+    switch (what) {
+    case COPY: floor_copy(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
+    case COPY_PAST_CACHES: floor_copy_past_caches(m->result.data, m->logits.data, bytes, threads); return NAPIER_OK;
+    case READ:
+        m->read ^= floor_read(napier_context_isa(m->b->context), m->logits.data, bytes, threads);
+        return NAPIER_OK;
+    default: return run_operation(m, what);
+    }
+}
+
+/* Short work is repeated until the clock can tell. */
+static int time_subject(measurement *m, subject what, double *seconds) {
+    const double least = 20e-6;
+    for (int repeats = 1;; repeats *= 4) {
+        const double start = clock_seconds();
+        for (int i = 0; i < repeats; i++) {
+            if (run_subject(m, what) != NAPIER_OK) {
+                return complain("%s", napier_last_error(m->b->context));
+            }
+        }
+        const double taken = clock_seconds() - start;
+        if (taken >= least || repeats > 1 << 20) {
+            *seconds = taken / repeats;
+            return STATUS_OK;
+        }
+    }
+}
+
+/* Numbers between -8 and 8, the same on every run, as bf16, which is the upper half of f32 and rounds well to others. */
+static float sample(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return (float)(*seed >> 52) / 256.0f - 8.0f;
+}
+
+static int fill(measurement *m) {
+    enum { AT_ONCE = 4096 };
+    float numbers[AT_ONCE];
+    uint64_t seed = 1;
+    const int64_t size = (int64_t)napier_dtype_size(m->b->dtype);
+    const int64_t count = m->shape.rows * m->shape.cols;
+    for (int64_t done = 0; done < count; done += AT_ONCE) {
+        const int64_t now = count - done < AT_ONCE ? count - done : AT_ONCE;
+        for (int64_t i = 0; i < now; i++) {
+            numbers[i] = sample(&seed);
+        }
+        /* The logsumexp of one number is that number: this converts it to the dtype. */
+        const napier_vector to = napier_array((char *)m->logits.data + done * size, now, m->b->dtype);
+        if (napier_logsumexp(m->b->context, napier_const_rows_f32(numbers, now, 1), to, NULL) != NAPIER_OK) {
+            return complain("%s", napier_last_error(m->b->context));
+        }
+    }
+    return STATUS_OK;
+}
+
+static int measurement_new(measurement *m, const bench *b, shape s) {
+    memset(m, 0, sizeof *m);
+    m->b = b;
+    m->shape = s;
+    m->bytes = (s.rows * s.cols * (int64_t)napier_dtype_size(b->dtype) + 63) / 64 * 64;
+    int status = scratch_new(&m->logits, m->bytes, "");
+    if (status == STATUS_OK) {
+        status = scratch_new(&m->result, m->bytes, "");
+    }
+    for (int i = 0; i < SUBJECTS && status == STATUS_OK; i++) {
+        m->seconds[i] = calloc(MOST_ROUNDS, sizeof(double));
+        status = m->seconds[i] != NULL ? STATUS_OK : complain("out of memory");
+    }
+    if (status == STATUS_OK) {
+        memset(m->logits.data, 0, (size_t)m->bytes); /* the elements may end before the last 64 bytes do */
+        memset(m->result.data, 0, (size_t)m->bytes);
+        status = fill(m);
+    }
+    return status;
+}
+
+static void measurement_free(measurement *m) {
+    scratch_free(&m->logits);
+    scratch_free(&m->result);
+    for (int i = 0; i < SUBJECTS; i++) {
+        free(m->seconds[i]);
+    }
+}
+
+static int measure(measurement *m) {
+    const double end = clock_seconds() + m->b->seconds;
+    double ignored;
+    int status = STATUS_OK;
+    for (int i = 0; i < SUBJECTS && status == STATUS_OK; i++) { /* warms up */
+        status = time_subject(m, (subject)i, &ignored);
+    }
+    while (status == STATUS_OK && m->rounds < MOST_ROUNDS && (m->rounds < LEAST_ROUNDS || clock_seconds() < end)) {
+        for (int i = 0; i < SUBJECTS && status == STATUS_OK; i++) {
+            status = time_subject(m, (subject)i, &m->seconds[i][m->rounds]);
+        }
+        m->rounds++;
+    }
+    return status;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+/* Seconds for one exp on one thread, from numbers in the first level cache. */
+static double time_exp(napier_isa isa) {
+    enum { COUNT = 4096, REPEATS = 200, ROUNDS = 31 };
+    float x[COUNT];
+    double seconds[ROUNDS];
+    volatile float sum = 0;
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = -(float)(i % 61);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        const double start = clock_seconds();
+        for (int i = 0; i < REPEATS; i++) {
+            x[i] -= 1.0f; /* no two sums are the same, so none can be left out */
+            sum = sum + floor_exp_sum(isa, x, COUNT);
+        }
+        seconds[round] = (clock_seconds() - start) / REPEATS / COUNT;
+    }
+    return median(seconds, ROUNDS);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static double smaller(double a, double b) { return a < b ? a : b; }
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static void print_rows(measurement *m, double exp_each) {
+    static const char *const names[] = {"softmax", "log-softmax", "logsumexp"};
+    const shape s = m->shape;
+    double seconds[SUBJECTS];
+    for (int i = 0; i < SUBJECTS; i++) {
+        seconds[i] = median(m->seconds[i], m->rounds);
+    }
+    const double copy = smaller(seconds[COPY], seconds[COPY_PAST_CACHES]);
+    const bool read_twice = s.cols * (int64_t)napier_dtype_size(m->b->dtype) > floor_cache_size();
+    const double workers = (double)napier_context_threads(m->b->context);
+    const double compute = exp_each * (double)s.rows * (double)s.cols / workers;
+    char text[48];
+    snprintf(text, sizeof text, "%" PRId64 "x%" PRId64, s.rows, s.cols);
+    for (int i = SOFTMAX; i <= LOGSUMEXP; i++) {
+        const double memory = i == LOGSUMEXP ? seconds[READ] : copy + (read_twice ? seconds[READ] : 0);
+        printf("%-14s %-12s %10.4f %10.4f ", i == SOFTMAX ? text : "", names[i], 1e3 * seconds[i], 1e3 * memory);
+        if (compute > 0) {
+            printf("%10.4f ", 1e3 * compute);
+        } else {
+            printf("%10s ", "-");
+        }
+        printf("%8.2f\n", seconds[i] / larger(memory, compute));
+    }
+    fflush(stdout);
+}
+
+static int bench_shape(const bench *b, shape s, double exp_each) {
+    measurement m;
+    int status = measurement_new(&m, b, s);
+    if (status == STATUS_OK) {
+        status = measure(&m);
+    }
+    if (status == STATUS_OK) {
+        print_rows(&m, exp_each);
+    }
+    measurement_free(&m);
+    return status;
+}
+
+static int run(const bench *b) {
+    const int threads = napier_context_threads(b->context);
+    const napier_isa isa = napier_context_isa(b->context);
+    const double exp_each = b->dtype == NAPIER_F64 ? 0 : time_exp(isa); /* the floor is one of f32 */
+    printf("napier %s, %s, %s, %d thread%s; milliseconds\n", napier_version(), napier_dtype_name(b->dtype),
+           napier_isa_name(isa), threads, threads == 1 ? "" : "s");
+    printf("%-14s %-12s %10s %10s %10s %8s\n", "shape", "operation", "napier", "memory", "exp", "ratio");
+    if (b->shape.rows > 0) {
+        return bench_shape(b, b->shape, exp_each);
+    }
+    int status = STATUS_OK;
+    for (size_t i = 0; i < sizeof default_shapes / sizeof default_shapes[0] && status == STATUS_OK; i++) {
+        status = bench_shape(b, default_shapes[i], exp_each);
+    }
+    return status;
+}
+
+int bench_command(int count, char **words) {
+    bench b = {.dtype = NAPIER_F32, .seconds = 2};
+    int status = parse(&b, count, words);
+    if (status == STATUS_OK && b.help) {
+        bench_help();
+        return finish_standard_output();
+    }
+    if (status == STATUS_OK) {
+        status = machine_open(&b.machine, &b.context);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    status = run(&b);
+    napier_context_destroy(b.context);
+    return status == STATUS_OK ? finish_standard_output() : status;
+}

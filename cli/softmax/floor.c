@@ -1,0 +1,170 @@
+/* cli/softmax/floor.c - the hardware's floors. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "floor.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum { LINE = 64 };
+
+/* Thread k of n takes [share_start(k), share_start(k + 1)), in whole cache lines. */
+static size_t share_start(size_t bytes, int k, int n) {
+    return k == n ? bytes : bytes / LINE * (size_t)k / (size_t)n * LINE;
+}
+
+/* A share below 64 KB is done before another thread has woken up. */
+static int useful_threads(size_t bytes, int threads) {
+    const size_t most = bytes / (64 * 1024) + 1;
+    return most < (size_t)threads ? (int)most : threads;
+}
+
+void floor_copy(void *to, const void *from, size_t bytes, int threads) {
+    const int n = useful_threads(bytes, threads);
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
+#endif
+    for (int k = 0; k < n; k++) {
+        const size_t start = share_start(bytes, k, n);
+        memcpy((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, n) - start);
+    }
+}
+
+#if defined(__SSE2__)
+/* `to` is aligned to a cache line, as is every share but the end of the last. */
+static void copy_past_caches(char *to, const char *from, size_t bytes) {
+    const size_t lines = bytes / LINE;
+    for (size_t i = 0; i < lines; i++) {
+        for (size_t part = 0; part < LINE; part += sizeof(__m128i)) {
+            const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(from + i * LINE + part));
+            _mm_stream_si128((__m128i *)(void *)(to + i * LINE + part), v);
+        }
+    }
+    memcpy(to + lines * LINE, from + lines * LINE, bytes - lines * LINE);
+    _mm_sfence();
+}
+#else
+static void copy_past_caches(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
+#endif
+
+void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads) {
+    const int n = useful_threads(bytes, threads);
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
+#endif
+    for (int k = 0; k < n; k++) {
+        const size_t start = share_start(bytes, k, n);
+        copy_past_caches((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, n) - start);
+    }
+}
+
+/* ---- One source for every instruction set; the functions below choose the vectors -------------------------------- */
+
+static inline __attribute__((always_inline)) uint64_t read_all(const uint64_t *from, size_t words) {
+    uint64_t sum = 0;
+#ifdef _OPENMP
+#pragma omp simd reduction(^ : sum)
+#endif
+    for (size_t i = 0; i < words; i++) {
+        sum ^= from[i];
+    }
+    return sum;
+}
+
+/* The coefficients are those of the Taylor series: a floor needs the right work, not the last bit. */
+static inline __attribute__((always_inline)) float exp_sum(const float *x, int64_t n) {
+    float sum = 0;
+#ifdef _OPENMP
+#pragma omp simd reduction(+ : sum)
+#endif
+    for (int64_t i = 0; i < n; i++) {
+        const float shifted = fmaf(x[i], 0x1.715476p+0f, 0x1.8p+23f); /* the nearest whole number in the low bits */
+        const float whole = shifted - 0x1.8p+23f;
+        const float r = fmaf(whole, 0x1.05c610p-29f, fmaf(whole, -0x1.62e430p-1f, x[i]));
+        float p = 0x1.6c16c2p-10f;
+        p = fmaf(p, r, 0x1.111112p-7f);
+        p = fmaf(p, r, 0x1.555556p-5f);
+        p = fmaf(p, r, 0x1.555556p-3f);
+        p = fmaf(p, r, 0.5f);
+        p = fmaf(p, r, 1.0f);
+        p = fmaf(p, r, 1.0f);
+        uint32_t bits;
+        uint32_t power;
+        memcpy(&bits, &p, sizeof bits);
+        memcpy(&power, &shifted, sizeof power);
+        bits += power << 23;
+        memcpy(&p, &bits, sizeof p);
+        sum += p;
+    }
+    return sum;
+}
+
+#if defined(__x86_64__)
+#define AVX2 __attribute__((target("avx2,fma")))
+#if defined(__clang__)
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"), min_vector_width(512)))
+#else
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512")))
+#endif
+AVX2 static float exp_sum_avx2(const float *x, int64_t n) { return exp_sum(x, n); }
+AVX2 static uint64_t read_all_avx2(const uint64_t *from, size_t words) { return read_all(from, words); }
+AVX512 static float exp_sum_avx512(const float *x, int64_t n) { return exp_sum(x, n); }
+AVX512 static uint64_t read_all_avx512(const uint64_t *from, size_t words) { return read_all(from, words); }
+#endif
+
+static uint64_t read_with(napier_isa isa, const uint64_t *from, size_t words) {
+#if defined(__x86_64__)
+    if (isa == NAPIER_ISA_AVX512) {
+        return read_all_avx512(from, words);
+    }
+    if (isa == NAPIER_ISA_AVX2) {
+        return read_all_avx2(from, words);
+    }
+#else
+    (void)isa;
+#endif
+    return read_all(from, words);
+}
+
+float floor_exp_sum(napier_isa isa, const float *x, int64_t n) {
+#if defined(__x86_64__)
+    if (isa == NAPIER_ISA_AVX512) {
+        return exp_sum_avx512(x, n);
+    }
+    if (isa == NAPIER_ISA_AVX2) {
+        return exp_sum_avx2(x, n);
+    }
+#else
+    (void)isa;
+#endif
+    return exp_sum(x, n);
+}
+
+uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads) {
+    const int n = useful_threads(bytes, threads);
+    uint64_t sum = 0;
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1) reduction(^ : sum)
+#endif
+    for (int k = 0; k < n; k++) {
+        const size_t start = share_start(bytes, k, n);
+        const size_t size = share_start(bytes, k + 1, n) - start;
+        sum ^= read_with(isa, (const uint64_t *)(const void *)((const char *)from + start), size / sizeof(uint64_t));
+    }
+    return sum;
+}
+
+int64_t floor_cache_size(void) {
+    const int64_t usual = (int64_t)1 << 20;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    const int64_t size = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return size > 0 ? size : usual;
+#else
+    return usual;
+#endif
+}

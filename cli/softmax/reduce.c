@@ -1,0 +1,547 @@
+/* cli/softmax/reduce.c - walks an array and calls the library on what it can hold of it.
+ *
+ * An array in C order, reduced along one axis, is [outer][length][inner]: the axes before it, it, and those after it.
+ * A Fortran-ordered array is one in C order with its axes reversed, so its elements are taken as they lie and the result
+ * is Fortran-ordered too. The whole array as one row is [1][count][1].
+ *
+ * Two ways through it, with the same bits:
+ *     blocks   as many slices [length][inner] at a time as the buffer holds, at least one. From a pipe to a pipe.
+ *     states   a slice that is too large for that: one mergeable state for each of the `inner` rows, filled piece by
+ *              piece in a first pass over the slice and applied in a second. Where there are too many rows for so many
+ *              states, strip by strip: some neighbouring rows at a time, without states where more of them fit the buffer
+ *              as a whole. */
+#include "reduce.h"
+
+#include "../program/machine.h"
+#include "../program/message.h"
+#include "../program/progress.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct job {
+    const reduction *r;
+    napier_context *context;
+    input *in;
+    output *out;
+    int64_t outer; /* -1: not known, a text that is read to its end */
+    int64_t length, inner;
+    napier_dtype in_dtype, out_dtype;
+    array_shape result;
+    progress_line progress;
+} job;
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool keeps_shape(const job *j) { return j->r->operation != OPERATION_LOGSUMEXP; }
+static int64_t size_of(napier_dtype dtype) { return (int64_t)napier_dtype_size(dtype); }
+static int64_t slice_count(const job *j) { return j->length * j->inner; }
+/* Elements of the result that a slice gives. */
+static int64_t slice_results(const job *j) { return keeps_shape(j) ? slice_count(j) : j->inner; }
+
+static const char less_memory[] = "; a smaller --buffer takes less memory";
+
+static int library_error(const job *j, napier_status status) {
+    return complain("%s: %s%s", j->in->name, error_text(j->context, status),
+                    status == NAPIER_OUT_OF_MEMORY ? less_memory : "");
+}
+
+/* ---- Which axis, and what shape results -------------------------------------------------------------------------- */
+
+static bool is_last_axis(const reduction *r, int dims) { return r->axis == -1 || r->axis == dims - 1; }
+
+/* Text is read to its end first, unless its rows can be taken as they come and go out the same way. */
+static int settle_text(const reduction *r, input *in) {
+    const int64_t row = in->count < 0 ? in->shape.dim[1] * size_of(NAPIER_F64) : 0;
+    const bool row_by_row = !r->whole && is_last_axis(r, 2) && r->format != FORMAT_NPY && row <= r->buffer;
+    return row_by_row ? STATUS_OK : input_load(in);
+}
+
+/* The axis as an index; a single number has an axis 0, as in PyTorch. */
+static int resolve_axis(const job *j, int *axis) {
+    const int dims = j->in->shape.dims;
+    const int most = dims > 0 ? dims : 1;
+    if (j->r->axis < -most || j->r->axis >= most) {
+        return complain("%s: axis %" PRId64 " is out of bounds for an array of %d dimension%s", j->in->name, j->r->axis,
+                        dims, dims == 1 ? "" : "s");
+    }
+    *axis = (int)(j->r->axis < 0 ? j->r->axis + most : j->r->axis);
+    return STATUS_OK;
+}
+
+static void drop_axis(array_shape *shape, int axis) {
+    for (int d = axis + 1; d < shape->dims; d++) {
+        shape->dim[d - 1] = shape->dim[d];
+    }
+    shape->dims -= shape->dims > 0;
+}
+
+/* Sets outer, length and inner for an axis of the shape, in the order of memory. */
+static void cut_along(job *j, int axis) {
+    const array_shape *const shape = &j->in->shape;
+    int64_t before = 1;
+    int64_t after = 1;
+    for (int d = 0; d < shape->dims; d++) {
+        before *= d < axis ? shape->dim[d] : 1;
+        after *= d > axis ? shape->dim[d] : 1;
+    }
+    j->length = shape->dims > 0 ? shape->dim[axis] : 1;
+    j->outer = shape->fortran ? after : before;
+    j->inner = shape->fortran ? before : after;
+}
+
+static int lay_out(job *j) {
+    input *const in = j->in;
+    const reduction *const r = j->r;
+    int status = settle_text(r, in);
+    if (status == STATUS_OK && (r->whole || r->format != FORMAT_NPY)) {
+        status = input_use_c_order(in);
+    }
+    int axis = 0;
+    if (status == STATUS_OK && !r->whole) {
+        status = resolve_axis(j, &axis);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    j->in_dtype = in->dtype;
+    j->out_dtype = r->dtype != 0 ? r->dtype : in->dtype;
+    j->result = in->shape;
+    if (r->whole) {
+        j->outer = 1;
+        j->length = in->count;
+        j->inner = 1;
+        j->result.dims = keeps_shape(j) ? j->result.dims : 0;
+    } else if (in->count < 0) {
+        j->outer = -1;
+        j->length = in->shape.dim[1];
+        j->inner = 1;
+    } else {
+        cut_along(j, axis);
+    }
+    if (!r->whole && !keeps_shape(j)) {
+        drop_axis(&j->result, axis);
+    }
+    j->result.fortran = j->result.fortran && j->result.dims > 1;
+    return STATUS_OK;
+}
+
+/* ---- A block of slices in memory --------------------------------------------------------------------------------- */
+
+static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t result_size) {
+    const napier_softmax_options *const options = &j->r->options;
+    if (j->r->operation == OPERATION_LOGSUMEXP) {
+        return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
+    }
+    const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
+    return j->r->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
+                                                : napier_log_softmax(j->context, logits, shaped, options);
+}
+
+/* A strided vector of results, for slices that are taken across. */
+static napier_status call_across(const job *j, napier_const_matrix logits, void *result) {
+    if (j->r->operation == OPERATION_LOGSUMEXP) {
+        const napier_vector lse = {result, logits.rows, j->inner, j->out_dtype};
+        return napier_logsumexp(j->context, logits, lse, &j->r->options);
+    }
+    return call(j, logits, result, 0);
+}
+
+/* `slices` slices from `from` to `to`, which may be the same memory. A view has two dimensions and slices have three:
+ * either slice by slice, or position by position across the slices, whichever makes fewer calls. */
+static napier_status reduce_slices(const job *j, const char *from, char *to, int64_t slices) {
+    const int64_t in_size = size_of(j->in_dtype);
+    const int64_t out_size = size_of(j->out_dtype);
+    const int64_t count = slice_count(j);
+    napier_status status = NAPIER_OK;
+    if (j->inner == 1) {
+        return call(j, napier_const_rows(from, slices, j->length, j->in_dtype), to, slices);
+    }
+    if (slices <= j->inner) {
+        for (int64_t s = 0; s < slices && status == NAPIER_OK; s++) {
+            const napier_const_matrix slice =
+                napier_const_rows(from + s * count * in_size, j->length, j->inner, j->in_dtype);
+            status = call(j, napier_const_transposed(slice), to + s * slice_results(j) * out_size, j->inner);
+        }
+        return status;
+    }
+    for (int64_t i = 0; i < j->inner && status == NAPIER_OK; i++) {
+        const napier_const_matrix across = {from + i * in_size, slices, j->length, count, j->inner, j->in_dtype};
+        status = call_across(j, across, to + i * out_size);
+    }
+    return status;
+}
+
+/* ---- The way of blocks ------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    int64_t slices;      /* at most so many at a time */
+    scratch read, write; /* room for both sides; `write` is empty where results may take the place of the elements */
+    const char *mapped;  /* all elements, if they are used where they are in the file */
+} block;
+
+static int block_new(job *j, block *b) {
+    const int64_t size = slice_count(j) * larger(size_of(j->in_dtype), size_of(j->out_dtype));
+    const int64_t outer = j->outer >= 0 ? j->outer : INT64_MAX;
+    memset(b, 0, sizeof *b);
+    b->slices = smaller(outer, larger(1, j->r->buffer / larger(1, size)));
+    int status = STATUS_OK;
+    if (size > j->r->buffer) {
+        status = input_arrive(j->in);
+        b->mapped = status == STATUS_OK ? input_map(j->in) : NULL;
+    }
+    if (status == STATUS_OK && b->mapped == NULL) {
+        status = scratch_new(&b->read, b->slices * slice_count(j) * size_of(j->in_dtype), less_memory);
+    }
+    const bool in_place = b->mapped == NULL && keeps_shape(j) && j->in_dtype == j->out_dtype;
+    if (status == STATUS_OK && !in_place) {
+        status = scratch_new(&b->write, b->slices * slice_results(j) * size_of(j->out_dtype), less_memory);
+    }
+    return status;
+}
+
+static void block_free(block *b) {
+    scratch_free(&b->read);
+    scratch_free(&b->write);
+}
+
+/* The next block's elements: *from, *slices of them (0: the end). */
+static int block_read(job *j, block *b, int64_t done, const char **from, int64_t *slices) {
+    *slices = j->outer >= 0 ? smaller(b->slices, j->outer - done) : b->slices;
+    if (b->mapped != NULL) {
+        *from = b->mapped + done * slice_count(j) * size_of(j->in_dtype);
+        return STATUS_OK;
+    }
+    *from = b->read.data;
+    int64_t got = 0;
+    const int status = input_read(j->in, b->read.data, *slices * slice_count(j), &got);
+    *slices = got / slice_count(j);
+    return status;
+}
+
+static int run_blocks(job *j) {
+    block b;
+    int status = block_new(j, &b);
+    for (int64_t done = 0; status == STATUS_OK && done != j->outer;) {
+        const char *from;
+        int64_t slices;
+        status = block_read(j, &b, done, &from, &slices);
+        if (status != STATUS_OK || slices == 0) {
+            break;
+        }
+        char *const to = b.write.data != NULL ? b.write.data : b.read.data;
+        const napier_status called = reduce_slices(j, from, to, slices);
+        status = called == NAPIER_OK ? output_write(j->out, to, slices * slice_results(j)) : library_error(j, called);
+        progress_add(&j->progress, slices * slice_count(j));
+        done += slices;
+    }
+    block_free(&b);
+    return status;
+}
+
+/* ---- The way of states ------------------------------------------------------------------------------------------- */
+
+enum { MOST_STATES = 1 << 14, LEAST_STATES = 64, STATE_SIZE = 17 << 10 }; /* bytes of a state, at most */
+
+typedef struct states {
+    napier_softmax_state **state; /* [most]; one for each row of the strip */
+    double *lse;                  /* [most] */
+    int64_t most;                 /* rows of a strip */
+    bool is_whole;                /* a strip fits the buffer: it needs no states */
+    int64_t first, width;         /* the strip: rows first .. first + width - 1 of the slice's `inner` */
+    scratch piece, result;        /* `length_at_once` x width elements */
+    scratch slice;                /* results of a whole slice that is made strip by strip */
+    int64_t length_at_once;
+} states;
+
+/* Rows for which there may be states. */
+static int64_t width_by_states(const job *j) {
+    const int64_t fit = j->r->memory / 8 / STATE_SIZE;
+    return smaller(j->inner, smaller(MOST_STATES, larger(LEAST_STATES, fit)));
+}
+
+/* Rows that fit the buffer as a whole. */
+static int64_t width_by_buffer(const job *j) {
+    return j->r->buffer / larger(size_of(j->in_dtype), size_of(j->out_dtype)) / larger(1, j->length);
+}
+
+static int64_t strip_width(const job *j) { return smaller(j->inner, larger(width_by_states(j), width_by_buffer(j))); }
+
+static bool by_strips(const job *j, const states *s) { return s->most < j->inner; }
+
+static int states_new(const job *j, states *s) {
+    memset(s, 0, sizeof *s);
+    s->most = strip_width(j);
+    s->is_whole = s->most > width_by_states(j);
+    const int64_t size = s->most * larger(size_of(j->in_dtype), size_of(j->out_dtype));
+    s->length_at_once = smaller(j->length, larger(1, j->r->buffer / size));
+    s->state = s->is_whole ? NULL : calloc((size_t)s->most, sizeof(napier_softmax_state *));
+    s->lse = s->is_whole ? NULL : calloc((size_t)s->most, sizeof *s->lse);
+    if (!s->is_whole && (s->state == NULL || s->lse == NULL)) {
+        return complain("%s: out of memory%s", j->in->name, less_memory);
+    }
+    const int64_t count = s->length_at_once * s->most;
+    int status = scratch_new(&s->piece, count * size_of(j->in_dtype), less_memory);
+    if (status == STATUS_OK) {
+        status = scratch_new(&s->result, larger(count, s->most) * size_of(j->out_dtype), less_memory);
+    }
+    if (status == STATUS_OK && by_strips(j, s) && keeps_shape(j)) {
+        status = scratch_new(&s->slice, slice_count(j) * size_of(j->out_dtype), less_memory);
+    }
+    return status;
+}
+
+static void states_clear(states *s) {
+    for (int64_t i = 0; s->state != NULL && i < s->most; i++) {
+        napier_softmax_state_destroy(s->state[i]);
+        s->state[i] = NULL;
+    }
+}
+
+static void states_free(states *s) {
+    states_clear(s);
+    free(s->state);
+    free(s->lse);
+    scratch_free(&s->piece);
+    scratch_free(&s->result);
+    scratch_free(&s->slice);
+}
+
+static napier_status states_create(const job *j, states *s) {
+    const bool wide = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64;
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
+        status =
+            napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->r->options, &s->state[i]);
+    }
+    return status;
+}
+
+static napier_status states_update(const job *j, states *s, int64_t length) {
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
+        const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
+        const napier_const_vector part = {first, length, s->width, j->in_dtype};
+        status = napier_softmax_state_update(j->context, s->state[i], part);
+    }
+    return status;
+}
+
+static napier_status states_finish(const job *j, states *s) {
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
+        status = napier_softmax_state_finish(j->context, s->state[i], &s->lse[i]);
+    }
+    return status;
+}
+
+static napier_status states_apply(const job *j, const states *s, int64_t length) {
+    const napier_softmax_kind kind =
+        j->r->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
+        const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
+        char *const to = (char *)s->result.data + i * size_of(j->out_dtype);
+        const napier_const_vector logits = {first, length, s->width, j->in_dtype};
+        const napier_vector result = {to, length, s->width, j->out_dtype};
+        status = napier_softmax_state_apply(j->context, s->state[i], kind, logits, result);
+    }
+    return status;
+}
+
+/* `length` elements of each of the strip's rows, from element `from` of slice `slice` on. */
+static int read_piece(job *j, const states *s, int64_t slice, int64_t from, int64_t length) {
+    const int64_t size = size_of(j->in_dtype);
+    int64_t got = 0;
+    if (!by_strips(j, s)) {
+        return input_read(j->in, s->piece.data, length * j->inner, &got);
+    }
+    int status = STATUS_OK;
+    for (int64_t i = 0; i < length && status == STATUS_OK; i++) {
+        status = input_seek(j->in, slice * slice_count(j) + (from + i) * j->inner + s->first);
+        if (status == STATUS_OK) {
+            status = input_read(j->in, (char *)s->piece.data + i * s->width * size, s->width, &got);
+        }
+    }
+    return status;
+}
+
+/* Results of a piece: to the output, or to their places in the slice. */
+static int write_piece(job *j, const states *s, int64_t from, int64_t length) {
+    const int64_t size = size_of(j->out_dtype);
+    if (!by_strips(j, s)) {
+        return output_write(j->out, s->result.data, length * s->width);
+    }
+    for (int64_t i = 0; i < length; i++) {
+        memcpy((char *)s->slice.data + ((from + i) * j->inner + s->first) * size,
+               (const char *)s->result.data + i * s->width * size, (size_t)(s->width * size));
+    }
+    return STATUS_OK;
+}
+
+/* One pass over a strip: fills the states or, if `apply`, makes the results. */
+static int states_pass(job *j, states *s, int64_t slice, bool apply) {
+    for (int64_t done = 0; done < j->length;) {
+        const int64_t length = smaller(s->length_at_once, j->length - done);
+        int status = read_piece(j, s, slice, done, length);
+        if (status == STATUS_OK) {
+            const napier_status called = apply ? states_apply(j, s, length) : states_update(j, s, length);
+            status = called == NAPIER_OK ? STATUS_OK : library_error(j, called);
+        }
+        if (status == STATUS_OK && apply) {
+            status = write_piece(j, s, done, length);
+        }
+        if (status != STATUS_OK) {
+            return status;
+        }
+        progress_add(&j->progress, length * s->width);
+        done += length;
+    }
+    return STATUS_OK;
+}
+
+/* A logsumexp is exact in a double, and the logsumexp of one number is that number: this only rounds it. */
+static int states_write_lse(job *j, states *s) {
+    const napier_status called = napier_logsumexp(j->context, napier_const_rows(s->lse, s->width, 1, NAPIER_F64),
+                                                  napier_array(s->result.data, s->width, j->out_dtype), NULL);
+    return called == NAPIER_OK ? output_write(j->out, s->result.data, s->width) : library_error(j, called);
+}
+
+static int run_whole_strip(job *j, states *s, int64_t slice) {
+    const int status = read_piece(j, s, slice, 0, j->length);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const napier_const_matrix strip = napier_const_rows(s->piece.data, j->length, s->width, j->in_dtype);
+    const napier_status called = call(j, napier_const_transposed(strip), s->result.data, s->width);
+    if (called != NAPIER_OK) {
+        return library_error(j, called);
+    }
+    progress_add(&j->progress, j->length * s->width * (keeps_shape(j) ? 2 : 1));
+    return keeps_shape(j) ? write_piece(j, s, 0, j->length) : output_write(j->out, s->result.data, s->width);
+}
+
+static int run_strip(job *j, states *s, int64_t slice) {
+    if (s->is_whole) {
+        return run_whole_strip(j, s, slice);
+    }
+    napier_status called = states_create(j, s);
+    int status = called == NAPIER_OK ? states_pass(j, s, slice, false) : library_error(j, called);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    called = states_finish(j, s);
+    if (called != NAPIER_OK) {
+        return library_error(j, called);
+    }
+    if (!keeps_shape(j)) {
+        return states_write_lse(j, s);
+    }
+    status = input_seek(j->in, slice * slice_count(j));
+    return status == STATUS_OK ? states_pass(j, s, slice, true) : status;
+}
+
+static int run_slice_by_states(job *j, states *s, int64_t slice) {
+    int status = STATUS_OK;
+    for (s->first = 0; s->first < j->inner && status == STATUS_OK; s->first += s->most) {
+        s->width = smaller(s->most, j->inner - s->first);
+        status = run_strip(j, s, slice);
+        states_clear(s);
+    }
+    return status == STATUS_OK && s->slice.data != NULL ? output_write(j->out, s->slice.data, slice_count(j)) : status;
+}
+
+static int run_states(job *j) {
+    states s = {0};
+    const bool again = keeps_shape(j) || strip_width(j) < j->inner; /* elements are read more than once, or in leaps */
+    int status = again ? input_make_seekable(j->in) : STATUS_OK;
+    if (status == STATUS_OK) {
+        status = states_new(j, &s);
+    }
+    for (int64_t slice = 0; slice < j->outer && status == STATUS_OK; slice++) {
+        status = run_slice_by_states(j, &s, slice);
+    }
+    states_free(&s);
+    return status;
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+/* One row goes by states as soon as it is larger than the buffer. Several side by side are slower that way than in
+ * memory, so they go only where the memory is too small. */
+static bool needs_states(const job *j) {
+    const int64_t size = larger(size_of(j->in_dtype), size_of(j->out_dtype));
+    if (j->outer < 0 || slice_count(j) <= j->r->buffer / size) {
+        return false;
+    }
+    return j->inner == 1 || slice_count(j) > j->r->memory / 2 / size;
+}
+
+/* No elements, but a row of length 0 has a logsumexp all the same: -inf. */
+static int run_empty(job *j) {
+    enum { AT_ONCE = 4096 };
+    const int64_t most = 1 << 24; /* a header of a hundred bytes could ask for exabytes */
+    double results[AT_ONCE];
+    if (keeps_shape(j) || j->outer == 0 || j->inner == 0) {
+        return STATUS_OK;
+    }
+    const int64_t count = j->outer * j->inner;
+    if (count > most) {
+        return complain("%s: an array without elements would give %" PRId64 " results", j->in->name, count);
+    }
+    int status = STATUS_OK;
+    for (int64_t done = 0; done < count && status == STATUS_OK; done += AT_ONCE) {
+        const int64_t rows = smaller(AT_ONCE, count - done);
+        const napier_status called = napier_logsumexp(j->context, napier_const_rows(NULL, rows, 0, j->in_dtype),
+                                                      napier_array(results, rows, j->out_dtype), NULL);
+        status = called == NAPIER_OK ? output_write(j->out, results, rows) : library_error(j, called);
+    }
+    return status;
+}
+
+/* Options that the library refuses are found before anything is written: a call without rows looks at nothing else. */
+static int check_options(const job *j) {
+    const napier_status called = napier_logsumexp(j->context, napier_const_rows(NULL, 0, 0, j->in_dtype),
+                                                  napier_array(NULL, 0, j->out_dtype), &j->r->options);
+    return called == NAPIER_OK ? STATUS_OK : library_error(j, called);
+}
+
+static int run(job *j) {
+    /* A header names columns of the input; it is kept where the result has the same columns and separator. */
+    const bool keep_header = keeps_shape(j) && j->in->format == j->r->format;
+    int status = output_begin(j->out, j->r->format, j->out_dtype, &j->result, keep_header ? j->in->text.header : NULL);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    if (j->in->count == 0) {
+        return run_empty(j);
+    }
+    const bool by_states = needs_states(j);
+    progress_start(&j->progress, j->in->count < 0 ? -1 : j->in->count * (by_states && keeps_shape(j) ? 2 : 1));
+    status = by_states ? run_states(j) : run_blocks(j);
+    progress_end(&j->progress);
+    return status;
+}
+
+int reduce_file(const reduction *r, napier_context *context, input *in, const char *out_path) {
+    output out;
+    job j = {.r = r, .context = context, .in = in, .out = &out};
+    int status = lay_out(&j);
+    if (status == STATUS_OK) {
+        status = check_options(&j);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    status = output_open(&out, out_path);
+    if (status == STATUS_OK) {
+        status = run(&j);
+    }
+    if (status == STATUS_OK) {
+        status = output_commit(&out);
+    }
+    output_discard(&out);
+    return status;
+}

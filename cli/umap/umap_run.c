@@ -1,0 +1,662 @@
+/* cli/umap/umap_run.c - reads the tables, calls the library, and writes the map, the model, the plots and the
+ * report. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "umap_command.h"
+
+#include "../commands.h"
+#include "../io/input.h"
+#include "../program/message.h"
+#include "../io/output.h"
+#include "../plot/plot.h"
+#include "../program/progress.h"
+#include "../io/source.h"
+#include "umap_npz.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct job {
+    umap_request *q;
+    napier_context *context;
+    progress_line progress;
+    napier_umap_model *model;
+    float *map; /* [rows][columns], what goes to OUT */
+    int64_t rows, columns;
+    float *start;  /* --init FILE */
+    float *target; /* --target FILE as numbers */
+    labels labels, targets, hover;
+} job;
+
+/* `name` is the file that is at fault. */
+static int library_error(const job *j, const char *name, napier_status status) {
+    return complain("%s: %s", name, error_text(j->context, status));
+}
+
+static int no_memory(const char *name) {
+    complain("%s: out of memory", name);
+    return STATUS_FAILED;
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------------------ */
+
+/* A table of numbers in memory or mapped; or a sparse one, of which `view` has the shape only. */
+typedef struct table {
+    input in;
+    scratch room;
+    napier_const_matrix view;
+    sparse_table sparse;
+} table;
+
+static bool is_sparse(const table *t) { return t->sparse.row_starts != NULL; }
+
+static napier_umap_samples samples_of(const table *t) {
+    const napier_umap_samples samples = {.dense = t->view, .sparse = is_sparse(t) ? &t->sparse.matrix : NULL};
+    return samples;
+}
+
+static int sparse_open(table *t, const char *path) {
+    t->in.name = path;
+    t->in.format = FORMAT_NPY;
+    const int status = sparse_read(&t->sparse, path);
+    t->view.rows = t->sparse.matrix.rows;
+    t->view.cols = t->sparse.matrix.cols;
+    return status;
+}
+
+static bool is_short_integer(element_type type) {
+    return type.size <= 2 && type.kind != ELEMENT_FLOAT && type.kind != ELEMENT_BFLOAT;
+}
+
+/* Integers of one and two bytes are exact in f32, which takes half the memory of f64. */
+static int read_short_integers(table *t) {
+    enum { AT_ONCE = 4096 };
+    double numbers[AT_ONCE];
+    float *to = t->room.data;
+    int64_t got = 0;
+    int status;
+    while ((status = input_read(&t->in, numbers, AT_ONCE, &got)) == STATUS_OK && got > 0) {
+        for (int64_t i = 0; i < got; i++) {
+            *to++ = (float)numbers[i];
+        }
+    }
+    return status;
+}
+
+static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
+    input *const in = &t->in;
+    const bool as_f32 = in->format == FORMAT_NPY && is_short_integer(in->element);
+    *dtype = as_f32 ? NAPIER_F32 : in->dtype;
+    int status = input_arrive(in);
+    if (status != STATUS_OK) {
+        return status;
+    }
+    *elements = input_map(in);
+    if (*elements != NULL) {
+        return STATUS_OK;
+    }
+    int64_t got;
+    status = scratch_new(&t->room, in->count * (int64_t)napier_dtype_size(*dtype), "");
+    if (status == STATUS_OK) {
+        *elements = t->room.data;
+        status = as_f32 ? read_short_integers(t) : input_read(in, t->room.data, in->count, &got);
+    }
+    return status;
+}
+
+/* A vector is a table of one column. */
+static int table_open(table *t, const char *path, file_format format) {
+    memset(t, 0, sizeof *t);
+    if (is_npz(path)) {
+        return sparse_open(t, path);
+    }
+    input *const in = &t->in;
+    int status = input_open(in, path, format);
+    if (status == STATUS_OK) {
+        status = input_load(in);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const array_shape *const shape = &in->shape;
+    if (shape->dims < 1 || shape->dims > 2) {
+        return complain("%s: an array of %d dimensions; a table of rows and columns is wanted", in->name, shape->dims);
+    }
+    const int64_t rows = shape->dim[0];
+    const int64_t columns = shape->dims == 2 ? shape->dim[1] : 1;
+    if (rows == 0 || columns == 0) {
+        return complain("%s: a table of %" PRId64 " x %" PRId64 " has no numbers", in->name, rows, columns);
+    }
+    if (rows >= INT32_MAX) {
+        return complain("%s: %" PRId64 " rows are too many", in->name, rows);
+    }
+    const void *elements = NULL;
+    napier_dtype dtype = NAPIER_F32;
+    status = load_elements(t, &elements, &dtype);
+    const bool fortran = shape->fortran && shape->dims == 2;
+    const napier_const_matrix view = {elements, rows, columns, fortran ? 1 : columns, fortran ? rows : 1, dtype};
+    t->view = view;
+    return status;
+}
+
+static void table_close(table *t) {
+    input_close(&t->in);
+    scratch_free(&t->room);
+    sparse_free(&t->sparse);
+}
+
+static bool is_nan_row(const float *row, int64_t columns) {
+    int64_t k = 0;
+    while (k < columns && isnan(row[k])) {
+        k++;
+    }
+    return k == columns;
+}
+
+/* The numbers as a contiguous array of floats; whole rows may be NaN in a map, whose points need not all have a place.
+ * NULL after a message. */
+static float *table_floats(const table *t, bool is_map) {
+    const napier_const_matrix *const m = &t->view;
+    const size_t size = napier_dtype_size(m->dtype);
+    const size_t count = (size_t)m->rows * (size_t)m->cols;
+    if (is_sparse(t)) {
+        complain("%s: a sparse matrix, where points of a map are wanted", t->in.name);
+        return NULL;
+    }
+    float *const floats = count <= SIZE_MAX / sizeof *floats ? malloc(count * sizeof *floats) : NULL;
+    if (floats == NULL) {
+        no_memory(t->in.name);
+        return NULL;
+    }
+    for (int64_t i = 0; i < m->rows; i++) {
+        for (int64_t k = 0; k < m->cols; k++) {
+            const char *const element = (const char *)m->data + (size_t)(i * m->row_stride + k * m->col_stride) * size;
+            floats[i * m->cols + k] = (float)element_value(m->dtype, element);
+        }
+        for (int64_t k = 0; k < m->cols; k++) {
+            const float *const row = floats + i * m->cols;
+            if (!isfinite(row[k]) && !(is_map && is_nan_row(row, m->cols))) {
+                complain("%s: row %" PRId64 ", column %" PRId64 " is not a finite number", t->in.name, i, k);
+                free(floats);
+                return NULL;
+            }
+        }
+    }
+    return floats;
+}
+
+/* A whole file of floats. */
+static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t *columns) {
+    table t;
+    float *const floats = table_open(&t, path, FORMAT_AUTO) == STATUS_OK ? table_floats(&t, is_map) : NULL;
+    *rows = t.view.rows;
+    *columns = t.view.cols;
+    table_close(&t);
+    return floats;
+}
+
+/* ---- Before the work --------------------------------------------------------------------------------------------- */
+
+/* A place that cannot be written is found before a fit that may take long; writing it may still fail later. */
+static int check_place(const char *path) {
+    struct stat info;
+    if (path == NULL || strcmp(path, "-") == 0) {
+        return STATUS_OK;
+    }
+    if (stat(path, &info) == 0) {
+        const int reason = S_ISDIR(info.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
+        return reason == 0 ? STATUS_OK : complain("%s: %s", path, strerror(reason));
+    }
+    const char *const slash = strrchr(path, '/');
+    const size_t size = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    char *const directory = malloc(size + 2);
+    if (directory == NULL) {
+        return no_memory(path);
+    }
+    memcpy(directory, slash != NULL ? path : ".", size > 0 ? size : 1);
+    directory[size > 0 ? size : 1] = '\0';
+    const int reason = access(directory, W_OK | X_OK) != 0 ? errno : 0;
+    free(directory);
+    return reason == 0 ? STATUS_OK : complain("%s: %s", *path != '\0' ? path : "''", strerror(reason));
+}
+
+static int check_places(const umap_request *q) {
+    int status = check_place(q->out_path);
+    if (status == STATUS_OK) {
+        status = check_place(q->model_path);
+    }
+    for (int i = 0; i < q->plot_count && status == STATUS_OK; i++) {
+        status = check_place(q->plots[i]);
+    }
+    return status;
+}
+
+static int check_count(const char *path, int64_t count, int64_t rows) {
+    return count == rows ? STATUS_OK
+                         : complain("%s: %" PRId64 " label%s for %" PRId64 " point%s", path, count,
+                                    count == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
+}
+
+static int read_labels(job *j, int64_t rows) {
+    umap_request *const q = j->q;
+    int status = STATUS_OK;
+    if (q->labels_path != NULL) {
+        status = labels_read(&j->labels, q->labels_path, q->label_type, false);
+        status = status == STATUS_OK ? check_count(q->labels_path, j->labels.count, rows) : status;
+    }
+    if (status == STATUS_OK && q->target_path != NULL) {
+        status = labels_read(&j->targets, q->target_path, q->target_type, true);
+        status = status == STATUS_OK ? check_count(q->target_path, j->targets.count, rows) : status;
+    }
+    if (status == STATUS_OK && q->hover_path != NULL) {
+        status = labels_read(&j->hover, q->hover_path, LABELS_CATEGORIES, false);
+        status = status == STATUS_OK ? check_count(q->hover_path, j->hover.count, rows) : status;
+    }
+    return status;
+}
+
+/* What colours the plot: the labels, else the target. */
+static const labels *shown_labels(const job *j) {
+    return j->labels.type == LABELS_AUTO && j->targets.type != LABELS_AUTO ? &j->targets : &j->labels;
+}
+
+static int set_target(job *j) {
+    umap_request *const q = j->q;
+    if (q->target_path == NULL) {
+        return STATUS_OK;
+    }
+    if (j->targets.type == LABELS_CATEGORIES) {
+        q->options.target_categories = j->targets.codes;
+        return STATUS_OK;
+    }
+    j->target = malloc((size_t)j->targets.count * sizeof *j->target);
+    if (j->target == NULL) {
+        return no_memory(q->target_path);
+    }
+    for (int64_t i = 0; i < j->targets.count; i++) {
+        j->target[i] = (float)j->targets.numbers[i];
+        if (!isfinite(j->target[i])) {
+            return complain("%s: target %" PRId64 " is not a finite number", q->target_path, i);
+        }
+    }
+    q->options.target_numbers = j->target;
+    return STATUS_OK;
+}
+
+static int set_start(job *j, int64_t rows) {
+    umap_request *const q = j->q;
+    int64_t have_rows;
+    int64_t have_columns;
+    if (q->init_path == NULL) {
+        return STATUS_OK;
+    }
+    j->start = read_floats(q->init_path, false, &have_rows, &have_columns);
+    if (j->start == NULL) {
+        return STATUS_FAILED;
+    }
+    q->options.init_embedding = j->start;
+    return have_rows == rows && have_columns == q->options.n_components
+               ? STATUS_OK
+               : complain("%s: the start is %" PRId64 " x %" PRId64 ", the map %" PRId64 " x %" PRId64, q->init_path,
+                          have_rows, have_columns, rows, q->options.n_components);
+}
+
+/* ---- The work ---------------------------------------------------------------------------------------------------- */
+
+static int show_progress(const char *stage, double done, void *user) {
+    progress_stage(user, stage, done);
+    return 0;
+}
+
+static void set_progress(job *j) {
+    napier_umap_options *const options = &j->q->options;
+    progress_start(&j->progress, -1);
+    options->progress = show_progress;
+    options->user = &j->progress;
+    options->neighbors.progress = show_progress;
+    options->neighbors.user = &j->progress;
+    options->neighbors.seed = options->seed;
+}
+
+static int new_map(job *j, int64_t rows, int64_t columns) {
+    j->rows = rows;
+    j->columns = columns;
+    const size_t count = (size_t)rows * (size_t)columns;
+    j->map = count <= SIZE_MAX / sizeof *j->map / 2 ? malloc(count * sizeof *j->map) : NULL;
+    return j->map != NULL ? STATUS_OK : complain("out of memory");
+}
+
+/* Points without a place are no failure, but nobody should miss them. */
+static void report_disconnected(const job *j, const table *t) {
+    const int64_t count = napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
+    if (count > 0) {
+        warn("%s: %" PRId64 " of %" PRId64
+             " points have no neighbour nearer than the disconnection distance: their rows "
+             "of the map are NaN (see --disconnection-distance)",
+             t->in.name, count, j->rows);
+    }
+}
+
+static int fit(job *j, const table *t) {
+    const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
+    progress_end(&j->progress);
+    if (status != NAPIER_OK) {
+        return library_error(j, t->in.name, status);
+    }
+    const napier_const_matrix map = napier_umap_model_embedding(j->model);
+    const int made = new_map(j, map.rows, map.cols);
+    if (made == STATUS_OK) {
+        memcpy(j->map, map.data, (size_t)map.rows * (size_t)map.cols * sizeof *j->map);
+        report_disconnected(j, t);
+    }
+    return made;
+}
+
+static int load_model(job *j, const char *path) {
+    whole_file file;
+    int status = whole_file_read(&file, path);
+    if (status == STATUS_OK) {
+        const napier_status called =
+            napier_umap_model_from_bytes(j->context, (const uint8_t *)file.bytes, file.size, &j->model);
+        status = called == NAPIER_OK ? STATUS_OK : library_error(j, file.name, called);
+    }
+    whole_file_free(&file);
+    return status;
+}
+
+static int check_columns(const table *t, int64_t wanted, const char *path) {
+    return t->view.cols == wanted ? STATUS_OK
+                                  : complain("%s: %" PRId64 " column%s, where %s wants %" PRId64, t->in.name,
+                                             t->view.cols, t->view.cols == 1 ? "" : "s", path, wanted);
+}
+
+static int transform(job *j, const table *t) {
+    int status = load_model(j, j->q->transform_path);
+    if (status == STATUS_OK) {
+        status = check_columns(t, napier_umap_model_features(j->model), j->q->transform_path);
+    }
+    if (status == STATUS_OK) {
+        status = new_map(j, t->view.rows, napier_umap_model_embedding(j->model).cols);
+    }
+    if (status != STATUS_OK) {
+        return status;
+    }
+    const napier_status done =
+        napier_umap_transform(j->context, j->model, samples_of(t), napier_rows_f32(j->map, j->rows, j->columns));
+    progress_end(&j->progress);
+    if (done != NAPIER_OK) {
+        return library_error(j, t->in.name, done);
+    }
+    report_disconnected(j, t);
+    return STATUS_OK;
+}
+
+static int inverse_transform(job *j, const table *t) {
+    int status = load_model(j, j->q->inverse_path);
+    if (status == STATUS_OK) {
+        status = check_columns(t, napier_umap_model_embedding(j->model).cols, j->q->inverse_path);
+    }
+    if (status == STATUS_OK) {
+        status = new_map(j, t->view.rows, napier_umap_model_features(j->model));
+    }
+    float *const points = status == STATUS_OK ? table_floats(t, false) : NULL;
+    if (points == NULL) {
+        return STATUS_FAILED;
+    }
+    const napier_status done =
+        napier_umap_inverse_transform(j->context, j->model, napier_const_rows_f32(points, t->view.rows, t->view.cols),
+                                      napier_rows_f32(j->map, j->rows, j->columns));
+    free(points);
+    return done == NAPIER_OK ? STATUS_OK : library_error(j, t->in.name, done);
+}
+
+static int read_map(job *j) {
+    j->map = read_floats(j->q->embedding_path, true, &j->rows, &j->columns);
+    return j->map != NULL ? STATUS_OK : STATUS_FAILED;
+}
+
+/* Fills j->map. `t` is NULL where there is no IN. */
+static int make_map(job *j, const table *t) {
+    const umap_request *const q = j->q;
+    if (q->embedding_path != NULL) {
+        return STATUS_OK; /* read already: it says how many labels there must be */
+    }
+    if (q->inverse_path != NULL) {
+        return inverse_transform(j, t);
+    }
+    if (q->transform_path != NULL) {
+        return transform(j, t);
+    }
+    int status = set_target(j);
+    if (status == STATUS_OK) {
+        status = set_start(j, t->view.rows);
+    }
+    return status == STATUS_OK ? fit(j, t) : status;
+}
+
+/* ---- What comes of it -------------------------------------------------------------------------------------------- */
+
+/* Whether the map goes to standard output: when asked to, or when nothing else comes of the work. */
+static bool writes_to_stdout(const umap_request *q) {
+    const bool nothing_else = q->plot_count == 0 && q->model_path == NULL && !q->quality;
+    return q->out_path == NULL ? nothing_else : strcmp(q->out_path, "-") == 0;
+}
+
+static int write_map(job *j, file_format in_format) {
+    const umap_request *const q = j->q;
+    if (q->out_path == NULL && !writes_to_stdout(q)) {
+        return STATUS_OK;
+    }
+    output out;
+    const array_shape shape = {.dims = 2, .dim = {j->rows, j->columns}};
+    const file_format format = q->out_format != FORMAT_AUTO ? q->out_format : output_format(q->out_path, in_format);
+    int status = output_open(&out, q->out_path);
+    if (status == STATUS_OK) {
+        status = output_begin(&out, format, NAPIER_F32, &shape, NULL);
+    }
+    for (int64_t row = 0; row < j->rows && status == STATUS_OK; row++) {
+        float copy[4096]; /* output_write may change what it is given */
+        for (int64_t at = 0; at < j->columns && status == STATUS_OK; at += 4096) {
+            const int64_t count = j->columns - at < 4096 ? j->columns - at : 4096;
+            memcpy(copy, j->map + row * j->columns + at, (size_t)count * sizeof *copy);
+            status = output_write(&out, copy, count);
+        }
+    }
+    if (status == STATUS_OK) {
+        status = output_commit(&out);
+    }
+    output_discard(&out);
+    return status;
+}
+
+/* Leaves the labels of the points that have a place, in order. */
+static void drop_labels(labels *l, const float *map, int64_t columns) {
+    const int64_t all = l->count;
+    if (l->type == LABELS_AUTO) {
+        return;
+    }
+    for (int32_t c = 0; l->sizes != NULL && c < l->categories; c++) {
+        l->sizes[c] = 0;
+    }
+    l->count = 0;
+    for (int64_t i = 0; i < all; i++) {
+        if (is_nan_row(map + i * columns, columns)) {
+            continue;
+        }
+        if (l->codes != NULL) {
+            l->codes[l->count] = l->codes[i];
+        }
+        if (l->codes != NULL && l->codes[i] >= 0) {
+            l->sizes[l->codes[i]]++;
+        }
+        if (l->numbers != NULL) {
+            l->numbers[l->count] = l->numbers[i];
+        }
+        l->count++;
+    }
+}
+
+/* A plot shows the points that have a place: the map and the labels without the others. */
+static void drop_disconnected(job *j) {
+    drop_labels(&j->labels, j->map, j->columns);
+    drop_labels(&j->targets, j->map, j->columns);
+    drop_labels(&j->hover, j->map, j->columns);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < j->rows; i++) {
+        if (!is_nan_row(j->map + i * j->columns, j->columns)) {
+            memmove(j->map + kept++ * j->columns, j->map + i * j->columns, (size_t)j->columns * sizeof *j->map);
+        }
+    }
+    j->rows = kept;
+}
+
+static int write_plots(const job *j) {
+    const umap_request *const q = j->q;
+    char *const title = q->title != NULL ? labels_clean_text(q->title) : NULL;
+    if (q->title != NULL && title == NULL) {
+        return complain("out of memory");
+    }
+    const plot p = {.map = j->map,
+                    .count = j->rows,
+                    .components = j->columns,
+                    .labels = shown_labels(j),
+                    .hover = &j->hover,
+                    .title = title != NULL && *title != '\0' ? title : NULL};
+    int status = STATUS_OK;
+    for (int i = 0; i < q->plot_count && status == STATUS_OK; i++) {
+        status = plot_write(&p, q->plots[i]);
+    }
+    free(title);
+    return status;
+}
+
+static int write_bytes(const char *path, const void *bytes, size_t size) {
+    output out;
+    int status = output_open(&out, path);
+    if (status == STATUS_OK && fwrite(bytes, 1, size, out.file) != size) {
+        status = output_error(&out);
+    }
+    if (status == STATUS_OK) {
+        status = output_commit(&out);
+    }
+    output_discard(&out);
+    return status;
+}
+
+/* By the program's own output, which goes to its place with the others, and not by napier_umap_model_save. */
+static int write_model(const job *j) {
+    const char *const path = j->q->model_path;
+    size_t size = 0;
+    if (path == NULL) {
+        return STATUS_OK;
+    }
+    napier_status called = napier_umap_model_to_bytes(j->context, j->model, NULL, 0, &size);
+    uint8_t *const bytes = called == NAPIER_OK ? malloc(size) : NULL;
+    if (called == NAPIER_OK && bytes == NULL) {
+        return no_memory(path);
+    }
+    if (called == NAPIER_OK) {
+        called = napier_umap_model_to_bytes(j->context, j->model, bytes, size, &size);
+    }
+    const int status = called == NAPIER_OK ? write_bytes(path, bytes, size) : library_error(j, path, called);
+    free(bytes);
+    return status;
+}
+
+/* All points up to 10,000; of more, 5,000 are asked: the cost grows with rows times points. */
+static int report_quality(job *j, const table *t) {
+    const umap_request *const q = j->q;
+    const labels *const l = shown_labels(j);
+    napier_umap_quality quality;
+    if (!q->quality) {
+        return STATUS_OK;
+    }
+    const int32_t *const codes = l->type == LABELS_CATEGORIES ? l->codes : NULL;
+    napier_neighbors_options neighbors = q->options.neighbors;
+    const int64_t points = j->rows - napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
+    const int64_t most = (points - 1) / 2; /* of few points fewer neighbours are asked for */
+    if (most < 1) {
+        return complain("%s: --quality needs 3 points or more on the map, there %s %" PRId64, t->in.name,
+                        points == 1 ? "is" : "are", points);
+    }
+    neighbors.n_neighbors = neighbors.n_neighbors < most ? neighbors.n_neighbors : most;
+    const napier_status status = napier_umap_quality_of(j->context, samples_of(t), &neighbors,
+                                                        napier_const_rows_f32(j->map, j->rows, j->columns), codes,
+                                                        j->rows <= 10000 ? 0 : 5000, &quality);
+    progress_end(&j->progress);
+    if (status != NAPIER_OK) {
+        return library_error(j, t->in.name, status);
+    }
+    const bool is_taken = writes_to_stdout(q) || (q->model_path != NULL && strcmp(q->model_path, "-") == 0);
+    FILE *const to = is_taken ? stderr : stdout;
+    fprintf(to, "trustworthiness        %.4f\n", quality.trustworthiness);
+    fprintf(to, "neighbour preservation %.4f\n", quality.neighbor_preservation);
+    if (codes != NULL) {
+        fprintf(to, "kNN accuracy           %.4f\n", quality.knn_accuracy);
+    }
+    return to == stdout ? finish_standard_output() : STATUS_OK;
+}
+
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
+
+static int do_job(job *j, const table *t) {
+    const umap_request *const q = j->q;
+    int status = q->embedding_path != NULL ? read_map(j) : STATUS_OK;
+    const int64_t rows = t != NULL ? t->view.rows : j->rows;
+    if (status == STATUS_OK && q->embedding_path != NULL && rows != j->rows) {
+        status = complain("%s: %" PRId64 " points for the %" PRId64 " rows of %s", q->embedding_path, j->rows, rows,
+                          t->in.name);
+    }
+    if (status == STATUS_OK) {
+        status = read_labels(j, rows);
+    }
+    if (status == STATUS_OK) {
+        status = make_map(j, t);
+    }
+    if (status == STATUS_OK) {
+        status = write_map(j, t != NULL ? t->in.format : FORMAT_NPY);
+    }
+    if (status == STATUS_OK) {
+        status = write_model(j);
+    }
+    if (status == STATUS_OK) {
+        status = report_quality(j, t);
+    }
+    if (status == STATUS_OK && q->plot_count > 0) {
+        drop_disconnected(j);
+        status = j->rows > 0 ? write_plots(j) : complain("none of the points has a place on the map: nothing to plot");
+    }
+    return status;
+}
+
+int umap_run(umap_request *q) {
+    job j = {.q = q};
+    table t = {0};
+    int status = check_places(q);
+    if (status == STATUS_OK) {
+        status = machine_open(&q->machine, &j.context);
+    }
+    if (status == STATUS_OK && q->in_path != NULL) {
+        status = table_open(&t, q->in_path, q->in_format);
+    }
+    if (status == STATUS_OK) {
+        set_progress(&j);
+        status = do_job(&j, q->in_path != NULL ? &t : NULL);
+        progress_end(&j.progress);
+    }
+    napier_umap_model_destroy(j.context, j.model);
+    napier_context_destroy(j.context);
+    table_close(&t);
+    labels_free(&j.labels);
+    labels_free(&j.targets);
+    labels_free(&j.hover);
+    free(j.map);
+    free(j.start);
+    free(j.target);
+    return status;
+}

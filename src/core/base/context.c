@@ -1,0 +1,153 @@
+/* core/base/context.c - making a context, keeping the text of its last error, and its memory. */
+#include "core/base/context.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include "core/base/isa.h"
+#include "core/base/fork.h"
+
+enum { MAX_THREADS = 1024 };
+
+/* ---- Memory ---------------------------------------------------------------------------------------------------- */
+
+static void *allocate_by_default(size_t size, size_t alignment, void *user) {
+    (void)user;
+    if (size > SIZE_MAX - alignment) {
+        return NULL;
+    }
+    return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
+}
+
+static void deallocate_by_default(void *memory, void *user) {
+    (void)user;
+    free(memory);
+}
+
+void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size) {
+    if (count == 0 || size == 0 || count > SIZE_MAX / size) {
+        return NULL;
+    }
+    return allocator->allocate(count * size, NAPIER_ALIGNMENT, allocator->user);
+}
+
+void napier_free(const napier_allocator *allocator, void *memory) {
+    if (memory != NULL) {
+        allocator->deallocate(memory, allocator->user);
+    }
+}
+
+/* ---- Creation -------------------------------------------------------------------------------------------------- */
+
+static int default_threads(void) {
+#if defined(_OPENMP)
+    const int threads = omp_get_max_threads();
+    return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+#else
+    return 1;
+#endif
+}
+
+/* A build without OpenMP has one thread, however many were asked for. */
+static int resolve_threads(int asked) {
+#if defined(_OPENMP)
+    return asked == 0 ? default_threads() : asked;
+#else
+    (void)asked;
+    return default_threads();
+#endif
+}
+
+static napier_status check_options(const napier_context_options *options) {
+    if (options->struct_size != sizeof *options || options->threads < 0 || options->threads > MAX_THREADS) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    if ((options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    switch (options->highest_isa) {
+    case NAPIER_ISA_AUTO:
+    case NAPIER_ISA_SCALAR:
+    case NAPIER_ISA_NEON:
+    case NAPIER_ISA_AVX2:
+    case NAPIER_ISA_AVX512: return napier_isa_available(options->highest_isa) ? NAPIER_OK : NAPIER_UNSUPPORTED;
+    }
+    return NAPIER_INVALID_ARGUMENT;
+}
+
+napier_status napier_context_create(napier_context **out, const napier_context_options *options) {
+    const napier_context_options defaults = NAPIER_CONTEXT_OPTIONS_INIT;
+    if (out == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    *out = NULL;
+    if (options == NULL) {
+        options = &defaults;
+    }
+    const napier_status status = check_options(options);
+    if (status != NAPIER_OK) {
+        return status;
+    }
+
+    napier_allocator allocator = options->allocator;
+    if (allocator.allocate == NULL) {
+        allocator.allocate = allocate_by_default;
+        allocator.deallocate = deallocate_by_default;
+    }
+    napier_context *context = napier_alloc(&allocator, 1, sizeof *context);
+    if (context == NULL) {
+        return NAPIER_OUT_OF_MEMORY;
+    }
+    context->allocator = allocator;
+    napier_watch_forks();
+    context->threads = resolve_threads(options->threads);
+    context->isa = options->highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : options->highest_isa;
+    context->engine = options->highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
+    context->error[0] = '\0';
+    *out = context;
+    return NAPIER_OK;
+}
+
+void napier_context_destroy(napier_context *context) {
+    if (context == NULL) {
+        return;
+    }
+    const napier_allocator allocator = context->allocator;
+    napier_free(&allocator, context);
+}
+
+/* ---- Questions and errors -------------------------------------------------------------------------------------- */
+
+const char *napier_last_error(const napier_context *context) { return context == NULL ? "" : context->error; }
+
+napier_isa napier_context_isa(const napier_context *context) {
+    return context == NULL ? NAPIER_ISA_SCALAR : context->isa;
+}
+
+int napier_threads_of(const napier_context *context) { return napier_is_child() ? 1 : context->threads; }
+
+int napier_context_threads(const napier_context *context) { return context == NULL ? 1 : napier_threads_of(context); }
+
+napier_status napier_begin(napier_context *context) {
+    if (context == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    context->error[0] = '\0';
+    return NAPIER_OK;
+}
+
+napier_status napier_fail(napier_context *context, napier_status status, const char *format, ...) {
+    if (context != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        (void)vsnprintf(context->error, sizeof context->error, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}

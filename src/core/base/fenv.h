@@ -1,0 +1,60 @@
+/* core/base/fenv.h - the default floating-point state for as long as Napier computes: round to nearest even, subnormals
+ * kept, no traps. A caller's flush-to-zero flags or rounding mode would otherwise change bits, and even checks: under
+ * denormals-are-zero 1e-40 > 0 is false. The control register belongs to a thread, so every worker enters and leaves for
+ * itself. A public call enters before its first comparison and leaves after its last; in between it calls a function,
+ * whose results go through memory, which the compiler cannot move across. What the caller had, exception flags included,
+ * comes back. tests/unit/core/test_fenv.c holds every public call to it. */
+#ifndef NAPIER_CORE_BASE_FENV_H
+#define NAPIER_CORE_BASE_FENV_H
+
+#if defined(__SSE2__)
+
+#include <xmmintrin.h>
+
+typedef unsigned napier_fenv;
+
+static inline napier_fenv napier_fenv_enter(void) {
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(0x1f80u); /* all exceptions masked, flags clear, nearest even, neither FTZ nor DAZ */
+    return saved;
+}
+
+static inline void napier_fenv_leave(napier_fenv saved) { _mm_setcsr(saved); }
+
+#elif defined(__aarch64__) && defined(__GNUC__)
+
+#include <stdint.h>
+
+typedef struct napier_fenv {
+    uint64_t control, status;
+} napier_fenv;
+
+static inline napier_fenv napier_fenv_enter(void) {
+    napier_fenv saved;
+    const uint64_t zero = 0; /* nearest even, no flush to zero, IEEE half, no traps, NaN payloads kept */
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(saved.control), "=r"(saved.status) : : "memory");
+    __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %0" : : "r"(zero) : "memory");
+    return saved;
+}
+
+static inline void napier_fenv_leave(napier_fenv saved) {
+    __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(saved.control), "r"(saved.status) : "memory");
+}
+
+#else
+
+#include <fenv.h>
+
+typedef fenv_t napier_fenv;
+
+static inline napier_fenv napier_fenv_enter(void) {
+    napier_fenv saved;
+    (void)fegetenv(&saved);
+    (void)fesetenv(FE_DFL_ENV);
+    return saved;
+}
+
+static inline void napier_fenv_leave(napier_fenv saved) { (void)fesetenv(&saved); }
+
+#endif
+#endif

@@ -1,0 +1,10 @@
+/* core/base/isa.h - which instruction set to take. */
+#ifndef NAPIER_CORE_BASE_ISA_H
+#define NAPIER_CORE_BASE_ISA_H
+
+#include <napier/types.h>
+
+/* The fastest instruction set of this build and this machine. */
+napier_isa napier_isa_best(void);
+
+#endif

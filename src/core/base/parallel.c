@@ -1,0 +1,64 @@
+/* core/base/parallel.c - chunks of work over OpenMP threads, or in a loop where there is no OpenMP. */
+#include "core/base/parallel.h"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include "core/base/fenv.h"
+
+/* ---- Work --------------------------------------------------------------------------------------------------------- */
+
+static int64_t chunk_count(int64_t items, int64_t chunk) { return items / chunk + (items % chunk != 0); }
+
+int napier_workers(const napier_context *context, int64_t items, int64_t chunk) {
+    const int64_t chunks = items > 0 ? chunk_count(items, chunk) : 0;
+    const int threads = napier_threads_of(context);
+    return chunks <= 1 ? 1 : chunks < threads ? (int)chunks : threads;
+}
+
+static void run_chunk(napier_task *task, void *argument, int worker, int64_t index, int64_t items, int64_t chunk) {
+    const int64_t begin = index * chunk;
+    task(argument, worker, begin, items - begin < chunk ? items : begin + chunk);
+}
+
+static void run_alone(int64_t items, napier_task *task, void *argument) {
+    const napier_fenv saved = napier_fenv_enter();
+    task(argument, 0, 0, items);
+    napier_fenv_leave(saved);
+}
+
+void napier_run_once(napier_task *task, void *argument) { run_alone(1, task, argument); }
+
+#if defined(_OPENMP)
+/* A region inside another one may get fewer threads than it asks for: the loop hands out what there is all the same. */
+static void run_team(int workers, int64_t items, int64_t chunk, napier_task *task, void *argument) {
+    const int64_t chunks = chunk_count(items, chunk);
+#pragma omp parallel num_threads(workers)
+    {
+        const napier_fenv saved = napier_fenv_enter();
+        const int worker = omp_get_thread_num();
+#pragma omp for schedule(monotonic : dynamic, 1) nowait
+        for (int64_t index = 0; index < chunks; index++) {
+            run_chunk(task, argument, worker, index, items, chunk);
+        }
+        napier_fenv_leave(saved);
+    }
+}
+#endif
+
+void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument) {
+    if (items <= 0) {
+        return;
+    }
+#if defined(_OPENMP)
+    const int workers = napier_workers(context, items, chunk);
+    if (workers > 1) {
+        run_team(workers, items, chunk, task, argument);
+        return;
+    }
+#else
+    (void)context;
+#endif
+    run_alone(items, task, argument);
+}

@@ -1,0 +1,368 @@
+/* core/base/view.c - is a view what it claims to be, and do two views overlap?
+ *
+ * Overlap is a question about integers. Elements of two views share a byte where
+ *     A.start + i * A.row + j * A.col + u  =  B.start + k * B.row + l * B.col + v
+ * has a solution with every index in its range, u and v counting bytes within an element. With the ranges of B turned
+ * round (k -> rows - 1 - k) all coefficients are positive and the question is: is there x with
+ *     sum_t step[t] * x[t] = distance,   0 <= x[t] <= most[t] ?
+ * Terms with the same step are one term, and so are two where the finer one fills the gaps of the coarser one (a
+ * contiguous row, rows that follow one another), which leaves one or two terms in nearly every real case: those are
+ * decided in closed form. The rest is searched over the coarsest steps, and given up as "overlaps" after
+ * SEARCH_LIMIT tries: only views of one array with three unrelated strides and very many rows come that far. */
+#include "core/base/view.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MAX_TERMS = 5, SEARCH_LIMIT = 1 << 16 };
+
+/* ---- One view -------------------------------------------------------------------------------------------------- */
+
+/* The bytes of a view with at least one element: [first, last], and its strides in bytes, without their sign. A
+ * dimension of one element has stride 0. */
+typedef struct extent {
+    uintptr_t first, last;
+    uint64_t row_step, col_step;
+} extent;
+
+static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
+
+/* a * b <= limit without overflow. */
+static int product_fits(uint64_t a, uint64_t b, uint64_t limit) { return a == 0 || b <= limit / a; }
+
+/* 0 if an offset does not fit a ptrdiff_t or an address wraps round. */
+static int find_extent(napier_const_matrix view, extent *e) {
+    const uint64_t size = napier_dtype_size(view.dtype);
+    const uint64_t limit = (uint64_t)PTRDIFF_MAX;
+    const int64_t stride[2] = {view.row_stride, view.col_stride};
+    const uint64_t most[2] = {(uint64_t)view.rows - 1, (uint64_t)view.cols - 1};
+    uint64_t below = 0, above = 0, step[2] = {0, 0};
+    for (int d = 0; d < 2; d++) {
+        if (most[d] == 0) {
+            continue;
+        }
+        if (!product_fits(magnitude(stride[d]), size, limit)) {
+            return 0;
+        }
+        step[d] = magnitude(stride[d]) * size;
+        if (!product_fits(most[d], step[d], limit)) {
+            return 0;
+        }
+        uint64_t *side = stride[d] < 0 ? &below : &above;
+        *side += most[d] * step[d]; /* at most twice PTRDIFF_MAX */
+    }
+    const uint64_t at = (uintptr_t)view.data;
+    if (below > limit || above > limit || below + above > limit - size) {
+        return 0;
+    }
+    if (below > at || above + size - 1 > (uint64_t)UINTPTR_MAX - at) {
+        return 0;
+    }
+    e->first = (uintptr_t)(at - below);
+    e->last = (uintptr_t)(at + above + size - 1);
+    e->row_step = step[0];
+    e->col_step = step[1];
+    return 1;
+}
+
+static int is_empty(napier_const_matrix view) { return view.rows == 0 || view.cols == 0; }
+
+/* What shape and strides are called in messages: a vector has other words for them. */
+typedef struct words {
+    const char *rows, *cols, *row_stride, *col_stride;
+} words;
+
+static const words matrix_words = {"rows", "cols", "row_stride", "col_stride"};
+static const words vector_words = {"size", "size", "stride", "stride"};
+
+static napier_status check_view(napier_context *context, const char *name, napier_const_matrix view,
+                                const words *word) {
+    const size_t size = napier_dtype_size(view.dtype);
+    if (size == 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype %d is not a dtype", name, (int)view.dtype);
+    }
+    if (view.rows < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", name, word->rows,
+                           view.rows);
+    }
+    if (view.cols < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s %" PRId64 " is negative", name, word->cols,
+                           view.cols);
+    }
+    if (is_empty(view)) {
+        return NAPIER_OK;
+    }
+    if (!product_fits((uint64_t)view.rows, (uint64_t)view.cols, INT64_MAX)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: rows %" PRId64 " times cols %" PRId64 " does not fit 64 bits", name, view.rows,
+                           view.cols);
+    }
+    if (view.data == NULL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data is NULL, but the view has %" PRId64 " elements",
+                           name, view.rows * view.cols);
+    }
+    if ((uintptr_t)view.data % size != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p is not aligned to its %s elements", name,
+                           view.data, napier_dtype_name(view.dtype));
+    }
+    extent e;
+    if (!find_extent(view, &e)) {
+        if (word == &vector_words) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", name, view.cols,
+                               view.col_stride);
+        }
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: shape %" PRId64 " x %" PRId64 " with row_stride %" PRId64 " and col_stride %" PRId64
+                           " leaves the address space",
+                           name, view.rows, view.cols, view.row_stride, view.col_stride);
+    }
+    return NAPIER_OK;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b) {
+    while (b != 0) {
+        const uint64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+/* Elements (i, j) and (k, l) coincide where (i - k) * row_stride = (l - j) * col_stride. The smallest such step that is
+ * not 0 goes col_stride / g rows and row_stride / g columns; it must not stay inside the view. */
+static int meets_itself(napier_const_matrix view) {
+    const uint64_t row = magnitude(view.row_stride), col = magnitude(view.col_stride);
+    const uint64_t rows = (uint64_t)view.rows, cols = (uint64_t)view.cols;
+    if (cols <= 1) {
+        return rows > 1 && row == 0;
+    }
+    if (rows <= 1) {
+        return col == 0;
+    }
+    if (row == 0 || col == 0) {
+        return 1;
+    }
+    const uint64_t g = gcd(row, col);
+    return col / g < rows && row / g < cols;
+}
+
+static napier_status check_distinct(napier_context *context, const char *name, napier_const_matrix view,
+                                    const words *word) {
+    if (is_empty(view) || !meets_itself(view)) {
+        return NAPIER_OK;
+    }
+    if (view.cols > 1 && view.col_stride == 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every element to one place", name,
+                           word->col_stride);
+    }
+    if (view.row_stride == 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every row to one place", name,
+                           word->row_stride);
+    }
+    if (magnitude(view.col_stride) == 1) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: row_stride %" PRId64 " is less than cols %" PRId64 ", so that its rows overlap", name,
+                           view.row_stride, view.cols);
+    }
+    if (magnitude(view.row_stride) == 1) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: col_stride %" PRId64 " is less than rows %" PRId64 ", so that its columns overlap",
+                           name, view.col_stride, view.rows);
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                       "%s: row_stride %" PRId64 " and col_stride %" PRId64 " put two elements of %" PRId64
+                       " x %" PRId64 " in one place",
+                       name, view.row_stride, view.col_stride, view.rows, view.cols);
+}
+
+napier_status napier_check_matrix(napier_context *context, const char *name, napier_const_matrix view) {
+    return check_view(context, name, view, &matrix_words);
+}
+
+napier_status napier_check_vector(napier_context *context, const char *name, napier_const_vector view) {
+    return check_view(context, name, napier_vector_row(view), &vector_words);
+}
+
+napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view) {
+    const napier_status status = check_view(context, name, napier_read_only(view), &matrix_words);
+    return status != NAPIER_OK ? status : check_distinct(context, name, napier_read_only(view), &matrix_words);
+}
+
+napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view) {
+    const napier_const_matrix row = napier_read_only(napier_vector_row_out(view));
+    const napier_status status = check_view(context, name, row, &vector_words);
+    return status != NAPIER_OK ? status : check_distinct(context, name, row, &vector_words);
+}
+
+/* ---- Two views ------------------------------------------------------------------------------------------------- */
+
+typedef struct term {
+    uint64_t step, most;
+} term;
+
+/* Terms sorted from the coarsest step to the finest; every step > 0 and most > 0, no two steps alike. The whole sum at
+ * its largest fits 64 bits: it is no more than the bytes of both views. */
+typedef struct sum {
+    term terms[MAX_TERMS];
+    int count;
+} sum;
+
+static void add_term(sum *s, uint64_t step, uint64_t most) {
+    if (step == 0 || most == 0) {
+        return;
+    }
+    int at = 0;
+    while (at < s->count && s->terms[at].step > step) {
+        at++;
+    }
+    if (at < s->count && s->terms[at].step == step) {
+        s->terms[at].most += most;
+        return;
+    }
+    for (int t = s->count; t > at; t--) {
+        s->terms[t] = s->terms[t - 1];
+    }
+    s->terms[at] = (term){step, most};
+    s->count++;
+}
+
+/* Steps 2 (5 of them) and 6 (1 of them) give 0 2 4 .. 10 and 6 8 .. 16: together 0 2 4 .. 16. */
+static void merge_terms(sum *s) {
+    for (int t = s->count - 1; t > 0;) {
+        const term fine = s->terms[t], coarse = s->terms[t - 1];
+        if (coarse.step % fine.step == 0 && coarse.step / fine.step <= fine.most + 1) {
+            s->terms[t - 1] = (term){fine.step, fine.most + coarse.step / fine.step * coarse.most};
+            for (int u = t; u < s->count - 1; u++) {
+                s->terms[u] = s->terms[u + 1];
+            }
+            s->count--;
+            t = s->count - 1; /* a longer run may fill gaps it did not fill before */
+        } else {
+            t--;
+        }
+    }
+}
+
+/* a * b mod m, for a, b < m < 2^63. */
+static uint64_t multiply_modulo(uint64_t a, uint64_t b, uint64_t m) {
+    if (product_fits(a, b, UINT64_MAX)) {
+        return a * b % m;
+    }
+    uint64_t product = 0;
+    for (; b != 0; b >>= 1) {
+        if (b & 1) {
+            product = (product + a) % m;
+        }
+        a = (a + a) % m;
+    }
+    return product;
+}
+
+/* The inverse of a modulo m, for coprime a < m (extended Euclid); 0 where m is 1. */
+static uint64_t inverse_modulo(uint64_t a, uint64_t m) {
+    uint64_t r0 = m, r1 = a % m, t0 = 0, t1 = 1 % m;
+    while (r1 != 0) {
+        const uint64_t q = r0 / r1, r2 = r0 - q * r1;
+        const uint64_t qt = multiply_modulo(q % m, t1, m), t2 = t0 >= qt ? t0 - qt : t0 + (m - qt);
+        r0 = r1;
+        r1 = r2;
+        t0 = t1;
+        t1 = t2;
+    }
+    return t0;
+}
+
+/* a.step * x + b.step * y = distance, 0 <= distance <= the largest sum. x is known modulo b.step / g, and lies between
+ * what y at its most leaves and what there is. */
+static int two_terms_reach(term a, term b, uint64_t distance) {
+    const uint64_t g = gcd(a.step, b.step);
+    if (distance % g != 0) {
+        return 0;
+    }
+    const uint64_t step = a.step / g, m = b.step / g, target = distance / g, rest = m * b.most;
+    const uint64_t least = target <= rest ? 0 : (target - rest - 1) / step + 1;
+    const uint64_t most = target / step < a.most ? target / step : a.most;
+    if (least > most) {
+        return 0;
+    }
+    const uint64_t x = multiply_modulo(target % m, inverse_modulo(step % m, m), m);
+    const uint64_t ahead = x >= least % m ? x - least % m : x + (m - least % m);
+    return ahead <= most - least;
+}
+
+/* Does the sum reach the distance? `tries` counts down; at 0 the answer is yes. */
+static int sum_reaches(const term *terms, int count, uint64_t distance, int *tries) {
+    uint64_t rest = 0; /* the most that all terms but the first give */
+    for (int t = 1; t < count; t++) {
+        rest += terms[t].step * terms[t].most;
+    }
+    if (count == 0) {
+        return distance == 0;
+    }
+    const term first = terms[0];
+    if (distance > rest && distance - rest > first.step * first.most) {
+        return 0;
+    }
+    if (count == 1) {
+        return distance % first.step == 0;
+    }
+    if (count == 2) {
+        return two_terms_reach(first, terms[1], distance);
+    }
+
+    /* What all steps but the finest have in common must be reached by the finest alone: interleaved rows fail here. */
+    uint64_t common = 0;
+    for (int t = 0; t < count - 1; t++) {
+        common = gcd(common, terms[t].step);
+    }
+    const term fine = terms[count - 1];
+    if (common % fine.step == 0 && distance % common > fine.step * fine.most) {
+        return 0;
+    }
+    const uint64_t least = distance <= rest ? 0 : (distance - rest - 1) / first.step + 1;
+    const uint64_t most = distance / first.step < first.most ? distance / first.step : first.most;
+    for (uint64_t x = least; x <= most; x++) {
+        if (--*tries < 0 || sum_reaches(terms + 1, count - 1, distance - x * first.step, tries)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int share_a_byte(napier_const_matrix a, napier_const_matrix b) {
+    extent ea, eb;
+    if (is_empty(a) || is_empty(b) || !find_extent(a, &ea) || !find_extent(b, &eb)) {
+        return 0; /* the last two cannot be: both views have been checked */
+    }
+    if (ea.last < eb.first || eb.last < ea.first) {
+        return 0;
+    }
+    sum s = {.count = 0};
+    add_term(&s, ea.row_step, (uint64_t)a.rows - 1);
+    add_term(&s, ea.col_step, (uint64_t)a.cols - 1);
+    add_term(&s, eb.row_step, (uint64_t)b.rows - 1);
+    add_term(&s, eb.col_step, (uint64_t)b.cols - 1);
+    add_term(&s, 1, napier_dtype_size(a.dtype) + napier_dtype_size(b.dtype) - 2);
+    merge_terms(&s);
+    int tries = SEARCH_LIMIT;
+    return sum_reaches(s.terms, s.count, eb.last - ea.first, &tries);
+}
+
+/* A stride along one element or none does not matter. */
+static int same_view(napier_const_matrix a, napier_const_matrix b) {
+    return a.data == b.data && a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols &&
+           (a.rows <= 1 || a.row_stride == b.row_stride) && (a.cols <= 1 || a.col_stride == b.col_stride);
+}
+
+napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
+                                 napier_const_matrix in) {
+    const napier_const_matrix written = napier_read_only(out);
+    if (same_view(written, in) || !share_a_byte(written, in)) {
+        return NAPIER_OK;
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                       "%s: data %p overlaps %s at %p, and is not the same view (same data, dtype and strides)",
+                       out_name, out.data, in_name, in.data);
+}

@@ -1,0 +1,137 @@
+/* core/gpu/cuda_context.c - the part of a CUDA context that is the same on a device, on the emulated device, and
+ * without any: arguments, errors, workspace, faults. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/gpu/launch.h"
+
+/* The text of a failure outlives its context where there is room for it. */
+static napier_status context_make(napier_cuda_context **out, int device, char *text, size_t size) {
+    const napier_context_options options = {.struct_size = sizeof options, .threads = 1};
+    napier_context *host = NULL;
+    napier_status status = napier_context_create(&host, &options);
+    if (status) {
+        return status;
+    }
+    napier_cuda_context *const context = napier_alloc(&host->allocator, 1, sizeof *context);
+    if (context == NULL) {
+        napier_context_destroy(host);
+        return NAPIER_OUT_OF_MEMORY;
+    }
+    memset(context, 0, sizeof *context);
+    context->host = host;
+    status = napier_device_open(context, device);
+    if (status) {
+        (void)snprintf(text, size, "%s", napier_last_error(host));
+        napier_cuda_context_destroy(context);
+        return status;
+    }
+    *out = context;
+    return NAPIER_OK;
+}
+
+napier_status napier_cuda_context_create(napier_cuda_context **out, int device) {
+    if (out == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    *out = NULL;
+    return context_make(out, device, NULL, 0);
+}
+
+napier_status napier_cuda_device_status(int device, char *text, size_t size) {
+    napier_cuda_context *context = NULL;
+    if (size > 0 && text == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    if (size > 0) {
+        text[0] = '\0';
+    }
+    const napier_status status = context_make(&context, device, text, size);
+    napier_cuda_context_destroy(context);
+    return status;
+}
+
+void napier_cuda_context_destroy(napier_cuda_context *context) {
+    if (context != NULL) {
+        napier_context *const host = context->host;
+        napier_device_close(context);
+        napier_free(&host->allocator, context);
+        napier_context_destroy(host);
+    }
+}
+
+int napier_cuda_device_count(void) { return napier_device_count(); }
+
+const char *napier_cuda_last_error(const napier_cuda_context *context) {
+    return context ? napier_last_error(context->host) : "";
+}
+
+napier_status napier_cuda_begin(napier_cuda_context *context) { return napier_begin(context ? context->host : NULL); }
+
+napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstream_st *stream) {
+    static const char *const what[NAPIER_FAULT_COUNT] = {
+        [NAPIER_FAULT_IDS] = "ids: the id at index %lld is no column",
+        [NAPIER_FAULT_OFFSETS] = "offsets: the offset at index %lld falls, or lies past the end",
+        [NAPIER_FAULT_EDGES] = "edges: the edge at index %lld names no vertex, is out of order or has no weight",
+        [NAPIER_FAULT_TARGETS] = "targets: the target at index %lld is no vertex",
+        [NAPIER_FAULT_VALUES] = "values: the element at index %lld is not finite, or not what it must be",
+    };
+    napier_cuda_faults faults;
+    napier_status status = napier_cuda_begin(context);
+    if (!status) {
+        status = napier_device_wait(context, stream, &faults);
+    }
+    for (int i = 0; i < NAPIER_FAULT_COUNT && !status; i++) {
+        if (faults.seen[i] != 0) {
+            status =
+                napier_fail(context->host, NAPIER_INVALID_ARGUMENT, what[i], (long long)(INT64_MAX - faults.seen[i]));
+        }
+    }
+    return status;
+}
+
+/* ---- Workspace ----------------------------------------------------------------------------------------------------- */
+
+enum { ROOM_ALIGNMENT = 256 };
+
+napier_cuda_room napier_cuda_room_of(napier_cuda_workspace *workspace) {
+    const napier_cuda_room room = {.workspace = workspace};
+    return room;
+}
+
+void *napier_cuda_take(napier_cuda_room *room, int64_t count, size_t size) {
+    const size_t begin = room->used;
+    if (count < 0 || (uint64_t)count > (SIZE_MAX / 2 - begin) / size) {
+        room->overflow = true;
+        return NULL;
+    }
+    const size_t bytes = ((size_t)count * size + ROOM_ALIGNMENT - 1) & ~(size_t)(ROOM_ALIGNMENT - 1);
+    room->used = begin + bytes;
+    const napier_cuda_workspace *const w = room->workspace;
+    return w && w->data && room->used <= w->size ? (char *)w->data + begin : NULL;
+}
+
+bool napier_cuda_room_ready(napier_cuda_context *context, const napier_cuda_room *room, napier_status *status) {
+    napier_cuda_workspace *const w = room->workspace;
+    *status = NAPIER_OK;
+    if (room->overflow) {
+        *status = napier_fail(context->host, NAPIER_OUT_OF_MEMORY, "workspace: the bytes needed do not fit a size_t");
+        return false;
+    }
+    if (w != NULL && w->data == NULL) {
+        w->size = room->used;
+        return false;
+    }
+    if (room->used == 0) {
+        return true;
+    }
+    if (w == NULL || w->size < room->used) {
+        *status =
+            napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "workspace: size %zu is less than the %zu bytes needed",
+                        w ? w->size : (size_t)0, room->used);
+    } else if ((uintptr_t)w->data % ROOM_ALIGNMENT != 0) {
+        *status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
+                              "workspace: data %p is not on a boundary of %d bytes", w->data, ROOM_ALIGNMENT);
+    }
+    return *status == NAPIER_OK;
+}

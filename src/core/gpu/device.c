@@ -1,0 +1,290 @@
+/* core/gpu/device.c - the device: what of the CUDA runtime Napier uses, and nothing where it is built without. */
+#include <string.h>
+
+#include "core/gpu/launch.h"
+
+#if defined(NAPIER_CUDA) && !defined(NAPIER_CUDA_EMULATED)
+
+#include <cuda_runtime_api.h>
+
+/* What errors of the runtime mean, and what to do about them. All others, DEVICE_ERROR, are of kernels: illegal accesses,
+ * traps, timeouts; the runtime hands them to whatever call comes next. */
+static const struct device_error {
+    cudaError_t error;
+    napier_status status;
+    const char *advice;
+} device_errors[] = {
+    {cudaErrorMemoryAllocation, NAPIER_OUT_OF_MEMORY, ""},
+    {cudaErrorInvalidValue, NAPIER_INVALID_ARGUMENT, ""},
+    {cudaErrorInvalidResourceHandle, NAPIER_INVALID_ARGUMENT, " (a stream of another device, or none?)"},
+    {cudaErrorInvalidConfiguration, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorLaunchOutOfResources, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorNoDevice, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorInitializationError, NAPIER_UNSUPPORTED, " (after a fork?)"},
+    {cudaErrorSystemNotReady, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorSystemDriverMismatch, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorCompatNotSupportedOnDevice, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorUnsupportedPtxVersion, NAPIER_UNSUPPORTED, " (update the driver)"},
+    {cudaErrorNoKernelImageForDevice, NAPIER_UNSUPPORTED, " (build with its -DCMAKE_CUDA_ARCHITECTURES)"},
+    {cudaErrorInvalidDeviceFunction, NAPIER_UNSUPPORTED, " (build with its -DCMAKE_CUDA_ARCHITECTURES)"},
+    {cudaErrorStreamCaptureUnsupported, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorStreamCaptureInvalidated, NAPIER_UNSUPPORTED, ""},
+    {cudaErrorStreamCaptureImplicit, NAPIER_UNSUPPORTED, ""},
+};
+
+/* The text of an error of the runtime; the error is taken off, so that the caller's next call does not meet it again. */
+static napier_status napier_device_fail(napier_cuda_context *context, const char *what, cudaError_t error) {
+    struct device_error means = {
+        error, NAPIER_DEVICE_ERROR,
+        " (in this call or in earlier work on the device; it may take a new process to use it)"};
+    for (size_t i = 0; i < sizeof device_errors / sizeof *device_errors; i++) {
+        means = device_errors[i].error == error ? device_errors[i] : means;
+    }
+    (void)cudaGetLastError();
+    return napier_fail(context->host, means.status, "%s: %s%s", what, cudaGetErrorString(error), means.advice);
+}
+
+static napier_status napier_device_driver_fail(napier_cuda_context *context) {
+    int driver = 0, runtime = 0;
+    (void)cudaGetLastError();
+    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+        return napier_fail(context->host, NAPIER_UNSUPPORTED, "device: no NVIDIA driver is loaded");
+    }
+    (void)cudaRuntimeGetVersion(&runtime);
+    return napier_fail(
+        context->host, NAPIER_UNSUPPORTED,
+        "device: the driver is for CUDA %d.%d, this build for %d.%d: update the driver, or build with an "
+        "older CUDA toolkit",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+}
+
+int napier_device_count(void) {
+    int devices = 0, able = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    for (int i = 0; i < devices; i++) {
+        int major = 0;
+        able += cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) == cudaSuccess && major >= 8;
+    }
+    return able;
+}
+
+/* Makes the context's device the current one; *before receives what was. */
+static cudaError_t napier_device_enter(const napier_cuda_context *context, int *before) {
+    const cudaError_t error = cudaGetDevice(before);
+    return error != cudaSuccess || *before == context->device ? error : cudaSetDevice(context->device);
+}
+
+static void napier_device_leave(const napier_cuda_context *context, int before) {
+    if (before != context->device) {
+        (void)cudaSetDevice(before);
+    }
+}
+
+static napier_status napier_device_ask(napier_cuda_context *context) {
+    const int d = context->device;
+    int major = 0, minor = 0;
+    cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, d);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&context->processors, cudaDevAttrMultiProcessorCount, d);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&context->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, d);
+    if (error != cudaSuccess) {
+        return napier_device_fail(context, "device", error);
+    }
+    if (major < 8) {
+        return napier_fail(context->host, NAPIER_UNSUPPORTED,
+                           "device: %d has compute capability %d.%d, which is less than 8.0", d, major, minor);
+    }
+    context->tensor_cores = true;
+    context->clusters = major >= 9;
+    return NAPIER_OK;
+}
+
+/* Memory for the faults, cleared. A stream of its own, waited for, orders the clearing before every launch: the legacy stream
+ * would not, where launches go to a stream that does not wait for it. In the relaxed mode all of this is allowed while the
+ * thread captures some stream into a graph, and stays out of the graph. */
+static cudaError_t napier_device_make_faults(napier_cuda_context *context) {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaStream_t stream = NULL;
+    cudaError_t error = cudaThreadExchangeStreamCaptureMode(&mode);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    error = cudaMalloc((void **)&context->faults, sizeof *context->faults);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess)
+        error = cudaMemsetAsync(context->faults, 0, sizeof *context->faults, stream);
+    if (error == cudaSuccess)
+        error = cudaStreamSynchronize(stream);
+    if (stream != NULL) {
+        (void)cudaStreamDestroy(stream);
+    }
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    return error;
+}
+
+napier_status napier_device_open(napier_cuda_context *context, int device) {
+    int devices = 0, before = 0;
+    cudaError_t error = cudaGetDeviceCount(&devices);
+    if (error == cudaErrorInsufficientDriver) {
+        return napier_device_driver_fail(context);
+    }
+    if (error == cudaSuccess && device == -1) {
+        error = cudaGetDevice(&device);
+    }
+    if (error != cudaSuccess) {
+        return napier_device_fail(context, "device", error);
+    }
+    if (device < 0 || device >= devices) {
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the %d there are", device,
+                           devices);
+    }
+    context->device = device;
+    const napier_status status = napier_device_ask(context);
+    if (status) {
+        return status;
+    }
+    error = napier_device_enter(context, &before);
+    if (error == cudaSuccess) {
+        error = napier_device_make_faults(context);
+        napier_device_leave(context, before);
+    }
+    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "device", error);
+}
+
+void napier_device_close(napier_cuda_context *context) {
+    int before = 0;
+    if (context->faults != NULL && napier_device_enter(context, &before) == cudaSuccess) {
+        (void)cudaFree(context->faults);
+        napier_device_leave(context, before);
+    }
+}
+
+static cudaError_t napier_device_take_faults(napier_cuda_context *context, cudaStream_t stream,
+                                             napier_cuda_faults *faults) {
+    cudaError_t error = cudaMemcpyAsync(faults, context->faults, sizeof *faults, cudaMemcpyDeviceToHost, stream);
+    if (error == cudaSuccess)
+        error = cudaMemsetAsync(context->faults, 0, sizeof *faults, stream);
+    return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
+}
+
+napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
+    int before = 0;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    cudaError_t error = napier_device_enter(context, &before);
+    if (error == cudaSuccess) {
+        error = cudaStreamIsCapturing(stream, &capture);
+        if (error == cudaSuccess && capture == cudaStreamCaptureStatusNone) {
+            error = napier_device_take_faults(context, stream, faults);
+        }
+        napier_device_leave(context, before);
+    }
+    if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone) {
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
+                           "stream: is being captured into a graph; synchronize when the graph has run");
+    }
+    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
+}
+
+napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
+                               size_t size) {
+    int before = 0;
+    cudaError_t error = napier_device_enter(context, &before);
+    if (error == cudaSuccess) {
+        error = cudaMemsetAsync(device, byte, size, stream);
+        napier_device_leave(context, before);
+    }
+    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
+}
+
+/* More dynamic shared memory than 48 KB is to be asked for, once per kernel and device: all that the device gives, always the
+ * same, so that no host thread takes away what another one is about to use. */
+static cudaError_t napier_device_allow(const napier_cuda_context *context, const void *kernel,
+                                       const napier_cuda_shape *shape) {
+    struct cudaFuncAttributes now;
+    cudaError_t error = cudaSuccess;
+    if (shape->shared_bytes > 48 << 10) {
+        error = cudaFuncGetAttributes(&now, kernel);
+        const int most = error == cudaSuccess ? context->shared_bytes - (int)now.sharedSizeBytes : 0;
+        if (error == cudaSuccess && now.maxDynamicSharedSizeBytes < most) {
+            error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most);
+        }
+    }
+    if (error == cudaSuccess && shape->cluster > 8) {
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    }
+    return error;
+}
+
+napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                 napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
+                                 size_t job_size) {
+    (void)job_size;
+    const napier_status fits = napier_cuda_check_shape(context, what, shape);
+    if (fits || shape->blocks == 0) {
+        return fits;
+    }
+    const void *handle = NULL;
+    memcpy(&handle, &kernel, sizeof handle);
+    cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension};
+    cluster.val.clusterDim.x = (unsigned)shape->cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    const cudaLaunchConfig_t config = {
+        .gridDim = {(unsigned)shape->blocks, shape->blocks_y ? (unsigned)shape->blocks_y : 1, 1},
+        .blockDim = {(unsigned)shape->threads, 1, 1},
+        .dynamicSmemBytes = (size_t)shape->shared_bytes,
+        .stream = stream,
+        .attrs = &cluster,
+        .numAttrs = shape->cluster > 1 ? 1 : 0,
+    };
+    void *arguments[1];
+    memcpy(arguments, &job, sizeof job);
+    int before = 0;
+    cudaError_t error = napier_device_enter(context, &before);
+    if (error == cudaSuccess) {
+        error = napier_device_allow(context, handle, shape);
+        if (error == cudaSuccess) {
+            error = cudaLaunchKernelExC(&config, handle, arguments);
+        }
+        napier_device_leave(context, before);
+    }
+    return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, what, error);
+}
+
+#elif !defined(NAPIER_CUDA)
+
+int napier_device_count(void) { return 0; }
+
+napier_status napier_device_open(napier_cuda_context *context, int device) {
+    (void)device;
+    return napier_fail(context->host, NAPIER_UNSUPPORTED,
+                       "device: this build of napier has no CUDA (-DNAPIER_CUDA=ON)");
+}
+void napier_device_close(napier_cuda_context *context) { (void)context; }
+
+napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
+    (void)stream;
+    memset(faults, 0, sizeof *faults);
+    return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
+}
+
+napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
+                               size_t size) {
+    (void)stream, (void)device, (void)byte, (void)size;
+    return napier_fail(context->host, NAPIER_UNSUPPORTED, "this build has no CUDA");
+}
+
+napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                 napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
+                                 size_t job_size) {
+    (void)stream, (void)kernel, (void)shape, (void)job, (void)job_size;
+    return napier_fail(context->host, NAPIER_UNSUPPORTED, "%s: this build has no CUDA", what);
+}
+
+#endif

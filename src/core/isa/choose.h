@@ -1,0 +1,17 @@
+/* core/isa/choose.h - from an instruction set that is available here (napier_isa_available) to a part's table of kernels.
+ * NAPIER_CHOOSE(napier_ops_kernels, isa) is one of &napier_ops_kernels_scalar, &napier_ops_kernels_avx2, ... */
+#ifndef NAPIER_CORE_ISA_CHOOSE_H
+#define NAPIER_CORE_ISA_CHOOSE_H
+
+#include <napier/types.h>
+
+#if defined(__x86_64__)
+#define NAPIER_CHOOSE(table, isa) \
+    ((isa) == NAPIER_ISA_AVX512 ? &table##_avx512 : (isa) == NAPIER_ISA_AVX2 ? &table##_avx2 : &table##_scalar)
+#elif defined(__aarch64__)
+#define NAPIER_CHOOSE(table, isa) ((isa) == NAPIER_ISA_NEON ? &table##_neon : &table##_scalar)
+#else
+#define NAPIER_CHOOSE(table, isa) ((void)(isa), &table##_scalar)
+#endif
+
+#endif

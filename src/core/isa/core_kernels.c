@@ -1,0 +1,6 @@
+/* core/isa/core_kernels.c - from an instruction set to its kernels. */
+#include "core/isa/core_kernels.h"
+
+#include "core/isa/choose.h"
+
+const napier_core_kernels *napier_core_kernels_of(napier_isa isa) { return NAPIER_CHOOSE(napier_core_kernels, isa); }

@@ -1,0 +1,49 @@
+/* core/math/elements.h - elements of f32, f16 and bf16 to and from the lanes: widened exactly, rounded once to nearest
+ * even. */
+#ifndef NAPIER_CORE_MATH_ELEMENTS_H
+#define NAPIER_CORE_MATH_ELEMENTS_H
+
+#include <napier/types.h>
+
+#include "core/math/lanes_math.h"
+
+NAPIER_KERNEL const void *napier_at(const void *data, napier_dtype dtype, int64_t index) {
+    return (const char *)data + index * (dtype == NAPIER_F32 ? 4 : 2);
+}
+NAPIER_KERNEL void *napier_at_out(void *data, napier_dtype dtype, int64_t index) {
+    return (char *)data + index * (dtype == NAPIER_F32 ? 4 : 2);
+}
+
+/* 16 contiguous elements, exactly. dtype is a constant wherever speed matters. */
+NAPIER_KERNEL vf napier_load16(const void *x, napier_dtype dtype) {
+    return dtype == NAPIER_F32    ? vf_load((const float *)x)
+           : dtype == NAPIER_BF16 ? vf_from_bf16(vi_load_u16((const uint16_t *)x))
+                                  : vf_from_f16(vi_load_u16((const uint16_t *)x));
+}
+NAPIER_KERNEL vf napier_load_part(const void *x, napier_dtype dtype, int n, vf fill) {
+    if (dtype == NAPIER_F32) {
+        return vf_load_part((const float *)x, n, fill);
+    }
+    const vi u = vi_load_u16_part((const uint16_t *)x, n);
+    return vf_select(vm_first(n), dtype == NAPIER_BF16 ? vf_from_bf16(u) : vf_from_f16(u), fill);
+}
+
+NAPIER_KERNEL vi napier_narrow(vf v, napier_dtype dtype) {
+    return dtype == NAPIER_BF16 ? vf_to_bf16(v) : vf_to_f16_canonical(v);
+}
+NAPIER_KERNEL void napier_store16(void *y, napier_dtype dtype, vf v) {
+    if (dtype == NAPIER_F32) {
+        vf_store((float *)y, v);
+    } else {
+        vi_store_u16((uint16_t *)y, napier_narrow(v, dtype));
+    }
+}
+NAPIER_KERNEL void napier_store_part(void *y, napier_dtype dtype, int n, vf v) {
+    if (dtype == NAPIER_F32) {
+        vf_store_part((float *)y, n, v);
+    } else {
+        vi_store_u16_part((uint16_t *)y, n, napier_narrow(v, dtype));
+    }
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* core/simd/target_avx2.h - from here to core/simd/target_end.h every function is compiled for AVX2, whatever -march
+ * says. Include it first in a file: the standard headers come before the switch so that their functions stay as they
+ * were. */
+#include <immintrin.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt")
+#endif

@@ -1,0 +1,407 @@
+/* lm/decoder/layers.c - see layers.h.
+ *
+ *     x = embedding[ids]
+ *     for each layer:  x += attention(norm(x)) o^T;  x += down(silu(gate(norm(x))) * up(norm(x)))
+ *     states = norm(x)
+ *
+ * Steps between products work on some hundred rows at a time, so that what one writes is still in a cache for the next;
+ * attention wants all rows of a layer. The last layer computes keys and values of all rows, and the rest of those
+ * wanted only. Every step works row by row, so that none of this changes a bit. */
+#include "lm/decoder/layers.h"
+
+#include <napier/attention.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "lm/isa/lm_kernels.h"
+#include "lm/decoder/project.h"
+#include "lm/decoder/rope.h"
+
+enum {
+    NAPIER_BLOCK_ROWS = 512, /* between the products */
+    NAPIER_SOME_ROWS = 4,    /* of a step, to a thread at a time */
+    NAPIER_LAYERS_PARTS = 9, /* pieces of memory */
+};
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+/* Sizes come from a file: products of them end at the largest number. */
+static int64_t times(int64_t a, int64_t b) { return b > 0 && a > INT64_MAX / b ? INT64_MAX : a * b; }
+static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* From one row of activations to the next: rows of 4096 bytes and more would all begin in the same set of a cache. */
+static int64_t stride_of(int64_t width) { return plus(width, 32); }
+
+static int64_t q_width(const napier_model *m) { return times(m->config.num_attention_heads, m->config.head_dim); }
+static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_value_heads, m->config.head_dim); }
+
+/* Floats for the largest product of so many rows. */
+static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
+    const napier_layer *layer = &m->layers[0];
+    const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o};
+    const napier_const_matrix normed = napier_const_rows(NULL, rows, layer->gate.cols, napier_model_activations(m));
+    const size_t gated =
+        napier_project_gated_floats(context, normed, &(napier_gated){layer->gate, layer->up, layer->down});
+    size_t floats = gated;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const napier_const_matrix x = napier_const_rows(NULL, rows, all[i].cols, napier_model_activations(m));
+        const size_t wanted = napier_project_floats(context, x, all[i]);
+        if (wanted == 0 || gated == 0) {
+            return INT64_MAX;
+        }
+        floats = wanted > floats ? wanted : floats;
+    }
+    return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
+}
+
+/* A last block, and the rows of the last layer, are fewer; and fewer rows may want more: their work is cut otherwise. */
+static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
+    int64_t floats = 1;
+    for (int64_t some = 1; some <= rows; some++) {
+        floats = most(floats, project_floats_of(context, m, some));
+    }
+    return floats;
+}
+
+typedef struct part {
+    void **memory;
+    int64_t bytes;
+} part;
+
+static void list_parts(const napier_context *context, napier_ragged_size size, napier_layers *l,
+                       part parts[NAPIER_LAYERS_PARTS]) {
+    const napier_model *m = l->model;
+    const napier_model_config *c = &m->config;
+    const int64_t each = (int64_t)napier_dtype_size(l->dtype), wide = (int64_t)sizeof(float);
+    const int64_t block = most(least(size.tokens, NAPIER_BLOCK_ROWS), 1), keys = size.tokens + size.copied;
+    const int64_t widest = most(plus(stride_of(q_width(m)), stride_of(kv_width(m))), stride_of(c->hidden_size));
+    const part all[NAPIER_LAYERS_PARTS] = {
+        {(void **)&l->x, times(times(size.tokens, c->hidden_size), wide)},
+        {&l->normed, times(times(size.tokens, stride_of(c->hidden_size)), each)},
+        {&l->q, times(times(size.tokens, stride_of(q_width(m))), each)},
+        {&l->attended, times(times(size.tokens, stride_of(q_width(m))), each)},
+        {&l->k, times(times(keys, stride_of(kv_width(m))), each)},
+        {&l->v, times(times(keys, stride_of(kv_width(m))), each)},
+        {(void **)&l->wide, times(times(block, widest), wide)},
+        {(void **)&l->cosines, times(times(size.positions, c->head_dim), wide)},
+        {(void **)&l->memory, times(project_floats(context, m, block), wide)},
+    };
+    memcpy(parts, all, sizeof all);
+}
+
+/* What attention packs at a time, and has for each thread: an upper bound. */
+static int64_t attention_bytes(const napier_context *context, const napier_model *m, napier_ragged_size size) {
+    enum { PACKED_MOST = 32 << 20, TILE_ROWS = 192, TILE_COLUMNS = 512 };
+    const napier_model_config *c = &m->config;
+    const int64_t wide = (int64_t)sizeof(float), dim = plus(c->head_dim, 32);
+    const int64_t longest = times(times(plus(size.positions, 64), dim), 2 * wide);
+    const int64_t all = times(times(plus(size.tokens + size.copied, 64 * size.sequences), dim),
+                              times(c->num_key_value_heads, 2 * wide));
+    const int64_t tile = times(TILE_ROWS * wide, plus(times(dim, 3), TILE_COLUMNS));
+    return plus(most(least(all, PACKED_MOST), longest), times(tile, context->threads));
+}
+
+static napier_layers layers_of(const napier_model *model) {
+    return (napier_layers){.model = model, .dtype = napier_model_activations(model)};
+}
+
+int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size) {
+    napier_layers layers = layers_of(model);
+    part parts[NAPIER_LAYERS_PARTS];
+    list_parts(context, size, &layers, parts);
+    int64_t bytes = attention_bytes(context, model, size);
+    for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
+        bytes = plus(bytes, parts[i].bytes);
+    }
+    return bytes;
+}
+
+static void angles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layers *l = argument;
+    const int64_t half = l->model->config.head_dim / 2;
+    (void)worker;
+    for (int64_t p = begin; p < end; p++) {
+        napier_rope_angles(l->model->inverse, half, p, l->cosines + p * half, l->sines + p * half);
+    }
+}
+
+napier_status napier_layers_allocate(napier_context *context, const napier_model *model, napier_ragged_size size,
+                                     napier_layers *layers) {
+    part parts[NAPIER_LAYERS_PARTS];
+    *layers = layers_of(model);
+    list_parts(context, size, layers, parts);
+    for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
+        *parts[i].memory = napier_alloc(&context->allocator, (size_t)parts[i].bytes, 1);
+        if (!*parts[i].memory) {
+            napier_layers_release(context, layers);
+            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layers: no memory for %lld bytes",
+                               (long long)napier_layers_bytes(context, model, size));
+        }
+    }
+    layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
+    napier_parallel(context, size.positions, 16, angles_task, layers);
+    return NAPIER_OK;
+}
+
+void napier_layers_release(napier_context *context, napier_layers *l) {
+    void *const all[] = {l->x, l->normed, l->q, l->attended, l->k, l->v, l->wide, l->cosines, l->memory};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        napier_free(&context->allocator, all[i]);
+    }
+    memset(l, 0, sizeof *l);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+static void *row_of(const napier_layers *l, void *rows, int64_t row, int64_t width) {
+    return (char *)rows + row * stride_of(width) * (int64_t)napier_dtype_size(l->dtype);
+}
+
+static napier_matrix rows_of(const napier_layers *l, void *rows, int64_t first, int64_t count, int64_t width) {
+    return (napier_matrix){row_of(l, rows, first, width), count, width, stride_of(width), 1, l->dtype};
+}
+
+/* Sums of a product, `from` on. */
+static napier_matrix sums_of(float *from, int64_t rows, int64_t width) {
+    return (napier_matrix){from, rows, width, stride_of(width), 1, NAPIER_F32};
+}
+
+napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
+    return napier_read_only(rows_of(l, l->normed, 0, rows, l->model->config.hidden_size));
+}
+
+/* A step of some rows between two products: what its tasks share. */
+typedef struct step {
+    const napier_layers *layers;
+    const napier_lm_kernels *kernels;
+    const napier_ragged *batch;
+    int64_t first; /* row of the first one */
+    const napier_rms_norm *norm;
+    int64_t heads;
+    const float *from; /* [rows, heads, n], of these rows */
+    void *out;         /* of all rows */
+} step;
+
+static void norm_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const int64_t width = s->norm->n;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = s->first + i;
+        s->kernels->model.norm(s->norm, l->x + row * width, l->wide + i * stride_of(width),
+                               row_of(l, l->normed, row, width), l->dtype);
+    }
+}
+
+static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const int64_t width = s->heads * s->norm->n, half = s->norm->n / 2;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t row = s->first + i, position = s->batch->positions[row];
+        s->kernels->model.rotate(s->norm, s->from + i * stride_of(width), s->heads, l->cosines + position * half,
+                                 l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
+    }
+}
+
+static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const step *s = argument;
+    const napier_layers *l = s->layers;
+    const napier_const_matrix *e = &l->model->embedding;
+    const napier_math_kernels *math = s->kernels->math;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const char *from = (const char *)e->data + s->batch->ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
+        float *x = l->x + i * e->cols;
+        switch (e->dtype) {
+        case NAPIER_BF16: math->bf16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
+        case NAPIER_F16: math->f16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
+        default: memcpy(x, from, (size_t)e->cols * sizeof *x); break;
+        }
+        s->kernels->model.norm(s->norm, x, NULL, row_of(l, l->normed, i, e->cols), l->dtype);
+    }
+}
+
+/* ---- A layer ----------------------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    napier_context *context;
+    napier_layers *layers;
+    const napier_ragged *batch;
+    const napier_lm_kernels *kernels;
+} run;
+
+static step step_of(const run *r, int64_t first) {
+    return (step){.layers = r->layers, .kernels = r->kernels, .batch = r->batch, .first = first};
+}
+
+/* Rows first .. of x, times weights. */
+static void project(const run *r, void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
+    const napier_matrix view = rows_of(r->layers, x, first, rows, all->weights.cols);
+    napier_project(r->context, napier_read_only(view), all, count, r->layers->memory);
+}
+
+/* q or k: heads = rotated(from). */
+static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
+                   int64_t heads, void *out) {
+    step s = step_of(r, first);
+    s.norm = norm;
+    s.heads = heads;
+    s.from = from;
+    s.out = out;
+    napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
+}
+
+/* Keys and values of some rows, and queries where they are wanted of all rows. */
+static void make_heads(const run *r, const napier_layer *layer, bool queries, int64_t first, int64_t rows) {
+    napier_layers *l = r->layers;
+    const napier_model_config *c = &l->model->config;
+    float *const q = l->wide + rows * stride_of(layer->k.rows);
+    const napier_projection all[] = {{layer->q, sums_of(q, rows, layer->q.rows)}, /* the largest first */
+                                     {layer->k, sums_of(l->wide, rows, layer->k.rows)},
+                                     {layer->v, rows_of(l, l->v, first, rows, layer->v.rows)}};
+    project(r, l->normed, first, rows, queries ? all : all + 1, queries ? 3 : 2);
+    rotate(r, first, rows, &layer->k_norm, l->wide, c->num_key_value_heads, l->k);
+    if (queries) {
+        rotate(r, first, rows, &layer->q_norm, q, c->num_attention_heads, l->q);
+    }
+}
+
+static void copy_keys(const run *r, int64_t width) {
+    napier_layers *l = r->layers;
+    const size_t bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
+    for (int64_t i = 0; i < r->batch->copies; i++) {
+        const napier_row_copy c = r->batch->copy[i];
+        const int64_t to = r->batch->tokens + c.to;
+        memcpy(row_of(l, l->k, to, width), row_of(l, l->k, c.begin, width), (size_t)(c.end - c.begin) * bytes);
+        memcpy(row_of(l, l->v, to, width), row_of(l, l->v, c.begin, width), (size_t)(c.end - c.begin) * bytes);
+    }
+}
+
+static void make_all_heads(const run *r, const napier_layer *layer, bool queries) {
+    for (int64_t first = 0; first < r->batch->tokens; first += NAPIER_BLOCK_ROWS) {
+        make_heads(r, layer, queries, first, least(r->batch->tokens - first, NAPIER_BLOCK_ROWS));
+    }
+    copy_keys(r, layer->k.rows);
+}
+
+/* Queries of the first rows, of the wanted ones. */
+static void make_queries(const run *r, const napier_layer *layer, int64_t all) {
+    napier_layers *l = r->layers;
+    for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
+        const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
+        const napier_projection q = {layer->q, sums_of(l->wide, rows, layer->q.rows)};
+        project(r, l->normed, first, rows, &q, 1);
+        rotate(r, first, rows, &layer->q_norm, l->wide, l->model->config.num_attention_heads, l->q);
+    }
+}
+
+static napier_const_heads heads_of(const napier_layers *l, const void *data, int64_t tokens, int64_t heads) {
+    const int64_t dim = l->model->config.head_dim;
+    return (napier_const_heads){data, tokens, heads, dim, stride_of(heads * dim), dim, 1, l->dtype};
+}
+
+static napier_status attend(const run *r, int64_t rows, const int64_t *query_offsets) {
+    napier_layers *l = r->layers;
+    const napier_ragged *b = r->batch;
+    const napier_model_config *c = &l->model->config;
+    napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
+    options.causal = 1;
+    options.sequences = b->sequences;
+    options.query_offsets = query_offsets;
+    options.key_offsets = b->offsets;
+    options.prefix_begin = b->prefix_begin;
+    options.prefix_end = b->prefix_end;
+    const int64_t heads = c->num_attention_heads, keys = b->tokens + b->copied;
+    const int64_t dim = c->head_dim;
+    const napier_heads out = {l->attended, rows, heads, dim, stride_of(heads * dim), dim, 1, l->dtype};
+    return napier_attention(r->context, heads_of(l, l->q, rows, heads), heads_of(l, l->k, keys, c->num_key_value_heads),
+                            heads_of(l, l->v, keys, c->num_key_value_heads), out, napier_rows_f32(NULL, 0, 0),
+                            &options);
+}
+
+/* x += what `wide` holds, normed = norm(x). */
+static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
+    step s = step_of(r, first);
+    s.norm = norm;
+    napier_parallel(r->context, rows, NAPIER_SOME_ROWS, norm_task, &s);
+}
+
+static void after_attention(const run *r, const napier_layer *layer, int64_t all, const napier_rms_norm *next) {
+    napier_layers *l = r->layers;
+    const napier_gated mlp = {layer->gate, layer->up, layer->down};
+    for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
+        const int64_t rows = least(all - first, NAPIER_BLOCK_ROWS);
+        const napier_projection o = {layer->o, sums_of(l->wide, rows, layer->o.rows)};
+        project(r, l->attended, first, rows, &o, 1);
+        add_and_norm(r, first, rows, &layer->mlp_norm);
+        const napier_matrix normed = rows_of(l, l->normed, first, rows, layer->gate.cols);
+        napier_project_gated(r->context, napier_read_only(normed), &mlp, sums_of(l->wide, rows, layer->down.rows),
+                             l->memory);
+        add_and_norm(r, first, rows, next);
+    }
+}
+
+/* ---- All layers -------------------------------------------------------------------------------------------------- */
+
+/* Leaves the wanted rows of x and normed, one after the other, and their positions in `positions`. */
+static void keep_wanted(const run *r, int64_t *positions) {
+    napier_layers *l = r->layers;
+    const napier_ragged *b = r->batch;
+    const int64_t width = l->model->config.hidden_size;
+    const size_t narrow_bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
+    for (int64_t s = 0; s < b->sequences; s++) {
+        const int64_t to = b->wanted_offsets[s], count = b->wanted_offsets[s + 1] - to;
+        const int64_t from = b->offsets[s + 1] - count;
+        memmove(l->x + to * width, l->x + from * width, (size_t)(count * width) * sizeof *l->x);
+        memmove(row_of(l, l->normed, to, width), row_of(l, l->normed, from, width), (size_t)count * narrow_bytes);
+        memmove(positions + to, positions + from, (size_t)count * sizeof *positions);
+    }
+}
+
+static napier_status run_layer(const run *r, int64_t index) {
+    const napier_model *m = r->layers->model;
+    const napier_ragged *b = r->batch;
+    const napier_layer *layer = &m->layers[index];
+    const bool last = index + 1 == m->config.num_hidden_layers;
+    const int64_t rows = last ? b->wanted_offsets[b->sequences] : b->tokens;
+    make_all_heads(r, layer, rows == b->tokens);
+    if (rows < b->tokens) {
+        keep_wanted(r, b->positions);
+        make_queries(r, layer, rows);
+    }
+    const napier_status status = attend(r, rows, last ? b->wanted_offsets : b->offsets);
+    if (!status) {
+        after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
+    }
+    return status;
+}
+
+static napier_status tell(const run *r, int64_t layers_done) {
+    const napier_layers *l = r->layers;
+    const double through = (double)layers_done / (double)l->model->config.num_hidden_layers;
+    if (l->progress && l->progress("scoring", l->done + l->share * through, l->user)) {
+        return napier_fail(r->context, NAPIER_CANCELLED, "cancelled by the progress callback");
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_layers_run(napier_context *context, napier_layers *layers, const napier_ragged *batch) {
+    const napier_model *m = layers->model;
+    const run r = {context, layers, batch, napier_lm_kernels_of(context->isa)};
+    step s = step_of(&r, 0);
+    s.norm = &m->layers[0].attention_norm;
+    napier_parallel(context, batch->tokens, NAPIER_SOME_ROWS, embed_task, &s);
+    napier_status status = tell(&r, 0);
+    for (int64_t i = 0; !status && i < m->config.num_hidden_layers; i++) {
+        status = run_layer(&r, i);
+        if (!status)
+            status = tell(&r, i + 1);
+    }
+    return status;
+}

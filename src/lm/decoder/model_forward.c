@@ -1,0 +1,231 @@
+/* lm/decoder/model_forward.c - states and logits of all positions, as many sequences at a time as memory allows. */
+#include <inttypes.h>
+#include <napier/model.h>
+#include <string.h>
+
+#include "core/base/fenv.h"
+#include "core/base/view.h"
+#include "ops/isa/ops_kernels.h"
+#include "ops/linear/amx.h"
+#include "lm/decoder/layers.h"
+#include "lm/decoder/project.h"
+#include "lm/decoder/rope.h"
+#include "ops/tokens/responses.h"
+
+enum { LOGIT_ROWS = 256 }; /* multiplied by the head at a time */
+
+typedef struct forward {
+    napier_context *context;
+    const napier_model *model;
+    napier_indices ids, offsets;
+    int64_t sequences;
+    napier_matrix hidden, logits;
+    napier_progress *progress;
+    void *user;
+    napier_layers layers;
+    napier_ragged batch;
+    float *memory; /* of the head's product, or a row */
+} forward;
+
+static int64_t begin_of(const forward *f, int64_t s) {
+    return f->offsets.size > 0 ? napier_index_at(f->offsets, s) : s > 0 ? f->ids.size : 0;
+}
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static napier_status check_out(napier_context *context, const char *name, napier_matrix m, int64_t rows, int64_t cols) {
+    if (!m.data && rows > 0) {
+        return NAPIER_OK;
+    }
+    napier_status status = napier_check_matrix_out(context, name, m);
+    if (!status)
+        status = napier_check_not_f64(context, name, m.dtype);
+    if (!status && (m.rows != rows || m.cols != cols)) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                             "%s: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, name, m.rows, m.cols,
+                             rows, cols);
+    }
+    return status;
+}
+
+static napier_status check_apart(const forward *f, const char *name, napier_matrix m, const char *in,
+                                 napier_const_vector v) {
+    return m.data && v.data ? napier_check_alias(f->context, name, m, in, napier_vector_row(v)) : NAPIER_OK;
+}
+
+static napier_status check(forward *f) {
+    const napier_model_config *c = &f->model->config;
+    napier_context *context = f->context;
+    napier_status status = napier_check_ids(context, "ids", f->ids, f->ids.size, c->vocab_size);
+    if (!status && f->offsets.size > 0)
+        status = napier_check_offsets(context, f->offsets, f->ids.size);
+    if (!status)
+        status = check_out(context, "hidden", f->hidden, f->ids.size, c->hidden_size);
+    if (!status)
+        status = check_out(context, "logits", f->logits, f->ids.size, c->vocab_size);
+    if (!status && f->hidden.data && f->logits.data)
+        status = napier_check_alias(context, "logits", f->logits, "hidden", napier_read_only(f->hidden));
+    if (!status)
+        status = check_apart(f, "hidden", f->hidden, "ids", napier_indices_bytes(f->ids));
+    if (!status)
+        status = check_apart(f, "logits", f->logits, "ids", napier_indices_bytes(f->ids));
+    f->sequences = f->offsets.size > 0 ? f->offsets.size - 1 : 1;
+    return status;
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------------------------ */
+
+static napier_ragged_size with(const forward *f, napier_ragged_size size, int64_t s) {
+    const int64_t tokens = begin_of(f, s + 1) - begin_of(f, s);
+    size.tokens += tokens;
+    size.sequences++;
+    size.positions = tokens > size.positions ? tokens : size.positions;
+    return size;
+}
+
+static int64_t bytes_of(const forward *f, napier_ragged_size size) {
+    const int64_t layers = napier_layers_bytes(f->context, f->model, size), batch = napier_ragged_bytes(size);
+    return layers > INT64_MAX - batch ? INT64_MAX : layers + batch;
+}
+
+/* As many sequences from s on as fit, one at least; returns the first that does not. */
+static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size) {
+    const napier_ragged_size none = {0};
+    *size = with(f, none, s);
+    while (++s < f->sequences) {
+        const napier_ragged_size more = with(f, *size, s);
+        if (bytes_of(f, more) > f->model->memory) {
+            break;
+        }
+        *size = more;
+    }
+    return s;
+}
+
+/* Every chunk fits, or is one sequence that does. */
+static napier_status check_chunks(const forward *f) {
+    for (int64_t s = 0; s < f->sequences;) {
+        napier_ragged_size size;
+        const int64_t end = next_chunk(f, s, &size);
+        if (size.positions > NAPIER_ROPE_POSITIONS) {
+            return napier_fail(f->context, NAPIER_INVALID_ARGUMENT, "ids: a sequence of %" PRId64 " tokens is too long",
+                               size.positions);
+        }
+        if (bytes_of(f, size) > f->model->memory) {
+            return napier_fail(f->context, NAPIER_OUT_OF_MEMORY,
+                               "memory: %" PRId64 " bytes are too few for sequence %" PRId64 " of %" PRId64
+                               " tokens, which needs %" PRId64,
+                               f->model->memory, s, size.tokens, bytes_of(f, size));
+        }
+        s = end;
+    }
+    return NAPIER_OK;
+}
+
+/* ---- A chunk ----------------------------------------------------------------------------------------------------- */
+
+/* `hidden` and `logits` from `row` on. */
+static void write_states(const forward *f, int64_t row, int64_t rows) {
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(f->context->isa)->linear.matmul;
+    const napier_const_matrix states = napier_layers_states(&f->layers, rows);
+    const int64_t width = (states.cols + 15) / 16 * 16;
+    for (int64_t i = 0; i < rows; i++) {
+        kernels->pack(&states, i, 1, 0, states.cols, false, f->memory, width, width);
+        kernels->unpack(f->memory, width, 1, states.cols, f->hidden, row + i, 0, false);
+    }
+}
+
+static void write_logits(const forward *f, int64_t row, int64_t rows) {
+    const napier_const_matrix states = napier_layers_states(&f->layers, rows);
+    const int64_t in = (int64_t)napier_dtype_size(states.dtype), out = (int64_t)napier_dtype_size(f->logits.dtype);
+    for (int64_t first = 0; first < rows; first += LOGIT_ROWS) {
+        napier_const_matrix x = states;
+        napier_matrix logits = f->logits;
+        x.rows = logits.rows = rows - first < LOGIT_ROWS ? rows - first : LOGIT_ROWS;
+        x.data = (const char *)x.data + first * x.row_stride * in;
+        logits.data = (char *)logits.data + (row + first) * logits.row_stride * out;
+        const napier_projection head = {f->model->head, logits};
+        napier_project(f->context, x, &head, 1, f->memory);
+    }
+}
+
+static napier_status allocate(forward *f, napier_ragged_size size) {
+    const int64_t rows = size.tokens < LOGIT_ROWS ? size.tokens : LOGIT_ROWS;
+    const napier_const_matrix head = f->model->head;
+    const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
+    const size_t row = (size_t)head.cols + 16, all = f->logits.data ? napier_project_floats(f->context, x, head) : 0;
+    f->memory = napier_alloc(&f->context->allocator, all > row ? all : row, sizeof *f->memory);
+    if (!f->memory) {
+        return napier_fail(f->context, NAPIER_OUT_OF_MEMORY, "logits: no memory for a product of %" PRId64 " rows",
+                           rows);
+    }
+    napier_status status = napier_ragged_allocate(f->context, size, &f->batch);
+    if (!status)
+        status = napier_layers_allocate(f->context, f->model, size, &f->layers);
+    f->layers.progress = f->progress;
+    f->layers.user = f->user;
+    return status;
+}
+
+static void release(forward *f) {
+    napier_layers_release(f->context, &f->layers);
+    napier_ragged_release(f->context, &f->batch);
+    napier_free(&f->context->allocator, f->memory);
+    f->memory = NULL;
+}
+
+/* Sequences s .. end - 1. */
+static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged_size size) {
+    napier_status status = allocate(f, size);
+    for (int64_t i = s; !status && i < end; i++) {
+        const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
+        napier_ragged_add(&f->batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
+    }
+    f->layers.done = (double)begin_of(f, s) / (double)f->ids.size;
+    f->layers.share = (double)size.tokens / (double)f->ids.size;
+    if (!status)
+        status = napier_layers_run(f->context, &f->layers, &f->batch);
+    if (!status && f->hidden.data) {
+        write_states(f, begin_of(f, s), size.tokens);
+    }
+    if (!status && f->logits.data) {
+        write_logits(f, begin_of(f, s), size.tokens);
+    }
+    release(f);
+    return status;
+}
+
+static napier_status run_all(forward *f) {
+    napier_status status = check_chunks(f);
+    napier_ragged_size size;
+    for (int64_t s = 0, end; !status && s < f->sequences; s = end) {
+        end = next_chunk(f, s, &size);
+        status = size.tokens > 0 ? run_chunk(f, s, end, size) : NAPIER_OK;
+    }
+    return status;
+}
+
+napier_status napier_model_forward(napier_context *context, const napier_model *model, napier_indices ids,
+                                   napier_indices offsets, napier_matrix hidden, napier_matrix logits,
+                                   napier_progress *progress, void *user) {
+    napier_status status = napier_begin(context);
+    if (status || !model) {
+        return status ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
+    }
+    forward f = {.context = context, .model = model, .ids = ids, .offsets = offsets};
+    f.hidden = hidden;
+    f.logits = logits;
+    f.progress = progress;
+    f.user = user;
+    status = check(&f);
+    if (status) {
+        return status;
+    }
+    if (model->compute == NAPIER_COMPUTE_BF16) {
+        napier_matrix_engine_decide(context);
+    }
+    const napier_fenv caller = napier_fenv_enter();
+    status = run_all(&f);
+    napier_fenv_leave(caller);
+    return status;
+}

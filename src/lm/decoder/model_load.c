@@ -1,0 +1,287 @@
+/* lm/decoder/model_load.c - a model from its directory: every tensor looked up by name, its shape checked, its weights
+ * left where they are. Only the weights of norms are copied, as f32: they are few. */
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/fenv.h"
+#include "lm/isa/lm_kernels.h"
+#include "lm/decoder/rope.h"
+#include "lm/decoder/weights.h"
+
+enum { NAME_SIZE = 96 };
+
+#define DEFAULT_MEMORY (INT64_C(1) << 30)
+
+typedef struct loader {
+    napier_context *context;
+    napier_model *model;
+    float *next_norm;
+} loader;
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+static napier_status get_tensor(const loader *l, const char *name, int dims, int64_t rows, int64_t cols,
+                                const napier_tensor **out) {
+    const int64_t shape[2] = {rows, cols};
+    const napier_status status = napier_safetensors_get(l->context, l->model->tensors, name, dims, shape, out);
+    if (!status && (*out)->dtype == NAPIER_F64) {
+        return napier_fail(l->context, NAPIER_UNSUPPORTED, "%s: dtype f64 is not f32, f16 or bf16", name);
+    }
+    if (!status) {
+        l->model->parameters += (*out)->elements;
+        l->model->weight_bytes += (*out)->elements * (int64_t)napier_dtype_size((*out)->dtype);
+    }
+    return status;
+}
+
+static napier_status get_matrix(const loader *l, const char *name, int64_t rows, int64_t cols,
+                                napier_const_matrix *out) {
+    const napier_tensor *tensor = NULL;
+    const napier_status status = get_tensor(l, name, 2, rows, cols, &tensor);
+    if (!status) {
+        *out = napier_const_rows(tensor->data, rows, cols, tensor->dtype);
+    }
+    return status;
+}
+
+static void widen(const loader *l, const napier_tensor *tensor, float *out) {
+    const napier_math_kernels *math = napier_lm_kernels_of(l->context->isa)->math;
+    switch (tensor->dtype) {
+    case NAPIER_BF16: math->bf16_to_f32(tensor->data, out, tensor->elements); break;
+    case NAPIER_F16: math->f16_to_f32(tensor->data, out, tensor->elements); break;
+    default: memcpy(out, tensor->data, (size_t)tensor->elements * sizeof *out); break;
+    }
+}
+
+static napier_status get_norm(loader *l, const char *name, int64_t size, napier_rms_norm *out) {
+    const napier_tensor *tensor = NULL;
+    const napier_status status = get_tensor(l, name, 1, size, 0, &tensor);
+    if (!status) {
+        widen(l, tensor, l->next_norm);
+        *out = (napier_rms_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
+        l->next_norm += size;
+    }
+    return status;
+}
+
+/* ---- Layers ------------------------------------------------------------------------------------------------------ */
+
+static napier_status get_layer_matrices(const loader *l, int64_t index, napier_layer *layer) {
+    const napier_model_config *c = &l->model->config;
+    const int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
+    const struct {
+        const char *name;
+        int64_t rows, cols;
+        napier_const_matrix *out;
+    } all[] = {{"self_attn.q_proj", q, c->hidden_size, &layer->q},
+               {"self_attn.k_proj", kv, c->hidden_size, &layer->k},
+               {"self_attn.v_proj", kv, c->hidden_size, &layer->v},
+               {"self_attn.o_proj", c->hidden_size, q, &layer->o},
+               {"mlp.gate_proj", c->intermediate_size, c->hidden_size, &layer->gate},
+               {"mlp.up_proj", c->intermediate_size, c->hidden_size, &layer->up},
+               {"mlp.down_proj", c->hidden_size, c->intermediate_size, &layer->down}};
+    napier_status status = NAPIER_OK;
+    for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++) {
+        char name[NAME_SIZE];
+        (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, all[i].name);
+        status = get_matrix(l, name, all[i].rows, all[i].cols, all[i].out);
+    }
+    return status;
+}
+
+static napier_status get_layer_norms(loader *l, int64_t index, napier_layer *layer) {
+    const napier_model_config *c = &l->model->config;
+    const struct {
+        const char *name;
+        int64_t size;
+        napier_rms_norm *out;
+    } all[] = {{"input_layernorm", c->hidden_size, &layer->attention_norm},
+               {"post_attention_layernorm", c->hidden_size, &layer->mlp_norm},
+               {"self_attn.q_norm", c->head_dim, &layer->q_norm},
+               {"self_attn.k_norm", c->head_dim, &layer->k_norm}};
+    napier_status status = NAPIER_OK;
+    for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++) {
+        char name[NAME_SIZE];
+        (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, all[i].name);
+        status = get_norm(l, name, all[i].size, all[i].out);
+    }
+    return status;
+}
+
+/* What config.json says must have its weights in the files before memory is taken for it. */
+static napier_status check_sizes(const loader *l, size_t norms) {
+    const napier_safetensors *tensors = l->model->tensors;
+    double elements = 0;
+    for (int64_t i = 0; i < napier_safetensors_count(tensors); i++) {
+        elements += (double)napier_safetensors_at(tensors, i)->elements;
+    }
+    return (double)norms <= elements
+               ? NAPIER_OK
+               : napier_fail(l->context, NAPIER_CORRUPT_DATA,
+                             "config.json: %" PRId64 " layers of hidden_size %" PRId64
+                             " have %zu weights of norms alone, but the files %.0f elements in all",
+                             l->model->config.num_hidden_layers, l->model->config.hidden_size, norms, elements);
+}
+
+static napier_status allocate(loader *l) {
+    napier_model *m = l->model;
+    const napier_allocator *a = &l->context->allocator;
+    const napier_model_config *c = &m->config;
+    const size_t layers = (size_t)c->num_hidden_layers;
+    const size_t per_layer = 2 * (size_t)c->hidden_size + 2 * (size_t)c->head_dim;
+    const size_t norms = layers * per_layer + (size_t)c->hidden_size; /* of sizes that config.json may have: < 2^36 */
+    const napier_status status = check_sizes(l, norms);
+    if (status) {
+        return status;
+    }
+    m->layers = napier_alloc(a, layers, sizeof *m->layers);
+    m->norms = napier_alloc(a, norms, sizeof *m->norms);
+    m->inverse = napier_alloc(a, (size_t)c->head_dim / 2, sizeof *m->inverse);
+    l->next_norm = m->norms;
+    if (!m->layers || !m->norms || !m->inverse) {
+        return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu layers", layers);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status get_all(loader *l) {
+    napier_model *m = l->model;
+    const napier_model_config *c = &m->config;
+    napier_status status = get_matrix(l, "model.embed_tokens.weight", c->vocab_size, c->hidden_size, &m->embedding);
+    if (!status)
+        status = get_norm(l, "model.norm.weight", c->hidden_size, &m->last_norm);
+    for (int64_t i = 0; !status && i < c->num_hidden_layers; i++) {
+        status = get_layer_matrices(l, i, &m->layers[i]);
+        if (!status)
+            status = get_layer_norms(l, i, &m->layers[i]);
+    }
+    m->head = m->embedding;
+    if (!status && !c->tie_word_embeddings)
+        status = get_matrix(l, "lm_head.weight", c->vocab_size, c->hidden_size, &m->head);
+    return status;
+}
+
+/* ---- The model --------------------------------------------------------------------------------------------------- */
+
+static napier_status read_options(napier_context *context, const napier_model_options *options, napier_model *model) {
+    const napier_model_options defaults = NAPIER_MODEL_OPTIONS_INIT;
+    const napier_model_options *o = options ? options : &defaults;
+    if (o->struct_size != sizeof *o) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", o->struct_size,
+                           sizeof *o);
+    }
+    if (o->compute != NAPIER_COMPUTE_F32 && o->compute != NAPIER_COMPUTE_BF16) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: compute %d is unknown", (int)o->compute);
+    }
+    if (o->memory < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: memory %" PRId64 " is negative", o->memory);
+    }
+    model->compute = o->compute;
+    model->memory = o->memory > 0 ? o->memory : DEFAULT_MEMORY;
+    return NAPIER_OK;
+}
+
+static napier_status load_config(napier_context *context, const char *directory, napier_model *model) {
+    static const char file[] = "/config.json";
+    const size_t size = strlen(directory) + sizeof file;
+    char *path = napier_alloc(&context->allocator, size, 1);
+    if (!path) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "directory: no memory for its name");
+    }
+    (void)snprintf(path, size, "%s%s", directory, file);
+    const napier_status status = napier_model_config_load(context, path, &model->config);
+    napier_free(&context->allocator, path);
+    return status;
+}
+
+static napier_status load(napier_context *context, const char *directory, const napier_model_options *options,
+                          napier_model *model) {
+    loader l = {.context = context, .model = model};
+    napier_status status = read_options(context, options, model);
+    if (!status)
+        status = load_config(context, directory, model);
+    if (!status)
+        status = napier_safetensors_open(context, directory, &model->tensors);
+    if (!status)
+        status = allocate(&l);
+    if (!status)
+        status = get_all(&l);
+    if (!status)
+        napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
+    return status;
+}
+
+napier_status napier_model_load(napier_context *context, const char *directory, const napier_model_options *options,
+                                napier_model **out) {
+    napier_status status = napier_begin(context);
+    if (status || !out) {
+        return status ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
+    }
+    *out = NULL;
+    if (!directory) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "directory: NULL");
+    }
+    napier_model *model = napier_alloc(&context->allocator, 1, sizeof *model);
+    if (!model) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu bytes", sizeof *model);
+    }
+    memset(model, 0, sizeof *model);
+    const napier_fenv caller = napier_fenv_enter();
+    status = load(context, directory, options, model);
+    napier_fenv_leave(caller);
+    if (status) {
+        napier_model_destroy(context, model);
+        return status;
+    }
+    *out = model;
+    return NAPIER_OK;
+}
+
+void napier_model_destroy(napier_context *context, napier_model *model) {
+    if (!model) {
+        return;
+    }
+    napier_safetensors_close(context, model->tensors);
+    napier_free(&context->allocator, model->layers);
+    napier_free(&context->allocator, model->norms);
+    napier_free(&context->allocator, model->inverse);
+    napier_free(&context->allocator, model);
+}
+
+/* ---- What it is -------------------------------------------------------------------------------------------------- */
+
+napier_const_matrix napier_model_head(const napier_model *model) {
+    return model ? model->head : napier_const_rows_f32(NULL, 0, 0);
+}
+
+napier_status napier_model_get_info(napier_context *context, const napier_model *model, napier_model_info *info) {
+    const napier_status status = napier_begin(context);
+    if (status || !model || !info) {
+        return status ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", model ? "info" : "model");
+    }
+    if (info->struct_size != sizeof *info) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "info: struct_size is %zu, not %zu", info->struct_size,
+                           sizeof *info);
+    }
+    const napier_model_config *c = &model->config;
+    *info = (napier_model_info){.struct_size = sizeof *info,
+                                .layers = c->num_hidden_layers,
+                                .hidden = c->hidden_size,
+                                .heads = c->num_attention_heads,
+                                .kv_heads = c->num_key_value_heads,
+                                .head_dim = c->head_dim,
+                                .intermediate = c->intermediate_size,
+                                .vocabulary = c->vocab_size,
+                                .positions = c->max_position_embeddings,
+                                .parameters = model->parameters,
+                                .weight_bytes = model->weight_bytes,
+                                .weights = model->embedding.dtype,
+                                .tied = c->tie_word_embeddings != 0,
+                                .compute = model->compute,
+                                .memory = model->memory,
+                                .bos = c->bos_token_id,
+                                .eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1};
+    return NAPIER_OK;
+}

@@ -1,0 +1,33 @@
+/* lm/decoder/project.h - activations times weights: the one place where the decoder meets ops/linear's product.
+ * Results have napier_matmul's bits; nothing is checked. */
+#ifndef NAPIER_LM_DECODER_PROJECT_H
+#define NAPIER_LM_DECODER_PROJECT_H
+
+#include "core/base/context.h"
+#include "lm/decoder/model_kernels.h"
+
+/* out [n, m] = x [n, k] weights^T, weights [m, k]. */
+typedef struct napier_projection {
+    napier_const_matrix weights;
+    napier_matrix out;
+} napier_projection;
+
+/* Floats of memory for a product of x with weights of these shapes and dtypes; 0 if that does not fit. What is enough
+ * for each of several is enough for all of them together. */
+size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
+/* Several products of the same x, which is packed once. */
+void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
+                    float *memory);
+
+/* out = (silu(x gate^T) * (x up^T)) down^T, the middle rounded to the dtype of x: `gate` and `up` [m, k], down [n,
+ * m]. The middle goes from sums to the panels of the last product without being stored in between. */
+typedef struct napier_gated {
+    napier_const_matrix gate, up, down;
+} napier_gated;
+
+/* As napier_project_floats; `middle` of so many rows and of dtype x is made where it is needed after all. */
+size_t napier_project_gated_floats(const napier_context *context, napier_const_matrix x, const napier_gated *weights);
+void napier_project_gated(const napier_context *context, napier_const_matrix x, const napier_gated *weights,
+                          napier_matrix out, float *memory);
+
+#endif

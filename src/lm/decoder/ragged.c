@@ -1,0 +1,58 @@
+/* lm/decoder/ragged.c - see ragged.h. */
+#include "lm/decoder/ragged.h"
+
+#include <string.h>
+
+#include "ops/tokens/responses.h"
+
+/* Each number counts things that lie in memory, so sums fit. */
+static int64_t integers(napier_ragged_size s) { return 2 * s.tokens + 4 * s.sequences + 2; }
+
+int64_t napier_ragged_bytes(napier_ragged_size s) {
+    return integers(s) * (int64_t)sizeof(int64_t) + s.copies * (int64_t)sizeof(napier_row_copy);
+}
+
+napier_status napier_ragged_allocate(napier_context *context, napier_ragged_size s, napier_ragged *batch) {
+    int64_t *at = napier_alloc(&context->allocator, (size_t)napier_ragged_bytes(s), 1);
+    if (!at) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "batch: no memory for %lld bytes",
+                           (long long)napier_ragged_bytes(s));
+    }
+    *batch = (napier_ragged){.memory = at, .ids = at};
+    batch->positions = at += s.tokens;
+    batch->offsets = at += s.tokens;
+    batch->wanted_offsets = at += s.sequences + 1;
+    batch->prefix_begin = at += s.sequences + 1;
+    batch->prefix_end = at += s.sequences;
+    batch->copy = (napier_row_copy *)(void *)(at + s.sequences);
+    napier_ragged_clear(batch);
+    return NAPIER_OK;
+}
+
+void napier_ragged_release(napier_context *context, napier_ragged *batch) {
+    napier_free(&context->allocator, batch->memory);
+    memset(batch, 0, sizeof *batch);
+}
+
+void napier_ragged_clear(napier_ragged *batch) {
+    batch->tokens = batch->sequences = batch->copies = batch->copied = 0;
+    batch->offsets[0] = batch->wanted_offsets[0] = 0;
+}
+
+void napier_ragged_add(napier_ragged *b, napier_indices ids, int64_t begin, int64_t end, int64_t position,
+                       int64_t prefix_begin, int64_t prefix_end, int64_t wanted) {
+    const int64_t s = b->sequences++;
+    for (int64_t i = begin; i < end; i++) {
+        b->ids[b->tokens] = napier_index_at(ids, i);
+        b->positions[b->tokens++] = position + (i - begin);
+    }
+    b->prefix_begin[s] = prefix_begin;
+    b->prefix_end[s] = prefix_end;
+    b->offsets[s + 1] = b->tokens;
+    b->wanted_offsets[s + 1] = b->wanted_offsets[s] + wanted;
+}
+
+void napier_ragged_add_copy(napier_ragged *b, int64_t begin, int64_t end) {
+    b->copy[b->copies++] = (napier_row_copy){b->copied, begin, end};
+    b->copied += end - begin;
+}

@@ -1,0 +1,23 @@
+/* lm/decoder/rope.h - the angles of rotary position embedding, with the same bits on every machine.
+ *
+ * Reference implementations compute them in f32, and models are trained so; at long positions that rounding is what
+ * one sees. So each step is rounded to f32 as there: e_i = 2 i / dim, inverse_i = 1 / theta^e_i, angle = position *
+ * inverse_i; only cos and sin themselves are computed in double, from the rounded angle, and rounded once. */
+#ifndef NAPIER_LM_DECODER_ROPE_H
+#define NAPIER_LM_DECODER_ROPE_H
+
+#include <stdint.h>
+
+/* Positions are whole numbers below this; reduction is exact enough far beyond. */
+#define NAPIER_ROPE_POSITIONS (INT64_C(1) << 24)
+
+/* inverse[i] for i < half = dim / 2; theta > 0. */
+void napier_rope_inverse(double theta, int64_t half, float *inverse);
+
+/* cosines[i] and sines[i] of position * inverse[i]. */
+void napier_rope_angles(const float *inverse, int64_t half, int64_t position, float *cosines, float *sines);
+
+/* cos and sin of x, |x| <= 2^24 * 4: absolute error below 2^-52. */
+void napier_cos_sin(double x, double *cosine, double *sine);
+
+#endif

@@ -1,0 +1,601 @@
+/* lm/decoder/safetensors.c - maps the files, checks their headers, and keeps the tensors sorted by name. */
+#define _POSIX_C_SOURCE 200809L
+
+#include "lm/decoder/safetensors.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "core/base/bytes.h"
+#include "lm/text/file.h"
+#include "lm/text/json.h"
+
+static const size_t most_header = (size_t)100 << 20; /* the format's own limit */
+static const size_t most_index = (size_t)100 << 20;
+enum { MOST_TENSORS = 1 << 20 };                     /* ten times those of the largest models */
+static const int64_t most_number = (int64_t)1 << 53; /* whole numbers that JSON's doubles hold */
+
+/* A mapped file with its tensors. */
+typedef struct shard {
+    const uint8_t *map;
+    size_t size;
+    char *names; /* of its tensors, one after another */
+    napier_tensor *tensors;
+    int64_t count;
+} shard;
+
+struct napier_safetensors {
+    shard *shards;
+    int64_t shard_count;
+    napier_tensor *tensors; /* of all shards, by name */
+    int64_t count;
+};
+
+/* ---- A tensor's entry ----------------------------------------------------------------------------------------------
+ */
+
+typedef struct element_kind {
+    const char *name;
+    int64_t size;
+    napier_dtype dtype; /* 0: known to the format, not to Napier */
+} element_kind;
+
+static const element_kind kinds[] = {
+    {"F32", 4, NAPIER_F32}, {"F16", 2, NAPIER_F16}, {"BF16", 2, NAPIER_BF16},
+    {"F64", 8, NAPIER_F64}, {"BOOL", 1, 0},         {"U8", 1, 0},
+    {"I8", 1, 0},           {"F8_E4M3", 1, 0},      {"F8_E5M2", 1, 0},
+    {"F8_E8M0", 1, 0},      {"I16", 2, 0},          {"U16", 2, 0},
+    {"I32", 4, 0},          {"U32", 4, 0},          {"I64", 8, 0},
+    {"U64", 8, 0},          {"C64", 8, 0},
+};
+
+/* A tensor while its file is read. */
+typedef struct entry {
+    napier_tensor tensor;
+    int64_t begin, end; /* in the data */
+} entry;
+
+static napier_status tensor_fail(const napier_json *json, const char *name, const char *what, const cJSON *value) {
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s %s", napier_show(name, strlen(name)).text, what,
+                            napier_show_item(value).text);
+}
+
+static napier_status read_shape(const napier_json *json, const cJSON *list, napier_tensor *tensor) {
+    const cJSON *item;
+    if (!cJSON_IsArray(list)) {
+        return tensor_fail(json, tensor->name, "shape is", list);
+    }
+    tensor->elements = 1;
+    cJSON_ArrayForEach(item, list) {
+        if (!napier_json_is_integer(item, 0, most_number)) {
+            return tensor_fail(json, tensor->name, "shape has", item);
+        }
+        if (tensor->ndim == NAPIER_TENSOR_DIMS) {
+            return tensor_fail(json, tensor->name, "shape has too many dimensions, the last", item);
+        }
+        const int64_t size = (int64_t)item->valuedouble;
+        if (size > 0 && tensor->elements > most_number / size) {
+            return tensor_fail(json, tensor->name, "shape has more elements than memory can, with", item);
+        }
+        tensor->shape[tensor->ndim++] = size;
+        tensor->elements *= size;
+    }
+    return NAPIER_OK;
+}
+
+static napier_status read_offsets(const napier_json *json, const cJSON *list, int64_t data_size, entry *e) {
+    const cJSON *const first = cJSON_IsArray(list) ? list->child : NULL;
+    const cJSON *const last = first != NULL ? first->next : NULL;
+    if (last == NULL || last->next != NULL) {
+        return tensor_fail(json, e->tensor.name, "data_offsets is not two numbers but", list);
+    }
+    if (!napier_json_is_integer(first, 0, data_size)) {
+        return tensor_fail(json, e->tensor.name, "data_offsets lie outside of the file:", first);
+    }
+    e->begin = (int64_t)first->valuedouble;
+    if (!napier_json_is_integer(last, e->begin, data_size)) {
+        return tensor_fail(json, e->tensor.name, "data_offsets end before they begin or outside of the file:", last);
+    }
+    e->end = (int64_t)last->valuedouble;
+    return NAPIER_OK;
+}
+
+/* A dtype that the format has got since then: its size is unknown, and nobody can ask for the tensor. */
+static napier_status check_extent(const napier_json *json, const char *dtype, entry *e) {
+    const napier_tensor *const t = &e->tensor;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(kinds[i].name, dtype) == 0) {
+            e->tensor.dtype = kinds[i].dtype;
+            if (t->elements > most_number / kinds[i].size || t->elements * kinds[i].size != e->end - e->begin) {
+                return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %lld bytes for %lld elements of %s",
+                                        napier_show(t->name, strlen(t->name)).text, (long long)(e->end - e->begin),
+                                        (long long)t->elements, dtype);
+            }
+        }
+    }
+    return NAPIER_OK;
+}
+
+static napier_status read_entry(const napier_json *json, const cJSON *item, const uint8_t *data, int64_t data_size,
+                                entry *e) {
+    const cJSON *shape, *offsets;
+    const char *dtype = NULL;
+    napier_status status = cJSON_IsObject(item) ? napier_json_text(json, item, "dtype", &dtype)
+                                                : tensor_fail(json, e->tensor.name, "is no tensor but", item);
+    if (!status && dtype == NULL) {
+        status = tensor_fail(json, e->tensor.name, "dtype is", NULL);
+    }
+    if (!status) {
+        status = napier_json_member(json, item, "shape", &shape);
+    }
+    if (!status) {
+        status = read_shape(json, shape, &e->tensor);
+    }
+    if (!status) {
+        status = napier_json_member(json, item, "data_offsets", &offsets);
+    }
+    if (!status) {
+        status = read_offsets(json, offsets, data_size, e);
+    }
+    if (!status) {
+        status = check_extent(json, dtype, e);
+        e->tensor.data = data + e->begin;
+    }
+    return status;
+}
+
+/* ---- A file's header -----------------------------------------------------------------------------------------------
+ */
+
+static int by_place(const void *a, const void *b) {
+    const entry *const x = a, *const y = b;
+    return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const napier_tensor *)a)->name, ((const napier_tensor *)b)->name);
+}
+
+static napier_status check_overlap(const napier_json *json, entry *entries, int64_t count) {
+    qsort(entries, (size_t)count, sizeof *entries, by_place);
+    for (int64_t i = 1; i < count; i++) {
+        if (entries[i].begin < entries[i - 1].end) {
+            const char *const a = entries[i - 1].tensor.name, *const b = entries[i].tensor.name;
+            return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s and %s overlap at byte %lld of the data",
+                                    napier_show(a, strlen(a)).text, napier_show(b, strlen(b)).text,
+                                    (long long)entries[i].begin);
+        }
+    }
+    return NAPIER_OK;
+}
+
+/* Sorts by name; twice the same is an error. */
+static napier_status sort_names(const napier_json *json, napier_tensor *tensors, int64_t count) {
+    qsort(tensors, (size_t)count, sizeof *tensors, by_name);
+    for (int64_t i = 1; i < count; i++) {
+        if (strcmp(tensors[i - 1].name, tensors[i].name) == 0) {
+            return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given twice",
+                                    napier_show(tensors[i].name, strlen(tensors[i].name)).text);
+        }
+    }
+    return NAPIER_OK;
+}
+
+/* From the parsed header to s->tensors; `entries` has room for all. */
+static napier_status read_entries(const napier_json *json, shard *s, const uint8_t *data, int64_t data_size,
+                                  entry *entries) {
+    char *name = s->names;
+    int64_t count = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, json->root) {
+        if (strcmp(item->string, "__metadata__") == 0) {
+            continue;
+        }
+        entries[count] = (entry){.tensor = {.name = name}};
+        const size_t length = strlen(item->string) + 1;
+        memcpy(name, item->string, length);
+        name += length;
+        const napier_status status = read_entry(json, item, data, data_size, &entries[count++]);
+        if (status) {
+            return status;
+        }
+    }
+    const napier_status status = check_overlap(json, entries, count);
+    for (int64_t i = 0; i < count; i++) {
+        s->tensors[i] = entries[i].tensor;
+    }
+    s->count = count;
+    return status ? status : sort_names(json, s->tensors, count);
+}
+
+/* How many members, before memory is taken for them. */
+static napier_status count_tensors(const napier_json *json, const cJSON *object, size_t *count) {
+    *count = (size_t)cJSON_GetArraySize(object);
+    return *count <= MOST_TENSORS
+               ? NAPIER_OK
+               : napier_json_fail(json, NAPIER_UNSUPPORTED, "%zu tensors, more than %d", *count, MOST_TENSORS);
+}
+
+static napier_status allocate_entries(const napier_json *json, shard *s, size_t names_size, entry **entries) {
+    const napier_allocator *const allocator = &json->context->allocator;
+    size_t count;
+    const napier_status status = count_tensors(json, json->root, &count);
+    if (status) {
+        return status;
+    }
+    count++;
+    s->names = napier_alloc(allocator, names_size + 1, 1);
+    s->tensors = napier_alloc(allocator, count, sizeof *s->tensors);
+    *entries = napier_alloc(allocator, count, sizeof **entries);
+    return s->names && s->tensors && *entries
+               ? NAPIER_OK
+               : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its %zu tensors", count);
+}
+
+static napier_status read_header(napier_context *context, const char *path, shard *s) {
+    const napier_json file = {context, path, NULL};
+    const uint64_t length = napier_get_u64(s->map);
+    if (length > s->size - 8) {
+        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "a header of %llu bytes in a file of %zu",
+                                (unsigned long long)length, s->size);
+    }
+    if (length > most_header) {
+        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "a header of %llu bytes, more than the format allows",
+                                (unsigned long long)length);
+    }
+    napier_json json;
+    entry *entries = NULL;
+    const uint8_t *const data = s->map + 8 + length;
+    napier_status status = napier_json_parse(&json, context, path, (const char *)s->map + 8, (size_t)length);
+    if (!status) {
+        status = allocate_entries(&json, s, (size_t)length, &entries); /* names take less room than in JSON */
+    }
+    if (!status) {
+        status = read_entries(&json, s, data, (int64_t)(s->size - 8 - (size_t)length), entries);
+    }
+    napier_free(&context->allocator, entries);
+    napier_json_free(&json);
+    return status;
+}
+
+static napier_status map_file(napier_context *context, const char *path, int fd, shard *s) {
+    const napier_json file = {context, path, NULL};
+    if (s->size < 8) {
+        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "%zu bytes, where the length of the header takes 8",
+                                s->size);
+    }
+    void *const map = mmap(NULL, s->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+        return napier_json_fail(&file, NAPIER_IO_ERROR, "cannot be mapped: %s", strerror(errno));
+    }
+    s->map = map;
+    return NAPIER_OK;
+}
+
+/* Whatever comes of it, shard_free is needed. */
+static napier_status shard_open(napier_context *context, const char *path, shard *s) {
+    int fd;
+    *s = (shard){0};
+    napier_status status = napier_open_file(context, path, &fd, &s->size);
+    if (status) {
+        return status;
+    }
+    status = map_file(context, path, fd, s);
+    close(fd);
+    return status ? status : read_header(context, path, s);
+}
+
+static void shard_free(napier_context *context, shard *s) {
+    if (s->map != NULL) {
+        munmap((void *)(uintptr_t)s->map, s->size);
+    }
+    napier_free(&context->allocator, s->names);
+    napier_free(&context->allocator, s->tensors);
+}
+
+/* ---- The index of shards -------------------------------------------------------------------------------------------
+ */
+
+/* A line of the index: this tensor lies in this file. The strings are the document's. */
+typedef struct place {
+    const char *tensor, *file;
+} place;
+
+static int by_file_and_tensor(const void *a, const void *b) {
+    const place *const x = a, *const y = b;
+    const int order = strcmp(x->file, y->file);
+    return order != 0 ? order : strcmp(x->tensor, y->tensor);
+}
+
+/* A shard lies beside the index: a name, no path. */
+static bool is_plain_name(const char *name) {
+    return *name != '\0' && *name != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL;
+}
+
+static napier_status read_places(const napier_json *json, const cJSON *map, place *places, int64_t *count) {
+    const cJSON *item;
+    *count = 0;
+    cJSON_ArrayForEach(item, map) {
+        if (!cJSON_IsString(item) || !is_plain_name(item->valuestring)) {
+            return tensor_fail(json, item->string, "its shard is no name of a file in this folder:", item);
+        }
+        places[(*count)++] = (place){item->string, item->valuestring};
+    }
+    qsort(places, (size_t)*count, sizeof *places, by_file_and_tensor);
+    return NAPIER_OK;
+}
+
+static napier_status join(napier_context *context, const char *folder, const char *name, char **path) {
+    const size_t first = strlen(folder), second = strlen(name);
+    *path = napier_alloc(&context->allocator, first + second + 2, 1);
+    if (*path == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the path of %.64s", name);
+    }
+    memcpy(*path, folder, first);
+    (*path)[first] = '/';
+    memcpy(*path + first + 1, name, second + 1);
+    return NAPIER_OK;
+}
+
+/* The tensors that the index places in this shard; others that it may have are not asked for. */
+static napier_status take_tensors(const napier_json *json, napier_safetensors *all, const shard *s, const place *places,
+                                  int64_t count) {
+    int64_t next = 0;
+    for (int64_t i = 0; i < count; i++) {
+        while (next < s->count && strcmp(s->tensors[next].name, places[i].tensor) < 0) {
+            next++;
+        }
+        if (next == s->count || strcmp(s->tensors[next].name, places[i].tensor) != 0) {
+            return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: not in its shard, %s",
+                                    napier_show(places[i].tensor, strlen(places[i].tensor)).text,
+                                    napier_show(places[i].file, strlen(places[i].file)).text);
+        }
+        all->tensors[all->count++] = s->tensors[next];
+    }
+    return NAPIER_OK;
+}
+
+static napier_status open_shards(const napier_json *json, const char *folder, const place *places, int64_t count,
+                                 napier_safetensors *all) {
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0, end; i < count && !status; i = end) {
+        for (end = i + 1; end < count && strcmp(places[end].file, places[i].file) == 0;) {
+            end++;
+        }
+        char *path;
+        status = join(json->context, folder, places[i].file, &path);
+        if (!status) {
+            shard *const s = &all->shards[all->shard_count++];
+            status = shard_open(json->context, path, s);
+            napier_free(&json->context->allocator, path);
+            if (!status) {
+                status = take_tensors(json, all, s, places + i, end - i);
+            }
+        }
+    }
+    return status ? status : sort_names(json, all->tensors, all->count);
+}
+
+static napier_status allocate(const napier_json *json, napier_safetensors *all, size_t shards, size_t tensors) {
+    all->shards = napier_alloc(&json->context->allocator, shards, sizeof *all->shards);
+    all->tensors = napier_alloc(&json->context->allocator, tensors, sizeof *all->tensors);
+    return all->shards && all->tensors
+               ? NAPIER_OK
+               : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", tensors);
+}
+
+static napier_status open_index(const napier_json *json, const char *folder, napier_safetensors *all) {
+    const cJSON *map;
+    napier_status status = napier_json_member(json, json->root, "weight_map", &map);
+    if (!status && !cJSON_IsObject(map)) {
+        status = napier_json_fail(json, NAPIER_CORRUPT_DATA, "weight_map: %s, where an object should be",
+                                  napier_show_item(map).text);
+    }
+    size_t most = 0;
+    if (!status) {
+        status = count_tensors(json, map, &most);
+    }
+    if (status) {
+        return status;
+    }
+    most++;
+    int64_t count;
+    place *const places = napier_alloc(&json->context->allocator, most, sizeof *places);
+    status = places ? allocate(json, all, most, most)
+                    : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", most);
+    if (!status) {
+        status = read_places(json, map, places, &count);
+    }
+    if (!status) {
+        status = open_shards(json, folder, places, count, all);
+    }
+    napier_free(&json->context->allocator, places);
+    return status;
+}
+
+static napier_status read_index(napier_context *context, const char *folder, const char *path,
+                                napier_safetensors *all) {
+    napier_json json = {context, path, NULL};
+    char *bytes;
+    size_t size;
+    napier_status status = napier_read_file(context, path, most_index, &bytes, &size);
+    if (!status) {
+        status = napier_json_parse(&json, context, path, bytes, size);
+    }
+    if (!status) {
+        status = open_index(&json, folder, all);
+    }
+    napier_json_free(&json);
+    napier_free(&context->allocator, bytes);
+    return status;
+}
+
+/* ---- Opening and closing -------------------------------------------------------------------------------------------
+ */
+
+static napier_status new_set(napier_context *context, napier_safetensors **out) {
+    *out = NULL;
+    const uint16_t one = 1;
+    if (*(const uint8_t *)&one != 1) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "safetensors: little-endian files, on a big-endian machine");
+    }
+    *out = napier_alloc(&context->allocator, 1, sizeof **out);
+    if (*out == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
+    }
+    **out = (napier_safetensors){0};
+    return NAPIER_OK;
+}
+
+static napier_status open_one(napier_context *context, const char *path, napier_safetensors *all) {
+    const napier_json file = {context, path, NULL};
+    shard s;
+    napier_status status = shard_open(context, path, &s);
+    if (!status) {
+        status = allocate(&file, all, 1, (size_t)s.count + 1);
+    }
+    if (status) {
+        shard_free(context, &s);
+        return status;
+    }
+    all->shards[0] = s;
+    all->shard_count = 1;
+    all->count = s.count;
+    memcpy(all->tensors, s.tensors, (size_t)s.count * sizeof *s.tensors);
+    return NAPIER_OK;
+}
+
+static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
+    char *single, *index = NULL;
+    napier_status status = join(context, folder, "model.safetensors", &single);
+    if (!status) {
+        status = join(context, folder, "model.safetensors.index.json", &index);
+    }
+    if (!status) {
+        const bool has_single = access(single, F_OK) == 0;
+        status = !has_single && access(index, F_OK) != 0 ? napier_fail(context, NAPIER_IO_ERROR,
+                                                                       "%.96s: neither model.safetensors nor "
+                                                                       "model.safetensors.index.json is there",
+                                                                       folder)
+                 : has_single                            ? open_one(context, single, all)
+                                                         : read_index(context, folder, index, all);
+    }
+    napier_free(&context->allocator, single);
+    napier_free(&context->allocator, index);
+    return status;
+}
+
+typedef napier_status opener(napier_context *context, const char *path, napier_safetensors *all);
+
+static napier_status open_with(napier_context *context, opener *open_it, const char *path, napier_safetensors **out) {
+    napier_status status = new_set(context, out);
+    if (!status) {
+        status = open_it(context, path, *out);
+    }
+    if (status) {
+        napier_safetensors_close(context, *out);
+        *out = NULL;
+    }
+    return status;
+}
+
+napier_status napier_safetensors_open(napier_context *context, const char *folder, napier_safetensors **out) {
+    return open_with(context, open_folder, folder, out);
+}
+
+napier_status napier_safetensors_open_file(napier_context *context, const char *path, napier_safetensors **out) {
+    return open_with(context, open_one, path, out);
+}
+
+void napier_safetensors_close(napier_context *context, napier_safetensors *all) {
+    if (all == NULL) {
+        return;
+    }
+    for (int64_t i = 0; i < all->shard_count; i++) {
+        shard_free(context, &all->shards[i]);
+    }
+    for (int64_t i = 0; i < all->count; i++) {
+        napier_free(&context->allocator, all->tensors[i].copy);
+    }
+    napier_free(&context->allocator, all->shards);
+    napier_free(&context->allocator, all->tensors);
+    napier_free(&context->allocator, all);
+}
+
+/* ---- Looking up ----------------------------------------------------------------------------------------------------
+ */
+
+int64_t napier_safetensors_count(const napier_safetensors *all) { return all->count; }
+
+const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i) { return &all->tensors[i]; }
+
+static napier_tensor *find(const napier_safetensors *all, const char *name) {
+    const napier_tensor wanted = {.name = name};
+    return bsearch(&wanted, all->tensors, (size_t)all->count, sizeof *all->tensors, by_name);
+}
+
+const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name) {
+    return find(all, name);
+}
+
+/* "[3, 4]" */
+static napier_shown show_shape(int ndim, const int64_t *shape) {
+    napier_shown shown = {"["};
+    size_t used = 1;
+    for (int i = 0; i < ndim && used < sizeof shown.text - 26; i++) {
+        used += (size_t)snprintf(shown.text + used, sizeof shown.text - used, "%s%lld", i > 0 ? ", " : "",
+                                 (long long)shape[i]);
+    }
+    snprintf(shown.text + used, sizeof shown.text - used, "]");
+    return shown;
+}
+
+static bool has_shape(const napier_tensor *t, int ndim, const int64_t *shape) {
+    int same = 0;
+    while (t->ndim == ndim && same < ndim && t->shape[same] == shape[same]) {
+        same++;
+    }
+    return t->ndim == ndim && same == ndim;
+}
+
+/* Elements that lie on no multiple of their size in the file are copied to where they do. */
+static napier_status align(napier_context *context, napier_tensor *t) {
+    const size_t size = napier_dtype_size(t->dtype), count = (size_t)t->elements;
+    if ((uintptr_t)t->data % size == 0 || count == 0) {
+        return NAPIER_OK;
+    }
+    t->copy = napier_alloc(&context->allocator, count, size);
+    if (t->copy == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY,
+                           "%s: no memory for a copy of %zu elements, which lie on no multiple of %zu in the file",
+                           t->name, count, size);
+    }
+    t->data = memcpy(t->copy, t->data, count * size);
+    return NAPIER_OK;
+}
+
+napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
+                                     const int64_t *shape, const napier_tensor **out) {
+    napier_tensor *const t = find(all, name);
+    *out = NULL;
+    if (t == NULL) {
+        return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: not among the %lld tensors of the model", name,
+                           (long long)all->count);
+    }
+    if (!has_shape(t, ndim, shape)) {
+        return napier_fail(context, NAPIER_CORRUPT_DATA, "%s: its shape is %s, but %s is wanted", name,
+                           show_shape(t->ndim, t->shape).text, show_shape(ndim, shape).text);
+    }
+    if (napier_dtype_size(t->dtype) == 0) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "%s: its dtype is none of F32, F16, BF16, F64", name);
+    }
+    const napier_status status = align(context, t);
+    *out = status ? NULL : t;
+    return status;
+}

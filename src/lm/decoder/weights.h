@@ -1,0 +1,35 @@
+/* lm/decoder/weights.h - a loaded model: its shape, and views of its weights where they lie in the mapped files. */
+#ifndef NAPIER_LM_DECODER_WEIGHTS_H
+#define NAPIER_LM_DECODER_WEIGHTS_H
+
+#include <napier/model.h>
+
+#include "lm/decoder/model_config.h"
+#include "lm/decoder/model_kernels.h"
+#include "lm/decoder/safetensors.h"
+
+typedef struct napier_layer {
+    napier_rms_norm attention_norm, q_norm, k_norm, mlp_norm;
+    napier_const_matrix q, k, v, o;     /* [heads * head_dim, hidden], ..., [hidden, heads * head_dim] */
+    napier_const_matrix gate, up, down; /* [intermediate, hidden], ..., [hidden, intermediate] */
+} napier_layer;
+
+struct napier_model {
+    napier_model_config config;
+    napier_compute compute;
+    int64_t memory;
+    napier_safetensors *tensors;
+    napier_layer *layers;
+    napier_const_matrix embedding, head; /* [vocabulary, hidden] */
+    napier_rms_norm last_norm;
+    float *norms;   /* all weights of norms, widened */
+    float *inverse; /* [head_dim / 2]: lm/decoder/rope.h */
+    int64_t parameters, weight_bytes;
+};
+
+/* What activations are before a product. */
+static inline napier_dtype napier_model_activations(const napier_model *model) {
+    return model->compute == NAPIER_COMPUTE_BF16 ? NAPIER_BF16 : NAPIER_F32;
+}
+
+#endif

@@ -1,0 +1,167 @@
+/* lm/score/score_chunks.c - see score_chunks.h. */
+#include "lm/score/score_chunks.h"
+
+#include <string.h>
+
+static int64_t response_size(const napier_score_lists *l, int64_t i) {
+    const napier_token_list list = napier_score_response(l, l->order[i]);
+    return napier_token_list_size(&list);
+}
+
+int64_t napier_score_prompt_at(const napier_score_lists *l, int64_t prompt, int64_t response) {
+    while (prompt < l->count && l->prompts[prompt].first + l->prompts[prompt].count <= response) {
+        prompt++;
+    }
+    return prompt;
+}
+
+/* ---- How much is in a chunk -------------------------------------------------------------------------------------- */
+
+/* The first prompt of the chunk that is of the same group. */
+static int64_t group_begin(const napier_score_lists *l, const napier_score_chunk *c, int64_t prompt) {
+    const int64_t group = l->prompts[prompt].group;
+    return group > c->prompt ? group : c->prompt;
+}
+
+static void add_prompt(const napier_score_lists *l, int64_t prompt, napier_score_chunk *c) {
+    const napier_prompt *p = &l->prompts[prompt];
+    const int64_t size = napier_token_list_size(&p->list);
+    if (p->common > 0 && group_begin(l, c, prompt) == prompt) {
+        c->size.tokens += p->common;
+        c->size.sequences++;
+    }
+    if (size > p->common) {
+        c->size.tokens += size - p->common;
+        c->size.sequences++;
+    }
+    if (p->common > 0 && size > p->common) {
+        c->size.copies += 2;
+        c->size.copied += size;
+    }
+    c->size.positions = size > c->size.positions ? size : c->size.positions;
+}
+
+static void add_response(const napier_score_lists *l, int64_t prompt, int64_t i, napier_score_chunk *c) {
+    const int64_t rows = response_size(l, i) - 1, last = napier_token_list_size(&l->prompts[prompt].list) + rows;
+    c->size.tokens += rows;
+    c->size.sequences += rows > 0 ? 1 : 0;
+    c->size.positions = last > c->size.positions ? last : c->size.positions;
+    c->ratings += rows + 1;
+    c->end = i + 1;
+}
+
+/* ---- The next chunk ---------------------------------------------------------------------------------------------- */
+
+/* The chunk with the responses of a prompt from c->end on, at most `count` of them. */
+static napier_score_chunk with(const napier_score_lists *l, int64_t prompt, int64_t count, napier_score_chunk c) {
+    const int64_t end = l->prompts[prompt].first + l->prompts[prompt].count, begin = c.end;
+    add_prompt(l, prompt, &c);
+    for (int64_t i = begin; i < end && i - begin < count; i++) {
+        add_response(l, prompt, i, &c);
+    }
+    return c;
+}
+
+/* As many responses of the first prompt as fit, one at least. */
+static napier_score_chunk piece(const napier_score_lists *l, napier_score_chunk c, int64_t memory,
+                                napier_score_cost *cost, const void *model) {
+    napier_score_chunk fits = with(l, c.prompt, 1, c);
+    const int64_t end = l->prompts[c.prompt].first + l->prompts[c.prompt].count;
+    while (fits.end < end) {
+        napier_score_chunk more = fits;
+        add_response(l, c.prompt, fits.end, &more);
+        if (cost(model, &more) > memory) {
+            break;
+        }
+        fits = more;
+    }
+    return fits;
+}
+
+napier_score_chunk napier_score_chunk_next(const napier_score_lists *l, const napier_score_chunk *chunk, int64_t memory,
+                                           napier_score_cost *cost, const void *model) {
+    napier_score_chunk c = {.first = chunk->end, .end = chunk->end};
+    c.prompt = napier_score_prompt_at(l, chunk->prompt, c.first);
+    for (int64_t p = c.prompt; p < l->count; p++) {
+        const napier_score_chunk more = with(l, p, INT64_MAX, c);
+        if (cost(model, &more) > memory) {
+            return c.end > c.first ? c : piece(l, c, memory, cost, model);
+        }
+        c = more;
+    }
+    return c;
+}
+
+/* ---- The chunk as a batch ---------------------------------------------------------------------------------------- */
+
+typedef struct rows {
+    int64_t begin, end;
+} rows;
+
+/* Adds tokens `from` .. of a list, after the rows of a prefix; returns their rows. */
+static rows add_tokens(napier_ragged *b, const napier_token_list *list, int64_t from, int64_t to, rows prefix,
+                       int64_t before, int64_t wanted) {
+    const rows added = {b->tokens, b->tokens + (to - from)};
+    napier_ragged_add(b, list->ids, list->begin + from, list->begin + to, before, prefix.begin, prefix.end, wanted);
+    return added;
+}
+
+/* Adds a prompt, and its group's beginning if that is not there yet; returns the rows that its responses follow. */
+static rows add_prompt_rows(const napier_score_lists *l, const napier_score_chunk *c, int64_t prompt, rows *common,
+                            napier_ragged *b) {
+    const napier_prompt *p = &l->prompts[prompt];
+    const int64_t size = napier_token_list_size(&p->list);
+    const rows none = {0, 0};
+    if (p->common > 0 && group_begin(l, c, prompt) == prompt) {
+        *common = add_tokens(b, &p->list, 0, p->common, none, 0, size == p->common ? 1 : 0);
+    }
+    if (size == p->common) {
+        return *common;
+    }
+    const rows rest = add_tokens(b, &p->list, p->common, size, p->common > 0 ? *common : none, p->common, 1);
+    if (p->common == 0) {
+        return rest;
+    }
+    const rows copy = {c->size.tokens + b->copied, c->size.tokens + b->copied + size};
+    napier_ragged_add_copy(b, common->begin, common->end);
+    napier_ragged_add_copy(b, rest.begin, rest.end);
+    return copy;
+}
+
+void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_chunk *c, napier_ragged *b) {
+    rows common = {0, 0};
+    napier_ragged_clear(b);
+    for (int64_t p = c->prompt, i = c->first; i < c->end; p++) {
+        const rows prompt = add_prompt_rows(l, c, p, &common, b);
+        for (; i < c->end && i < l->prompts[p].first + l->prompts[p].count; i++) {
+            const napier_token_list response = napier_score_response(l, l->order[i]);
+            const int64_t count = napier_token_list_size(&response) - 1;
+            if (count > 0) {
+                (void)add_tokens(b, &response, 0, count, prompt, napier_token_list_size(&l->prompts[p].list), count);
+            }
+        }
+    }
+}
+
+/* ---- What its rows rate ------------------------------------------------------------------------------------------ */
+
+napier_status napier_score_chunk_ratings(const napier_score_lists *l, const napier_score_chunk *c,
+                                         napier_score_rate *rate, void *argument) {
+    napier_status status = NAPIER_OK;
+    int64_t row = 0;
+    for (int64_t p = c->prompt, first = c->first, end; first < c->end; p++, first = end) {
+        end = l->prompts[p].first + l->prompts[p].count;
+        end = end < c->end ? end : c->end;
+        for (int64_t i = first; i < end && !status; i++) {
+            status = rate(argument, row, napier_score_response(l, l->order[i]).begin);
+        }
+        row++;
+        for (int64_t i = first; i < end && !status; i++) {
+            const napier_token_list response = napier_score_response(l, l->order[i]);
+            for (int64_t t = response.begin + 1; t < response.end && !status; t++) {
+                status = rate(argument, row++, t);
+            }
+        }
+    }
+    return status;
+}

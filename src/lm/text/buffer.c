@@ -1,0 +1,122 @@
+/* lm/text/buffer.c - buffers double, so that n appends take n steps. */
+#include "lm/text/buffer.h"
+
+#include <string.h>
+
+/* The capacity to grow to, in elements of `size` bytes; 0: none is enough. */
+static size_t grown(size_t used, size_t capacity, size_t more, size_t size) {
+    const size_t most = PTRDIFF_MAX / size;
+    if (more > most - used) {
+        return 0;
+    }
+    const size_t twice = capacity > most / 2 ? most : 2 * capacity;
+    const size_t needed = used + more > 64 ? used + more : 64;
+    return twice > needed ? twice : needed;
+}
+
+static napier_status no_memory(napier_context *context, size_t more) {
+    return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for %zu more elements", more);
+}
+
+napier_status napier_token_buffer_reserve(napier_context *context, napier_token_buffer *buffer, size_t more) {
+    const size_t size = (size_t)buffer->size;
+    if (more <= (size_t)buffer->capacity - size) {
+        return NAPIER_OK;
+    }
+    const size_t capacity = grown(size, (size_t)buffer->capacity, more, sizeof *buffer->ids);
+    int32_t *const ids = napier_alloc(&context->allocator, capacity, sizeof *ids);
+    if (ids == NULL) {
+        return no_memory(context, more);
+    }
+    if (size > 0) {
+        memcpy(ids, buffer->ids, size * sizeof *ids);
+    }
+    napier_free(&context->allocator, buffer->ids);
+    buffer->ids = ids;
+    buffer->capacity = (int64_t)capacity;
+    return NAPIER_OK;
+}
+
+napier_status napier_text_buffer_reserve(napier_context *context, napier_text_buffer *buffer, size_t more) {
+    if (more <= buffer->capacity - buffer->size) {
+        return NAPIER_OK;
+    }
+    const size_t capacity = grown(buffer->size, buffer->capacity, more, 1);
+    char *const bytes = napier_alloc(&context->allocator, capacity, 1);
+    if (bytes == NULL) {
+        return no_memory(context, more);
+    }
+    if (buffer->size > 0) {
+        memcpy(bytes, buffer->bytes, buffer->size);
+    }
+    napier_free(&context->allocator, buffer->bytes);
+    buffer->bytes = bytes;
+    buffer->capacity = capacity;
+    return NAPIER_OK;
+}
+
+napier_status napier_text_buffer_append(napier_context *context, napier_text_buffer *buffer, const char *bytes,
+                                        size_t size) {
+    const napier_status status = napier_text_buffer_reserve(context, buffer, size);
+    if (!status && size > 0) {
+        memcpy(buffer->bytes + buffer->size, bytes, size);
+        buffer->size += size;
+    }
+    return status;
+}
+
+napier_status napier_scratch_reserve(napier_context *context, napier_scratch *scratch, size_t count, size_t size) {
+    if (count <= scratch->capacity / size) {
+        return NAPIER_OK;
+    }
+    napier_scratch_free(context, scratch);
+    const size_t most = PTRDIFF_MAX / size / 2;
+    const size_t wanted = count > most ? 0 : count + count / 2 + 64;
+    scratch->data = napier_alloc(&context->allocator, wanted, size);
+    if (scratch->data == NULL) {
+        return no_memory(context, count);
+    }
+    scratch->capacity = wanted * size;
+    return NAPIER_OK;
+}
+
+void napier_scratch_free(napier_context *context, napier_scratch *scratch) {
+    napier_free(&context->allocator, scratch->data);
+    *scratch = (napier_scratch){0};
+}
+
+napier_status napier_check_token_buffer(napier_context *context, const char *name, const napier_token_buffer *buffer) {
+    if (buffer == NULL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
+    }
+    if (buffer->size < 0 || buffer->capacity < buffer->size || (buffer->ids == NULL && buffer->capacity > 0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %lld, capacity %lld%s", name,
+                           (long long)buffer->size, (long long)buffer->capacity, buffer->ids ? "" : ", ids NULL");
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_check_text_buffer(napier_context *context, const char *name, const napier_text_buffer *buffer) {
+    if (buffer == NULL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
+    }
+    if (buffer->capacity < buffer->size || (buffer->bytes == NULL && buffer->capacity > 0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %zu, capacity %zu%s", name, buffer->size,
+                           buffer->capacity, buffer->bytes ? "" : ", bytes NULL");
+    }
+    return NAPIER_OK;
+}
+
+void napier_token_buffer_free(napier_context *context, napier_token_buffer *buffer) {
+    if (context != NULL && buffer != NULL) {
+        napier_free(&context->allocator, buffer->ids);
+        *buffer = (napier_token_buffer){0};
+    }
+}
+
+void napier_text_buffer_free(napier_context *context, napier_text_buffer *buffer) {
+    if (context != NULL && buffer != NULL) {
+        napier_free(&context->allocator, buffer->bytes);
+        *buffer = (napier_text_buffer){0};
+    }
+}

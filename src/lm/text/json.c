@@ -1,0 +1,235 @@
+/* lm/text/json.c - cJSON, and the checks that it leaves to us. */
+#include "lm/text/json.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+/* ---- Messages ------------------------------------------------------------------------------------------------------
+ */
+
+napier_shown napier_show(const char *text, size_t size) {
+    napier_shown shown;
+    const size_t room = sizeof shown.text - 1;
+    const size_t kept = size > room ? room - 3 : size;
+    for (size_t i = 0; i < kept; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        shown.text[i] = (char)(c >= 0x20 && c < 0x7f ? c : '?');
+    }
+    memcpy(shown.text + kept, size > room ? "..." : "", size > room ? 4 : 1);
+    return shown;
+}
+
+napier_shown napier_show_item(const cJSON *item) {
+    napier_shown shown = {"nothing"};
+    if (cJSON_IsString(item)) {
+        const napier_shown text = napier_show(item->valuestring, strlen(item->valuestring));
+        snprintf(shown.text, sizeof shown.text, "\"%.*s\"", (int)sizeof shown.text - 3, text.text);
+    } else if (cJSON_IsNumber(item)) {
+        snprintf(shown.text, sizeof shown.text, "%.17g", item->valuedouble);
+    } else if (item != NULL) {
+        const char *const kind = cJSON_IsTrue(item)    ? "true"
+                                 : cJSON_IsFalse(item) ? "false"
+                                 : cJSON_IsNull(item)  ? "null"
+                                 : cJSON_IsArray(item) ? "an array"
+                                                       : "an object";
+        snprintf(shown.text, sizeof shown.text, "%s", kind);
+    }
+    return shown;
+}
+
+napier_status napier_json_fail(const napier_json *json, napier_status status, const char *format, ...) {
+    char text[NAPIER_ERROR_TEXT];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    const size_t length = strlen(json->name), most = 96; /* of a long path, its end */
+    return napier_fail(json->context, status, "%s%s: %s", length > most ? "..." : "",
+                       json->name + (length > most ? length - most : 0), text);
+}
+
+/* ---- Parsing -------------------------------------------------------------------------------------------------------
+ */
+
+/* Whether a string has \u0000, written as an escape or as the byte itself. */
+static bool has_zero(const char *text, size_t size) {
+    if (memchr(text, '\0', size) != NULL) {
+        return true;
+    }
+    const char *const end = text + size;
+    for (const char *at = memchr(text, '\\', size); at != NULL && end - at >= 2;
+         at = memchr(at + 2, '\\', (size_t)(end - at) - 2)) {
+        if (end - at >= 6 && memcmp(at, "\\u0000", 6) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_blank(const char *text, const char *end) {
+    while (text < end && strchr(" \t\r\n", *text) != NULL) {
+        text++;
+    }
+    return text == end;
+}
+
+/* What cJSON takes for a document, at most: an element for each value, a string for each name and text, and what malloc
+ * adds to each. A value is the root, or follows one of [ { , outside of strings. */
+static double bytes_taken(const char *text, size_t size) {
+    enum { ADDED = 32 };
+    size_t values = 1, strings = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '"') {
+            for (i++, strings++; i < size && text[i] != '"'; i++) {
+                i += text[i] == '\\';
+            }
+        } else {
+            values += text[i] == ',' || text[i] == '[' || text[i] == '{';
+        }
+    }
+    return (double)values * (sizeof(cJSON) + ADDED) + (double)strings * ADDED + (double)size;
+}
+
+/* cJSON has no allocator but malloc. Asking the context's for as much first, and giving it back, lets one that has a
+ * limit refuse. */
+static napier_status check_memory(const napier_json *json, const char *text, size_t size) {
+    const double bytes = bytes_taken(text, size);
+    if (bytes > (double)NAPIER_JSON_MOST_MEMORY) {
+        return napier_json_fail(json, NAPIER_UNSUPPORTED,
+                                "takes %.0f MB as JSON, more than the %d MB that one file may take", bytes / 1e6,
+                                NAPIER_JSON_MOST_MEMORY / 1000000);
+    }
+    void *const memory = napier_alloc(&json->context->allocator, (size_t)bytes, 1);
+    napier_free(&json->context->allocator, memory);
+    return memory != NULL ? NAPIER_OK
+                          : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %.0f bytes of JSON", bytes);
+}
+
+/* cJSON does not say why it fails, but malloc does. */
+static napier_status parse_fail(const napier_json *json, int reason, const char *text, size_t size, const char *end) {
+    if (json->root == NULL && reason == ENOMEM) {
+        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its JSON");
+    }
+    const size_t at = end != NULL && end >= text ? (size_t)(end - text) : 0;
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "not JSON at byte %zu, '%.20s'", at,
+                            napier_show(text + at, size - at).text);
+}
+
+napier_status napier_json_parse(napier_json *json, napier_context *context, const char *name, const char *text,
+                                size_t size) {
+    *json = (napier_json){context, name, NULL};
+    if (has_zero(text, size)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "a byte 0 or \\u0000, which no name or token has");
+    }
+    const napier_status status = check_memory(json, text, size);
+    if (status) {
+        return status;
+    }
+    const char *end = text;
+    errno = 0;
+    json->root = cJSON_ParseWithLengthOpts(text, size, &end, 0);
+    if (json->root == NULL || !is_blank(end, text + size)) {
+        return parse_fail(json, errno, text, size, end);
+    }
+    return cJSON_IsObject(json->root) ? NAPIER_OK : napier_json_fail(json, NAPIER_CORRUPT_DATA, "not an object, {...}");
+}
+
+void napier_json_free(napier_json *json) {
+    cJSON_Delete(json->root);
+    json->root = NULL;
+}
+
+/* ---- Members -------------------------------------------------------------------------------------------------------
+ */
+
+napier_status napier_json_member(const napier_json *json, const cJSON *object, const char *key, const cJSON **item) {
+    *item = NULL;
+    if (!cJSON_IsObject(object)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: looked for in %s, where an object should be", key,
+                                napier_show_item(object).text);
+    }
+    int found = 0;
+    const cJSON *member;
+    cJSON_ArrayForEach(member, object) {
+        if (strcmp(member->string, key) == 0) {
+            found++;
+            *item = cJSON_IsNull(member) ? NULL : member;
+        }
+    }
+    if (found < 2) {
+        return NAPIER_OK;
+    }
+    *item = NULL;
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given %d times", key, found);
+}
+
+static napier_status wrong(const napier_json *json, const char *key, const cJSON *item, const char *wanted) {
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s, where %s should be", key, napier_show_item(item).text,
+                            wanted);
+}
+
+bool napier_json_is_integer(const cJSON *item, int64_t least, int64_t most) {
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= (double)least && item->valuedouble <= (double)most)) {
+        return false;
+    }
+    return (double)(int64_t)item->valuedouble == item->valuedouble;
+}
+
+napier_status napier_json_integer(const napier_json *json, const cJSON *object, const char *key, int64_t least,
+                                  int64_t most, int64_t *value) {
+    const cJSON *item;
+    const napier_status status = napier_json_member(json, object, key, &item);
+    if (status || item == NULL) {
+        return status;
+    }
+    if (!napier_json_is_integer(item, least, most)) {
+        char wanted[80];
+        snprintf(wanted, sizeof wanted, "a whole number from %lld to %lld", (long long)least, (long long)most);
+        return wrong(json, key, item, wanted);
+    }
+    *value = (int64_t)item->valuedouble;
+    return NAPIER_OK;
+}
+
+napier_status napier_json_number(const napier_json *json, const cJSON *object, const char *key, double *value) {
+    const cJSON *item;
+    const napier_status status = napier_json_member(json, object, key, &item);
+    if (status || item == NULL) {
+        return status;
+    }
+    if (!cJSON_IsNumber(item)) {
+        return wrong(json, key, item, "a number");
+    }
+    *value = item->valuedouble;
+    return NAPIER_OK;
+}
+
+napier_status napier_json_bool(const napier_json *json, const cJSON *object, const char *key, bool *value) {
+    const cJSON *item;
+    const napier_status status = napier_json_member(json, object, key, &item);
+    if (status || item == NULL) {
+        return status;
+    }
+    if (!cJSON_IsBool(item)) {
+        return wrong(json, key, item, "true or false");
+    }
+    *value = cJSON_IsTrue(item);
+    return NAPIER_OK;
+}
+
+napier_status napier_json_text(const napier_json *json, const cJSON *object, const char *key, const char **value) {
+    const cJSON *item;
+    const napier_status status = napier_json_member(json, object, key, &item);
+    if (status || item == NULL) {
+        return status;
+    }
+    if (!cJSON_IsString(item)) {
+        return wrong(json, key, item, "a string");
+    }
+    *value = item->valuestring;
+    return NAPIER_OK;
+}

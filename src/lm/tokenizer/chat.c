@@ -1,0 +1,312 @@
+/* lm/tokenizer/chat.c - a conversation as Qwen3's models were trained to read it: ChatML, with thoughts in <think>
+ * blocks, calls in <tool_call>. What their chat template does, written from its behaviour; tests/peers renders the same
+ * conversations with Jinja. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "lm/text/buffer.h"
+
+typedef enum role { SYSTEM, USER, ASSISTANT, TOOL, ROLES } role;
+static const char *const role_names[ROLES] = {"system", "user", "assistant", "tool"};
+
+/* Bytes of a message. */
+typedef struct span {
+    const char *bytes;
+    size_t size;
+} span;
+
+/* The conversation while it is rendered. */
+typedef struct chat {
+    napier_context *context;
+    const napier_chat_message *messages;
+    int64_t count;
+    int64_t last_query; /* index of the last question: later turns keep their thoughts */
+    napier_text_buffer *out;
+} chat;
+
+/* ---- Spans ---------------------------------------------------------------------------------------------------------
+ */
+
+static span content_of(const napier_chat_message *m) { return (span){m->content, m->size}; }
+
+static bool starts_with(span s, const char *word) {
+    const size_t size = strlen(word);
+    return s.size >= size && memcmp(s.bytes, word, size) == 0;
+}
+
+static bool ends_with(span s, const char *word) {
+    const size_t size = strlen(word);
+    return s.size >= size && memcmp(s.bytes + s.size - size, word, size) == 0;
+}
+
+/* Where a word stands first, or s.size. */
+static size_t first_of(span s, const char *word) {
+    size_t at = 0;
+    while (at < s.size && !starts_with((span){s.bytes + at, s.size - at}, word)) {
+        at++;
+    }
+    return at;
+}
+
+/* What follows the last of a word, or all. */
+static span after_last(span s, const char *word) {
+    for (size_t end = s.size; end > 0; end--) {
+        if (ends_with((span){s.bytes, end}, word)) {
+            return (span){s.bytes + end, s.size - end};
+        }
+    }
+    return s;
+}
+
+static span without_newlines(span s, bool at_start, bool at_end) {
+    while (at_start && s.size > 0 && s.bytes[0] == '\n') {
+        s = (span){s.bytes + 1, s.size - 1};
+    }
+    while (at_end && s.size > 0 && s.bytes[s.size - 1] == '\n') {
+        s.size--;
+    }
+    return s;
+}
+
+/* ---- Rendering -----------------------------------------------------------------------------------------------------
+ */
+
+/* Appends texts, up to NULL. */
+static napier_status put(const chat *c, const char *const *texts) {
+    napier_status status = NAPIER_OK;
+    for (; *texts != NULL && !status; texts++) {
+        status = napier_text_buffer_append(c->context, c->out, *texts, strlen(*texts));
+    }
+    return status;
+}
+
+static napier_status put_span(const chat *c, span s) {
+    return napier_text_buffer_append(c->context, c->out, s.bytes, s.size);
+}
+
+static role role_of(const char *name) {
+    int r = 0;
+    while (r < ROLES && strcmp(name, role_names[r]) != 0) {
+        r++;
+    }
+    return (role)r;
+}
+
+static napier_status put_turn(const chat *c, const char *name, span content) {
+    napier_status status = put(c, (const char *const[]){"<|im_start|>", name, "\n", NULL});
+    if (!status) {
+        status = put_span(c, content);
+    }
+    return status ? status : put(c, (const char *const[]){"<|im_end|>\n", NULL});
+}
+
+/* <tool_call> blocks, each on lines of its own. */
+static napier_status put_calls(const chat *c, const napier_chat_message *m, bool after_text) {
+    napier_status status = NAPIER_OK;
+    for (int64_t k = 0; k < m->tool_call_count && !status; k++) {
+        const napier_tool_call *const call = &m->tool_calls[k];
+        const char *const feed = k > 0 || after_text ? "\n" : "";
+        status = put(c, (const char *const[]){feed, "<tool_call>\n{\"name\": \"", NULL});
+        if (!status) {
+            status = put_span(c, (span){call->name, call->name_size});
+        }
+        if (!status) {
+            status = put(c, (const char *const[]){"\", \"arguments\": ", NULL});
+        }
+        if (!status) {
+            status = put_span(c, (span){call->arguments, call->arguments_size});
+        }
+        if (!status) {
+            status = put(c, (const char *const[]){"}\n</tool_call>", NULL});
+        }
+    }
+    return status;
+}
+
+static napier_status put_thoughts(const chat *c, span thoughts) {
+    napier_status status = put(c, (const char *const[]){"<think>\n", NULL});
+    if (!status) {
+        status = put_span(c, without_newlines(thoughts, true, true));
+    }
+    return status ? status : put(c, (const char *const[]){"\n</think>\n\n", NULL});
+}
+
+/* Takes the thoughts out of an answer that has them. */
+static span split_thoughts(span *answer) {
+    const size_t end = first_of(*answer, "</think>");
+    if (end == answer->size) {
+        return (span){"", 0};
+    }
+    const span before = without_newlines((span){answer->bytes, end}, false, true);
+    *answer = without_newlines(after_last(*answer, "</think>"), true, false);
+    return without_newlines(after_last(before, "<think>"), true, false);
+}
+
+/* After the last question a turn has its thoughts, and the last turn a block for them even if it has none. */
+static napier_status put_assistant(const chat *c, int64_t i) {
+    const napier_chat_message *const m = &c->messages[i];
+    span answer = content_of(m);
+    const span thoughts = m->reasoning != NULL ? (span){m->reasoning, m->reasoning_size} : split_thoughts(&answer);
+    const bool shown = i > c->last_query && (i == c->count - 1 || thoughts.size > 0);
+    napier_status status = put(c, (const char *const[]){"<|im_start|>assistant\n", NULL});
+    if (!status && shown) {
+        status = put_thoughts(c, thoughts);
+    }
+    if (!status) {
+        status = put_span(c, without_newlines(answer, shown, false));
+    }
+    if (!status) {
+        status = put_calls(c, m, answer.size > 0);
+    }
+    return status ? status : put(c, (const char *const[]){"<|im_end|>\n", NULL});
+}
+
+/* Results one after another are one turn of the user's. */
+static napier_status put_tool(const chat *c, int64_t i) {
+    const bool first = i == 0 || role_of(c->messages[i - 1].role) != TOOL;
+    const bool last = i == c->count - 1 || role_of(c->messages[i + 1].role) != TOOL;
+    napier_status status = put(c, (const char *const[]){first ? "<|im_start|>user" : "", "\n<tool_response>\n", NULL});
+    if (!status) {
+        status = put_span(c, content_of(&c->messages[i]));
+    }
+    return status ? status : put(c, (const char *const[]){"\n</tool_response>", last ? "<|im_end|>\n" : "", NULL});
+}
+
+static napier_status put_message(const chat *c, int64_t i) {
+    switch (role_of(c->messages[i].role)) {
+    case ASSISTANT: return put_assistant(c, i);
+    case TOOL: return put_tool(c, i);
+    default: return put_turn(c, c->messages[i].role, content_of(&c->messages[i]));
+    }
+}
+
+/* The first turn where there are tools: what the system says, and what may be called. */
+static napier_status put_tools(const chat *c, span tools) {
+    const bool system = c->count > 0 && role_of(c->messages[0].role) == SYSTEM;
+    napier_status status = put(c, (const char *const[]){"<|im_start|>system\n", NULL});
+    if (!status && system) {
+        status = put_span(c, content_of(&c->messages[0]));
+    }
+    if (!status) {
+        status =
+            put(c, (const char *const[]){system ? "\n\n" : "",
+                                         "# Tools\n\nYou may call one or more functions to assist with the user "
+                                         "query.\n\nYou are provided with function signatures within <tools></tools> "
+                                         "XML tags:\n<tools>\n",
+                                         NULL});
+    }
+    if (!status) {
+        status = put_span(c, tools);
+    }
+    return status ? status
+                  : put(c, (const char *const[]){"\n</tools>\n\nFor each function call, return a json object with "
+                                                 "function name and arguments within <tool_call></tool_call> XML "
+                                                 "tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
+                                                 "<args-json-object>}\n</tool_call><|im_end|>\n",
+                                                 NULL});
+}
+
+/* A result that is written as a user's turn is no question. */
+static int64_t last_query(const napier_chat_message *messages, int64_t count) {
+    for (int64_t i = count - 1; i >= 0; i--) {
+        const span content = content_of(&messages[i]);
+        if (role_of(messages[i].role) == USER &&
+            !(starts_with(content, "<tool_response>") && ends_with(content, "</tool_response>"))) {
+            return i;
+        }
+    }
+    return count - 1;
+}
+
+/* ---- The call ------------------------------------------------------------------------------------------------------
+ */
+
+static const char *absent_part(const napier_chat_message *m) {
+    for (int64_t k = 0; k < m->tool_call_count && m->tool_calls != NULL; k++) {
+        if (m->tool_calls[k].name == NULL || m->tool_calls[k].arguments == NULL) {
+            return m->tool_calls[k].name == NULL ? "name of a tool call" : "arguments of a tool call";
+        }
+    }
+    return m->role == NULL                                    ? "role"
+           : m->content == NULL && m->size > 0                ? "content"
+           : m->reasoning == NULL && m->reasoning_size > 0    ? "reasoning"
+           : m->tool_call_count != 0 && m->tool_calls == NULL ? "tool_calls"
+                                                              : NULL;
+}
+
+static napier_status check_message(napier_context *context, const napier_chat_message *m, int64_t i) {
+    const char *const absent = absent_part(m);
+    if (absent != NULL || m->tool_call_count < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "messages[%lld]: %s%s", (long long)i,
+                           absent != NULL ? absent : "tool_call_count is negative", absent != NULL ? " NULL" : "");
+    }
+    const role r = role_of(m->role);
+    if (r == ROLES) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "messages[%lld]: role '%.40s' is none of system, user, assistant, tool", (long long)i,
+                           m->role);
+    }
+    if (r != ASSISTANT && (m->reasoning != NULL || m->tool_call_count > 0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "messages[%lld]: %s of a %s message, but the format has them for the assistant only",
+                           (long long)i, m->reasoning != NULL ? "reasoning" : "tool calls", m->role);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_messages(napier_context *context, const napier_chat_message *messages, int64_t count) {
+    if (count < 0 || (messages == NULL && count > 0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "messages: count %lld%s", (long long)count,
+                           messages ? "" : ", and NULL");
+    }
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < count && !status; i++) {
+        status = check_message(context, &messages[i], i);
+    }
+    return status;
+}
+
+static napier_status render(const chat *c, const napier_chat_options *options) {
+    const bool tools = options->tools_size > 0;
+    const bool told = tools && c->count > 0 && role_of(c->messages[0].role) == SYSTEM; /* the first, with the tools */
+    napier_status status = tools ? put_tools(c, (span){options->tools, options->tools_size}) : NAPIER_OK;
+    for (int64_t i = told; i < c->count && !status; i++) {
+        status = put_message(c, i);
+    }
+    if (status || !options->add_generation_prompt) {
+        return status;
+    }
+    return put(c, (const char *const[]){"<|im_start|>assistant\n",
+                                        options->disable_thinking ? "<think>\n\n</think>\n\n" : "", NULL});
+}
+
+napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
+                               const napier_chat_options *options, napier_text_buffer *text) {
+    const napier_chat_options defaults = NAPIER_CHAT_OPTIONS_INIT;
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    options = options != NULL ? options : &defaults;
+    if (options->struct_size != sizeof *options) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %zu is not %zu",
+                           options->struct_size, sizeof *options);
+    }
+    if (options->tools == NULL && options->tools_size > 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: tools NULL, but %zu bytes", options->tools_size);
+    }
+    status = napier_check_text_buffer(context, "text", text);
+    if (!status) {
+        status = check_messages(context, messages, count);
+    }
+    if (status) {
+        return status;
+    }
+    const size_t before = text->size;
+    const chat c = {context, messages, count, last_query(messages, count), text};
+    status = render(&c, options);
+    if (status) {
+        text->size = before;
+    }
+    return status;
+}

@@ -1,0 +1,123 @@
+/* lm/tokenizer/normalize.c - text is cut into what is as it should be, and is copied, and short stretches that utf8proc
+ * decomposes and composes (https://juliastrings.github.io/utf8proc). The reordering of marks in between is done here:
+ * utf8proc's takes a time quadratic in their number. */
+#include "lm/tokenizer/normalize.h"
+
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "lm/tokenizer/unicode.h"
+
+enum { MOST_PARTS = 4 }; /* code points that one decomposes into canonically: U+1F82 does */
+
+bool napier_nfc_may_change(const uint8_t *table, const uint8_t *text, size_t size) {
+    for (size_t at = 0; at < size;) {
+        uint64_t eight = 0x80;
+        if (size - at >= 8) {
+            memcpy(&eight, text + at, 8);
+        }
+        if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+            at += 8;
+            continue;
+        }
+        if (table[napier_utf8_get(text + at)] & NAPIER_CHAR_ACTIVE) {
+            return true;
+        }
+        at += napier_utf8_length(text[at]);
+    }
+    return false;
+}
+
+static int combining_class(int32_t c) { return utf8proc_get_property(c)->combining_class; }
+
+/* Sorts n marks by their class, those of one class in the order they have; `other` has room for them. */
+static void sort_marks(int32_t *marks, int32_t *other, size_t n) {
+    size_t starts[257] = {0};
+    for (size_t i = 0; i < n; i++) {
+        starts[combining_class(marks[i]) + 1]++;
+    }
+    for (size_t k = 1; k < 257; k++) {
+        starts[k] += starts[k - 1];
+    }
+    for (size_t i = 0; i < n; i++) {
+        other[starts[combining_class(marks[i])]++] = marks[i];
+    }
+    memcpy(marks, other, n * sizeof *marks);
+}
+
+/* Runs of marks between starters. */
+static void reorder(int32_t *points, int32_t *other, size_t n) {
+    for (size_t i = 0; i < n;) {
+        size_t end = i;
+        bool sorted = true;
+        while (end < n && combining_class(points[end]) != 0) {
+            sorted = sorted && (end == i || combining_class(points[end - 1]) <= combining_class(points[end]));
+            end++;
+        }
+        if (!sorted) {
+            sort_marks(points + i, other, end - i);
+        }
+        i = end + (end == i);
+    }
+}
+
+static size_t decompose(const uint8_t *text, size_t size, int32_t *points) {
+    size_t n = 0;
+    for (size_t at = 0; at < size; at += napier_utf8_length(text[at])) {
+        const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+        int boundary = 0;
+        const utf8proc_ssize_t parts =
+            utf8proc_decompose_char((int32_t)napier_utf8_get(text + at), points + n, MOST_PARTS, options, &boundary);
+        n += parts > 0 && parts <= MOST_PARTS ? (size_t)parts : 0; /* never otherwise, for a code point */
+    }
+    return n;
+}
+
+/* A stretch without barriers, whose neighbours do not touch it. */
+static napier_status compose(napier_context *context, const uint8_t *text, size_t size, napier_scratch *scratch,
+                             napier_text_buffer *out) {
+    napier_status status = napier_scratch_reserve(context, scratch, 2 * MOST_PARTS * size, sizeof(int32_t));
+    if (!status) {
+        status = napier_text_buffer_reserve(context, out, MOST_PARTS * 4 * size);
+    }
+    if (status) {
+        return status;
+    }
+    int32_t *const points = scratch->data;
+    size_t n = decompose(text, size, points);
+    reorder(points, points + n, n);
+    const utf8proc_ssize_t composed =
+        utf8proc_normalize_utf32(points, (utf8proc_ssize_t)n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    n = composed > 0 ? (size_t)composed : 0;
+    for (size_t i = 0; i < n; i++) {
+        out->size += napier_utf8_put((uint8_t *)out->bytes + out->size, (uint32_t)points[i]);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_nfc(napier_context *context, const uint8_t *table, const uint8_t *text, size_t size,
+                         napier_scratch *scratch, napier_text_buffer *out) {
+    size_t copied = 0; /* up to here all is in `out` */
+    size_t before = 0; /* where the last character starts that one after it may join, or where it would have ended */
+    napier_status status = NAPIER_OK;
+    for (size_t at = 0; at < size && !status;) {
+        const uint8_t flags = table[napier_utf8_get(text + at)];
+        if ((flags & NAPIER_CHAR_ACTIVE) == 0) {
+            const size_t length = napier_utf8_length(text[at]);
+            before = flags & NAPIER_CHAR_BARRIER ? at + length : at;
+            at += length;
+            continue;
+        }
+        size_t end = at;
+        while (end < size && table[napier_utf8_get(text + end)] & NAPIER_CHAR_ACTIVE) {
+            end += napier_utf8_length(text[end]);
+        }
+        status = napier_text_buffer_append(context, out, (const char *)text + copied, before - copied);
+        if (!status) {
+            status = compose(context, text + before, end - before, scratch, out);
+        }
+        copied = before = at = end;
+    }
+    return status ? status : napier_text_buffer_append(context, out, (const char *)text + copied, size - copied);
+}

@@ -1,0 +1,304 @@
+/* lm/tokenizer/tokenizer.c - text to ids and back.
+ *
+ * Text is cut at added tokens; what lies between is put into normal form, cut at the added tokens that want that form,
+ * cut into words by the expression, and each word is merged from its bytes. Most words are tokens themselves and are
+ * found in one look at the table. */
+#include "lm/tokenizer/tokenizer.h"
+
+#include "lm/tokenizer/normalize.h"
+
+static const size_t most_text = (size_t)1 << 29; /* so that its normal form has less than 2^31 bytes */
+
+/* One call of napier_tokenizer_encode. */
+typedef struct encoder {
+    napier_context *context;
+    const napier_tokenizer *tokenizer;
+    bool plain_special;
+    napier_token_buffer *ids;
+    napier_text_buffer normal; /* the normal form of a piece */
+    napier_scratch classes, points, merging, hits, hits_normalized;
+    napier_matcher matcher;
+} encoder;
+
+/* ---- Words ---------------------------------------------------------------------------------------------------------
+ */
+
+static napier_status add_id(encoder *e, int32_t id) {
+    if (e->ids->size == e->ids->capacity) {
+        const napier_status status = napier_token_buffer_reserve(e->context, e->ids, 1);
+        if (status) {
+            return status;
+        }
+    }
+    e->ids->ids[e->ids->size++] = id;
+    return NAPIER_OK;
+}
+
+static napier_status encode_word(encoder *e, const uint8_t *word, size_t size) {
+    const napier_vocabulary *const v = &e->tokenizer->vocabulary;
+    const int32_t id = napier_vocabulary_find(v, word, size);
+    if (id >= 0 && v->tokens[id].flags & NAPIER_TOKEN_WHOLE) {
+        return add_id(e, id);
+    }
+    return napier_merge_word(e->context, v, &e->tokenizer->merges, word, size, &e->merging, e->ids);
+}
+
+/* The bytes of the next `count` characters. */
+static size_t bytes_of(const uint8_t *at, size_t count) {
+    const uint8_t *const start = at;
+    while (count-- > 0) {
+        at += napier_utf8_length(*at);
+    }
+    return (size_t)(at - start);
+}
+
+static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) {
+    napier_status status = napier_scratch_reserve(e->context, &e->classes, size, 1);
+    if (status) {
+        return status;
+    }
+    uint8_t *const classes = e->classes.data;
+    const size_t n = napier_classify(e->tokenizer->table, text, size, classes);
+    const bool ascii = n == size;
+    napier_matcher_start(&e->matcher, n);
+    for (size_t from = 0, start, end; from < n && !status; from = end) {
+        status = napier_matcher_next(e->context, &e->matcher, classes, n, from, &start, &end);
+        if (!status && start > from) { /* what the expression leaves out is a word too */
+            const size_t length = ascii ? start - from : bytes_of(text, start - from);
+            status = encode_word(e, text, length);
+            text += length;
+        }
+        if (!status && end > start) {
+            const size_t length = ascii ? end - start : bytes_of(text, end - start);
+            status = encode_word(e, text, length);
+            text += length;
+        }
+    }
+    return status;
+}
+
+/* ---- Pieces between added tokens -----------------------------------------------------------------------------------
+ */
+
+typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t size);
+
+/* Cuts the text at the tokens of a set; `encode` does what lies between. A special token that is to be plain text is
+ * passed over as a whole: none is looked for within it. */
+static napier_status encode_around(encoder *e, napier_added_search search, encode_function *encode) {
+    const uint8_t *const text = (const uint8_t *)search.text;
+    size_t done = 0, at = 0;
+    napier_status status = NAPIER_OK;
+    for (size_t from = 0; from < search.size && !status;) {
+        const napier_added_token *token;
+        status = napier_added_next(e->context, &search, from, &token, &at);
+        if (status || token == NULL) {
+            break;
+        }
+        from = at + token->size;
+        if (token->special && e->plain_special) {
+            continue;
+        }
+        if (at > done) {
+            status = encode(e, text + done, at - done);
+        }
+        if (!status) {
+            status = add_id(e, token->id);
+        }
+        done = from;
+    }
+    return status || done == search.size ? status : encode(e, text + done, search.size - done);
+}
+
+static napier_status encode_normalized(encoder *e, const uint8_t *text, size_t size) {
+    const napier_added_search search = {
+        .set = &e->tokenizer->added_normalized, .text = (const char *)text, .size = size, .hits = &e->hits_normalized};
+    return encode_around(e, search, encode_words);
+}
+
+static napier_status encode_raw(encoder *e, const uint8_t *text, size_t size) {
+    const uint8_t *const table = e->tokenizer->table;
+    if (!e->tokenizer->nfc || !napier_nfc_may_change(table, text, size)) {
+        return encode_normalized(e, text, size);
+    }
+    e->normal.size = 0;
+    const napier_status status = napier_nfc(e->context, table, text, size, &e->points, &e->normal);
+    return status ? status : encode_normalized(e, (const uint8_t *)e->normal.bytes, e->normal.size);
+}
+
+/* ---- Encode --------------------------------------------------------------------------------------------------------
+ */
+
+static napier_status check_text(napier_context *context, const char *text, size_t size) {
+    if (text == NULL && size > 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "text: NULL, but %zu bytes", size);
+    }
+    if (size > most_text) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "text: %zu bytes, more than 2^29", size);
+    }
+    const size_t good = napier_utf8_check((const uint8_t *)text, size);
+    if (good < size) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "text: not UTF-8 at byte %zu, 0x%02x", good,
+                           (unsigned)(uint8_t)text[good]);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
+                                  size_t size, const napier_encode_options *options, const napier_token_buffer *ids) {
+    if (tokenizer == NULL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "tokenizer: NULL");
+    }
+    if (options != NULL && options->struct_size != sizeof *options) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %zu is not %zu",
+                           options->struct_size, sizeof *options);
+    }
+    const napier_status status = napier_check_token_buffer(context, "ids", ids);
+    return status ? status : check_text(context, text, size);
+}
+
+static void free_encoder(encoder *e) {
+    napier_matcher_free(&e->matcher);
+    napier_text_buffer_free(e->context, &e->normal);
+    napier_scratch_free(e->context, &e->classes);
+    napier_scratch_free(e->context, &e->points);
+    napier_scratch_free(e->context, &e->merging);
+    napier_scratch_free(e->context, &e->hits);
+    napier_scratch_free(e->context, &e->hits_normalized);
+}
+
+napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
+                                      size_t size, const napier_encode_options *options, napier_token_buffer *ids) {
+    napier_status status = napier_begin(context);
+    if (!status) {
+        status = check_encode(context, tokenizer, text, size, options, ids);
+    }
+    if (status || size == 0) {
+        return status;
+    }
+    encoder e = {.context = context, .tokenizer = tokenizer, .ids = ids};
+    e.plain_special = options != NULL && options->plain_special;
+    const int64_t before = ids->size;
+    status = napier_matcher_prepare(context, &tokenizer->split, &e.matcher);
+    if (!status) {
+        const napier_added_search search = {.set = &tokenizer->added, .text = text, .size = size, .hits = &e.hits};
+        status = encode_around(&e, search, encode_raw);
+    }
+    if (status) {
+        ids->size = before;
+    }
+    free_encoder(&e);
+    return status;
+}
+
+/* ---- Decode --------------------------------------------------------------------------------------------------------
+ */
+
+static const napier_token *token_of(const napier_tokenizer *tokenizer, int64_t id) {
+    const napier_vocabulary *const v = &tokenizer->vocabulary;
+    const bool there = id >= 0 && id < v->size && v->tokens[id].flags & NAPIER_TOKEN_PRESENT;
+    return there ? &v->tokens[id] : NULL;
+}
+
+static napier_status decode(napier_context *context, const napier_tokenizer *tokenizer, const int32_t *ids,
+                            int64_t count, bool skip_special, napier_text_buffer *text) {
+    for (int64_t i = 0; i < count; i++) {
+        const napier_token *const token = token_of(tokenizer, ids[i]);
+        if (token == NULL) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids[%lld]: %d has no token", (long long)i, ids[i]);
+        }
+        if (skip_special && token->flags & NAPIER_TOKEN_SPECIAL) {
+            continue;
+        }
+        const char *const bytes = tokenizer->vocabulary.bytes + token->start;
+        const napier_status status = napier_text_buffer_append(context, text, bytes, token->size);
+        if (status) {
+            return status;
+        }
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_tokenizer_decode(napier_context *context, const napier_tokenizer *tokenizer, const int32_t *ids,
+                                      int64_t count, const napier_decode_options *options, napier_text_buffer *text) {
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    if (tokenizer == NULL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "tokenizer: NULL");
+    }
+    if (options != NULL && options->struct_size != sizeof *options) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %zu is not %zu",
+                           options->struct_size, sizeof *options);
+    }
+    if (count < 0 || (ids == NULL && count > 0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: count %lld%s", (long long)count,
+                           ids ? "" : ", and NULL");
+    }
+    status = napier_check_text_buffer(context, "text", text);
+    if (status) {
+        return status;
+    }
+    const size_t before = text->size;
+    status = decode(context, tokenizer, ids, count, options != NULL && options->skip_special, text);
+    if (status) {
+        text->size = before;
+    }
+    return status;
+}
+
+/* ---- Questions -----------------------------------------------------------------------------------------------------
+ */
+
+int64_t napier_tokenizer_vocab_size(const napier_tokenizer *tokenizer) {
+    return tokenizer == NULL ? 0 : tokenizer->vocabulary.size;
+}
+
+const char *napier_tokenizer_token(const napier_tokenizer *tokenizer, int64_t id, size_t *size) {
+    const napier_token *const token = tokenizer == NULL ? NULL : token_of(tokenizer, id);
+    if (size != NULL) {
+        *size = token == NULL ? 0 : token->size;
+    }
+    return token == NULL ? NULL : tokenizer->vocabulary.bytes + token->start;
+}
+
+int napier_tokenizer_is_special(const napier_tokenizer *tokenizer, int64_t id) {
+    const napier_token *const token = tokenizer == NULL ? NULL : token_of(tokenizer, id);
+    return token != NULL && (token->flags & NAPIER_TOKEN_SPECIAL) != 0;
+}
+
+static int64_t added_id(const napier_tokenizer *tokenizer, const napier_added_set *set, const char *bytes,
+                        size_t size) {
+    for (size_t i = 0; i < set->count; i++) {
+        const napier_token *const token = &tokenizer->vocabulary.tokens[set->tokens[i].id];
+        if (token->size == size && memcmp(tokenizer->vocabulary.bytes + token->start, bytes, size) == 0) {
+            return set->tokens[i].id;
+        }
+    }
+    return -1;
+}
+
+int64_t napier_tokenizer_id(const napier_tokenizer *tokenizer, const char *bytes, size_t size) {
+    if (tokenizer == NULL || bytes == NULL) {
+        return -1;
+    }
+    int64_t id = added_id(tokenizer, &tokenizer->added, bytes, size);
+    if (id < 0) {
+        id = added_id(tokenizer, &tokenizer->added_normalized, bytes, size);
+    }
+    return id >= 0 ? id : napier_vocabulary_find(&tokenizer->vocabulary, (const uint8_t *)bytes, size);
+}
+
+void napier_tokenizer_destroy(napier_context *context, napier_tokenizer *tokenizer) {
+    if (context == NULL || tokenizer == NULL) {
+        return;
+    }
+    const napier_allocator allocator = tokenizer->allocator;
+    napier_split_free(&tokenizer->split);
+    napier_free(&allocator, tokenizer->table);
+    napier_vocabulary_free(&allocator, &tokenizer->vocabulary);
+    napier_merges_free(&allocator, &tokenizer->merges);
+    napier_added_free(&allocator, &tokenizer->added);
+    napier_added_free(&allocator, &tokenizer->added_normalized);
+    napier_free(&allocator, tokenizer);
+}

@@ -1,0 +1,108 @@
+/* lm/tokenizer/vocabulary.h - tokens by id and by their bytes. */
+#ifndef NAPIER_LM_TOKENIZER_VOCABULARY_H
+#define NAPIER_LM_TOKENIZER_VOCABULARY_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/base/context.h"
+
+enum {
+    NAPIER_MOST_TOKENS = 1 << 22, /* ids lie below: 27 times Qwen3's */
+
+    NAPIER_TOKEN_PRESENT = 1,
+    NAPIER_TOKEN_MODEL = 2, /* of the model's vocabulary, not only an added token */
+    NAPIER_TOKEN_WHOLE = 4, /* merging its own bytes gives it back: a word with these bytes needs no merging */
+    NAPIER_TOKEN_ADDED = 8,
+    NAPIER_TOKEN_SPECIAL = 16
+};
+
+typedef struct napier_token {
+    uint32_t start, size; /* in bytes */
+    uint8_t flags;
+} napier_token;
+
+/* What becomes of an element that is put into a table: open addressing, half empty. A place further than
+ * NAPIER_MOST_PROBES from where an element belongs comes of no trained tokenizer (it would of one in 10^40), but of a
+ * file that is made so that many fall together and each search takes long. */
+typedef enum napier_put { NAPIER_PUT_DONE, NAPIER_PUT_TWICE, NAPIER_PUT_CROWDED } napier_put;
+enum { NAPIER_MOST_PROBES = 512 };
+
+/* A slot of the table of bytes. */
+typedef struct napier_token_slot {
+    uint32_t tag; /* upper half of the hash */
+    int32_t id;   /* -1: empty */
+} napier_token_slot;
+
+typedef struct napier_vocabulary {
+    napier_token *tokens; /* [size], by id */
+    int64_t size;
+    char *bytes; /* of all tokens */
+    size_t used, capacity;
+    napier_token_slot *slots; /* tokens of the model that are made of bytes */
+    uint32_t mask;
+    uint32_t longest; /* bytes of a token in slots */
+    int32_t byte_ids[256];
+} napier_vocabulary;
+
+/* Room for ids below `size`, `count` tokens of the model and all their bytes. Free it even after a failure. */
+napier_status napier_vocabulary_allocate(napier_context *context, napier_vocabulary *v, int64_t size, size_t count,
+                                         size_t bytes);
+void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary *v);
+
+/* What a token's text in the file (UTF-8, checked) stands for: each character one byte, in an alphabet of 256 that can
+ * be printed (GPT-2's). Writes at most `size` bytes and returns how many; -1 where a character is none of the alphabet.
+ */
+int64_t napier_byte_level(const char *text, size_t size, char *out);
+
+/* Puts a token of the model in its place. TWICE: the same id or bytes. */
+napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text);
+
+/* Of a word: mostly a few bytes. */
+static inline uint64_t napier_hash(const uint8_t *bytes, size_t size) {
+    const uint64_t k0 = UINT64_C(0xa0761d6478bd642f),
+                   k1 = UINT64_C(0xe7037ed1a0b428db); /* odd, half of their bits set */
+    uint64_t a = 0, b = 0, hash = size * k0;
+    for (; size > 16; bytes += 8, size -= 8) {
+        memcpy(&a, bytes, 8);
+        hash = (hash ^ a) * k1;
+        hash ^= hash >> 32;
+    }
+    if (size >= 8) {
+        memcpy(&a, bytes, 8);
+        memcpy(&b, bytes + size - 8, 8);
+    } else if (size >= 4) {
+        uint32_t low, high;
+        memcpy(&low, bytes, 4);
+        memcpy(&high, bytes + size - 4, 4);
+        a = (uint64_t)low << 32 | high;
+    } else if (size > 0) {
+        a = (uint64_t)bytes[0] << 16 | (uint64_t)bytes[size / 2] << 8 | bytes[size - 1];
+    }
+    hash = (hash ^ a) * k0;
+    hash ^= hash >> 29;
+    hash = (hash ^ b) * k1;
+    return hash ^ hash >> 32;
+}
+
+/* The model's token with these bytes, or -1. */
+static inline int32_t napier_vocabulary_find(const napier_vocabulary *v, const uint8_t *bytes, size_t size) {
+    if (size > v->longest) {
+        return -1;
+    }
+    const uint64_t hash = napier_hash(bytes, size);
+    const uint32_t tag = (uint32_t)(hash >> 32);
+    for (uint32_t probe = 0; probe < NAPIER_MOST_PROBES; probe++) {
+        const napier_token_slot slot = v->slots[((uint32_t)hash + probe) & v->mask];
+        if (slot.id < 0) {
+            break;
+        }
+        const napier_token *const token = &v->tokens[slot.id];
+        if (slot.tag == tag && token->size == size && memcmp(v->bytes + token->start, bytes, size) == 0) {
+            return slot.id;
+        }
+    }
+    return -1;
+}
+
+#endif

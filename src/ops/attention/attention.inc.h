@@ -1,0 +1,334 @@
+/* ops/attention/attention.inc.h - scores to weights (attention_kernels.h), compiled once per instruction set. */
+#include "ops/attention/attention_kernels.h"
+#include "ops/attention/attention_lanes.h"
+#include "core/math/elements.h"
+
+/* ---- Which keys are seen ------------------------------------------------------------------------------------------ */
+
+NAPIER_KERNEL vf napier_hidden(void) { return vf_set(-INFINITY); }
+
+/* The mask of n keys as what is added to the score. */
+NAPIER_KERNEL vf napier_mask_load(const napier_score_block *b, int64_t r, int64_t key, int n) {
+    float added[16] = {0};
+    if (!b->mask_is_bytes && b->mask_step == 1) {
+        return vf_load_part((const float *)b->mask[r] + key, n, vf_zero());
+    }
+    for (int i = 0; i < n; i++) {
+        const int64_t at = (key + i) * b->mask_step;
+        if (b->mask_is_bytes) {
+            added[i] = ((const unsigned char *)b->mask[r])[at] ? 0.0f : -INFINITY;
+        } else {
+            added[i] = ((const float *)b->mask[r])[at];
+        }
+    }
+    return vf_load(added);
+}
+
+/* Scores of 16 keys in units of log 2, -inf where a key is hidden, whatever its product was. */
+NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int64_t key) {
+    const int64_t left = b->seen[r] - key;
+    const int n = left <= 0 ? 0 : left < 16 ? (int)left : 16;
+    vf t = vf_mul(vf_load(b->scores + r * NAPIER_ROW_STEP + key), vf_set(b->factor));
+    if (b->mask && n > 0) {
+        const vf added = napier_mask_load(b, r, key, n);
+        t = vf_fma(added, vf_set(NAPIER_LOG2E), t);
+        t = vf_select(vf_eq(added, napier_hidden()), added, t);
+    }
+    return vf_select(vm_first(n), t, napier_hidden());
+}
+
+/* Hides what the row does not see; returns the factor from what is then in its place to units of log 2. With a mask the
+ * row is brought to those units. */
+NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
+    float *const scores = b->scores + r * NAPIER_ROW_STEP;
+    if (!b->mask && b->factor > 0) {
+        const int64_t first = b->seen[r] / 16 * 16;
+        for (int64_t key = first; key < b->keys; key += 16) {
+            const vm seen = vm_first(key == first ? (int)(b->seen[r] - first) : 0);
+            vf_store(scores + key, vf_select(seen, vf_load(scores + key), napier_hidden()));
+        }
+        return b->factor;
+    }
+    for (int64_t key = 0; key < b->keys; key += 16) {
+        vf_store(scores + key, napier_shown_scores(b, r, key));
+    }
+    return 1.0f;
+}
+
+/* ---- Weights ------------------------------------------------------------------------------------------------------ */
+
+/* The same four times, step by step. */
+NAPIER_KERNEL void napier_weights4(vf d[4]) {
+    static const float c[5] = {NAPIER_EXP2_C5, NAPIER_EXP2_C4, NAPIER_EXP2_C3, NAPIER_EXP2_C2, NAPIER_EXP2_C1};
+    const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
+    vf shifted[4], f[4], p[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        shifted[i] = vf_add(d[i], magic);
+        f[i] = vf_sub(d[i], vf_sub(shifted[i], magic));
+        p[i] = vf_set(NAPIER_EXP2_C6);
+    }
+    NAPIER_UNROLL
+    for (int j = 0; j < 5; j++) {
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            p[i] = vf_fma(p[i], f[i], vf_set(c[j]));
+        }
+    }
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        p[i] = vf_fma(p[i], f[i], vf_set(1.0f));
+        const vf power = vf_from_bits(vi_shl(vf_bits(shifted[i]), 23));
+        d[i] = vf_keep(vf_nlt(d[i], vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p[i], power));
+    }
+}
+
+/* A NaN is passed over. */
+NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
+    vf m[4];
+    for (int i = 0; i < 4; i++) {
+        m[i] = napier_hidden();
+    }
+    int64_t key = 0;
+    for (; key + 64 <= keys; key += 64) {
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            m[i] = vf_max(vf_load(scores + key + 16 * i), m[i]);
+        }
+    }
+    for (; key < keys; key += 16) {
+        m[0] = vf_max(vf_load(scores + key), m[0]);
+    }
+    return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
+}
+
+NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t r, float exponent) {
+    const float before = a->exponents[r];
+    a->exponents[r] = exponent;
+    if (before == -INFINITY) {
+        return; /* all is 0 so far */
+    }
+    const vf factor = vf_set(napier_rescale(before, exponent));
+    vf_store(a->sums + 16 * r, vf_mul(vf_load(a->sums + 16 * r), factor));
+    for (int64_t i = 0; i < a->cols; i += 16) {
+        float *const at = a->outputs + r * a->step + i;
+        vf_store(at, vf_mul(vf_load(at), factor));
+    }
+}
+
+NAPIER_KERNEL void napier_weigh_row(const napier_score_block *b, const napier_attention_rows *a, int64_t r) {
+    float *const scores = b->scores + r * NAPIER_ROW_STEP;
+    const float factor = napier_show_row(b, r);
+    const float exponent = rintf(napier_row_maximum(scores, b->keys) * factor);
+    if (exponent > a->exponents[r]) {
+        napier_raise_exponent(a, r, exponent);
+    }
+    const float level = a->exponents[r] == -INFINITY ? 0.0f : a->exponents[r];
+    const vf scale = vf_set(factor), zero = vf_set(level);
+    const int64_t keys = b->keys;
+    vf sum = vf_load(a->sums + 16 * r);
+    int64_t key = 0;
+    for (; key + 64 <= keys; key += 64) { /* four at a time: their latencies overlap */
+        vf w[4];
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            w[i] = vf_sub(vf_mul(vf_load(scores + key + 16 * i), scale), zero);
+        }
+        napier_weights4(w);
+        NAPIER_UNROLL
+        for (int i = 0; i < 4; i++) {
+            sum = vf_add(sum, w[i]);
+            vf_store(scores + key + 16 * i, w[i]);
+        }
+    }
+    for (; key < keys; key += 16) {
+        const vf w = napier_weight(vf_sub(vf_mul(vf_load(scores + key), scale), zero));
+        sum = vf_add(sum, w);
+        vf_store(scores + key, w);
+    }
+    vf_store(a->sums + 16 * r, sum);
+}
+
+static void napier_attention_weigh(const napier_score_block *block, const napier_attention_rows *rows) {
+    for (int64_t r = 0; r < block->rows; r++) {
+        napier_weigh_row(block, rows, r);
+    }
+}
+
+/* ---- Results ------------------------------------------------------------------------------------------------------ */
+
+/* log(2^E l), in double. */
+NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
+    return vf_lane(napier_lse_of(vf_set(exponent), vf_set(sum)), 0);
+}
+
+/* + 0: which zero an output of 0 is may depend on the keys of other rows. */
+NAPIER_KERNEL vf napier_output(const float *o, vf factor) {
+    const vf mean = vf_mul(vf_add(vf_load(o), vf_zero()), factor);
+    return vf_select(vf_unordered(mean, mean), vf_canonical_nan(), mean);
+}
+
+NAPIER_KERNEL void napier_outputs(const float *o, float factor, void *result, const napier_dtype dtype, int64_t cols) {
+    const vf f = vf_set(factor);
+    int64_t i = 0;
+    for (; i + 16 <= cols; i += 16) {
+        napier_store16(napier_at_out(result, dtype, i), dtype, napier_output(o + i, f));
+    }
+    if (i < cols) {
+        napier_store_part(napier_at_out(result, dtype, i), dtype, (int)(cols - i), napier_output(o + i, f));
+    }
+}
+
+static void napier_attention_finish(const napier_attention_rows *rows, int64_t count, float masked,
+                                    void *const *results, napier_dtype dtype, int64_t cols, float *lse) {
+    const float nan = napier_float_of_bits(0x7fc00000);
+    for (int64_t r = 0; r < count; r++) {
+        const float sum = vf_hadd(vf_load(rows->sums + 16 * r));
+        float *const o = rows->outputs + r * rows->step;
+        const bool empty = sum == 0.0f;
+        const float factor = empty ? masked : 1.0f / sum;
+        if (empty) { /* 0 times a hidden infinity has been left out: all is 0 */
+            memset(o, 0, (size_t)rows->cols * sizeof *o);
+        }
+        if (!results) {
+            napier_outputs(o, factor, o, NAPIER_F32, rows->cols);
+        } else if (dtype == NAPIER_F32) {
+            napier_outputs(o, factor, results[r], NAPIER_F32, cols);
+        } else if (dtype == NAPIER_F16) {
+            napier_outputs(o, factor, results[r], NAPIER_F16, cols);
+        } else {
+            napier_outputs(o, factor, results[r], NAPIER_BF16, cols);
+        }
+        if (lse) {
+            lse[r] = sum > 0.0f ? napier_row_lse(rows->exponents[r], sum) : empty ? -INFINITY : nan;
+        }
+    }
+}
+
+/* ---- Backward ----------------------------------------------------------------------------------------------------- */
+
+static void napier_attention_slope(const napier_score_block *b, const float *levels, const float *means,
+                                   float *slopes) {
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *const scores = b->scores + r * NAPIER_ROW_STEP, *const slope = slopes + r * NAPIER_ROW_STEP;
+        const vf factor = vf_set(napier_show_row(b, r)), mean = vf_set(means[r]);
+        const bool empty = levels[r] == -INFINITY;
+        const vf level = vf_set(levels[r]);
+        for (int64_t key = 0; key < b->keys; key += 16) {
+            const vf t = vf_mul(vf_load(scores + key), factor);
+            const vm hidden = vf_eq(t, napier_hidden());
+            vf p = napier_weight(vf_sub(t, level));
+            vf s = vf_mul(p, vf_sub(vf_load(slope + key), mean));
+            p = empty ? vf_zero() : vf_select(hidden, vf_zero(), p);
+            s = empty ? vf_zero() : vf_select(hidden, vf_zero(), s);
+            vf_store(scores + key, p);
+            vf_store(slope + key, s);
+        }
+    }
+}
+
+/* ---- Sums over rows ----------------------------------------------------------------------------------------------- */
+
+/* As the patches of ops/linear/product.inc.h, with the keys in place of the rows. */
+#if defined(NAPIER_LANES_AVX512)
+#define NAPIER_TURNED_KEYS 12
+#define NAPIER_TURNED_VECTORS 2
+#else
+#define NAPIER_TURNED_KEYS 6
+#define NAPIER_TURNED_VECTORS 1
+#endif
+#define NAPIER_TURNED_REST 4
+#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
+#define NAPIER_TURNED_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NAPIER_TURNED_UNROLL NAPIER_UNROLL
+#endif
+
+NAPIER_KERNEL void napier_turned_patch(const int keys, const int vectors, const float *weights, const float *rows,
+                                       int64_t row_count, float *c, int64_t c_step) {
+    vf sum[NAPIER_TURNED_KEYS][NAPIER_TURNED_VECTORS];
+    NAPIER_TURNED_UNROLL
+    for (int j = 0; j < keys; j++) {
+        NAPIER_TURNED_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sum[j][v] = vf_load(c + j * c_step + 16 * v);
+        }
+    }
+    for (int64_t r = 0; r < row_count; r++) {
+        vf x[NAPIER_TURNED_VECTORS];
+        NAPIER_TURNED_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            x[v] = vf_load(rows + r * NAPIER_ROW_STEP + 16 * v);
+        }
+        NAPIER_TURNED_UNROLL
+        for (int j = 0; j < keys; j++) {
+            const vf w = vf_set(weights[r * NAPIER_ROW_STEP + j]);
+            NAPIER_TURNED_UNROLL
+            for (int v = 0; v < vectors; v++) {
+                sum[j][v] = vf_fma(w, x[v], sum[j][v]);
+            }
+        }
+    }
+    NAPIER_TURNED_UNROLL
+    for (int j = 0; j < keys; j++) {
+        NAPIER_TURNED_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            vf_store(c + j * c_step + 16 * v, sum[j][v]);
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_turned_keys(const int keys, const napier_turned_product *p, int64_t key) {
+    const int64_t hidden = p->first_row + key * p->row_slope;
+    const int64_t first = hidden < 0 ? 0 : hidden < p->row_count ? hidden : p->row_count;
+    const float *const weights = p->weights + first * NAPIER_ROW_STEP + key;
+    const float *const rows = p->rows + first * NAPIER_ROW_STEP;
+    int64_t col = 0;
+    for (; col + 16 * NAPIER_TURNED_VECTORS <= p->cols; col += 16 * NAPIER_TURNED_VECTORS) {
+        napier_turned_patch(keys, NAPIER_TURNED_VECTORS, weights, rows + col, p->row_count - first,
+                            p->c + key * p->c_step + col, p->c_step);
+    }
+    for (; col < p->cols; col += 16) {
+        napier_turned_patch(keys, 1, weights, rows + col, p->row_count - first, p->c + key * p->c_step + col,
+                            p->c_step);
+    }
+}
+
+static void napier_attention_turned(const napier_turned_product *p) {
+    int64_t key = 0;
+    for (; key + NAPIER_TURNED_KEYS <= p->keys; key += NAPIER_TURNED_KEYS) {
+        napier_turned_keys(NAPIER_TURNED_KEYS, p, key);
+    }
+    for (; key < p->keys; key += NAPIER_TURNED_REST) {
+        napier_turned_keys(NAPIER_TURNED_REST, p, key);
+    }
+}
+
+#undef NAPIER_TURNED_KEYS
+#undef NAPIER_TURNED_VECTORS
+#undef NAPIER_TURNED_REST
+#undef NAPIER_TURNED_UNROLL
+
+static void napier_attention_scale(float *c, int64_t step, int64_t rows, int64_t cols, float factor) {
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < cols; i += 16) {
+            const vf x = vf_add(vf_load(c + r * step + i), vf_zero());
+            vf_store(c + r * step + i, vf_mul(x, vf_set(factor)));
+        }
+    }
+}
+
+static bool napier_attention_any_special(const float *x, int64_t n) {
+    vf sum = vf_zero();
+    for (int64_t i = 0; i < n; i += 16) {
+        sum = vf_fma(vf_load(x + i), vf_zero(), sum);
+    }
+    return vm_any(vf_unordered(sum, sum));
+}
+
+#define NAPIER_ATTENTION_KERNELS                                                                             \
+    {                                                                                                        \
+        .weigh = napier_attention_weigh, .finish = napier_attention_finish, .slope = napier_attention_slope, \
+        .turned = napier_attention_turned, .scale = napier_attention_scale,                                  \
+        .any_special = napier_attention_any_special                                                          \
+    }

@@ -1,0 +1,71 @@
+/* ops/attention/attention_kernels.h - scores to weights, as each instruction set compiles it (attention.inc.h). The
+ * products before and after it are those of ops/linear/product_kernels.h.
+ *
+ * Rows are pairs of a query and a head; a row's keys are counted from the first of its sequence ("places") and come in
+ * blocks of NAPIER_KEY_BLOCK. docs/attention.md has the order. */
+#ifndef NAPIER_OPS_ATTENTION_ATTENTION_KERNELS_H
+#define NAPIER_OPS_ATTENTION_ATTENTION_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ops/linear/product_kernels.h"
+
+enum {
+    NAPIER_KEY_BLOCK = NAPIER_K_BLOCK, /* keys between two looks at a row's maximum: part of the order */
+    NAPIER_TURNED_MORE = 3,
+    NAPIER_SCORE_ROWS = 24 /* rows whose scores are in the first cache at a time */
+};
+
+/* The scores of up to NAPIER_SCORE_ROWS rows with a block of keys. */
+typedef struct napier_score_block {
+    float *scores; /* [rows][NAPIER_ROW_STEP]: q . k on entry */
+    int64_t rows;
+    int64_t keys;        /* how many the row with most of them sees */
+    const int64_t *seen; /* [rows]: how many each sees, 0 .. keys: the first ones */
+    float factor;        /* scale * log2(e) */
+
+    const void *const *mask; /* [rows]: the row's mask, at the first of these keys; NULL: none */
+    bool mask_is_bytes;
+    int64_t mask_step; /* elements from key to key */
+} napier_score_block;
+
+/* What a row has come to after some blocks: exponent E, sums l and outputs o, where
+ *     sum_j exp(score_j) = 2^E sum_i l[i],     sum_j exp(score_j) v_j = 2^E o. */
+typedef struct napier_attention_rows {
+    float *exponents; /* [rows]: integers; -inf before the first score */
+    float *sums;      /* [rows][16]: by place modulo 16 */
+    float *outputs;   /* [rows][step] */
+    int64_t step, cols;
+} napier_attention_rows;
+
+/* For each key the weighted sum of rows. Both sides have rows NAPIER_ROW_STEP apart. */
+typedef struct napier_turned_product {
+    const float *weights; /* [row_count][NAPIER_ROW_STEP] */
+    const float *rows;    /* [row_count][NAPIER_ROW_STEP] */
+    int64_t row_count;
+    int64_t keys, cols;           /* cols: a multiple of 16 */
+    int64_t first_row, row_slope; /* rows before first_row + key * row_slope have weight 0 for the key */
+    float *c;                     /* [keys + NAPIER_TURNED_MORE][c_step]: rows after the last may be overwritten */
+    int64_t c_step;
+} napier_turned_product;
+
+typedef struct napier_attention_kernels {
+    /* Scores become weights 2^(score log2(e) - E); E, l and o are brought to the new E, and l receives the weights. */
+    void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
+    /* The outputs of `count` rows go to results[r], [cols] of `dtype`, or stay in place (results NULL), and lse[r] receives
+     * the logsumexp (NULL: not wanted). A row without weight: `masked`. */
+    void (*finish)(const napier_attention_rows *rows, int64_t count, float masked, void *const *results,
+                   napier_dtype dtype, int64_t cols, float *lse);
+    /* For the backward: scores become probabilities p = exp(score - lse), and slopes, which hold the gradients of the
+     * probabilities in rows of the same step, become p (slope - mean). levels: lse * log2(e). */
+    void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);
+    /* c[key][col] += sum_row weights[row][key] * rows[row][col], by one chain of fma over the rows, ascending. */
+    void (*turned)(const napier_turned_product *p);
+    /* Row r of c, of `cols` columns, times `factor`; an output of 0 is +0. */
+    void (*scale)(float *c, int64_t step, int64_t rows, int64_t cols, float factor);
+    /* Is there an inf or NaN among n floats, n a multiple of 16? */
+    bool (*any_special)(const float *x, int64_t n);
+} napier_attention_kernels;
+
+#endif

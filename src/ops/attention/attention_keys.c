@@ -1,0 +1,251 @@
+/* ops/attention/attention_keys.c - which keys are packed together, and packing them. */
+#include "ops/attention/attention_keys.h"
+
+#include <string.h>
+
+/* ---- What belongs to a chunk ------------------------------------------------------------------------------------- */
+
+static int64_t whole_prefix_panels(const napier_sequence *s) { return s->queries > 0 ? s->prefix / NAPIER_LANES : 0; }
+static int64_t own_panels(const napier_sequence *s) {
+    const int64_t left = s->keys - whole_prefix_panels(s) * NAPIER_LANES;
+    return s->queries > 0 ? napier_fill_up(left, NAPIER_LANES) / NAPIER_LANES : 0;
+}
+
+/* Prefixes that begin at the same row share panels, however far each goes. */
+static bool shares_prefix(const napier_sequence *a, const napier_sequence *b) {
+    return whole_prefix_panels(a) > 0 && whole_prefix_panels(b) > 0 && a->prefix_begin == b->prefix_begin;
+}
+
+/* How many sequences from `first` on go together, with as many heads as may be, and how many panels they have. */
+static int64_t chunk_length(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t first,
+                            int64_t *panel_count) {
+    const int64_t each = napier_panel_floats_of(plan) * heads;
+    int64_t panels = 0, longest = 0, n = 0;
+    napier_sequence before = {0, 0, 0, 0, 0, 0};
+    for (; first + n < plan->sequences; n++) {
+        const napier_sequence s = napier_sequence_of(plan, first + n);
+        const int64_t prefix = whole_prefix_panels(&s), known = shares_prefix(&before, &s) ? longest : 0;
+        const int64_t longer = prefix > known ? prefix : known;
+        const int64_t more = panels + longer - known + own_panels(&s);
+        if (n > 0 && more > (shares_prefix(&before, &s) ? NAPIER_CHUNK_FLOATS : floats) / each) {
+            break;
+        }
+        panels = more, longest = longer, before = s;
+    }
+    *panel_count = panels;
+    return n;
+}
+
+static int64_t heads_together(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t panel_count) {
+    const int64_t one = panel_count * napier_panel_floats_of(plan), most = one > 0 ? floats / one : heads;
+    return most < 1 ? 1 : most < heads ? most : heads;
+}
+
+napier_key_chunks napier_key_chunks_of(const napier_attention_plan *plan, int64_t floats, int64_t heads_most) {
+    napier_key_chunks c = {0, 1, 1, 1};
+    for (int64_t i = 0, n, panels; i < plan->sequences; i += n, c.count++) {
+        n = chunk_length(plan, floats, heads_most, i, &panels);
+        const int64_t all = panels * heads_together(plan, floats, heads_most, panels);
+        c.sequences = n > c.sequences ? n : c.sequences;
+        c.panels = panels > c.panels ? panels : c.panels;
+        c.all = all > c.all ? all : c.all;
+    }
+    return c;
+}
+
+void napier_key_chunk_starts(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int64_t *starts) {
+    int64_t i = 0, panels;
+    for (; i < plan->sequences; i += chunk_length(plan, floats, heads_most, i, &panels)) {
+        *starts++ = i;
+    }
+    *starts = i;
+}
+
+static napier_key_segment add_segment(napier_key_chunk *chunk, int64_t sequence, int64_t place, int64_t panels) {
+    const napier_key_segment segment = {chunk->panel_count, panels};
+    for (int64_t i = 0; i < panels; i++) {
+        chunk->panels[chunk->panel_count++] = (napier_key_panel){sequence, place + i * NAPIER_LANES, segment};
+    }
+    return segment;
+}
+
+/* Segments of the sequences of the chunk. A shared one is packed from the sequence with the longest prefix. */
+static void lay_out(napier_key_chunk *chunk) {
+    const napier_attention_plan *const plan = chunk->plan;
+    const int64_t end = chunk->sequence + chunk->sequences;
+    chunk->panel_count = 0;
+    for (int64_t i = chunk->sequence; i < end;) {
+        const napier_sequence first = napier_sequence_of(plan, i);
+        int64_t run = i + 1, longest = i, panels = whole_prefix_panels(&first);
+        for (; run < end; run++) {
+            const napier_sequence s = napier_sequence_of(plan, run);
+            if (!shares_prefix(&first, &s)) {
+                break;
+            }
+            if (whole_prefix_panels(&s) > panels) {
+                longest = run, panels = whole_prefix_panels(&s);
+            }
+        }
+        const napier_key_segment shared = add_segment(chunk, longest, 0, panels);
+        for (; i < run; i++) {
+            const napier_sequence s = napier_sequence_of(plan, i);
+            napier_packed_sequence *const p = &chunk->packed[i - chunk->sequence];
+            p->shared = shared;
+            p->shared_panels = whole_prefix_panels(&s);
+            p->own = add_segment(chunk, i, p->shared_panels * NAPIER_LANES, own_panels(&s));
+        }
+    }
+}
+
+/* ---- Packing ----------------------------------------------------------------------------------------------------- */
+
+static float *values_of(const napier_key_chunk *chunk, int64_t head, const napier_key_segment *segment) {
+    const int64_t keys = head * chunk->panel_count + segment->first;
+    return chunk->values + keys * NAPIER_LANES * napier_value_columns(chunk->plan);
+}
+
+/* The panel's keys, turned round. Rows from two places are first brought together. */
+static void pack_keys(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
+                      float *turned, float *out) {
+    const napier_attention_plan *const plan = chunk->plan;
+    napier_const_matrix m = napier_const_transposed(napier_head(&plan->k, head));
+    int64_t at = napier_key_row(s, place);
+    if (place < s->prefix && s->prefix < place + n) {
+        const int64_t step = napier_fill_up(plan->k.dim, 16);
+        napier_pack_places(plan, s, &plan->k, head, place, n, 0, plan->k.dim, turned, step, step);
+        m = (napier_const_matrix){turned, plan->k.dim, n, 1, step, NAPIER_F32};
+        at = 0;
+    }
+    plan->products->pack(&m, 0, plan->k.dim, at, n, false, out, NAPIER_LANES, NAPIER_LANES);
+}
+
+static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
+                        float *out, int64_t step) {
+    const napier_attention_plan *const plan = chunk->plan;
+    bool special = false;
+    for (int64_t col = 0; col < plan->v.dim; col += NAPIER_LANES, out += step) {
+        const int64_t left = plan->v.dim - col, cols = left < NAPIER_LANES ? left : NAPIER_LANES;
+        napier_pack_places(plan, s, &plan->v, head, place, n, col, cols, out, NAPIER_LANES, NAPIER_LANES);
+        special = special || plan->kernels->any_special(out, n * NAPIER_LANES);
+    }
+    return special;
+}
+
+/* Fetches the rows of a panel in time: what is done meanwhile hides the way from memory. */
+static void fetch_rows(const napier_const_heads *x, const napier_sequence *s, int64_t head, int64_t place, int64_t n) {
+    const int64_t size = x->dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t i = 0; i < n && x->dim_stride == 1; i++) {
+        const int64_t at = napier_key_row(s, place + i) * x->token_stride + head * x->head_stride;
+        for (int64_t byte = 0; byte < x->dim * size; byte += 64) {
+            __builtin_prefetch((const char *)x->data + at * size + byte);
+        }
+    }
+}
+
+static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_key_chunk *const chunk = argument;
+    const napier_attention_plan *const plan = chunk->plan;
+    float *const turned = chunk->turned + worker * NAPIER_LANES * napier_fill_up(plan->k.dim, 16);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t head = i / chunk->panel_count, index = i % chunk->panel_count;
+        const napier_key_panel *const panel = &chunk->panels[index];
+        const napier_sequence s = napier_sequence_of(plan, panel->sequence);
+        const int64_t left = s.keys - panel->place, n = left < NAPIER_LANES ? left : NAPIER_LANES;
+        const int64_t within = (index - panel->segment.first) * NAPIER_LANES;
+        float *const values = values_of(chunk, head, &panel->segment) + within * NAPIER_LANES;
+        fetch_rows(&plan->v, &s, chunk->head + head, panel->place, n);
+        pack_keys(chunk, &s, chunk->head + head, panel->place, n, turned, chunk->keys + i * NAPIER_LANES * plan->k.dim);
+        chunk->special[i] = pack_values(chunk, &s, chunk->head + head, panel->place, n, values,
+                                        panel->segment.panels * NAPIER_LANES * NAPIER_LANES);
+    }
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------------------------ */
+
+enum { NAPIER_NOT_PACKED = 2 };    /* in `special`: the panel is packed when it is first asked for */
+enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
+
+bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
+                             napier_key_chunk *chunk) {
+    const napier_allocator *const memory = &plan->context->allocator;
+    const napier_key_chunks most = napier_key_chunks_of(plan, floats, heads_most);
+    const size_t turned = (size_t)workers * NAPIER_LANES * (size_t)napier_fill_up(plan->k.dim, 16);
+    const napier_key_chunk made = {
+        .plan = plan,
+        .floats = floats,
+        .heads_most = heads_most,
+        .packed = napier_alloc(memory, (size_t)most.sequences, sizeof *made.packed),
+        .panels = napier_alloc(memory, (size_t)most.panels, sizeof *made.panels),
+        .special = napier_alloc(memory, (size_t)most.all, 1),
+        .keys = napier_alloc(memory, (size_t)(most.all * NAPIER_LANES * plan->k.dim), sizeof(float)),
+        .values = napier_alloc(memory, (size_t)(most.all * NAPIER_LANES * napier_value_columns(plan)), sizeof(float)),
+        .turned = napier_alloc(memory, turned, sizeof(float)),
+    };
+    *chunk = made;
+    const bool complete = made.packed && made.panels && made.special && made.keys && made.values && made.turned;
+    if (!complete) {
+        napier_key_chunk_destroy(chunk);
+    }
+    return complete;
+}
+
+void napier_key_chunk_destroy(napier_key_chunk *chunk) {
+    const napier_allocator *const memory = &chunk->plan->context->allocator;
+    napier_free(memory, chunk->packed);
+    napier_free(memory, chunk->panels);
+    napier_free(memory, chunk->special);
+    napier_free(memory, chunk->keys);
+    napier_free(memory, chunk->values);
+    napier_free(memory, chunk->turned);
+}
+
+bool napier_key_chunk_next(napier_key_chunk *chunk) {
+    const napier_attention_plan *const plan = chunk->plan;
+    chunk->head += chunk->heads;
+    if (chunk->heads == 0 || chunk->head == plan->k.heads) {
+        int64_t count;
+        chunk->sequence += chunk->sequences;
+        chunk->head = 0;
+        if (chunk->sequence == plan->sequences) {
+            return false;
+        }
+        chunk->sequences = chunk_length(plan, chunk->floats, chunk->heads_most, chunk->sequence, &count);
+        lay_out(chunk);
+    }
+    const int64_t together = heads_together(plan, chunk->floats, chunk->heads_most, chunk->panel_count);
+    const int64_t left = plan->k.heads - chunk->head;
+    chunk->heads = together < left ? together : left;
+    napier_parallel(plan->context, chunk->heads * chunk->panel_count, NAPIER_PACK_TOGETHER, pack_task, chunk);
+    return true;
+}
+
+void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head) {
+    chunk->sequence = first;
+    chunk->sequences = end - first;
+    chunk->head = head;
+    chunk->heads = 1;
+    lay_out(chunk);
+    memset(chunk->special, NAPIER_NOT_PACKED, (size_t)chunk->panel_count);
+}
+
+napier_key_run napier_key_run_of(napier_key_chunk *chunk, const napier_packed_sequence *s, int64_t head, int64_t place,
+                                 int64_t count) {
+    const int64_t shared = s->shared_panels * NAPIER_LANES;
+    const bool own = place >= shared;
+    const napier_key_segment *const segment = own ? &s->own : &s->shared;
+    const int64_t within = own ? place - shared : place, left = own ? count : shared - place;
+    const int64_t panel = head * chunk->panel_count + segment->first + within / NAPIER_LANES;
+    const int64_t keys = left < count ? left : count;
+    for (int64_t i = panel; i < panel + napier_fill_up(keys, NAPIER_LANES) / NAPIER_LANES; i++) {
+        if (chunk->special[i] == NAPIER_NOT_PACKED) {
+            pack_task(chunk, 0, i, i + 1);
+        }
+    }
+    return (napier_key_run){
+        .keys = chunk->keys + panel * NAPIER_LANES * chunk->plan->k.dim,
+        .values = values_of(chunk, head, segment) + within * NAPIER_LANES,
+        .value_step = segment->panels * NAPIER_LANES * NAPIER_LANES,
+        .count = keys,
+        .special = chunk->special + panel,
+    };
+}

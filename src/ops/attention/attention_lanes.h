@@ -1,0 +1,34 @@
+/* ops/attention/attention_lanes.h - what stays in a lane of the weights: CPU and CUDA share it. */
+#ifndef NAPIER_OPS_ATTENTION_ATTENTION_LANES_H
+#define NAPIER_OPS_ATTENTION_ATTENTION_LANES_H
+
+#include "core/math/lanes_math.h"
+
+/* 2^d for d <= 1; 0 for d < -125, where it would soon be subnormal; NaN for NaN. The exponent's bias is in the magic
+ * number, so that the low bits of the sum are the exponent's bits. */
+NAPIER_KERNEL vf napier_weight(vf d) {
+    const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
+    const vf shifted = vf_add(d, magic);
+    const vf f = vf_sub(d, vf_sub(shifted, magic));
+    vf p = vf_fma(vf_set(NAPIER_EXP2_C6), f, vf_set(NAPIER_EXP2_C5));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C4));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C3));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C2));
+    p = vf_fma(p, f, vf_set(NAPIER_EXP2_C1));
+    p = vf_fma(p, f, vf_set(1.0f));
+    const vf power = vf_from_bits(vi_shl(vf_bits(shifted), 23));
+    return vf_keep(vf_nlt(d, vf_set(NAPIER_EXP2_LOWEST)), vf_mul(p, power));
+}
+
+/* 2^(from - to) for integers or infinities from < to. */
+NAPIER_KERNEL float napier_rescale(float from, float to) {
+    return from - to < -126.0f ? 0.0f : napier_power_of_two((int64_t)(from - to));
+}
+
+/* log(2^E l), in double. */
+NAPIER_KERNEL vf napier_lse_of(vf exponent, vf sum) {
+    const vd log_sum = vd_log(vd_from_vf(sum));
+    return vd_to_vf(vd_fma(vd_from_vf(exponent), vd_set(NAPIER_LN2_DOUBLE), log_sum));
+}
+
+#endif

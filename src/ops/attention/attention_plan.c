@@ -1,0 +1,333 @@
+/* ops/attention/attention_plan.c - arguments and options of both calls. */
+#include "ops/attention/attention_plan.h"
+
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+
+#include "core/base/fenv.h"
+
+/* Beyond this nothing can be packed, and sizes below need no care. */
+#define NAPIER_TOKENS_MOST (INT64_C(1) << 40)
+#define NAPIER_DIM_MOST (INT64_C(1) << 20)
+
+/* ---- Scale ------------------------------------------------------------------------------------------------------- */
+
+/* In the default floating-point state; volatile, lest something leaves the two calls. */
+static bool read_scale(double scale, int64_t dim, napier_attention_plan *plan) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = scale, width = (double)dim;
+    const volatile double used = exact == 0 ? 1.0 / sqrt(width) : exact;
+    const volatile float single = (float)used;
+    const volatile float factor = (float)(used * 0x1.71547652b82fep+0);
+    const volatile bool fits = fabsf(factor) <= FLT_MAX;
+    plan->scale = single;
+    plan->factor = factor;
+    napier_fenv_leave(caller);
+    return fits;
+}
+
+/* ---- Offsets ----------------------------------------------------------------------------------------------------- */
+
+static napier_status check_offsets(napier_context *context, bool on_device, const char *name, const int64_t *offsets,
+                                   int64_t count, int64_t most) {
+    if (!offsets || (uintptr_t)offsets % sizeof *offsets != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %p is not an array of %" PRId64 " offsets",
+                           name, (const void *)offsets, count + 1);
+    }
+    int64_t before = 0;
+    for (int64_t i = 0; i <= count && !on_device; i++) {
+        if (offsets[i] < before || offsets[i] > most) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "options: %s[%" PRId64 "] is %" PRId64 ", not in %" PRId64 " .. %" PRId64, name, i,
+                               offsets[i], before, most);
+        }
+        before = offsets[i];
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_query_offsets(napier_context *context, bool on_device, const int64_t *offsets, int64_t count,
+                                         int64_t tokens) {
+    const napier_status status = check_offsets(context, on_device, "query_offsets", offsets, count, tokens);
+    if (status || on_device) {
+        return status;
+    }
+    if (offsets[0] != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: query_offsets[0] is %" PRId64 ", not 0",
+                           offsets[0]);
+    }
+    if (offsets[count] != tokens) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "options: query_offsets[%" PRId64 "] is %" PRId64 ", not the tokens %" PRId64 " of q", count,
+                           offsets[count], tokens);
+    }
+    return status;
+}
+
+static napier_status check_prefixes(napier_context *context, bool on_device, const napier_attention_options *o,
+                                    int64_t tokens) {
+    if (!o->prefix_begin && !o->prefix_end) {
+        return NAPIER_OK;
+    }
+    if (!o->prefix_begin || !o->prefix_end || (uintptr_t)o->prefix_begin % sizeof(int64_t) != 0 ||
+        (uintptr_t)o->prefix_end % sizeof(int64_t) != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "options: prefix_begin %p and prefix_end %p are not arrays of %" PRId64 " rows",
+                           (const void *)o->prefix_begin, (const void *)o->prefix_end, o->sequences);
+    }
+    for (int64_t i = 0; i < o->sequences && !on_device; i++) {
+        if (o->prefix_begin[i] < 0 || o->prefix_begin[i] > o->prefix_end[i] || o->prefix_end[i] > tokens) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "options: prefix_begin[%" PRId64 "] %" PRId64 " and prefix_end[%" PRId64 "] %" PRId64
+                               " are not a range within the tokens %" PRId64 " of k",
+                               i, o->prefix_begin[i], i, o->prefix_end[i], tokens);
+        }
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_sequences(napier_context *context, napier_attention_plan *plan) {
+    const napier_attention_options *const o = &plan->options;
+    if (o->sequences < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: sequences %" PRId64 " is negative",
+                           o->sequences);
+    }
+    plan->sequences = 1;
+    if (o->sequences == 0) {
+        return NAPIER_OK;
+    }
+    if (o->sequences > NAPIER_TOKENS_MOST) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: sequences %" PRId64 " are too many",
+                           o->sequences);
+    }
+    napier_status status =
+        check_query_offsets(context, plan->on_device, o->query_offsets, o->sequences, plan->q.tokens);
+    if (!status) {
+        status = check_offsets(context, plan->on_device, "key_offsets", o->key_offsets, o->sequences, plan->k.tokens);
+    }
+    if (!status) {
+        status = check_prefixes(context, plan->on_device, o, plan->k.tokens);
+    }
+    plan->sequences = o->sequences;
+    plan->query_offsets = o->query_offsets;
+    plan->key_offsets = o->key_offsets;
+    plan->prefixes = o->prefix_begin != NULL;
+    return status;
+}
+
+/* ---- Mask and the other options ---------------------------------------------------------------------------------- */
+
+static napier_const_heads mask_view(const napier_attention_plan *plan) {
+    const napier_attention_options *const o = &plan->options;
+    return (napier_const_heads){o->mask,
+                                plan->q.tokens,
+                                plan->q.heads,
+                                o->mask_keys,
+                                o->mask_token_stride,
+                                o->mask_head_stride,
+                                o->mask_key_stride,
+                                NAPIER_F32};
+}
+
+static napier_status check_mask(napier_context *context, const napier_attention_plan *plan) {
+    const napier_attention_options *const o = &plan->options;
+    const void *first;
+    size_t bytes;
+    if (!o->mask) {
+        return NAPIER_OK;
+    }
+    if (o->mask_keys < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: mask_keys %" PRId64 " is negative",
+                           o->mask_keys);
+    }
+    for (int64_t i = 0; i < plan->sequences && !plan->on_device; i++) {
+        const napier_sequence s = napier_sequence_of(plan, i);
+        if (s.queries > 0 && s.keys > o->mask_keys) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "options: mask_keys %" PRId64 " is less than the %" PRId64 " keys of sequence %" PRId64,
+                               o->mask_keys, s.keys, i);
+        }
+    }
+    return napier_check_mask(context, mask_view(plan), o->mask_is_bytes ? 1 : 4, &first, &bytes);
+}
+
+static napier_status read_options(napier_context *context, const napier_attention_options *options,
+                                  napier_attention_plan *plan) {
+    const napier_attention_options defaults = NAPIER_ATTENTION_OPTIONS_INIT;
+    plan->options = defaults;
+    if (options && options->struct_size != sizeof *options) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu",
+                           options->struct_size, sizeof *options);
+    }
+    if (options) {
+        plan->options = *options;
+    }
+    if (!read_scale(plan->options.scale, plan->q.dim, plan)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: scale %g is not finite in f32",
+                           plan->options.scale);
+    }
+    if ((unsigned)plan->options.masked_rows > NAPIER_MASKED_ZERO) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
+                           (int)plan->options.masked_rows);
+    }
+    const napier_status status = check_sequences(context, plan);
+    return status ? status : check_mask(context, plan);
+}
+
+/* ---- The plan ---------------------------------------------------------------------------------------------------- */
+
+napier_status napier_attention_check_shape(napier_context *context, const char *name, napier_const_heads x,
+                                           int64_t tokens, int64_t heads, int64_t dim) {
+    if (x.tokens != tokens || x.heads != heads || x.dim != dim) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64
+                           " x %" PRId64,
+                           name, x.tokens, x.heads, x.dim, tokens, heads, dim);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_sizes(napier_context *context, const napier_attention_plan *plan) {
+    const napier_const_heads *const q = &plan->q, *const k = &plan->k;
+    if (q->heads % k->heads != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "q: heads %" PRId64 " is no multiple of the heads %" PRId64 " of k", q->heads, k->heads);
+    }
+    if (k->dim != q->dim) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "k: dim %" PRId64 " is not the dim %" PRId64 " of q",
+                           k->dim, q->dim);
+    }
+    if (plan->v.tokens != k->tokens || plan->v.heads != k->heads) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "v: shape %" PRId64 " x %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64
+                           " x any dim",
+                           plan->v.tokens, plan->v.heads, plan->v.dim, k->tokens, k->heads);
+    }
+    if (k->tokens > NAPIER_TOKENS_MOST || q->heads > NAPIER_DIM_MOST || q->tokens > NAPIER_TOKENS_MOST / q->heads ||
+        q->dim > NAPIER_DIM_MOST || plan->v.dim > NAPIER_DIM_MOST) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY,
+                           "q: %" PRId64 " tokens of %" PRId64 " heads of dim %" PRId64 ", or %" PRId64
+                           " tokens of k, are too many to pack",
+                           q->tokens, q->heads, q->dim, k->tokens);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status make_plan(napier_context *context, bool on_device, napier_const_heads q, napier_const_heads k,
+                               napier_const_heads v, const napier_attention_options *options,
+                               napier_attention_plan *plan) {
+    const napier_attention_plan made = {.context = context, .q = q, .k = k, .v = v, .on_device = on_device};
+    *plan = made;
+    napier_status status = napier_begin(context);
+    if (!status) {
+        status = napier_check_heads(context, "q", q);
+    }
+    if (!status) {
+        status = napier_check_heads(context, "k", k);
+    }
+    if (!status) {
+        status = napier_check_heads(context, "v", v);
+    }
+    if (!status) {
+        status = check_sizes(context, plan);
+    }
+    if (!status) {
+        status = read_options(context, options, plan);
+    }
+    if (!status) {
+        plan->group = q.heads / k.heads;
+        plan->kernels = &napier_ops_kernels_of(context->isa)->attention;
+        plan->products = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    }
+    return status;
+}
+
+napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                         napier_const_heads v, const napier_attention_options *options,
+                                         napier_attention_plan *plan) {
+    return make_plan(context, false, q, k, v, options, plan);
+}
+
+napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                              napier_const_heads v, const napier_attention_options *options,
+                                              napier_attention_plan *plan) {
+    return make_plan(context, true, q, k, v, options, plan);
+}
+
+static napier_status check_apart_from_options(napier_context *context, const napier_attention_plan *plan,
+                                              const char *name, napier_heads out) {
+    const napier_attention_options *const o = &plan->options;
+    const size_t count = (size_t)plan->sequences;
+    const struct {
+        const char *name;
+        const int64_t *data;
+        size_t count;
+    } arrays[] = {{"options: query_offsets", plan->query_offsets, count + 1},
+                  {"options: key_offsets", plan->key_offsets, count + 1},
+                  {"options: prefix_begin", plan->prefixes ? o->prefix_begin : NULL, count},
+                  {"options: prefix_end", plan->prefixes ? o->prefix_end : NULL, count}};
+    napier_status status = NAPIER_OK;
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !status; i++) {
+        const size_t bytes = arrays[i].data ? arrays[i].count * sizeof(int64_t) : 0;
+        status = napier_check_heads_apart_from(context, name, out, arrays[i].name, arrays[i].data, bytes);
+    }
+    if (!status && o->mask) {
+        const void *first;
+        size_t bytes;
+        status = napier_check_mask(context, mask_view(plan), o->mask_is_bytes ? 1 : 4, &first, &bytes);
+        if (!status) {
+            status = napier_check_heads_apart_from(context, name, out, "options: mask", first, bytes);
+        }
+    }
+    return status;
+}
+
+napier_status napier_attention_check_out(napier_context *context, const napier_attention_plan *plan, const char *name,
+                                         napier_heads out, int64_t tokens, int64_t heads, int64_t dim) {
+    napier_status status = napier_check_heads_out(context, name, out);
+    if (!status) {
+        status = napier_attention_check_shape(context, name, napier_read_only_heads(out), tokens, heads, dim);
+    }
+    if (!status) {
+        status = napier_check_heads_apart(context, name, out, "q", plan->q);
+    }
+    if (!status) {
+        status = napier_check_heads_apart(context, name, out, "k", plan->k);
+    }
+    if (!status) {
+        status = napier_check_heads_apart(context, name, out, "v", plan->v);
+    }
+    return status ? status : check_apart_from_options(context, plan, name, out);
+}
+
+/* ---- Sequences --------------------------------------------------------------------------------------------------- */
+
+napier_sequence napier_sequence_of(const napier_attention_plan *plan, int64_t i) {
+    if (!plan->query_offsets) {
+        return (napier_sequence){0, plan->q.tokens, 0, 0, 0, plan->k.tokens};
+    }
+    napier_sequence s = {plan->query_offsets[i], plan->query_offsets[i + 1] - plan->query_offsets[i], 0, 0,
+                         plan->key_offsets[i],   plan->key_offsets[i + 1] - plan->key_offsets[i]};
+    if (plan->prefixes) {
+        s.prefix_begin = plan->options.prefix_begin[i];
+        s.prefix = plan->options.prefix_end[i] - s.prefix_begin;
+        s.keys += s.prefix;
+    }
+    return s;
+}
+
+void napier_pack_places(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
+                        int64_t head, int64_t first, int64_t n, int64_t col, int64_t cols, float *out, int64_t step,
+                        int64_t padded) {
+    const napier_const_matrix m = napier_head(x, head);
+    const int64_t left = s->prefix > first ? s->prefix - first : 0;
+    const int64_t shared = left < n ? left : n;
+    if (shared > 0) {
+        plan->products->pack(&m, napier_key_row(s, first), shared, col, cols, false, out, step, padded);
+    }
+    if (n > shared) {
+        plan->products->pack(&m, napier_key_row(s, first + shared), n - shared, col, cols, false, out + shared * step,
+                             step, padded);
+    }
+}

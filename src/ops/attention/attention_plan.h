@@ -1,0 +1,104 @@
+/* ops/attention/attention_plan.h - what a call on attention comes to: arguments checked once, for forward and
+ * backward. */
+#ifndef NAPIER_OPS_ATTENTION_ATTENTION_PLAN_H
+#define NAPIER_OPS_ATTENTION_ATTENTION_PLAN_H
+
+#include <napier/attention.h>
+#include <math.h>
+#include <stdbool.h>
+
+#include "ops/attention/attention_views.h"
+#include "core/base/parallel.h"
+#include "ops/isa/ops_kernels.h"
+
+typedef struct napier_attention_plan {
+    const napier_context *context;
+    const napier_attention_kernels *kernels;
+    const napier_product_kernels *products;
+    napier_const_heads q, k, v;
+    napier_attention_options options;
+    int64_t sequences;
+    int64_t group; /* heads of q for each of k */
+    float scale;   /* of the scores */
+    float factor;  /* scale * log2(e) */
+    bool prefixes;
+    bool on_device; /* offsets, prefixes and mask are in a GPU's memory: its kernels look at them */
+    const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
+} napier_attention_plan;
+
+/* Checks q, k, v and the options (NULL: defaults), and fills the plan. */
+napier_status napier_attention_plan_make(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                         napier_const_heads v, const napier_attention_options *options,
+                                         napier_attention_plan *plan);
+
+/* The same where all arrays are in a GPU's memory. */
+napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
+                                              napier_const_heads v, const napier_attention_options *options,
+                                              napier_attention_plan *plan);
+
+/* What the forward writes. */
+napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,
+                                             napier_heads output, napier_matrix lse);
+
+/* What the backward takes beside a plan. */
+typedef struct napier_attention_back_views {
+    napier_const_heads grad_output, output;
+    napier_const_matrix lse;
+    napier_heads grad_q, grad_k, grad_v; /* no data: not wanted */
+} napier_attention_back_views;
+napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
+                                          const napier_attention_back_views *views);
+
+/* An output of shape [tokens, heads, dim]: checked, and apart from all that is read. */
+napier_status napier_attention_check_out(napier_context *context, const napier_attention_plan *plan, const char *name,
+                                         napier_heads out, int64_t tokens, int64_t heads, int64_t dim);
+/* The shape alone. */
+napier_status napier_attention_check_shape(napier_context *context, const char *name, napier_const_heads x,
+                                           int64_t tokens, int64_t heads, int64_t dim);
+
+/* The keys of a sequence have places 0 .. keys - 1: first the rows of the prefix, then its own. */
+typedef struct napier_sequence {
+    int64_t query_begin, queries;
+    int64_t prefix_begin, prefix, own_begin, keys;
+} napier_sequence;
+
+napier_sequence napier_sequence_of(const napier_attention_plan *plan, int64_t index);
+
+/* The row of k and v at a place. */
+static inline int64_t napier_key_row(const napier_sequence *s, int64_t place) {
+    return place < s->prefix ? s->prefix_begin + place : s->own_begin + (place - s->prefix);
+}
+
+/* How many keys, the first ones, query i of a sequence sees, masks aside. */
+static inline int64_t napier_keys_seen(const napier_attention_plan *plan, const napier_sequence *s, int64_t query) {
+    if (!plan->options.causal) {
+        return s->keys;
+    }
+    const int64_t seen = s->keys - s->queries + query + 1;
+    return seen > 0 ? seen : 0;
+}
+
+/* Where the mask of a query and a head has its element for a place. There is a mask. */
+static inline const void *napier_mask_at(const napier_attention_plan *plan, int64_t token, int64_t head,
+                                         int64_t place) {
+    const napier_attention_options *const o = &plan->options;
+    const int64_t at = token * o->mask_token_stride + head * o->mask_head_stride + place * o->mask_key_stride;
+    return (const char *)o->mask + at * (o->mask_is_bytes ? 1 : 4);
+}
+
+/* Whether the mask hides a key, which then must leave no trace, whatever its values. */
+static inline bool napier_mask_hides(const napier_attention_plan *plan, int64_t token, int64_t head, int64_t place) {
+    const void *const at = napier_mask_at(plan, token, head, place);
+    return plan->options.mask_is_bytes ? *(const unsigned char *)at == 0 : *(const float *)at == -INFINITY;
+}
+
+/* Filled up to a multiple. */
+static inline int64_t napier_fill_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+/* Packs n places from `first` on, as rows of `cols` elements of head `head`, f32, `step` floats apart, and 0 up to
+ * `padded` columns. */
+void napier_pack_places(const napier_attention_plan *plan, const napier_sequence *s, const napier_const_heads *x,
+                        int64_t head, int64_t first, int64_t n, int64_t col, int64_t cols, float *out, int64_t step,
+                        int64_t padded);
+
+#endif

@@ -1,0 +1,75 @@
+/* ops/attention/attention_rows.c - rows in and out, their products with keys, and what they see. */
+#include "ops/attention/attention_rows.h"
+
+#include <string.h>
+
+void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, float *out) {
+    const napier_attention_plan *const plan = tile->plan;
+    const int64_t group = plan->group, rows = napier_tile_rows(tile), filled = napier_rows_filled(rows);
+    for (int64_t col = 0; col < x->dim; col += NAPIER_K_BLOCK, out += filled * NAPIER_ROW_STEP) {
+        const int64_t cols = x->dim - col < NAPIER_K_BLOCK ? x->dim - col : NAPIER_K_BLOCK;
+        const int64_t padded = napier_fill_up(cols, 16);
+        for (int64_t h = 0; h < group; h++) {
+            const napier_const_matrix m = napier_head(x, tile->head * group + h);
+            plan->products->pack(&m, tile->sequence.query_begin + tile->query, tile->queries, col, cols, false,
+                                 out + h * NAPIER_ROW_STEP, group * NAPIER_ROW_STEP, padded);
+        }
+        memset(out + rows * NAPIER_ROW_STEP, 0, (size_t)((filled - rows) * NAPIER_ROW_STEP) * sizeof *out);
+    }
+}
+
+void napier_unpack_rows(const napier_row_tile *tile, const float *c, int64_t step, const napier_heads *x) {
+    const napier_attention_plan *const plan = tile->plan;
+    for (int64_t h = 0; h < plan->group; h++) {
+        plan->products->unpack(c + h * step, plan->group * step, tile->queries, x->dim,
+                               napier_head_out(x, tile->head * plan->group + h),
+                               tile->sequence.query_begin + tile->query, 0, false);
+    }
+}
+
+void napier_row_products(const napier_attention_plan *plan, const float *packed, int64_t packed_rows, int64_t dim,
+                         int64_t first, int64_t rows, const float *panels, int64_t keys, float *scores) {
+    for (int64_t k = 0; k < dim; k += NAPIER_K_BLOCK) {
+        const napier_product_block block = {
+            .rows = packed + (k / NAPIER_K_BLOCK * napier_rows_filled(packed_rows) + first) * NAPIER_ROW_STEP,
+            .row_count = napier_rows_filled(rows),
+            .panels = panels + k * NAPIER_LANES,
+            .panel_step = dim * NAPIER_LANES,
+            .lanes = napier_fill_up(keys, 16),
+            .k = dim - k < NAPIER_K_BLOCK ? dim - k : NAPIER_K_BLOCK,
+            .c = scores,
+            .c_step = NAPIER_ROW_STEP,
+            .first = k == 0,
+        };
+        plan->products->chain(&block);
+    }
+}
+
+int64_t napier_rows_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t most,
+                         int64_t *seen) {
+    int64_t greatest = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t query = tile->query + (first + r) / tile->plan->group;
+        const int64_t n = napier_keys_seen(tile->plan, &tile->sequence, query) - place;
+        seen[r] = n < 0 ? 0 : n < most ? n : most;
+        greatest = seen[r] > greatest ? seen[r] : greatest;
+    }
+    return greatest;
+}
+
+void napier_rows_mask(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, const void **mask) {
+    const int64_t group = tile->plan->group;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t token = tile->sequence.query_begin + tile->query + (first + r) / group;
+        mask[r] = napier_mask_at(tile->plan, token, tile->head * group + (first + r) % group, place);
+    }
+}
+
+bool napier_row_sees(const napier_row_tile *tile, int64_t row, int64_t place) {
+    const int64_t group = tile->plan->group, query = tile->query + row / group;
+    if (place >= napier_keys_seen(tile->plan, &tile->sequence, query)) {
+        return false;
+    }
+    const int64_t token = tile->sequence.query_begin + query, head = tile->head * group + row % group;
+    return !tile->plan->options.mask || !napier_mask_hides(tile->plan, token, head, place);
+}

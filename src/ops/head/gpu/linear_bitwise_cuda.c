@@ -1,0 +1,127 @@
+/* ops/head/gpu/linear_bitwise_cuda.c - log-probabilities from hidden states on a GPU with the CPU's bits, for any
+ * dtypes: the logits of some rows at a time by plain multiply-adds, then what napier_cuda_token_logprobs makes of
+ * them. */
+#include "ops/head/gpu/linear_bitwise_cuda.h"
+
+#include <napier/cuda/rl.h>
+
+#if defined(NAPIER_TEST_SMALL_LOTS) /* a test of what many rows do, with few */
+enum { LOGIT_BYTES = 1 };
+#else
+enum { LOGIT_BYTES = 176 << 20 };
+#endif
+
+typedef struct lots {
+    napier_cuda_context *context;
+    struct CUstream_st *stream;
+    napier_const_matrix hidden, weights;
+    const napier_token_call *call;
+    int64_t at_a_time; /* rows */
+    float *logits;     /* [at_a_time][V] */
+    napier_cuda_workspace workspace;
+} lots;
+
+/* ---- Some rows of arguments and results -------------------------------------------------------------------------- */
+
+static void *after(void *data, napier_dtype dtype, int64_t elements) {
+    return data ? (char *)data + elements * (int64_t)napier_dtype_size(dtype) : NULL;
+}
+
+static napier_matrix rows_of(napier_matrix m, int64_t first, int64_t rows) {
+    m.data = after(m.data, m.dtype, first * m.row_stride);
+    m.rows = rows;
+    return m;
+}
+
+static napier_vector some_of(napier_vector v, int64_t first, int64_t rows) {
+    v.data = after(v.data, v.dtype, first * v.stride);
+    v.size = rows;
+    return v;
+}
+
+static napier_token_results results_of(const napier_token_call *call, int64_t first, int64_t rows) {
+    napier_token_results r = call->results;
+    r.logprobs = rows_of(r.logprobs, first, rows);
+    r.lse = some_of(r.lse, first, rows);
+    r.entropy = some_of(r.entropy, first, rows);
+    r.loss = some_of(r.loss, first, rows);
+    r.argmax = r.argmax ? r.argmax + first : NULL;
+    r.rank = r.rank ? r.rank + first * call->per_row : NULL;
+    r.top_ids = r.top_ids ? r.top_ids + first * r.top_k : NULL;
+    r.top_logprobs = rows_of(r.top_logprobs, first, rows);
+    return r;
+}
+
+static napier_indices ids_of(const napier_token_call *call, int64_t first, int64_t rows) {
+    const int64_t size = call->ids.type == NAPIER_I32 ? 4 : 8;
+    napier_indices ids = call->ids;
+    ids.data = ids.data ? (const char *)ids.data + first * call->per_row * size : NULL;
+    ids.size = rows * call->per_row;
+    return ids;
+}
+
+static napier_token_options options_from(const napier_token_call *call, int64_t first) {
+    napier_token_options o = call->options;
+    o.keep = o.keep ? o.keep + first * o.keep_stride : NULL;
+    return o;
+}
+
+/* ---- Lots -------------------------------------------------------------------------------------------------------- */
+
+static napier_status token_logprobs(lots *l, napier_const_matrix logits, int64_t first) {
+    const napier_token_options options = options_from(l->call, first);
+    const napier_token_results results = results_of(l->call, first, logits.rows);
+    return napier_cuda_token_logprobs(l->context, l->stream, &l->workspace, logits, ids_of(l->call, first, logits.rows),
+                                      &options, &results);
+}
+
+/* What a lot needs beside its logits, which are not there yet: any one element stands for all. */
+static napier_status ask(lots *l) {
+    const napier_const_matrix logits = {l->context->faults, l->at_a_time, l->call->cols, 0, 0, NAPIER_F32};
+    return token_logprobs(l, logits, 0);
+}
+
+static napier_status run(lots *l) {
+    napier_status status = NAPIER_OK;
+    for (int64_t row = 0; row < l->hidden.rows && !status; row += l->at_a_time) {
+        const int64_t left = l->hidden.rows - row, rows = left < l->at_a_time ? left : l->at_a_time;
+        const napier_matrix logits = napier_rows_f32(l->logits, rows, l->call->cols);
+        napier_const_matrix hidden = l->hidden;
+        hidden.data = (const char *)hidden.data + row * hidden.row_stride * (int64_t)napier_dtype_size(hidden.dtype);
+        hidden.rows = rows;
+        status = napier_cuda_product(l->context, l->stream, "logits", hidden, l->weights, logits, false,
+                                     NAPIER_CUDA_BITWISE);
+        if (!status) {
+            status = token_logprobs(l, napier_read_only(logits), row);
+        }
+    }
+    return status;
+}
+
+napier_status napier_cuda_linear_bitwise(napier_cuda_context *context, struct CUstream_st *stream,
+                                         napier_cuda_workspace *workspace, napier_const_matrix hidden,
+                                         napier_const_matrix weights, const napier_token_call *call) {
+    const int64_t row_bytes = call->cols * (int64_t)sizeof(float);
+    const int64_t fit = row_bytes > 0 ? LOGIT_BYTES / row_bytes / NAPIER_MATMUL_ROWS * NAPIER_MATMUL_ROWS : hidden.rows;
+    const int64_t most = fit > 0 ? fit : NAPIER_MATMUL_ROWS;
+    lots l = {.context = context,
+              .stream = stream,
+              .hidden = hidden,
+              .weights = weights,
+              .call = call,
+              .at_a_time = hidden.rows < most ? hidden.rows : most};
+    napier_cuda_room room = napier_cuda_room_of(workspace);
+    napier_status status = ask(&l);
+    if (status) {
+        return status;
+    }
+    l.logits = napier_cuda_take(&room, l.at_a_time * call->cols, sizeof(float));
+    l.workspace.data = napier_cuda_take(&room, (int64_t)l.workspace.size, 1);
+    if (!napier_cuda_room_ready(context, &room, &status) || hidden.rows == 0) {
+        return status;
+    }
+    if (!l.workspace.data || l.workspace.size == 0) { /* it needs none; NULL would ask again */
+        l.workspace.data = l.logits ? (void *)l.logits : (void *)context->faults;
+    }
+    return run(&l);
+}

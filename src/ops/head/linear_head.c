@@ -1,0 +1,220 @@
+/* ops/head/linear_head.c - see linear_head.h. */
+#include "ops/head/linear_head.h"
+
+#include <inttypes.h>
+
+#include "core/base/view.h"
+#include "ops/linear/amx.h"
+#include "ops/tokens/responses.h"
+
+/* What workers and rows take together, but rows always get something. */
+enum { NAPIER_HEAD_BYTES = 224 << 20, NAPIER_HEAD_LEAST = 32 << 20 };
+
+napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
+    napier_status status = napier_check_matrix(context, "hidden", hidden);
+    if (!status)
+        status = napier_check_not_f64(context, "hidden", hidden.dtype);
+    if (!status)
+        status = napier_check_matrix(context, "weights", weights);
+    if (!status)
+        status = napier_check_not_f64(context, "weights", weights.dtype);
+    if (!status && weights.cols != hidden.cols) {
+        status =
+            napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                        "weights: cols %" PRId64 " is not the cols %" PRId64 " of hidden", weights.cols, hidden.cols);
+    }
+    if (!status && hidden.cols > NAPIER_K_MOST) {
+        status =
+            napier_fail(context, NAPIER_OUT_OF_MEMORY, "hidden: cols %" PRId64 " are too many to pack", hidden.cols);
+    }
+    if (!status && hidden.dtype == NAPIER_BF16 && weights.dtype == NAPIER_BF16)
+        napier_matrix_engine_decide(context);
+    return status;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static int64_t napier_head_row_bytes(const napier_head *h) {
+    const napier_token_call *c = h->call;
+    const int64_t ids = c->chosen ? c->per_row * (int64_t)(2 * sizeof(int64_t) + sizeof(float)) : 0;
+    const int64_t top = c->wants.top_k * (int64_t)sizeof(napier_token_top);
+    return (h->sides.k + h->slot_floats) * (int64_t)sizeof(float) +
+           h->threads * ((int64_t)sizeof(napier_token_seen) + ids + top);
+}
+
+/* All rows, or whole blocks of lanes: as many as memory allows, one at least. */
+napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
+                           napier_const_matrix weights) {
+    napier_head h = {
+        .call = call, .kernels = &napier_ops_kernels_of(context->isa)->tokens, .threads = context->threads};
+    h.sides = napier_product_sides_of(context, hidden, weights);
+    h.tiles = napier_token_tiles(call->cols);
+    h.slot_floats = napier_token_slot_floats(h.tiles > 0 ? h.tiles : 1);
+    const int64_t left = NAPIER_HEAD_BYTES - h.threads * NAPIER_HEAD_SCRATCH * (int64_t)sizeof(float);
+    const int64_t room = left > NAPIER_HEAD_LEAST ? left : NAPIER_HEAD_LEAST;
+    const int64_t blocks = room / napier_head_row_bytes(&h) / NAPIER_LANE_BLOCK;
+    const int64_t most = (blocks > 0 ? blocks : 1) * NAPIER_LANE_BLOCK;
+    h.rows_at_a_time = call->rows < most ? call->rows : most;
+    return h;
+}
+
+static size_t napier_head_panels(const napier_head *h) { return napier_panel_floats(&h->sides, h->rows_at_a_time); }
+
+size_t napier_head_bytes(const napier_head *h) {
+    return napier_head_panels(h) * sizeof(float) + (size_t)h->threads * NAPIER_HEAD_SCRATCH * sizeof(float) +
+           (size_t)h->rows_at_a_time * (size_t)(napier_head_row_bytes(h) - h->sides.k * (int64_t)sizeof(float));
+}
+
+void napier_head_release(napier_context *context, napier_head *h) {
+    napier_free(&context->allocator, h->sides.panels);
+    napier_free(&context->allocator, h->scratch);
+    napier_free(&context->allocator, h->slots);
+    napier_token_desks_free(context, h->desks, h->threads);
+}
+
+napier_status napier_head_allocate(napier_context *context, napier_head *h) {
+    const napier_allocator *a = &context->allocator;
+    const bool few_rows = h->rows_at_a_time <= INT32_MAX;
+    h->sides.panels = napier_alloc(a, napier_head_panels(h), sizeof(float));
+    h->scratch = napier_alloc(a, (size_t)h->threads, NAPIER_HEAD_SCRATCH * sizeof(float));
+    h->slots = napier_alloc(a, (size_t)h->rows_at_a_time, (size_t)h->slot_floats * sizeof(float));
+    h->desks = few_rows ? napier_token_desks(context, h->call, h->threads, (int)h->rows_at_a_time) : NULL;
+    if ((!h->sides.panels && h->sides.k > 0) || !h->scratch || !h->slots || !h->desks) {
+        napier_head_release(context, h);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "workspace: no memory for %zu bytes", napier_head_bytes(h));
+    }
+    return NAPIER_OK;
+}
+
+static float *napier_head_scratch(const napier_head *h, int worker) {
+    return h->scratch + (int64_t)worker * NAPIER_HEAD_SCRATCH;
+}
+static napier_token_slots napier_head_slots(const napier_head *h, int64_t row) {
+    return napier_token_slots_of(h->slots + (row - h->first) * h->slot_floats, h->tiles);
+}
+
+/* ---- The z of chosen ids ----------------------------------------------------------------------------------------- */
+
+/* Chosen ids of several rows, gathered until a panel is full. */
+typedef struct napier_head_chosen {
+    int count;
+    int64_t row[NAPIER_LANES], id[NAPIER_LANES], k[NAPIER_LANES];
+} napier_head_chosen;
+
+static void napier_head_settle(const napier_head *h, napier_head_chosen *c, float *scratch) {
+    float x[NAPIER_LANES];
+    napier_product_ones(&h->sides, c->row, c->id, c->count, scratch, x);
+    for (int i = 0; i < c->count; i++) {
+        float z;
+        h->kernels->token_z(&h->call->rules, x + i, NAPIER_F32, 1,
+                            napier_token_keep(&h->call->rules, c->row[i], c->id[i]), 1, &z);
+        for (int w = 0; w < h->threads; w++) {
+            h->desks[w].seen[c->row[i] - h->first].chosen[c->k[i]] = z;
+        }
+    }
+    c->count = 0;
+}
+
+static void napier_head_start_row(const napier_head *h, int64_t row, napier_head_chosen *c, float *scratch) {
+    for (int w = 0; w < h->threads; w++) {
+        napier_token_start_ids(h->call, row, &h->desks[w].seen[row - h->first]);
+    }
+    for (int64_t k = 0; h->call->chosen && k < h->call->per_row; k++) {
+        const int64_t id = napier_token_id(h->call, row, k);
+        if (napier_token_ignored(h->call, id)) {
+            for (int w = 0; w < h->threads; w++) {
+                h->desks[w].seen[row - h->first].chosen[k] = INFINITY;
+            }
+            continue;
+        }
+        c->row[c->count] = row;
+        c->id[c->count] = id;
+        c->k[c->count] = k;
+        if (++c->count == NAPIER_LANES) {
+            napier_head_settle(h, c, scratch);
+        }
+    }
+}
+
+static void napier_head_start_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_head *h = argument;
+    napier_head_chosen c = {.count = 0};
+    for (int64_t row = h->first + begin; row < h->first + end; row++) {
+        napier_head_start_row(h, row, &c, napier_head_scratch(h, worker));
+    }
+    if (c.count > 0) {
+        napier_head_settle(h, &c, napier_head_scratch(h, worker));
+    }
+}
+
+/* ---- Logits ------------------------------------------------------------------------------------------------------ */
+
+void napier_head_logits(const napier_head *h, int worker, int64_t block, int64_t begin, int64_t n, napier_matrix out) {
+    const int64_t lanes = napier_block_lanes(&h->sides, block);
+    for (int64_t i = 0; i < n; i += NAPIER_HEAD_STRIP) {
+        const int64_t rows = n - i < NAPIER_HEAD_STRIP ? n - i : NAPIER_HEAD_STRIP;
+        const float *c = napier_product_strip(&h->sides, block, begin + i, rows, napier_head_scratch(h, worker));
+        h->sides.kernels->unpack(c, h->sides.c_step, rows, lanes, out, i, 0, false);
+    }
+}
+
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
+
+static void napier_head_consume(const napier_head *h, int worker, int64_t row, int64_t tile, int n, float *z) {
+    const uint8_t *keep = napier_token_keep(&h->call->rules, row, tile * NAPIER_TILE);
+    const napier_token_slots slots = napier_head_slots(h, row);
+    h->kernels->token_z(&h->call->rules, z, NAPIER_F32, 1, keep, n, z);
+    h->kernels->token_tile(&h->call->wants, z, keep, n, tile, &slots, &h->desks[worker].seen[row - h->first]);
+}
+
+static void napier_head_tile(const napier_head *h, int worker, int64_t tile, int64_t block) {
+    const int64_t begin = tile * NAPIER_TILE, lanes = napier_block_lanes(&h->sides, block);
+    const int n = h->call->cols - begin < NAPIER_TILE ? (int)(h->call->cols - begin) : NAPIER_TILE;
+    float *z = napier_head_scratch(h, worker) + NAPIER_HEAD_PRODUCT;
+    const napier_matrix turned = {z, n, lanes, 1, NAPIER_HEAD_Z, NAPIER_F32};
+    napier_head_logits(h, worker, block, begin, n, turned);
+    for (int64_t l = 0; l < lanes; l++) {
+        napier_head_consume(h, worker, h->first + block * h->sides.lane_block + l, tile, n, z + l * NAPIER_HEAD_Z);
+    }
+}
+
+/* Blocks of rows follow one another, so that a tile's weights are still in a cache for the next block. */
+static void napier_head_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_head *h = argument;
+    const int64_t blocks = napier_lane_blocks(&h->sides);
+    for (int64_t unit = begin; unit < end; unit++) {
+        napier_head_tile(h, worker, unit / blocks, unit % blocks);
+    }
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+typedef struct napier_head_finish {
+    const napier_head *head;
+    napier_head_row *done;
+    void *argument;
+} napier_head_finish;
+
+static void napier_head_finish_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_head_finish *f = argument;
+    const napier_head *h = f->head;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const napier_token_slots slots = napier_head_slots(h, h->first + i);
+        for (int w = 1; w < h->threads; w++) {
+            napier_token_seen_merge(&h->desks[0].seen[i], &h->desks[w].seen[i], &h->call->wants);
+        }
+        const napier_token_final final = h->kernels->token_finish(&h->call->wants, &slots, h->tiles);
+        f->done(f->argument, h->first + i, &final, &h->desks[0].seen[i]);
+    }
+}
+
+void napier_head_rows(const napier_context *context, napier_head *h, int64_t first, int64_t count,
+                      napier_head_row *done, void *argument) {
+    napier_head_finish finish = {h, done, argument};
+    h->first = first;
+    napier_pack_lanes(context, &h->sides, first, count);
+    napier_parallel(context, count, NAPIER_LANES, napier_head_start_task, h);
+    napier_parallel(context, h->tiles * napier_lane_blocks(&h->sides), 1, napier_head_tiles_task, h);
+    napier_parallel(context, count, 16, napier_head_finish_task, &finish);
+}

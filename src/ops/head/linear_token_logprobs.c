@@ -1,0 +1,42 @@
+/* ops/head/linear_token_logprobs.c - log-probabilities of tokens from hidden states and the head's weights. */
+#include <napier/rl.h>
+
+#include "core/base/fenv.h"
+#include "ops/head/linear_head.h"
+
+static void napier_linear_write(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen) {
+    napier_token_write(argument, row, final, seen);
+}
+
+napier_status napier_linear_token_logprobs(napier_context *context, napier_const_matrix hidden,
+                                           napier_const_matrix weights, napier_indices ids,
+                                           const napier_token_options *options, const napier_token_results *results) {
+    napier_token_call call;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_head_check(context, hidden, weights);
+    if (!status && !results)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "results: NULL");
+    if (!status)
+        status = napier_token_call_read(context, hidden.rows, weights.rows, ids, options, results, NULL, &call);
+    if (!status)
+        status = napier_token_call_apart(context, &call, "hidden", hidden);
+    if (!status)
+        status = napier_token_call_apart(context, &call, "weights", weights);
+    if (status || hidden.rows == 0) {
+        return status;
+    }
+    napier_head head = napier_head_of(context, &call, hidden, weights);
+    status = napier_head_allocate(context, &head);
+    if (status) {
+        return status;
+    }
+    const napier_fenv caller = napier_fenv_enter();
+    for (int64_t row = 0; row < call.rows; row += head.rows_at_a_time) {
+        const int64_t left = call.rows - row, count = left < head.rows_at_a_time ? left : head.rows_at_a_time;
+        napier_head_rows(context, &head, row, count, napier_linear_write, &call);
+    }
+    napier_fenv_leave(caller);
+    napier_head_release(context, &head);
+    return NAPIER_OK;
+}

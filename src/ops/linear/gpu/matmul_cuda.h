@@ -1,0 +1,58 @@
+/* ops/linear/gpu/matmul_cuda.h - what the two halves of napier_cuda_matmul share: its kernels are in matmul.cu (the
+ * CPU's bits) and matmul_tensor.cu (tensor cores).
+ *
+ * A product has two sides, rows [m, k] and columns [n, k]: the columns' side is the second operand turned. */
+#ifndef NAPIER_OPS_LINEAR_GPU_MATMUL_CUDA_H
+#define NAPIER_OPS_LINEAR_GPU_MATMUL_CUDA_H
+
+#include <napier/types.h>
+#include <stdbool.h>
+
+/* How the elements of a side can be read. */
+typedef enum napier_side_layout {
+    NAPIER_SIDE_ANY,   /* one by one */
+    NAPIER_SIDE_ALONG, /* 16 bytes along k: neighbours in k side by side, every row on a boundary of 16 bytes */
+    NAPIER_SIDE_ACROSS /* 16 bytes across k: neighbouring rows side by side, every k on a boundary of 16 bytes */
+} napier_side_layout;
+
+typedef struct napier_side {
+    const void *data; /* never NULL */
+    int64_t rows;
+    int64_t row_stride, k_stride; /* elements */
+    napier_dtype dtype;
+    napier_side_layout layout;
+} napier_side;
+
+typedef struct napier_matmul_job {
+    napier_side rows, columns;
+    int64_t k;
+    napier_matrix product;
+    int64_t row_tiles, column_tiles;
+    bool pairs; /* the order of bf16 by bf16 */
+    bool add;   /* the product, f32, holds the sum of the k before these */
+} napier_matmul_job;
+
+/* Tiles of the kernels. */
+enum {
+    NAPIER_MATMUL_THREADS = 256,
+    NAPIER_MATMUL_ROWS = 128,
+    NAPIER_MATMUL_COLUMNS = 128,     /* of one chain over k */
+    NAPIER_MATMUL_PAIR_COLUMNS = 64, /* of bf16 by bf16: three sums for each output */
+    NAPIER_MATMUL_K = 16,            /* of a stage */
+    NAPIER_MATMUL_STAGE_ROW = 4,     /* floats after the rows of each k: stores spread over the banks */
+    NAPIER_MATMUL_SHARED = 2 * NAPIER_MATMUL_K * (256 + 2 * NAPIER_MATMUL_STAGE_ROW) * 4 + 128,
+    NAPIER_MATMUL_BAND = 8 /* row tiles that go together along the columns, so that both are found in L2 */
+};
+
+enum {
+    NAPIER_MMA_THREADS = 128,
+    NAPIER_MMA_ROWS = 128,
+    NAPIER_MMA_COLUMNS = 128,
+    NAPIER_MMA_K = 64, /* of a stage */
+    NAPIER_MMA_STAGES = 3,
+    NAPIER_MMA_SIDE_BYTES = NAPIER_MMA_ROWS * NAPIER_MMA_K * 2,
+    NAPIER_MMA_SHARED = NAPIER_MMA_STAGES * 2 * NAPIER_MMA_SIDE_BYTES,
+    NAPIER_MMA_BAND = 16
+};
+
+#endif

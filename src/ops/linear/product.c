@@ -1,0 +1,322 @@
+/* ops/linear/product.c - a matrix product in blocks. How work is split never changes a bit: an element of the product
+ * has a chain of its own. */
+#include "ops/linear/product.h"
+
+#include <string.h>
+
+#include "ops/linear/amx.h"
+
+/* Results larger than this are stored past the caches: they do not stay in those of a core. */
+enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
+
+/* Rows from memory go by so many lanes at a time: a whole patch. Sums then go from registers to their place, and the
+ * panels leave room for them in the second cache. Rows that are widened must serve two patches. Rows that are packed
+ * must serve more lanes; and up to 256 lanes go by together, in shares of almost the same number of vectors, where 64
+ * at a time would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
+enum { DIRECT_LANES = 64, WIDENED_LANES = 128 };
+
+/* Rows of so many bytes go by the panels of one block of lanes after the other: they stay in the last cache. */
+enum { ROWS_TOGETHER_BYTES = 4 << 20 };
+
+_Static_assert((int)NAPIER_DIRECT_ROOM <= (int)NAPIER_ROW_GROUP * NAPIER_ROW_STEP, "rows are widened in this room");
+
+static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+/* Where rows are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the second cache. */
+static int64_t direct_k_block(int64_t k, int64_t lanes) {
+    enum { FLOATS = 128 << 10 };
+    const int64_t most = FLOATS / lanes, blocks = k > most ? (k + most - 1) / most : 1;
+    return round_up(k > 0 ? (k + blocks - 1) / blocks : 1, NAPIER_PAIRS_BLOCK);
+}
+
+napier_product_sides napier_product_sides_of(const napier_context *context, napier_const_matrix lanes,
+                                             napier_const_matrix rows) {
+    const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
+    napier_product_sides s = {.kernels = kernels, .lanes = lanes, .rows = rows};
+    s.pairs = lanes.dtype == NAPIER_BF16 && rows.dtype == NAPIER_BF16;
+    s.k = s.pairs ? round_up(lanes.cols, NAPIER_PAIRS_BLOCK) : lanes.cols;
+    s.multiply = !s.pairs ? kernels->chain : context->engine == NAPIER_ENGINE_ON ? napier_amx_pairs : kernels->pairs;
+    const bool from_memory =
+        rows.col_stride == 1 && (!s.pairs || (kernels->direct_pairs && s.multiply == kernels->pairs));
+    s.few = lanes.rows <= NAPIER_FEW && from_memory;
+    s.direct = from_memory;
+    const bool full = lanes.rows > NAPIER_LANE_BLOCK || (lanes.rows - 1) % DIRECT_LANES >= DIRECT_LANES / 2;
+    s.lane_block = !s.direct || !full ? NAPIER_LANE_BLOCK : rows.dtype == NAPIER_F32 ? DIRECT_LANES : WIDENED_LANES;
+    const int64_t together = lanes.rows < 1 ? 1 : lanes.rows < s.lane_block ? lanes.rows : s.lane_block;
+    s.k_block = s.direct ? direct_k_block(s.k, round_up(together, NAPIER_LANES)) : NAPIER_K_BLOCK;
+    s.c_step = round_up(together, 16);
+    return s;
+}
+
+int64_t napier_lanes_at_a_time(const napier_product_sides *s) {
+    const int64_t most = NAPIER_PANEL_BYTES_MOST / (int64_t)sizeof(float) / (s->k > 0 ? s->k : 1);
+    const int64_t blocks = most / NAPIER_LANE_BLOCK > 0 ? most / NAPIER_LANE_BLOCK : 1;
+    const int64_t wanted = round_up(s->lanes.rows, NAPIER_LANE_BLOCK);
+    return blocks * NAPIER_LANE_BLOCK < wanted ? blocks * NAPIER_LANE_BLOCK : wanted;
+}
+
+size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
+    const uint64_t panels = (uint64_t)(lanes + NAPIER_LANES - 1) / NAPIER_LANES;
+    if (s->k == 0 || panels > SIZE_MAX / sizeof(float) / (uint64_t)NAPIER_LANES / (uint64_t)s->k) {
+        return 0;
+    }
+    return s->few ? NAPIER_FEW * (size_t)round_up(s->k, 16) : (size_t)(panels * (uint64_t)s->k * NAPIER_LANES);
+}
+
+/* ---- Panels ------------------------------------------------------------------------------------------------------ */
+
+/* Panels of a block of lanes that share a block of k lie one after the other: together they fill the second cache
+ * evenly. Where panel `panel` of the block begins at k: */
+float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
+    const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
+    const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
+    return s->panels + (block * s->lane_block * s->k + (k * panels + cols * panel) * NAPIER_LANES);
+}
+
+/* `cols` k of a panel, from k on, all in one block of k. */
+static void pack_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
+    const napier_const_matrix turned = napier_const_transposed(s->lanes);
+    const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = s->lane_block / NAPIER_LANES;
+    const int64_t lanes = left < NAPIER_LANES ? left : NAPIER_LANES, begin = k / s->k_block * s->k_block;
+    const int64_t rest = s->lanes.cols - k, there = rest < 0 ? 0 : rest < cols ? rest : cols;
+    float *out = napier_panel_at(s, panel / each, panel % each, begin) + (k - begin) * NAPIER_LANES;
+    s->kernels->pack(&turned, k, there, s->first_lane + lane, lanes, s->pairs, out, NAPIER_LANES, NAPIER_LANES);
+    memset(out + there * NAPIER_LANES, 0, (size_t)((cols - there) * NAPIER_LANES) * sizeof(float));
+}
+
+static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_sides *s = argument;
+    (void)worker;
+    for (int64_t panel = begin; panel < end; panel++) {
+        for (int64_t k = 0; k < s->k; k += s->k_block) {
+            pack_piece(s, panel, k, s->k - k < s->k_block ? s->k - k : s->k_block);
+        }
+    }
+}
+
+/* Lanes that are neighbours in memory: some k of all panels, so that what is read lies together. */
+enum { PACK_K = NAPIER_PAIRS_BLOCK };
+
+static void pack_across(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_sides *s = argument;
+    const int64_t panels = (s->lane_count + NAPIER_LANES - 1) / NAPIER_LANES;
+    (void)worker;
+    for (int64_t k = begin * PACK_K; k < end * PACK_K && k < s->k; k += PACK_K) {
+        for (int64_t panel = 0; panel < panels; panel++) {
+            pack_piece(s, panel, k, s->k - k < PACK_K ? s->k - k : PACK_K);
+        }
+    }
+}
+
+void napier_pack_lanes(const napier_context *context, napier_product_sides *s, int64_t first, int64_t count) {
+    s->first_lane = first;
+    s->lane_count = count;
+    if (s->few && s->k > 0) {
+        s->kernels->pack(&s->lanes, first, count, 0, s->lanes.cols, s->pairs, s->panels, round_up(s->k, 16),
+                         round_up(s->k, 16));
+    } else if (s->k > 0 && s->lanes.row_stride == 1 && s->lanes.col_stride != 1) {
+        napier_parallel(context, (s->k + PACK_K - 1) / PACK_K, 1, pack_across, s);
+    } else if (s->k > 0) {
+        napier_parallel(context, (count + NAPIER_LANES - 1) / NAPIER_LANES, 1, pack_panels, s);
+    }
+}
+
+/* ---- Strips of rows ---------------------------------------------------------------------------------------------- */
+
+static void multiply_few(const napier_product_sides *s, int64_t row, int64_t rows, float *c) {
+    const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
+    const napier_few_block few = {.rows = (const char *)s->rows.data + row * s->rows.row_stride * size,
+                                  .dtype = s->rows.dtype,
+                                  .row_count = rows,
+                                  .row_step = s->rows.row_stride * size,
+                                  .lane_data = s->panels,
+                                  .lanes = s->lane_count,
+                                  .lane_step = round_up(s->k, 16),
+                                  .k = s->rows.cols,
+                                  .c = c,
+                                  .c_step = s->c_step};
+    (s->pairs ? s->kernels->few_pairs : s->kernels->few_chain)(&few);
+}
+
+static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows, int64_t k, float *packed) {
+    const int64_t there = s->rows.cols - k < NAPIER_K_BLOCK ? s->rows.cols - k : NAPIER_K_BLOCK;
+    const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+    s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, round_up(cols, 16));
+}
+
+/* All groups of the strip go by a block of k, whose panels stay in the second cache. */
+static void multiply_k_block(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
+                             bool first, float *c, float *packed) {
+    napier_product_block b = {.rows = packed,
+                              .panels = napier_panel_at(s, block, 0, k),
+                              .panel_step = napier_panel_at(s, block, 1, k) - napier_panel_at(s, block, 0, k),
+                              .lanes = round_up(napier_block_lanes(s, block), 16),
+                              .k = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK,
+                              .c_step = s->c_step,
+                              .first = first};
+    for (int64_t r = 0; r < rows; r += NAPIER_ROW_GROUP) {
+        b.row_count = rows - r < NAPIER_ROW_GROUP ? rows - r : NAPIER_ROW_GROUP;
+        b.c = c + r * s->c_step;
+        pack_group(s, row + r, b.row_count, k, packed);
+        s->multiply(&b);
+    }
+}
+
+/* The same with rows as they lie in memory. */
+static void multiply_direct(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
+                            bool first, float *c, float *room) {
+    const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
+    const napier_direct_block b = {.rows = (const char *)s->rows.data + (row * s->rows.row_stride + k) * size,
+                                   .dtype = s->rows.dtype,
+                                   .row_count = rows,
+                                   .row_step = s->rows.row_stride * size,
+                                   .cols = s->rows.cols - k,
+                                   .room = s->rows.dtype == NAPIER_F32 ? NULL : room,
+                                   .panels = napier_panel_at(s, block, 0, k),
+                                   .panel_step = napier_panel_at(s, block, 1, k) - napier_panel_at(s, block, 0, k),
+                                   .lanes = round_up(napier_block_lanes(s, block), 16),
+                                   .k = s->k - k < s->k_block ? s->k - k : s->k_block,
+                                   .c = c,
+                                   .c_step = s->c_step,
+                                   .first = first};
+    (s->pairs ? s->kernels->direct_pairs : s->kernels->direct_chain)(&b);
+}
+
+static const float *multiply_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, bool add,
+                                   float *scratch) {
+    float *c = scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP;
+    if (s->k == 0 && !add) {
+        memset(c, 0, (size_t)(rows * s->c_step) * sizeof *c);
+    } else if (s->few) {
+        multiply_few(s, row, rows, c);
+    }
+    for (int64_t k = 0; k < s->k && !s->few; k += s->k_block) {
+        (s->direct ? multiply_direct : multiply_k_block)(s, block, row, rows, k, k == 0 && !add, c, scratch);
+    }
+    return c;
+}
+
+const float *napier_product_strip(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows,
+                                  float *scratch) {
+    return multiply_strip(s, block, row, rows, false, scratch);
+}
+
+/* ---- Single products --------------------------------------------------------------------------------------------- */
+
+/* Row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: room for 32 packed rows. */
+static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
+                         int64_t k, int64_t cols, float *rows, float *panel) {
+    const int64_t there = m->cols - k < cols ? m->cols - k : cols;
+    for (int i = 0; i < count; i++) {
+        s->kernels->pack(m, index[i], 1, k, there, s->pairs, rows + i * NAPIER_ROW_STEP, NAPIER_ROW_STEP,
+                         round_up(cols, 16));
+    }
+    const napier_const_matrix turned = {rows, cols, count, 1, NAPIER_ROW_STEP, NAPIER_F32};
+    s->kernels->pack(&turned, 0, cols, 0, count, false, panel, NAPIER_LANES, NAPIER_LANES);
+}
+
+void napier_product_ones(const napier_product_sides *s, const int64_t *lane, const int64_t *row, int count,
+                         float *scratch, float products[NAPIER_LANES]) {
+    float *a = scratch + NAPIER_LANES * NAPIER_ROW_STEP, *b = a + NAPIER_LANES * NAPIER_K_BLOCK;
+    memset(products, 0, NAPIER_LANES * sizeof *products);
+    for (int64_t k = 0; k < s->k; k += NAPIER_K_BLOCK) {
+        const int64_t cols = s->k - k < NAPIER_K_BLOCK ? s->k - k : NAPIER_K_BLOCK;
+        gather_panel(s, &s->lanes, lane, count, k, cols, scratch, a);
+        gather_panel(s, &s->rows, row, count, k, cols, scratch, b);
+        (s->pairs ? s->kernels->pairs_lanes : s->kernels->chain_lanes)(a, b, cols, products);
+    }
+    s->kernels->unpack(products, NAPIER_LANES, 1, NAPIER_LANES, napier_rows_f32(products, 1, NAPIER_LANES), 0, 0,
+                       false);
+}
+
+/* ---- A whole product --------------------------------------------------------------------------------------------- */
+
+/* Enough units for every thread to have a fair share, of many rows each if panels must come again for each. */
+static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
+    enum { UNITS = 8 };
+    const int64_t most = s->k_block < s->k ? 8 : 4;
+    const int64_t blocks = (lanes + s->lane_block - 1) / s->lane_block;
+    const int64_t groups = (s->rows.rows + NAPIER_ROW_GROUP - 1) / NAPIER_ROW_GROUP;
+    const int64_t fair = groups / (UNITS * context->threads / blocks + 1) + 1;
+    return (fair < most ? fair : most) * NAPIER_ROW_GROUP;
+}
+
+napier_product_plan napier_product_plan_of(const napier_context *context, napier_const_matrix lanes,
+                                           napier_const_matrix rows, napier_matrix out, bool add) {
+    napier_product_plan p = {.sides = napier_product_sides_of(context, lanes, rows), .out = out, .add = add};
+    p.sides.few = p.sides.few && !add;
+    p.lanes = napier_lanes_at_a_time(&p.sides);
+    p.row_block = row_block_of(context, &p.sides, p.lanes);
+    p.stream = !add && out.rows * out.cols > NAPIER_PRODUCT_STREAM_BYTES / (int64_t)napier_dtype_size(out.dtype);
+    return p;
+}
+
+size_t napier_product_floats(const napier_context *context, const napier_product_plan *p) {
+    const size_t panels = napier_panel_floats(&p->sides, p->lanes);
+    return panels > 0 || p->sides.k == 0 ? panels + (size_t)context->threads * napier_product_scratch(p->row_block) : 0;
+}
+
+static void multiply_unit(const napier_product_plan *p, int64_t block, int64_t row, float *scratch) {
+    const napier_product_sides *s = &p->sides;
+    const int64_t rows = s->rows.rows - row < p->row_block ? s->rows.rows - row : p->row_block;
+    const int64_t lane = s->first_lane + block * s->lane_block, lanes = napier_block_lanes(s, block);
+    if (p->add) {
+        const napier_const_matrix so_far = napier_read_only(p->out);
+        s->kernels->pack(&so_far, row, rows, lane, lanes, false, scratch + NAPIER_ROW_GROUP * NAPIER_ROW_STEP,
+                         s->c_step, round_up(lanes, 16));
+    }
+    const float *c = multiply_strip(s, block, row, rows, p->add, scratch);
+    s->kernels->unpack(c, s->c_step, rows, lanes, p->out, row, lane, p->stream);
+}
+
+int64_t napier_product_units(const napier_product_plan *p) {
+    const int64_t strips = (p->sides.rows.rows + p->row_block - 1) / p->row_block;
+    return strips * napier_lane_blocks(&p->sides);
+}
+
+/* Strips follow one another, so that panels are still in a core's second cache; but only so many strips that they stay
+ * in the last cache until the next block of lanes wants them. */
+napier_product_unit napier_product_unit_of(const napier_product_plan *p, int64_t unit) {
+    const napier_const_matrix *rows = &p->sides.rows;
+    const int64_t strips = (rows->rows + p->row_block - 1) / p->row_block, blocks = napier_lane_blocks(&p->sides);
+    const int64_t bytes = p->row_block * (p->sides.k + 1) * (int64_t)napier_dtype_size(rows->dtype);
+    const int64_t most = bytes < ROWS_TOGETHER_BYTES ? ROWS_TOGETHER_BYTES / bytes : 1;
+    const int64_t first = unit / (most * blocks) * most, left = strips - first;
+    const int64_t together = left < most ? left : most, rest = unit - first * blocks;
+    return (napier_product_unit){rest / together, (first + rest % together) * p->row_block};
+}
+
+static void multiply_units(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_product_plan *p = argument;
+    for (int64_t i = begin; i < end; i++) {
+        const napier_product_unit unit = napier_product_unit_of(p, i);
+        multiply_unit(p, unit.block, unit.row, p->scratch + (size_t)worker * napier_product_scratch(p->row_block));
+    }
+}
+
+void napier_product_run(const napier_context *context, napier_product_plan *p, float *memory) {
+    napier_product_sides *s = &p->sides;
+    p->scratch = memory;
+    s->panels = memory + (size_t)context->threads * napier_product_scratch(p->row_block);
+    for (int64_t lane = 0; lane < s->lanes.rows; lane += p->lanes) {
+        const int64_t left = s->lanes.rows - lane;
+        napier_pack_lanes(context, s, lane, left < p->lanes ? left : p->lanes);
+        napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
+    }
+}
+
+bool napier_product_packs_alike(const napier_product_plan *a, const napier_product_plan *b) {
+    const napier_product_sides *s = &a->sides, *t = &b->sides;
+    return s->k == t->k && s->pairs == t->pairs && s->few == t->few && s->k_block == t->k_block &&
+           s->lane_block == t->lane_block && s->lanes.rows == t->lanes.rows && a->lanes >= s->lanes.rows &&
+           b->lanes >= s->lanes.rows;
+}
+
+void napier_product_run_packed(const napier_context *context, napier_product_plan *p, float *panels, float *scratch) {
+    napier_product_sides *s = &p->sides;
+    p->scratch = scratch;
+    s->panels = panels;
+    s->first_lane = 0;
+    s->lane_count = s->lanes.rows;
+    napier_parallel(context, napier_product_units(p), 1, multiply_units, p);
+}

@@ -1,0 +1,579 @@
+/* ops/linear/product.inc.h - the pieces of a matrix product (product_kernels.h), compiled once per instruction set.
+ *
+ * A patch of the result stays in registers while a block of k runs: each output is one chain of fma, whatever the
+ * patch, so the patch is chosen for speed alone. */
+#include "ops/linear/product_kernels.h"
+#include "core/math/elements.h"
+
+/* 12 x 32 outputs are 24 of AVX-512's 32 registers; 6 x 16 are 12 of AVX2's 16 and 24 of NEON's 32. */
+#if defined(NAPIER_LANES_AVX512)
+#define NAPIER_PATCH_ROWS 12
+#define NAPIER_PATCH_VECTORS 2
+#else
+#define NAPIER_PATCH_ROWS 6
+#define NAPIER_PATCH_VECTORS 1
+#endif
+/* What whole patches leave over goes by so many rows, which still hide the latency of an fma. */
+#define NAPIER_PATCH_REST 4
+
+/* clang leaves loops over a patch of 24 registers standing, and the patch in memory, unless it is told. */
+#if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
+#define NAPIER_PATCH_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NAPIER_PATCH_UNROLL NAPIER_UNROLL
+#endif
+
+typedef vf napier_patch[NAPIER_PATCH_ROWS][NAPIER_PATCH_VECTORS];
+
+/* ---- Packing ----------------------------------------------------------------------------------------------------- */
+
+NAPIER_KERNEL vf napier_flush_subnormal(vf x) {
+    const vi sign = vi_and(vf_bits(x), vi_set(INT32_MIN));
+    const vm tiny = vi_eq(vi_and(vf_bits(x), vi_set(0x7f800000)), vi_set(0));
+    return vf_select(tiny, vf_from_bits(sign), x);
+}
+
+/* Up to 16 elements, 0 beyond. */
+NAPIER_KERNEL vf napier_pack_load(const void *x, const napier_dtype dtype, int n, const bool flush) {
+    if (n <= 0) {
+        return vf_zero();
+    }
+    const vf v = n >= 16 ? napier_load16(x, dtype) : napier_load_part(x, dtype, n, vf_zero());
+    return flush ? napier_flush_subnormal(v) : v;
+}
+
+/* Columns are neighbours in memory. */
+NAPIER_KERNEL void napier_pack_along(const napier_dtype dtype, const bool flush, const char *x, int64_t row_bytes,
+                                     int64_t rows, int64_t cols, float *out, int64_t step, int64_t padded) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t r = 0; r < rows; r++, x += row_bytes, out += step) {
+        int64_t i = 0;
+        for (; i + 16 <= cols; i += 16) {
+            const vf v = napier_load16(x + i * size, dtype);
+            vf_store(out + i, flush ? napier_flush_subnormal(v) : v);
+        }
+        for (; i < padded; i += 16) {
+            vf_store(out + i, napier_pack_load(x + i * size, dtype, (int)(cols - i), flush));
+        }
+    }
+}
+
+/* Rows are neighbours in memory: 16 x 16 at a time, turned. */
+NAPIER_KERNEL void napier_pack_across(const napier_dtype dtype, const bool flush, const char *x, int64_t col_bytes,
+                                      int64_t rows, int64_t cols, float *out, int64_t step, int64_t padded) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t r = 0; r < rows; r += 16) {
+        const int height = rows - r < 16 ? (int)(rows - r) : 16;
+        for (int64_t i = 0; i < padded; i += 16) {
+            vf v[16];
+            NAPIER_PATCH_UNROLL
+            for (int c = 0; c < 16; c++) {
+                v[c] = i + c < cols ? napier_pack_load(x + (i + c) * col_bytes + r * size, dtype, height, flush)
+                                    : vf_zero();
+            }
+            vf_transpose(v);
+            NAPIER_PATCH_UNROLL
+            for (int c = 0; c < 16; c++) {
+                if (c < height) {
+                    vf_store(out + (r + c) * step + i, v[c]);
+                }
+            }
+        }
+    }
+}
+
+/* Any strides. */
+NAPIER_KERNEL void napier_pack_any(const napier_dtype dtype, const bool flush, const char *x, int64_t row_bytes,
+                                   int64_t col_bytes, int64_t rows, int64_t cols, float *out, int64_t step,
+                                   int64_t padded) {
+    for (int64_t r = 0; r < rows; r++, out += step) {
+        for (int64_t i = 0; i < padded; i += 16) {
+            float wide[16] = {0};
+            uint16_t narrow[16] = {0};
+            const int n = cols - i < 16 ? (int)(cols - i) : 16;
+            for (int c = 0; c < n; c++) {
+                const char *at = x + r * row_bytes + (i + c) * col_bytes;
+                memcpy(dtype == NAPIER_F32 ? (void *)(wide + c) : (void *)(narrow + c), at,
+                       dtype == NAPIER_F32 ? 4 : 2);
+            }
+            vf_store(out + i, napier_pack_load(dtype == NAPIER_F32 ? (void *)wide : (void *)narrow, dtype, 16, flush));
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_pack_as(const napier_dtype dtype, const bool flush, const napier_const_matrix *m, int64_t row,
+                                  int64_t rows, int64_t col, int64_t cols, float *out, int64_t step, int64_t padded) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    const char *x = (const char *)m->data + (row * m->row_stride + col * m->col_stride) * size;
+    if (m->col_stride == 1 || cols == 1) {
+        napier_pack_along(dtype, flush, x, m->row_stride * size, rows, cols, out, step, padded);
+    } else if (m->row_stride == 1) {
+        napier_pack_across(dtype, flush, x, m->col_stride * size, rows, cols, out, step, padded);
+    } else {
+        napier_pack_any(dtype, flush, x, m->row_stride * size, m->col_stride * size, rows, cols, out, step, padded);
+    }
+}
+
+static void napier_pack_product(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols,
+                                bool flush, float *out, int64_t step, int64_t padded) {
+    switch (m->dtype) {
+    case NAPIER_F32: napier_pack_as(NAPIER_F32, false, m, row, rows, col, cols, out, step, padded); break;
+    case NAPIER_F16: napier_pack_as(NAPIER_F16, false, m, row, rows, col, cols, out, step, padded); break;
+    default:
+        if (flush) {
+            napier_pack_as(NAPIER_BF16, true, m, row, rows, col, cols, out, step, padded);
+        } else {
+            napier_pack_as(NAPIER_BF16, false, m, row, rows, col, cols, out, step, padded);
+        }
+    }
+}
+
+/* ---- One chain over k -------------------------------------------------------------------------------------------- */
+
+/* Adds to the sums of `rows` rows every k_step-th k, `steps` of them. */
+NAPIER_KERNEL void napier_patch_add(const int rows, const int vectors, const float *a, const float *panel,
+                                    const int64_t steps, const int k_step, napier_patch sum) {
+    for (int64_t i = 0; i < steps; i++) {
+        vf b[NAPIER_PATCH_VECTORS];
+        NAPIER_PATCH_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            b[v] = vf_load(panel + i * k_step * NAPIER_LANES + 16 * v);
+        }
+        NAPIER_PATCH_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vf x = vf_set(a[r * NAPIER_ROW_STEP + i * k_step]);
+            NAPIER_PATCH_UNROLL
+            for (int v = 0; v < vectors; v++) {
+                sum[r][v] = vf_fma(x, b[v], sum[r][v]);
+            }
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_patch_load(const int rows, const int vectors, const float *c, const int64_t c_step,
+                                     napier_patch sum) {
+    NAPIER_PATCH_UNROLL
+    for (int r = 0; r < rows; r++) {
+        NAPIER_PATCH_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            sum[r][v] = c ? vf_load(c + r * c_step + 16 * v) : vf_zero();
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_patch_store(const int rows, const int vectors, float *c, const int64_t c_step,
+                                      napier_patch sum) {
+    NAPIER_PATCH_UNROLL
+    for (int r = 0; r < rows; r++) {
+        NAPIER_PATCH_UNROLL
+        for (int v = 0; v < vectors; v++) {
+            vf_store(c + r * c_step + 16 * v, sum[r][v]);
+        }
+    }
+}
+
+/* ---- bf16 by bf16 --------------------------------------------------------------------------------------------------
+ * Blocks of 32 k; every step takes subnormals for 0 and makes subnormal results 0. x86 has that as a mode. It looks at
+ * a result after rounding it to 24 bits of unbounded exponent; AArch64's mode looks before rounding, so that results
+ * just below 2^-126 would differ. Where there is no such mode, ordinary arithmetic has to do:
+ *
+ *   Quick. If every element but 0 is at least 2^-56 in magnitude, it is a multiple of 2^-63, a product one of 2^-126,
+ *   and so is every sum, rounded or not: none can be subnormal. Only the accumulator may bring smaller ones from
+ *   elsewhere.
+ *   Careful. A step whose result r has |r| < 2^-126 is flushed. |r| = 2^-126 may be the rounding of something smaller,
+ *   which x86 flushes if its distance from 2^-126 is more than 2^-151: half a unit of 24 bits below. That is looked up
+ *   in double, which holds a * b exactly, and the sum wherever it matters: a * b has 16 bits, so that its last one is
+ *   not below 2^-167 where the sum is close to that bound. */
+
+#if defined(__SSE2__) && !defined(NAPIER_LANES_SCALAR)
+#define NAPIER_HAS_FLUSH_MODE 1
+#else
+#define NAPIER_HAS_FLUSH_MODE 0
+#endif
+
+NAPIER_KERNEL vf napier_magnitude(vf x) { return vf_from_bits(vi_and(vf_bits(x), vi_set(INT32_MAX))); }
+
+NAPIER_KERNEL vf napier_add_flushed(vf a, vf b) {
+    const vf sum = vf_add(a, b);
+    return NAPIER_HAS_FLUSH_MODE ? sum : napier_flush_subnormal(sum);
+}
+
+static vf napier_settle_edge(vf a, vf b, vf c, vf r) {
+    float x[16], y[16], z[16], result[16];
+    vf_store(x, a), vf_store(y, b), vf_store(z, c), vf_store(result, r);
+    for (int i = 0; i < 16; i++) {
+        const double exact = (double)x[i] * (double)y[i] + (double)z[i];
+        if (fabsf(result[i]) < 0x1p-126f || (fabsf(result[i]) == 0x1p-126f && fabs(exact) < 0x1p-126 - 0x1p-151)) {
+            result[i] = copysignf(0.0f, result[i]);
+        }
+    }
+    return vf_load(result);
+}
+
+NAPIER_KERNEL vf napier_fma_flushed(vf a, vf b, vf c) {
+    const vf r = vf_fma(a, b, c);
+    return vm_any(vf_le(napier_magnitude(r), vf_set(0x1p-126f))) ? napier_settle_edge(a, b, c, r) : r;
+}
+
+#if !NAPIER_HAS_FLUSH_MODE
+/* One output vector at a time: rare, and the definition for everything else. */
+static void napier_pairs_careful(const napier_product_block *p) {
+    for (int64_t r = 0; r < p->row_count; r++) {
+        for (int64_t l = 0; l < p->lanes; l += 16) {
+            const float *a = p->rows + r * NAPIER_ROW_STEP;
+            const float *b = p->panels + l / NAPIER_LANES * p->panel_step + l % NAPIER_LANES;
+            vf total = p->first ? vf_zero() : vf_load(p->c + r * p->c_step + l);
+            for (int64_t k = 0; k < p->k; k += NAPIER_PAIRS_BLOCK) {
+                vf sum[2] = {vf_zero(), vf_zero()};
+                for (int64_t i = k; i < k + NAPIER_PAIRS_BLOCK; i++) {
+                    sum[i % 2] = napier_fma_flushed(vf_set(a[i]), vf_load(b + i * NAPIER_LANES), sum[i % 2]);
+                }
+                total = napier_add_flushed(total, napier_add_flushed(sum[0], sum[1]));
+            }
+            vf_store(p->c + r * p->c_step + l, total);
+        }
+    }
+}
+
+/* Is there an element between 0 and 2^-56? n: a multiple of 16. */
+NAPIER_KERNEL bool napier_has_tiny(const float *x, int64_t n) {
+    vm tiny = vm_first(0);
+    for (int64_t i = 0; i < n; i += 16) {
+        const vf v = napier_magnitude(vf_load(x + i));
+        tiny = vm_or(tiny, vm_and(vf_lt(v, vf_set(0x1p-56f)), vf_gt(v, vf_zero())));
+    }
+    return vm_any(tiny);
+}
+
+static bool napier_pairs_need_care(const napier_product_block *p) {
+    bool care = false;
+    for (int64_t r = 0; r < p->row_count && !care; r++) {
+        care = napier_has_tiny(p->rows + r * NAPIER_ROW_STEP, p->k);
+    }
+    for (int64_t l = 0; l < p->lanes && !care; l += NAPIER_LANES) {
+        care = napier_has_tiny(p->panels + l / NAPIER_LANES * p->panel_step, p->k * NAPIER_LANES);
+    }
+    return care;
+}
+#endif
+
+/* ---- Patches of a block ------------------------------------------------------------------------------------------ */
+
+NAPIER_KERNEL void napier_patch_chain(const int rows, const int vectors, const float *a, const float *panel, int64_t k,
+                                      float *c, int64_t c_step, bool first) {
+    napier_patch sum;
+    napier_patch_load(rows, vectors, first ? NULL : c, c_step, sum);
+    napier_patch_add(rows, vectors, a, panel, k, 1, sum);
+    napier_patch_store(rows, vectors, c, c_step, sum);
+}
+
+/* The even k of a block, then the odd ones, each with all registers; what comes first waits in memory. */
+NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const float *a, const float *panel,
+                                      const int64_t k, float *c, const int64_t c_step, bool first) {
+    float even[NAPIER_PATCH_ROWS * NAPIER_PATCH_VECTORS * 16];
+    for (int64_t i = 0; i < k; i += NAPIER_PAIRS_BLOCK) {
+        napier_patch sum;
+        napier_patch_load(rows, vectors, NULL, 0, sum);
+        napier_patch_add(rows, vectors, a + i, panel + i * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
+        napier_patch_store(rows, vectors, even, 16 * vectors, sum);
+        napier_patch_load(rows, vectors, NULL, 0, sum);
+        napier_patch_add(rows, vectors, a + i + 1, panel + (i + 1) * NAPIER_LANES, NAPIER_PAIRS_BLOCK / 2, 2, sum);
+        const bool start = first && i == 0;
+        NAPIER_PATCH_UNROLL
+        for (int r = 0; r < rows; r++) {
+            NAPIER_PATCH_UNROLL
+            for (int v = 0; v < vectors; v++) {
+                const vf both = vf_add(vf_load(even + (r * vectors + v) * 16), sum[r][v]);
+                const vf total = start ? vf_zero() : vf_load(c + r * c_step + 16 * v);
+                vf_store(c + r * c_step + 16 * v, napier_add_flushed(total, both));
+            }
+        }
+    }
+}
+
+/* The rows stay in the first cache while the panels pass by. */
+NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napier_product_block *p, int64_t r) {
+    const float *a = p->rows + r * NAPIER_ROW_STEP;
+    for (int64_t l = 0; l < p->lanes;) {
+        const float *panel = p->panels + l / NAPIER_LANES * p->panel_step + l % NAPIER_LANES;
+        float *c = p->c + r * p->c_step + l;
+        const bool whole = NAPIER_PATCH_VECTORS == 2 && p->lanes - l >= 32;
+        if (pairs && whole) {
+            napier_patch_pairs(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first);
+        } else if (pairs) {
+            napier_patch_pairs(rows, 1, a, panel, p->k, c, p->c_step, p->first);
+        } else if (whole) {
+            napier_patch_chain(rows, NAPIER_PATCH_VECTORS, a, panel, p->k, c, p->c_step, p->first);
+        } else {
+            napier_patch_chain(rows, 1, a, panel, p->k, c, p->c_step, p->first);
+        }
+        l += whole ? 32 : 16;
+    }
+}
+
+NAPIER_KERNEL void napier_patches(const bool pairs, const napier_product_block *p) {
+    int64_t r = 0;
+    for (; r + NAPIER_PATCH_ROWS <= p->row_count; r += NAPIER_PATCH_ROWS) {
+        napier_patch_row(pairs, NAPIER_PATCH_ROWS, p, r);
+    }
+    for (; r + NAPIER_PATCH_REST <= p->row_count; r += NAPIER_PATCH_REST) {
+        napier_patch_row(pairs, NAPIER_PATCH_REST, p, r);
+    }
+    for (; r < p->row_count; r++) {
+        napier_patch_row(pairs, 1, p, r);
+    }
+}
+
+/* Never inlined: with a flush mode no arithmetic may move out of the calls between its beginning and its end. */
+static __attribute__((noinline)) void napier_chain(const napier_product_block *p) { napier_patches(false, p); }
+static __attribute__((noinline)) void napier_pairs_quick(const napier_product_block *p) { napier_patches(true, p); }
+
+static void napier_pairs(const napier_product_block *p) {
+#if NAPIER_HAS_FLUSH_MODE
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ */
+    napier_pairs_quick(p);
+    _mm_setcsr(saved);
+#else
+    if (napier_pairs_need_care(p)) {
+        napier_pairs_careful(p);
+    } else {
+        napier_pairs_quick(p);
+    }
+#endif
+}
+
+#include "ops/linear/direct.inc.h"
+
+/* ---- Few lanes -----------------------------------------------------------------------------------------------------
+ * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes. */
+
+/* Fetches what a row of `bytes` bytes has 512 bytes beyond `offset`; where that is past its end, the beginning of the
+ * row that comes `next` bytes later. The processor's own prefetcher stops at the ends of pages. */
+NAPIER_KERNEL void napier_few_fetch(const char *row, int64_t offset, int64_t bytes, int64_t next) {
+    const int64_t beyond = offset + 512;
+    __builtin_prefetch((const void *)((uintptr_t)row + (uintptr_t)(beyond < bytes ? beyond : beyond - bytes + next)));
+}
+
+NAPIER_KERNEL void napier_few_load(const napier_dtype dtype, const char *const x[16], int64_t k, int n, int64_t bytes,
+                                   int64_t ahead, vf v[16]) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    NAPIER_PATCH_UNROLL
+    for (int i = 0; i < 16; i++) {
+        napier_few_fetch(x[i], k * size, bytes, ahead);
+        v[i] = n >= 16 ? napier_load16(x[i] + k * size, dtype) : napier_load_part(x[i] + k * size, dtype, n, vf_zero());
+    }
+    vf_transpose(v);
+}
+
+/* lanes: 1, 2 or 4; p->lanes may be 3. */
+NAPIER_KERNEL void napier_few_rows(const bool pairs, const napier_dtype dtype, const int lanes,
+                                   const napier_few_block *p, int64_t row) {
+    const char *x[16];
+    const float *y[NAPIER_FEW];
+    const int height = p->row_count - row < 16 ? (int)(p->row_count - row) : 16;
+    for (int i = 0; i < 16; i++) {
+        x[i] = (const char *)p->rows + (row + (i < height ? i : 0)) * p->row_step;
+    }
+    vf total[NAPIER_FEW], sum[2][NAPIER_FEW];
+    const int64_t bytes = p->k * (dtype == NAPIER_F32 ? 4 : 2);
+    NAPIER_PATCH_UNROLL
+    for (int l = 0; l < lanes; l++) {
+        y[l] = p->lane_data + (l < p->lanes ? l : 0) * p->lane_step;
+        total[l] = sum[0][l] = sum[1][l] = vf_zero();
+    }
+    for (int64_t k = 0; k < p->k; k += 16) {
+        const int n = p->k - k < 16 ? (int)(p->k - k) : 16;
+        vf v[16];
+        napier_few_load(dtype, x, k, n, bytes, 16 * p->row_step, v);
+        NAPIER_PATCH_UNROLL
+        for (int i = 0; i < 16; i++) {
+            NAPIER_PATCH_UNROLL
+            for (int l = 0; l < lanes && i < n; l++) {
+                sum[pairs ? i % 2 : 0][l] = vf_fma(vf_set(y[l][k + i]), v[i], sum[pairs ? i % 2 : 0][l]);
+            }
+        }
+        if (pairs && (k % NAPIER_PAIRS_BLOCK != 0 || p->k - k <= 16)) {
+            const bool filled_up = k - k % NAPIER_PAIRS_BLOCK + NAPIER_PAIRS_BLOCK > p->k;
+            for (int l = 0; l < lanes; l++) {
+                for (int odd = 0; odd < 2 && filled_up; odd++) {
+                    sum[odd][l] = vf_add(sum[odd][l], vf_zero()); /* as + 0 * 0: -0 becomes +0 */
+                }
+                total[l] = vf_add(total[l], vf_add(sum[0][l], sum[1][l]));
+                sum[0][l] = sum[1][l] = vf_zero();
+            }
+        }
+    }
+    for (int l = 0; l < lanes && l < p->lanes; l++) {
+        float out[16];
+        vf_store(out, pairs ? total[l] : sum[0][l]);
+        for (int i = 0; i < height; i++) {
+            p->c[(row + i) * p->c_step + l] = out[i];
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_few_as(const bool pairs, const napier_dtype dtype, const napier_few_block *p) {
+    for (int64_t row = 0; row < p->row_count; row += 16) {
+        if (p->lanes == 1) {
+            napier_few_rows(pairs, dtype, 1, p, row);
+        } else if (p->lanes == 2) {
+            napier_few_rows(pairs, dtype, 2, p, row);
+        } else {
+            napier_few_rows(pairs, dtype, NAPIER_FEW, p, row);
+        }
+    }
+}
+
+static void napier_few_chain(const napier_few_block *p) {
+    switch (p->dtype) {
+    case NAPIER_F32: napier_few_as(false, NAPIER_F32, p); break;
+    case NAPIER_F16: napier_few_as(false, NAPIER_F16, p); break;
+    default: napier_few_as(false, NAPIER_BF16, p); break;
+    }
+}
+
+#if NAPIER_HAS_FLUSH_MODE
+static __attribute__((noinline)) void napier_few_pairs_quick(const napier_few_block *p) {
+    napier_few_as(true, NAPIER_BF16, p);
+}
+static void napier_few_pairs(const napier_few_block *p) {
+    const unsigned saved = _mm_getcsr();
+    _mm_setcsr(saved | 0x8040u); /* FTZ and DAZ */
+    napier_few_pairs_quick(p);
+    _mm_setcsr(saved);
+}
+#else
+#define napier_few_pairs NULL
+#endif
+
+/* ---- Lane by lane ------------------------------------------------------------------------------------------------ */
+
+static void napier_chain_lanes(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]) {
+    vf x = vf_load(c), y = vf_load(c + 16);
+    for (int64_t i = 0; i < k; i++, a += NAPIER_LANES, b += NAPIER_LANES) {
+        x = vf_fma(vf_load(a), vf_load(b), x);
+        y = vf_fma(vf_load(a + 16), vf_load(b + 16), y);
+    }
+    vf_store(c, x);
+    vf_store(c + 16, y);
+}
+
+/* Few of these are ever needed: the careful way on every machine. */
+static void napier_pairs_lanes(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]) {
+    for (int l = 0; l < NAPIER_LANES; l += 16) {
+        vf total = vf_load(c + l);
+        for (int64_t begin = 0; begin < k; begin += NAPIER_PAIRS_BLOCK) {
+            vf sum[2] = {vf_zero(), vf_zero()};
+            for (int64_t i = begin; i < begin + NAPIER_PAIRS_BLOCK; i++) {
+                const vf x = vf_load(a + i * NAPIER_LANES + l), y = vf_load(b + i * NAPIER_LANES + l);
+                sum[i % 2] = napier_fma_flushed(x, y, sum[i % 2]);
+            }
+            total = napier_flush_subnormal(vf_add(total, napier_flush_subnormal(vf_add(sum[0], sum[1]))));
+        }
+        vf_store(c + l, total);
+    }
+}
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+NAPIER_KERNEL vf napier_canonical(vf x) { return vf_select(vf_unordered(x, x), vf_canonical_nan(), x); }
+
+NAPIER_KERNEL void napier_unpack_store(void *y, const napier_dtype dtype, int n, vf v, bool stream) {
+    if (n >= 16) {
+        if (dtype == NAPIER_F32 && stream && ((uintptr_t)y & 63) == 0) {
+            vf_stream((float *)y, v);
+        } else {
+            napier_store16(y, dtype, v);
+        }
+    } else {
+        napier_store_part(y, dtype, n, v);
+    }
+}
+
+/* Columns are neighbours in memory. */
+NAPIER_KERNEL void napier_unpack_along(const napier_dtype dtype, const float *c, int64_t step, int64_t rows,
+                                       int64_t lanes, char *y, int64_t row_bytes, bool stream) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t l = 0; l < lanes; l += 16) {
+            const vf v = napier_canonical(vf_load(c + r * step + l));
+            napier_unpack_store(y + r * row_bytes + l * size, dtype, (int)(lanes - l), v, stream);
+        }
+    }
+}
+
+/* Rows are neighbours in memory: 16 x 16 at a time, turned. */
+NAPIER_KERNEL void napier_unpack_across(const napier_dtype dtype, const float *c, int64_t step, int64_t rows,
+                                        int64_t lanes, char *y, int64_t col_bytes, bool stream) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t l = 0; l < lanes; l += 16) {
+        for (int64_t r = 0; r < rows; r += 16) {
+            vf v[16];
+            NAPIER_PATCH_UNROLL
+            for (int i = 0; i < 16; i++) {
+                v[i] = r + i < rows ? napier_canonical(vf_load(c + (r + i) * step + l)) : vf_zero();
+            }
+            vf_transpose(v);
+            NAPIER_PATCH_UNROLL
+            for (int i = 0; i < 16; i++) {
+                if (l + i < lanes) {
+                    napier_unpack_store(y + (l + i) * col_bytes + r * size, dtype, (int)(rows - r), v[i], stream);
+                }
+            }
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_unpack_any(const napier_dtype dtype, const float *c, int64_t step, int64_t rows,
+                                     int64_t lanes, char *y, int64_t row_bytes, int64_t col_bytes) {
+    const size_t size = dtype == NAPIER_F32 ? 4 : 2;
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t l = 0; l < lanes; l += 16) {
+            float wide[16];
+            napier_store16(wide, dtype, napier_canonical(vf_load(c + r * step + l)));
+            for (int64_t i = 0; i < 16 && l + i < lanes; i++) {
+                memcpy(y + r * row_bytes + (l + i) * col_bytes, (const char *)wide + (size_t)i * size, size);
+            }
+        }
+    }
+}
+
+NAPIER_KERNEL void napier_unpack_as(const napier_dtype dtype, const float *c, int64_t step, int64_t rows, int64_t lanes,
+                                    const napier_matrix *out, int64_t row, int64_t col, bool stream) {
+    const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
+    char *y = (char *)out->data + (row * out->row_stride + col * out->col_stride) * size;
+    if (out->col_stride == 1) {
+        napier_unpack_along(dtype, c, step, rows, lanes, y, out->row_stride * size, stream);
+    } else if (out->row_stride == 1) {
+        napier_unpack_across(dtype, c, step, rows, lanes, y, out->col_stride * size, stream);
+    } else {
+        napier_unpack_any(dtype, c, step, rows, lanes, y, out->row_stride * size, out->col_stride * size);
+    }
+}
+
+static void napier_unpack_product(const float *c, int64_t step, int64_t rows, int64_t lanes, napier_matrix out,
+                                  int64_t row, int64_t col, bool stream) {
+    switch (out.dtype) {
+    case NAPIER_F32: napier_unpack_as(NAPIER_F32, c, step, rows, lanes, &out, row, col, stream); break;
+    case NAPIER_F16: napier_unpack_as(NAPIER_F16, c, step, rows, lanes, &out, row, col, stream); break;
+    default: napier_unpack_as(NAPIER_BF16, c, step, rows, lanes, &out, row, col, stream); break;
+    }
+    if (stream) {
+        vf_stream_fence();
+    }
+}
+
+#undef NAPIER_PATCH_ROWS
+#undef NAPIER_PATCH_VECTORS
+#undef NAPIER_PATCH_REST
+#undef NAPIER_PATCH_UNROLL
+#undef NAPIER_HAS_FLUSH_MODE
+
+#define NAPIER_PRODUCT_KERNELS                                                                                   \
+    {                                                                                                            \
+        .pack = napier_pack_product, .chain = napier_chain, .pairs = napier_pairs,                               \
+        .direct_chain = napier_direct_chain, .direct_pairs = napier_direct_pairs, .few_chain = napier_few_chain, \
+        .few_pairs = napier_few_pairs, .chain_lanes = napier_chain_lanes, .pairs_lanes = napier_pairs_lanes,     \
+        .unpack = napier_unpack_product                                                                          \
+    }

@@ -1,0 +1,90 @@
+/* ops/linear/product_kernels.h - the pieces of a matrix product, as each instruction set compiles them (product.inc.h).
+ *
+ * A product has two sides that share k: `lanes`, whose rows become the lanes of vectors, and `rows`, whose elements
+ * are broadcast, one row at a time:
+ *     c[r][l] = sum_k rows[r][k] * lanes[l][k]
+ * Either operand of the caller may be either side: the bits are the same. Both are cut into blocks of NAPIER_K_BLOCK
+ * and packed as f32, k filled up with +0 where the order asks for it; c keeps the partial sums in between.
+ *
+ * There are two orders (napier/linear.h): one chain over k, and the blocks of 32 of bf16 by bf16. */
+#ifndef NAPIER_OPS_LINEAR_PRODUCT_KERNELS_H
+#define NAPIER_OPS_LINEAR_PRODUCT_KERNELS_H
+
+#include <napier/types.h>
+#include <stdbool.h>
+
+enum {
+    NAPIER_LANES = 32, /* of a packed panel */
+    NAPIER_FEW = 4,
+    NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first cache while panels pass by */
+    NAPIER_ROW_STEP = NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, lest all rows fall into one cache set */
+    NAPIER_ROW_GROUP = 48,                 /* rows packed together: whole patches of any instruction set */
+    NAPIER_DIRECT_ROOM = 8 * (512 + 16),   /* floats: 8 rows, 512 k */
+    NAPIER_PAIRS_BLOCK = 32                /* k that bf16 by bf16 adds up before it turns to the accumulator */
+};
+
+/* One step of a product: a block of k. */
+typedef struct napier_product_block {
+    const float *rows; /* [row_count][NAPIER_ROW_STEP] */
+    int64_t row_count;
+    const float *panels; /* panel p at panels + p * panel_step: [k][NAPIER_LANES] */
+    int64_t panel_step;
+    int64_t lanes; /* a multiple of 16; the last panel may be used to one half */
+    int64_t k;     /* at most NAPIER_K_BLOCK; in pairs a multiple of NAPIER_PAIRS_BLOCK */
+    float *c;      /* [row_count][c_step]: lane l of row r */
+    int64_t c_step;
+    bool first; /* c starts from 0 here */
+} napier_product_block;
+
+/* One step of a product whose rows are not packed: they lie along k. */
+typedef struct napier_direct_block {
+    const void *rows; /* [row_count, cols] of `dtype`, row_step bytes apart */
+    napier_dtype dtype;
+    int64_t row_count, row_step;
+    int64_t cols;        /* of the rows; in pairs k may be more, as if they were filled up */
+    float *room;         /* NAPIER_DIRECT_ROOM floats for rows that must be widened; NULL: they are f32 */
+    const float *panels; /* panel p at panels + p * panel_step: [k][NAPIER_LANES] */
+    int64_t panel_step;
+    int64_t lanes; /* a multiple of 16 */
+    int64_t k;
+    float *c; /* [row_count][c_step]: lane l of row r */
+    int64_t c_step;
+    bool first; /* c starts from 0 here */
+} napier_direct_block;
+
+/* The product of many rows with at most NAPIER_FEW lanes, straight from memory: rows lie along k. */
+typedef struct napier_few_block {
+    const void *rows; /* [row_count, k] of `dtype`, row_step bytes apart */
+    napier_dtype dtype;
+    int64_t row_count, row_step;
+    const float *lane_data; /* [lanes][lane_step], f32 */
+    int64_t lanes, lane_step;
+    int64_t k;
+    float *c; /* [row_count][c_step]: lane l of row r */
+    int64_t c_step;
+} napier_few_block;
+
+typedef struct napier_product_kernels {
+    /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a
+     * multiple of 16. The panel of lanes l.. is pack of the transposed view with step NAPIER_LANES. flush:
+     * subnormals become 0, with their sign. */
+    void (*pack)(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols, bool flush,
+                 float *out, int64_t step, int64_t padded);
+    /* c += rows * lanes, by one chain of fma over k ascending; and in the order of bf16 by bf16. */
+    void (*chain)(const napier_product_block *block);
+    void (*pairs)(const napier_product_block *block);
+    /* The same with rows from memory. direct_pairs is NULL where subnormals are flushed by hand. */
+    void (*direct_chain)(const napier_direct_block *block);
+    void (*direct_pairs)(const napier_direct_block *block);
+    /* The same for few lanes. few_pairs is NULL where subnormals are flushed by hand. */
+    void (*few_chain)(const napier_few_block *block);
+    void (*few_pairs)(const napier_few_block *block);
+    /* c[l] += sum_k a[k][l] * b[k][l] for the lanes of two panels, in the same orders. */
+    void (*chain_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
+    void (*pairs_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
+    /* out[row + r][col + l] = c[r * step + l], rounded to its dtype, NaN the canonical one. stream: past the caches. */
+    void (*unpack)(const float *c, int64_t step, int64_t rows, int64_t lanes, napier_matrix out, int64_t row,
+                   int64_t col, bool stream);
+} napier_product_kernels;
+
+#endif

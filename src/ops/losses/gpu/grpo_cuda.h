@@ -1,0 +1,107 @@
+/* ops/losses/gpu/grpo_cuda.h - what grpo_cuda.c and the kernels of grpo.cu and grpo_quantile.cu share. What the CPU
+ * decides between its passes (counts, normalisers, a quantile) is decided on the device: nothing waits for the host. */
+#ifndef NAPIER_OPS_LOSSES_GPU_GRPO_CUDA_H
+#define NAPIER_OPS_LOSSES_GPU_GRPO_CUDA_H
+
+#include "ops/losses/grpo_kernels.h"
+#include "ops/losses/grpo_sums.h"
+#include "ops/tokens/quantile.h"
+#include "ops/tokens/gpu/responses_cuda.h"
+
+/* What is known of the whole batch; cleared before. */
+typedef struct napier_cuda_grpo_state {
+    float entropy_threshold, entropy_gradient;
+    /* the quantile on its way */
+    int64_t nans, before, through;
+    int64_t key;
+    int64_t next; /* INT64_MAX less the key above it; 0: none */
+    /* of the metrics: integers, that any order gives */
+    int64_t low, high, bonus, some;
+    int64_t max_ratio; /* as napier_rising */
+    int64_t min_ratio; /* INT64_MAX less that */
+} napier_cuda_grpo_state;
+
+/* Of each response: the sums of its terms, and its share of kept tokens. */
+enum { NAPIER_RESPONSE_SUMS = NAPIER_TERMS + 1 };
+
+typedef struct napier_cuda_grpo_job {
+    napier_grpo_job grpo; /* but for beta, entropy_gradient and the entropy_threshold of a quantile */
+    napier_grpo_options options;
+    napier_cuda_responses responses;
+    unsigned scans; /* bits of NAPIER_SCAN_ */
+    bool mean;      /* weights of the loss; else 1 */
+    napier_cuda_grpo_state *state;
+    napier_grpo_response *response; /* [B] */
+    napier_grpo_sums *sums;         /* [slots], or NULL */
+    napier_grpo_scan *scan;         /* [slots], or NULL */
+    double *totals;                 /* [NAPIER_RESPONSE_SUMS, B] */
+    int64_t *counts;                /* [NAPIER_KEY_DIGITS], for the quantile */
+    napier_grpo_metrics *metrics;   /* the caller's */
+} napier_cuda_grpo_job;
+
+typedef struct napier_cuda_quantile_job {
+    napier_const_vector values;
+    const uint8_t *mask;
+    double quantile;
+    int shift; /* of the digit that is counted */
+    int64_t *counts;
+    napier_cuda_grpo_state *state;
+    const napier_cuda_tally *tally;
+} napier_cuda_quantile_job;
+
+enum { NAPIER_QUANTILE_THREADS = 256 };
+
+/* Log-probabilities and entropies of a workspace to the caller's dtypes; data NULL: not wanted. */
+typedef struct napier_cuda_copy_job {
+    const float *logprob, *entropy;
+    napier_vector logprobs, entropies;
+    int64_t tokens;
+} napier_cuda_copy_job;
+
+#if defined(CUDA_KERNEL)
+#include "ops/losses/grpo_lanes.h"
+
+/* A quantile is found on the device; else the threshold was given. */
+CUDA_INLINE float cuda_entropy_threshold(const napier_cuda_grpo_job *job) {
+    return job->options.top_entropy_quantile < 1 ? job->state->entropy_threshold : job->grpo.entropy_threshold;
+}
+
+/* The job with what only the device knows. */
+CUDA_INLINE napier_grpo_job cuda_grpo_job_of(const napier_cuda_grpo_job *job) {
+    napier_grpo_job grpo = job->grpo;
+    grpo.beta = napier_grpo_beta(&job->options, &job->responses.tally->all);
+    grpo.entropy_threshold = cuda_entropy_threshold(job);
+    return grpo;
+}
+
+CUDA_INLINE float cuda_grpo_advantage(const napier_grpo_job *job, int64_t b) {
+    return job->token_advantages ? 0.0f : cuda_token(job->advantages, b);
+}
+
+/* A token; `one` is its response's advantage. The policy stands in for an old policy that is not there, and the old policy
+ * for the sampler. */
+CUDA_INLINE napier_grpo_inputs cuda_grpo_inputs_with(const napier_grpo_job *job, float one, int64_t t, float logprob,
+                                                     float entropy) {
+    napier_grpo_inputs in;
+    in.logprob = logprob;
+    in.old = job->old.data ? cuda_token(job->old, t) : in.logprob;
+    in.ref = job->beta != 0.0f ? cuda_token(job->ref, t) : 0.0f;
+    in.sampler = job->sampler.data ? cuda_token(job->sampler, t) : in.old;
+    in.entropy = entropy;
+    in.advantage = job->token_advantages ? cuda_token(job->advantages, t) : one;
+    in.counted = job->mask == NULL || job->mask[t] != 0;
+    return in;
+}
+CUDA_INLINE napier_grpo_inputs cuda_grpo_inputs(const napier_grpo_job *job, float one, int64_t t) {
+    return cuda_grpo_inputs_with(job, one, t, cuda_token(job->logprobs, t),
+                                 job->entropies.data ? cuda_token(job->entropies, t) : 0.0f);
+}
+
+CUDA_INLINE float cuda_grpo_gradient(const napier_grpo_job *job, const napier_grpo_response *response,
+                                     const napier_grpo_inputs *in, const napier_grpo_outputs *o) {
+    const float whole = job->sequence ? fmaf(response->weight, o->direct, response->flow)
+                                      : response->weight * (o->direct + o->by_ratio);
+    return in->counted ? whole : 0.0f;
+}
+#endif
+#endif

@@ -1,0 +1,30 @@
+/* ops/losses/gpu/kl_full_cuda.h - what kl_full_cuda.c and kl_full.cu share. */
+#ifndef NAPIER_OPS_LOSSES_GPU_KL_FULL_CUDA_H
+#define NAPIER_OPS_LOSSES_GPU_KL_FULL_CUDA_H
+
+#include "ops/losses/kl_row.h"
+#include "ops/tokens/gpu/token_cuda.h"
+
+/* Sums over a tile: of the terms, and of q - p. */
+typedef struct napier_cuda_kl_part {
+    float sum, excess;
+} napier_cuda_kl_part;
+
+/* Of a row: both distributions, and, at the end, the divergence, NaN where one of them is none. */
+typedef struct napier_cuda_kl_row {
+    napier_kl_row p, q;
+    bool good[2];
+    double kl;
+} napier_cuda_kl_row;
+
+typedef struct napier_cuda_kl_full_job {
+    napier_kl_full_job kl;
+    int64_t tiles;                          /* of a row */
+    const napier_cuda_token_slot *slots[2]; /* [N, tiles]: the policy's and the reference's */
+    napier_cuda_kl_part *parts;             /* [N, tiles] */
+    napier_cuda_kl_row *rows;               /* [N] */
+    napier_vector out;                      /* forward; data NULL: not wanted */
+    napier_const_vector grad_kl;            /* backward */
+} napier_cuda_kl_full_job;
+
+#endif

@@ -1,0 +1,32 @@
+/* ops/losses/gpu/token_backward_cuda.h - what token_backward_cuda.c, grpo_logits_cuda.c and token_backward.cu share. */
+#ifndef NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_CUDA_H
+#define NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_CUDA_H
+
+#include "ops/losses/gpu/grpo_cuda.h"
+#include "ops/tokens/gpu/token_cuda.h"
+
+typedef struct napier_cuda_back_job {
+    napier_cuda_token_job token;
+    napier_matrix y; /* grad_logits */
+    int64_t share;   /* tiles of a row that a block takes */
+    bool keep;       /* a block keeps them in shared memory, after its room: one read */
+    double *doubles; /* [N, blocks of a row, 2 K]: start and own of the ids */
+    float *chosen;   /* [N, blocks of a row, K]: their z */
+    bool hooked;     /* the gradients are those of a GRPO loss of a token's own ratio: */
+    napier_cuda_grpo_job grpo;
+    float *logprob, *entropy; /* [N], written on the way */
+} napier_cuda_back_job;
+
+enum { NAPIER_BACK_THREADS = 256, NAPIER_BACK_CLUSTER = 8 };
+
+/* Shared memory of a block, before the tiles that it keeps. */
+typedef struct napier_cuda_back_room {
+    napier_cuda_token_room row;
+    napier_token_pull pull;
+    napier_token_slope slope;
+    bool bad; /* an id at fault: the row is NaN */
+} napier_cuda_back_room;
+
+enum { NAPIER_BACK_ROOM = (sizeof(napier_cuda_back_room) + 127) / 128 * 128 };
+
+#endif

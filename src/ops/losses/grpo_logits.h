@@ -1,0 +1,23 @@
+/* ops/losses/grpo_logits.h - the arguments of GRPO losses from logits, for the CPU (grpo_logits.c) and a GPU
+ * (grpo_logits_cuda.c). */
+#ifndef NAPIER_OPS_LOSSES_GRPO_LOGITS_H
+#define NAPIER_OPS_LOSSES_GRPO_LOGITS_H
+
+#include "ops/losses/grpo_run.h"
+
+typedef struct napier_grpo_logits {
+    napier_const_matrix logits;
+    napier_indices ids;
+    const napier_token_options *options;
+    napier_matrix grad_logits;
+    napier_vector logprobs, entropies; /* the caller's; may be absent */
+    float *room;                       /* four arrays [T]: */
+    float *logprob, *entropy, *grad_logprob, *grad_entropy;
+    napier_grpo_run run;
+} napier_grpo_logits;
+
+/* Reads batch and options to g->run, and checks all but the metrics. */
+napier_status napier_grpo_logits_check(napier_context *context, napier_place place, napier_grpo_logits *g,
+                                       const napier_grpo_batch *batch, const napier_grpo_options *options);
+
+#endif

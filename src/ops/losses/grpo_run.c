@@ -1,0 +1,238 @@
+/* ops/losses/grpo_run.c - the passes that GRPO losses are made of. */
+#include "ops/losses/grpo_run.h"
+
+#include <math.h>
+
+#include "core/base/parallel.h"
+#include "core/math/f64.h"
+
+bool napier_grpo_looks_ahead(const napier_grpo_run *run) {
+    const unsigned of_policy = NAPIER_SCAN_RATIO | NAPIER_SCAN_CLAMPED | NAPIER_SCAN_DRIFT;
+    const bool on_policy = !run->job.old.data; /* the policy stands in for the old one */
+    const bool quantile = run->options.top_entropy_quantile < 1;
+    const bool share = run->job.entropy_mask && run->options.entropy_coefficient != 0; /* of the bonus */
+    return quantile || share || (run->scans & of_policy) || (run->scans && on_policy);
+}
+
+napier_status napier_grpo_alloc(napier_context *context, napier_grpo_run *run) {
+    const size_t responses = (size_t)run->responses.count, slots = (size_t)napier_tile_slots(&run->responses);
+    const napier_allocator *allocator = &context->allocator;
+    if (responses == 0) {
+        return NAPIER_OK;
+    }
+    const bool scan = run->scans || run->job.mask;
+    run->response = napier_alloc(allocator, responses, sizeof *run->response);
+    run->sums = run->response && run->totals ? napier_alloc(allocator, slots, sizeof *run->sums) : NULL;
+    run->scan = run->response && scan ? napier_alloc(allocator, slots, sizeof *run->scan) : NULL;
+    if (!run->response || (run->totals && !run->sums) || (scan && !run->scan)) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "batch: no memory for %zu responses in %zu tiles", responses,
+                           slots);
+    }
+    return NAPIER_OK;
+}
+
+void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
+    napier_free(&context->allocator, run->scan);
+    napier_free(&context->allocator, run->sums);
+    napier_free(&context->allocator, run->response);
+}
+
+/* ---- Prepare ------------------------------------------------------------------------------------------------------- */
+
+static void napier_grpo_scan_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    napier_tiles tile = napier_tiles_in(&run->responses, begin, end);
+    (void)worker;
+    while (napier_next_tile(&tile)) {
+        run->kernels->scan(&run->job, tile.first, tile.n, run->scans, &run->scan[tile.slot]);
+    }
+}
+
+static napier_grpo_scan napier_grpo_scan_of(const napier_grpo_run *run, int64_t b, int64_t *counted) {
+    napier_grpo_scan total = {{0}, 0};
+    *counted = napier_response_size(&run->responses, b);
+    if (!run->scan) {
+        return total;
+    }
+    const napier_grpo_scan *scan =
+        run->scan + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
+    *counted = 0;
+    for (int64_t i = 0; i < napier_response_tiles(&run->responses, b); i++) {
+        *counted += scan[i].counted;
+        for (int s = 0; s < NAPIER_SCAN_SUMS; s++) {
+            total.sum[s] += scan[i].sum[s];
+        }
+    }
+    return total;
+}
+
+static void napier_grpo_prepare_responses(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    (void)worker;
+    for (int64_t b = begin; b < end; b++) {
+        int64_t counted;
+        const napier_grpo_scan scan = napier_grpo_scan_of(run, b, &counted);
+        run->response[b] = napier_grpo_prepared(&run->options, &run->all, run->mean, run->job.sequence, &scan, counted);
+    }
+}
+
+static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_grpo_run *run = argument;
+    (void)worker, (void)begin, (void)end;
+    run->job.entropy_threshold =
+        napier_grpo_quantile(run->job.entropies, run->job.mask, 1.0 - run->options.top_entropy_quantile);
+}
+
+/* Where entropy does not choose tokens, all that count share the bonus; else it is known when they have been counted. */
+static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_grpo_run *run = argument;
+    (void)worker, (void)begin, (void)end;
+    if (run->all.counted > 0) {
+        run->job.entropy_gradient = (float)-(run->options.entropy_coefficient / (double)run->all.counted);
+    }
+}
+
+void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
+    const int64_t tokens = run->responses.tokens;
+    if (run->scan) {
+        napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_scan_tokens, run);
+    }
+    if (run->options.top_entropy_quantile < 1 && tokens > 0) {
+        napier_run_once(napier_grpo_threshold, run);
+    }
+    napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_prepare_responses, run);
+    napier_run_once(napier_grpo_bonus, run);
+}
+
+/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+
+static void napier_grpo_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    napier_tiles tile = napier_tiles_in(&run->responses, begin, end);
+    (void)worker;
+    while (napier_next_tile(&tile)) {
+        run->kernels->tile(&run->job, &run->response[tile.response], tile.response, tile.first, tile.n,
+                           run->sums ? &run->sums[tile.slot] : NULL);
+    }
+}
+
+void napier_grpo_tiles(napier_context *context, napier_grpo_run *run) {
+    const int64_t tokens = run->responses.tokens;
+    napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_tokens, run);
+}
+
+/* ---- Sums over responses ------------------------------------------------------------------------------------------- */
+
+static const napier_grpo_sums *napier_grpo_sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
+    *tiles = napier_response_tiles(&run->responses, b);
+    return run->sums + napier_tile_slot(&run->responses, b, napier_response_begin(&run->responses, b));
+}
+
+static void napier_grpo_flow_responses(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    (void)worker;
+    for (int64_t b = begin; b < end; b++) {
+        napier_grpo_response *r = &run->response[b];
+        int64_t tiles;
+        const napier_grpo_sums *sums = napier_grpo_sums_of(run, b, &tiles);
+        double flow = 0;
+        for (int64_t i = 0; i < tiles; i++) {
+            flow += (double)sums[i].sum[NAPIER_TERM_FLOW];
+        }
+        r->flow = napier_grpo_flow_of(&run->options, &run->all, run->mean, r->counted, flow);
+    }
+}
+
+void napier_grpo_flow(napier_context *context, napier_grpo_run *run) {
+    napier_parallel(context, run->responses.count, 1 << 12, napier_grpo_flow_responses, run);
+}
+
+static void napier_grpo_add_response(const napier_grpo_run *run, int64_t b, napier_grpo_totals *t) {
+    int64_t tiles;
+    const napier_grpo_sums *sums = napier_grpo_sums_of(run, b, &tiles);
+    const double n = (double)run->response[b].counted;
+    double sum[NAPIER_TERMS] = {0}, kept = 0;
+    for (int64_t i = 0; i < tiles; i++) {
+        for (int s = 0; s < NAPIER_TERMS; s++) {
+            sum[s] += (double)sums[i].sum[s];
+        }
+        kept += sums[i].kept;
+        t->low += sums[i].low;
+        t->high += sums[i].high;
+        t->bonus += sums[i].bonus;
+        t->min_ratio = sums[i].min_ratio < t->min_ratio ? sums[i].min_ratio : t->min_ratio;
+        t->max_ratio = sums[i].max_ratio > t->max_ratio ? sums[i].max_ratio : t->max_ratio;
+    }
+    if (n == 0) {
+        return;
+    }
+    sum[NAPIER_TERM_LOSS] *= napier_grpo_weight(&run->options, &run->all, run->mean, run->response[b].counted);
+    for (int s = 0; s < NAPIER_TERMS; s++) {
+        t->sum[s] += sum[s];
+    }
+    t->kept += kept / n;
+    t->some++;
+}
+
+static void napier_grpo_metrics_of(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_grpo_run *run = argument;
+    napier_grpo_totals t = {.min_ratio = INFINITY, .max_ratio = -INFINITY};
+    (void)worker, (void)begin, (void)end;
+    for (int64_t b = 0; b < run->responses.count; b++) {
+        napier_grpo_add_response(run, b, &t);
+    }
+    if (t.some == 0) {
+        return;
+    }
+    run->metrics = napier_grpo_metrics_from(&run->options, run->all.counted, &t);
+    run->job.entropy_gradient = (float)-napier_grpo_entropy_share(&run->options, t.bonus);
+}
+
+void napier_grpo_finish(napier_grpo_run *run) {
+    run->metrics = (napier_grpo_metrics){.struct_size = sizeof run->metrics};
+    napier_run_once(napier_grpo_metrics_of, run);
+}
+
+static void napier_grpo_entropy_tokens(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_grpo_run *run = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        run->kernels->entropy_gradient(&run->job, i, end - i < NAPIER_TILE ? (int)(end - i) : NAPIER_TILE);
+    }
+}
+
+void napier_grpo_entropies(napier_context *context, napier_grpo_run *run) {
+    const int64_t tokens = run->responses.tokens;
+    napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_entropy_tokens, run);
+}
+
+napier_status napier_grpo_all(napier_context *context, napier_grpo_run *run) {
+    const napier_vector grad = run->job.grad_logprobs, none = {NULL, 0, 0, NAPIER_F32};
+    const bool twice = run->job.sequence && grad.data;
+    run->totals = run->totals || twice;
+    const napier_status status = napier_grpo_alloc(context, run);
+    if (status) {
+        return status;
+    }
+    napier_grpo_prepare(context, run);
+    run->job.grad_logprobs = twice ? none : grad;
+    napier_grpo_tiles(context, run);
+    napier_grpo_sums *sums = run->sums;
+    if (twice) {
+        const napier_vector losses = run->job.losses;
+        napier_grpo_flow(context, run);
+        run->job.grad_logprobs = grad;
+        run->job.losses = none;
+        run->sums = NULL;
+        napier_grpo_tiles(context, run);
+        run->job.losses = losses;
+        run->sums = sums;
+    }
+    if (run->totals) {
+        napier_grpo_finish(run);
+    }
+    if (run->job.grad_entropies.data) {
+        napier_grpo_entropies(context, run);
+    }
+    return NAPIER_OK;
+}

@@ -1,0 +1,115 @@
+/* ops/softmax/f64/sum_f64.h - the exact sum of a row's exponentials in double precision: the same construction as for
+ * f32.
+ *
+ * A row is cut into tiles of 1024 elements. Inside a tile doubles are added in one fixed order, so that a tile's
+ * partial is a pure function of its elements; tiles are then added as integers, in any grouping and order, with the
+ * same bits.
+ *
+ *   sum = { max, count, top, digit[54] }    the value  count * exp(max) + sum_j digit[j] * 2^(24 * (top - j))
+ *
+ * Elements equal to the maximum are only counted, so log(count + rest) keeps its accuracy however small the rest is.
+ * Any other element is a term exp(x) = p 2^n with p and n functions of x alone (core/math/f64.h), unless it lies more
+ * than 800 below the maximum of its tile: 2^40 terms of exp(-800) come to 2^-1114 of the largest, and the least double
+ * is 2^-1074. The window of 54 digits reaches from 48 bits of headroom down to 2^-1224 of the largest term, below the
+ * last bit of every kept term. It follows the maximum; a digit that falls below it lies below every later window too,
+ * so dropping commutes with merging. A sum may hold up to 2^40 elements.
+ *
+ * From a maximum beyond +-2^62 on, doubles lie further apart than 800: only ties count, and the digits stay 0.
+ *
+ * All functions are pure, take no locks and allocate nothing; they need the default floating-point environment. */
+#ifndef NAPIER_OPS_SOFTMAX_F64_SUM_F64_H
+#define NAPIER_OPS_SOFTMAX_F64_SUM_F64_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <napier/softmax.h>
+
+#include "core/math/f64.h"
+
+enum { NAPIER_F64_TILE = 1024, NAPIER_F64_LANES = 256, NAPIER_F64_DIGIT_BITS = 24, NAPIER_F64_DIGITS = 54 };
+
+typedef struct napier_f64_sum {
+    double max;                        /* -inf: nothing but -inf and NaN so far; +inf where pinf */
+    bool nan, pinf;                    /* has there been a NaN, a +inf? */
+    int64_t top;                       /* place of digit[0]; 0 where max is not finite or beyond 2^62 */
+    uint64_t count;                    /* elements equal to max; 0 where max is not finite */
+    uint64_t digit[NAPIER_F64_DIGITS]; /* below 2^64, not carried */
+} napier_f64_sum;
+
+/* The sum of nothing. */
+NAPIER_BOTH_LONG void napier_f64_sum_init(napier_f64_sum *sum);
+
+/* Adds one tile: z[0] is the element at a multiple of 1024 of the row, n (0 .. 1024) is 1024 but for the row's last. */
+NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double *z, int n);
+
+/* The same in two steps, for those who add the lanes of a tile side by side: the terms of its elements, added in their
+ * lanes (i mod 256) and folded, then the sum. */
+typedef struct napier_f64_tile_part {
+    double max, rest; /* of the elements that are not NaN; `rest` does not count where max is beyond 2^62 */
+    uint64_t count;   /* of elements equal to max */
+    bool nan;
+} napier_f64_tile_part;
+
+/* What z adds to its lane in a tile of maximum `max`, whose exponent this is. Not where max is beyond 2^62. */
+NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent);
+NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max);
+NAPIER_BOTH_LONG bool napier_f64_has_terms(double max);
+NAPIER_BOTH_LONG void napier_f64_sum_add_part(napier_f64_sum *sum, const napier_f64_tile_part *part);
+
+/* into := into + from. Commutative and associative, to the last bit of every field. */
+NAPIER_BOTH_LONG void napier_f64_sum_merge(napier_f64_sum *into, const napier_f64_sum *from);
+
+/* Could these fields have come from the functions above? For sums read from bytes that may be hostile. */
+NAPIER_BOTH_LONG bool napier_f64_sum_valid(const napier_f64_sum *sum);
+
+typedef enum napier_f64_row {
+    NAPIER_F64_ROW_FINITE = 0, /* at least one finite element, no NaN, no +inf */
+    NAPIER_F64_ROW_NAN = 1,
+    NAPIER_F64_ROW_PINF = 2,
+    NAPIER_F64_ROW_MASKED = 3 /* all -inf, or empty */
+} napier_f64_row;
+
+/* What the outputs of a row need. log_sum + log_sum_low is log sum exp(x - max), off by 2^-64 of its value and by
+ * 14 * 2^-53 * (1 - p_max): 11 additions at most lie between a term and its tile's sum. lse and log_softmax add one
+ * rounding to that, softmax less than 4 ulp. */
+typedef struct napier_f64_final {
+    napier_f64_row row;
+    double lse, max;
+    double log_sum, log_sum_low;
+    double max_prob;  /* probability of one element equal to the maximum: no other is above it */
+    double scale;     /* probability = p 2^(n - exponent + 512) * scale */
+    int64_t exponent; /* n of the maximum */
+} napier_f64_final;
+
+NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_final *final);
+
+/* softmax or log_softmax of n elements of the row; out may be z. */
+NAPIER_BOTH_LONG void napier_f64_apply(const napier_f64_final *final, napier_softmax_kind kind,
+                                       napier_masked_rows masked_rows, const double *z, double *out, int64_t n);
+
+/* The fold of a tile's lanes by halves, 128, 64, .., 1: the result is lane[0]. Shared with the gradients. */
+NAPIER_BOTH_LONG double napier_f64_fold(double lane[NAPIER_F64_LANES]);
+
+/* ---- Gradients, element by element ------------------------------------------------------------------------------- */
+
+/* A probability of 0 gets 0, whatever its gradient is. `sum` is the row's sum of grad * prob, or of grad. */
+NAPIER_BOTH double napier_f64_softmax_gradient(double prob, double grad, double sum, double temperature) {
+    return prob == 0 ? 0 : prob * (grad - sum) / temperature;
+}
+NAPIER_BOTH double napier_f64_log_softmax_gradient(double logprob, double grad, double sum, double temperature) {
+    const double prob = napier_f64_exp(logprob);
+    return (prob == 0 ? grad : fma(-prob, sum, grad)) / temperature;
+}
+NAPIER_BOTH double napier_f64_lse_gradient(double prob, double grad, double temperature) {
+    return prob == 0 ? 0 : grad * prob / temperature;
+}
+
+/* A kernel of a GPU compiles the functions above in its own file. */
+#if defined(__CUDACC__)
+#include "ops/softmax/f64/sum_f64.inc.h"
+#endif
+
+#endif

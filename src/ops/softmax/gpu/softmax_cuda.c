@@ -1,0 +1,362 @@
+/* ops/softmax/gpu/softmax_cuda.c - softmax, log_softmax and logsumexp on a GPU: checks the arguments, chooses among the
+ * kernels of softmax.cu, launches them. Every choice gives the same bits. */
+#include "ops/softmax/gpu/softmax_cuda.h"
+
+#include <napier/cuda/softmax.h>
+
+#include "core/gpu/launch.h"
+#include "ops/softmax/arguments.h"
+#include "ops/softmax/options.h"
+#include "ops/softmax/gpu/softmax_f64_cuda.h"
+
+#define NAPIER_DECLARE_FOR_DTYPES(name)     \
+    NAPIER_CUDA_KERNEL_DECLARE(name##_f32); \
+    NAPIER_CUDA_KERNEL_DECLARE(name##_f16); \
+    NAPIER_CUDA_KERNEL_DECLARE(name##_bf16)
+
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_8);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_16);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_32);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_64);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_128);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_256);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_512);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_1024);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_rows);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_sums);
+NAPIER_DECLARE_FOR_DTYPES(napier_softmax_write);
+NAPIER_CUDA_KERNEL_DECLARE(napier_softmax_merge);
+
+/* By dtype: f32, f16, bf16. */
+#define NAPIER_FOR_DTYPES(name) \
+    { NAPIER_CUDA_KERNEL(name##_f32), NAPIER_CUDA_KERNEL(name##_f16), NAPIER_CUDA_KERNEL(name##_bf16) }
+
+/* The kernels for short rows, by the columns they can take. */
+typedef struct napier_short_kernel {
+    int most, threads_per_row;
+    napier_cuda_kernel kernel[3];
+} napier_short_kernel;
+
+static const napier_short_kernel short_kernels[] = {
+    {8, 1, NAPIER_FOR_DTYPES(napier_softmax_8)},      {16, 2, NAPIER_FOR_DTYPES(napier_softmax_16)},
+    {32, 4, NAPIER_FOR_DTYPES(napier_softmax_32)},    {64, 8, NAPIER_FOR_DTYPES(napier_softmax_64)},
+    {128, 16, NAPIER_FOR_DTYPES(napier_softmax_128)}, {256, 32, NAPIER_FOR_DTYPES(napier_softmax_256)},
+    {512, 32, NAPIER_FOR_DTYPES(napier_softmax_512)}, {NAPIER_TILE, 32, NAPIER_FOR_DTYPES(napier_softmax_1024)},
+};
+static const napier_cuda_kernel rows_kernel[3] = NAPIER_FOR_DTYPES(napier_softmax_rows);
+static const napier_cuda_kernel sums_kernel[3] = NAPIER_FOR_DTYPES(napier_softmax_sums);
+static const napier_cuda_kernel write_kernel[3] = NAPIER_FOR_DTYPES(napier_softmax_write);
+
+enum {
+    NAPIER_SHARE_BYTES = 100 << 10, /* so much of a row in a block, and two blocks fit a processor */
+    NAPIER_SHORT_WAVES = 16,        /* blocks for each processor that take short rows in turn */
+    NAPIER_TILES_WAVES = 6          /* and that share a line */
+};
+
+static int64_t napier_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t napier_line_size(const napier_softmax_cuda_job *j) {
+    return j->whole ? j->x.rows * j->x.cols : j->x.cols;
+}
+static int64_t napier_line_tiles(const napier_softmax_cuda_job *j) {
+    return napier_ceil_div(napier_line_size(j), NAPIER_TILE);
+}
+static int napier_dtype_index(napier_dtype dtype) { return dtype == NAPIER_F32 ? 0 : dtype == NAPIER_F16 ? 1 : 2; }
+
+static napier_status napier_launch(const napier_softmax_cuda_call *c, napier_cuda_kernel kernel,
+                                   const napier_cuda_shape *shape) {
+    return napier_cuda_launch(c->context, c->stream, c->name, kernel, shape, &c->job, sizeof c->job);
+}
+
+/* ---- Short rows -------------------------------------------------------------------------------------------------- */
+
+static napier_status napier_launch_short(const napier_softmax_cuda_call *c) {
+    const napier_short_kernel *k = short_kernels;
+    while (k->most < c->job.x.cols) {
+        k++;
+    }
+    const int64_t per_block = NAPIER_CUDA_THREADS / k->threads_per_row;
+    const napier_cuda_shape shape = {
+        .blocks = napier_cuda_blocks(c->context, c->job.lines, per_block, NAPIER_SHORT_WAVES),
+        .threads = NAPIER_CUDA_THREADS,
+    };
+    return napier_launch(c, k->kernel[napier_dtype_index(c->job.x.dtype)], &shape);
+}
+
+/* ---- A block or a cluster for each row --------------------------------------------------------------------------- */
+
+static int64_t napier_kept_bytes(const napier_softmax_cuda_job *j, int64_t blocks) {
+    return napier_ceil_div(napier_line_tiles(j), blocks) * NAPIER_TILE * (int64_t)napier_dtype_size(j->x.dtype);
+}
+
+/* How many blocks take a row together: more than one where a block's share would else fill its processor, or where
+ * there are too few rows to fill the device. */
+static int napier_cluster_for(const napier_cuda_context *context, const napier_softmax_cuda_job *j) {
+    int blocks = 1;
+    while (context->clusters && blocks < NAPIER_CUDA_CLUSTER && napier_line_tiles(j) >= 8 * blocks &&
+           (napier_kept_bytes(j, blocks) > NAPIER_SHARE_BYTES || j->lines * blocks < context->processors)) {
+        blocks *= 2;
+    }
+    return blocks;
+}
+
+static napier_status napier_launch_rows(napier_softmax_cuda_call *c, int cluster) {
+    napier_softmax_cuda_job *const j = &c->job;
+    const int64_t tiles = napier_line_tiles(j), most = INT32_MAX / NAPIER_CUDA_CLUSTER;
+    j->share = napier_ceil_div(tiles, cluster);
+    const bool few = j->lines * cluster < 2 * (int64_t)c->context->processors; /* else two blocks take turns */
+    const int64_t rounds = napier_ceil_div(j->share, few ? NAPIER_CUDA_ROW_WARPS : NAPIER_CUDA_ROW_WARPS / 2);
+    const int64_t warps = rounds > 0 ? napier_ceil_div(j->share, rounds) : 1;
+    const napier_cuda_shape shape = {
+        .blocks = (j->lines < most ? j->lines : most) * cluster,
+        .threads = (int)warps * 32,
+        .shared_bytes = NAPIER_BLOCK_ROOM + (j->keep ? napier_kept_bytes(j, cluster) : 0),
+        .cluster = cluster,
+    };
+    return napier_launch(c, rows_kernel[napier_dtype_index(j->x.dtype)], &shape);
+}
+
+/* ---- Many blocks for each line ----------------------------------------------------------------------------------- */
+
+/* So that each of a block's warps has a tile, and no more blocks than fill the device a few times. */
+void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax_cuda_job *j) {
+    const int64_t tiles = napier_line_tiles(j), warps = NAPIER_CUDA_THREADS / 32;
+    const int64_t wanted = napier_ceil_div(tiles, warps);
+    const int64_t most = napier_ceil_div((int64_t)context->processors * NAPIER_TILES_WAVES, j->lines);
+    const int64_t parts = wanted < most ? wanted : most;
+    j->share = parts > 0 ? napier_ceil_div(tiles, parts) : 1;
+    j->parts = tiles > 0 ? napier_ceil_div(tiles, j->share) : 1;
+}
+
+static napier_cuda_shape napier_tiles_shape(int64_t blocks) {
+    const napier_cuda_shape shape = {
+        .blocks = blocks, .threads = NAPIER_CUDA_THREADS, .shared_bytes = NAPIER_BLOCK_ROOM};
+    return shape;
+}
+
+napier_status napier_softmax_cuda_sums(const napier_softmax_cuda_call *c) {
+    const napier_cuda_shape shape = napier_tiles_shape(c->job.lines * c->job.parts);
+    return napier_launch(c, sums_kernel[napier_dtype_index(c->job.x.dtype)], &shape);
+}
+
+napier_status napier_softmax_cuda_merge(const napier_softmax_cuda_call *c) {
+    const napier_cuda_shape shape = napier_tiles_shape(c->job.lines);
+    return napier_launch(c, NAPIER_CUDA_KERNEL(napier_softmax_merge), &shape);
+}
+
+napier_status napier_softmax_cuda_write(const napier_softmax_cuda_call *c) {
+    const napier_cuda_shape shape = napier_tiles_shape(c->job.lines * c->job.parts);
+    return napier_launch(c, write_kernel[napier_dtype_index(c->job.x.dtype)], &shape);
+}
+
+static napier_status napier_launch_tiles(const napier_softmax_cuda_call *c) {
+    napier_status status = napier_softmax_cuda_sums(c);
+    if (!status)
+        status = napier_softmax_cuda_merge(c);
+    if (!status && c->job.op != NAPIER_OP_LOGSUMEXP)
+        status = napier_softmax_cuda_write(c);
+    return status;
+}
+
+/* ---- The choice -------------------------------------------------------------------------------------------------- */
+
+typedef enum napier_way { NAPIER_WAY_SHORT, NAPIER_WAY_ROWS, NAPIER_WAY_TILES } napier_way;
+
+static napier_way napier_auto_way(const napier_cuda_context *context, napier_softmax_cuda_job *j, int *cluster) {
+    *cluster = napier_cluster_for(context, j);
+    const bool enough_rows = j->lines * *cluster >= context->processors;
+    if (j->op == NAPIER_OP_LOGSUMEXP) { /* reads once in any case: what matters is that the device is full */
+        return enough_rows || napier_line_tiles(j) <= 16 * *cluster ? NAPIER_WAY_ROWS : NAPIER_WAY_TILES;
+    }
+    j->keep = NAPIER_BLOCK_ROOM + napier_kept_bytes(j, *cluster) <= context->shared_bytes;
+    return j->keep ? NAPIER_WAY_ROWS : NAPIER_WAY_TILES;
+}
+
+static napier_way napier_way_of(const napier_cuda_context *context, napier_algorithm algorithm,
+                                napier_softmax_cuda_job *j, int *cluster) {
+    *cluster = 1;
+    if (!j->whole && j->x.cols <= NAPIER_TILE) {
+        return NAPIER_WAY_SHORT;
+    }
+    switch (algorithm) {
+    case NAPIER_ALGORITHM_SAFE: j->look_first = true; return NAPIER_WAY_ROWS;
+    case NAPIER_ALGORITHM_ONLINE: return NAPIER_WAY_ROWS;
+    case NAPIER_ALGORITHM_PARALLEL: return NAPIER_WAY_TILES;
+    default: return napier_auto_way(context, j, cluster);
+    }
+}
+
+static napier_status napier_run_call(napier_softmax_cuda_call *c, napier_cuda_workspace *workspace,
+                                     napier_algorithm algorithm) {
+    napier_softmax_cuda_job *const j = &c->job;
+    int cluster = 1;
+    napier_status status = NAPIER_OK;
+    napier_way way = NAPIER_WAY_SHORT;
+    napier_cuda_room room = napier_cuda_room_of(workspace);
+    if (j->lines > 0) {
+        way = napier_way_of(c->context, algorithm, j, &cluster);
+    }
+    if (way == NAPIER_WAY_TILES) {
+        napier_softmax_cuda_plan(c->context, j);
+        j->sums = napier_cuda_take(&room, j->lines * j->parts, sizeof *j->sums);
+        j->finals = napier_cuda_take(&room, j->op != NAPIER_OP_LOGSUMEXP ? j->lines : 0, sizeof *j->finals);
+    }
+    if (!napier_cuda_room_ready(c->context, &room, &status) || j->lines == 0) {
+        return status;
+    }
+    return way == NAPIER_WAY_SHORT  ? napier_launch_short(c)
+           : way == NAPIER_WAY_ROWS ? napier_launch_rows(c, cluster)
+                                    : napier_launch_tiles(c);
+}
+
+/* ---- The calls --------------------------------------------------------------------------------------------------- */
+
+static napier_softmax_cuda_call napier_call_of(napier_cuda_context *context, struct CUstream_st *stream,
+                                               const char *name, napier_softmax_op op, napier_const_matrix x,
+                                               napier_matrix y, const napier_softmax_options *o) {
+    const napier_softmax_cuda_call call = {.context = context,
+                                           .stream = stream,
+                                           .name = name,
+                                           .job = {.op = op,
+                                                   .x = x,
+                                                   .y = y,
+                                                   .temperature = napier_float_of(o->temperature),
+                                                   .masked_rows = o->masked_rows,
+                                                   .lines = op != NAPIER_OP_LOGSUMEXP && x.cols == 0 ? 0 : x.rows,
+                                                   .parts = 1}};
+    return call;
+}
+
+/* All elements as one line; as one row, if they follow one another. */
+static void napier_take_whole(napier_softmax_cuda_job *j) {
+    j->whole = true;
+    j->lines = 1;
+    if (napier_is_one_run(j->x)) {
+        j->x = napier_one_row(j->x);
+        j->whole = false;
+    }
+}
+
+static napier_status napier_cuda_elementwise(napier_cuda_context *context, struct CUstream_st *stream,
+                                             napier_cuda_workspace *workspace, napier_softmax_op op, const char *name,
+                                             napier_const_matrix logits, napier_matrix result,
+                                             const napier_softmax_options *options) {
+    napier_softmax_options o;
+    napier_status status = napier_cuda_begin(context);
+    if (!status)
+        status = napier_elementwise_arguments(context->host, name, logits, result, options, &o);
+    if (status) {
+        return status;
+    }
+    if (napier_compute_dtype(logits.dtype, result.dtype) == NAPIER_F64) {
+        napier_f64_cuda_job job = {
+            .result = op == NAPIER_OP_SOFTMAX ? NAPIER_F64_SOFTMAX : NAPIER_F64_LOG_SOFTMAX,
+            .x = logits,
+            .y = result,
+            .temperature = o.temperature,
+            .masked_rows = o.masked_rows,
+        };
+        return napier_f64_cuda_run(context, stream, workspace, name, &job);
+    }
+    napier_softmax_cuda_call call = napier_call_of(context, stream, name, op, logits, result, &o);
+    return napier_run_call(&call, workspace, o.algorithm);
+}
+
+napier_status napier_cuda_softmax(napier_cuda_context *context, struct CUstream_st *stream,
+                                  napier_cuda_workspace *workspace, napier_const_matrix logits, napier_matrix probs,
+                                  const napier_softmax_options *options) {
+    return napier_cuda_elementwise(context, stream, workspace, NAPIER_OP_SOFTMAX, "probs", logits, probs, options);
+}
+
+napier_status napier_cuda_log_softmax(napier_cuda_context *context, struct CUstream_st *stream,
+                                      napier_cuda_workspace *workspace, napier_const_matrix logits,
+                                      napier_matrix logprobs, const napier_softmax_options *options) {
+    return napier_cuda_elementwise(context, stream, workspace, NAPIER_OP_LOG_SOFTMAX, "logprobs", logits, logprobs,
+                                   options);
+}
+
+static napier_status napier_cuda_lse(napier_cuda_context *context, struct CUstream_st *stream,
+                                     napier_cuda_workspace *workspace, bool whole, napier_const_matrix logits,
+                                     napier_vector lse, const napier_softmax_options *options) {
+    napier_softmax_options o;
+    napier_status status = napier_cuda_begin(context);
+    if (!status)
+        status = napier_logsumexp_arguments(context->host, logits, lse, whole ? 1 : logits.rows, options, &o);
+    if (status) {
+        return status;
+    }
+    if (napier_compute_dtype(logits.dtype, lse.dtype) == NAPIER_F64) {
+        napier_f64_cuda_job job = {.result = NAPIER_F64_LSE,
+                                   .whole = whole,
+                                   .x = logits,
+                                   .y = napier_column(lse),
+                                   .temperature = o.temperature};
+        return napier_f64_cuda_run(context, stream, workspace, "lse", &job);
+    }
+    napier_softmax_cuda_call call =
+        napier_call_of(context, stream, "lse", NAPIER_OP_LOGSUMEXP, logits, napier_column(lse), &o);
+    if (whole) {
+        napier_take_whole(&call.job);
+    }
+    return napier_run_call(&call, workspace, o.algorithm);
+}
+
+napier_status napier_cuda_logsumexp(napier_cuda_context *context, struct CUstream_st *stream,
+                                    napier_cuda_workspace *workspace, napier_const_matrix logits, napier_vector lse,
+                                    const napier_softmax_options *options) {
+    return napier_cuda_lse(context, stream, workspace, false, logits, lse, options);
+}
+
+napier_status napier_cuda_logsumexp_all(napier_cuda_context *context, struct CUstream_st *stream,
+                                        napier_cuda_workspace *workspace, napier_const_matrix logits, napier_vector lse,
+                                        const napier_softmax_options *options) {
+    return napier_cuda_lse(context, stream, workspace, true, logits, lse, options);
+}
+
+/* ---- The gradient of logsumexp: softmax times a factor ----------------------------------------------------------- */
+
+static napier_status napier_cuda_lse_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                              napier_cuda_workspace *workspace, bool whole, napier_const_matrix logits,
+                                              napier_const_vector grad_lse, napier_matrix grad_logits,
+                                              const napier_softmax_options *options) {
+    const napier_dtype compute = napier_compute_dtype3(logits.dtype, grad_lse.dtype, grad_logits.dtype);
+    napier_softmax_options o;
+    napier_status status = napier_cuda_begin(context);
+    if (!status) {
+        status = napier_logsumexp_gradient_arguments(context->host, logits, grad_lse, whole ? 1 : logits.rows,
+                                                     grad_logits, options, compute, &o);
+    }
+    if (status) {
+        return status;
+    }
+    if (compute == NAPIER_F64) {
+        napier_f64_cuda_job job = {.result = NAPIER_F64_LSE_GRADIENT,
+                                   .whole = whole,
+                                   .x = logits,
+                                   .y = grad_logits,
+                                   .temperature = o.temperature,
+                                   .factor = grad_lse};
+        return napier_f64_cuda_run(context, stream, workspace, "grad_logits", &job);
+    }
+    napier_softmax_cuda_call call =
+        napier_call_of(context, stream, "grad_logits", NAPIER_OP_SOFTMAX, logits, grad_logits, &o);
+    call.job.factor = grad_lse;
+    if (whole && call.job.lines > 0) {
+        call.job.whole = true;
+        call.job.lines = 1;
+    }
+    return napier_run_call(&call, workspace, NAPIER_ALGORITHM_AUTO);
+}
+
+napier_status napier_cuda_logsumexp_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                             napier_cuda_workspace *workspace, napier_const_matrix logits,
+                                             napier_const_vector grad_lse, napier_matrix grad_logits,
+                                             const napier_softmax_options *options) {
+    return napier_cuda_lse_backward(context, stream, workspace, false, logits, grad_lse, grad_logits, options);
+}
+
+napier_status napier_cuda_logsumexp_all_backward(napier_cuda_context *context, struct CUstream_st *stream,
+                                                 napier_cuda_workspace *workspace, napier_const_matrix logits,
+                                                 napier_const_vector grad_lse, napier_matrix grad_logits,
+                                                 const napier_softmax_options *options) {
+    return napier_cuda_lse_backward(context, stream, workspace, true, logits, grad_lse, grad_logits, options);
+}

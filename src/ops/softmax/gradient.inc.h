@@ -1,0 +1,104 @@
+/* ops/softmax/gradient.inc.h - the kernels of the gradients. Included after softmax.inc.h, once per instruction set.
+ *
+ * Row sums: 256 lanes over a tile of 1024 (fma for products), folded by halves, the tiles' sums added in double in order
+ * of index. Signed terms cannot use the exact sum of sum.h; a row stays on one thread instead. */
+
+/* Element i of row `row` of a matrix that is f32, f16 or bf16. */
+NAPIER_KERNEL const void *napier_element(napier_const_matrix m, int64_t row, int64_t i) {
+    return napier_at(m.data, m.dtype, row * m.row_stride + i * m.col_stride);
+}
+
+/* n <= 1024 elements as contiguous floats: the memory itself if it is that, else `room`. */
+NAPIER_KERNEL const float *napier_floats(napier_const_matrix m, int64_t row, int64_t i, int n, float *room) {
+    return napier_look(napier_element(m, row, i), m.dtype, m.col_stride, 1.0f, n, room).z;
+}
+
+/* b NULL: the plain sum. Where a is 0 (a masked position) b does not count, whatever it is. */
+NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
+    vf lane[16];
+    for (int v = 0; v < 16; v++) {
+        vf sum = vf_zero();
+        for (int i = v * 16; i < n; i += NAPIER_TILE_LANES) {
+            const bool whole = i + 16 <= n;
+            const vf x = whole ? vf_load(a + i) : vf_load_part(a + i, n - i, vf_zero());
+            if (b) {
+                const vf y = whole ? vf_load(b + i) : vf_load_part(b + i, n - i, vf_zero());
+                sum = vf_fma(x, vf_select(vf_eq(x, vf_zero()), vf_zero(), y), sum);
+            } else {
+                sum = vf_add(sum, x);
+            }
+        }
+        lane[v] = sum;
+    }
+    for (int half = 8; half > 0; half /= 2) {
+        for (int v = 0; v < half; v++) {
+            lane[v] = vf_add(lane[v], lane[v + half]);
+        }
+    }
+    return vf_hadd(lane[0]);
+}
+
+static double napier_dot_range(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin,
+                               int64_t end, float *scratch) {
+    float *room_a = scratch, *room_b = scratch + NAPIER_TILE;
+    double total = 0;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        const int n = napier_tile_at(i, end);
+        const float *x = napier_floats(a, row, i, n, room_a);
+        total +=
+            (double)(b ? napier_dot_tile(x, napier_floats(*b, row, i, n, room_b), n) : napier_dot_tile(x, NULL, n));
+    }
+    return total;
+}
+
+NAPIER_KERNEL vf napier_gradient16(bool log, vf value, vf gradient, vf sum) {
+    if (log) {
+        return vf_fnma(vf_exp(value), sum, gradient);
+    }
+    const vm masked = vf_eq(value, vf_zero());
+    return vf_select(masked, vf_zero(), vf_mul(value, vf_sub(gradient, sum)));
+}
+
+NAPIER_KERNEL void napier_gradient_row(bool log, napier_const_matrix values, napier_const_matrix gradients,
+                                       napier_matrix out, int64_t row, float sum, float temperature, float *scratch) {
+    float *room_a = scratch, *room_b = scratch + NAPIER_TILE, *result = scratch + 2 * NAPIER_TILE;
+    const vf s = vf_set(sum), t = vf_set(temperature);
+    for (int64_t i = 0; i < values.cols; i += NAPIER_TILE) {
+        const int n = napier_tile_at(i, values.cols);
+        const float *x = napier_floats(values, row, i, n, room_a), *g = napier_floats(gradients, row, i, n, room_b);
+        for (int j = 0; j < n; j += 16) {
+            const bool whole = j + 16 <= n;
+            const vf u = whole ? vf_load(x + j) : vf_load_part(x + j, n - j, vf_zero());
+            const vf w = whole ? vf_load(g + j) : vf_load_part(g + j, n - j, vf_zero());
+            vf v = napier_gradient16(log, u, w, s);
+            v = temperature != 1.0f ? vf_div(v, t) : v;
+            vf_store(result + j, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
+        }
+        napier_scatter(result, n, napier_at_out(out.data, out.dtype, row * out.row_stride + i * out.col_stride),
+                       out.dtype, out.col_stride, false);
+    }
+}
+
+static void napier_softmax_gradient(napier_const_matrix probs, napier_const_matrix grad_probs,
+                                    napier_matrix grad_logits, int64_t row, float dot, float temperature,
+                                    float *scratch) {
+    napier_gradient_row(false, probs, grad_probs, grad_logits, row, dot, temperature, scratch);
+}
+
+static void napier_log_softmax_gradient(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
+                                        napier_matrix grad_logits, int64_t row, float sum, float temperature,
+                                        float *scratch) {
+    napier_gradient_row(true, logprobs, grad_logprobs, grad_logits, row, sum, temperature, scratch);
+}
+
+#define NAPIER_SOFTMAX_KERNELS                                                                                         \
+    {                                                                                                                  \
+        .short_rows = napier_short_or_tiny_rows, .short_columns = napier_short_columns, .long_rows = napier_long_rows, \
+        .keep_range = napier_keep_range, .write_kept = napier_write_kept, .max_of_range = napier_max_of_range,         \
+        .sum_range = napier_sum_range, .write_range = napier_write_range, .sum_strip = napier_sum_strip,               \
+        .write_strip = napier_write_strip, .pack_few = napier_pack_few, .unpack_few = napier_unpack_few,               \
+        .store_lse = napier_store_lse, .tile_sum = napier_tile_sum_of, .pack = napier_pack, .write = napier_write,     \
+        .weighted_look = napier_weighted_look_at, .weighted_rest = napier_weighted_rest,                               \
+        .weighted_ties = napier_weighted_ties, .dot_range = napier_dot_range,                                          \
+        .softmax_gradient = napier_softmax_gradient, .log_softmax_gradient = napier_log_softmax_gradient               \
+    }

@@ -1,0 +1,917 @@
+/* ops/softmax/lanes.inc.h - 16 rows in the 16 lanes of one vector: for rows of a few columns (after a transpose) and
+ * for rows that are columns in memory. Element i of the 16 rows is the vector at z + i * ld. Included by the kernels
+ * of one instruction set, after softmax.inc.h; the same operations per row as there. */
+
+/* What sixteen rows come to before they are finished. Rows that are not ordinary (a NaN, a maximum beyond 2^20 or
+ * infinite) stand alone: they are done one by one. */
+typedef struct napier_sixteen {
+    vf max, min, rest, count;
+    napier_maxima maxima;
+    vm alone;
+} napier_sixteen;
+
+NAPIER_KERNEL void napier_sixteen_start(napier_sixteen *s, napier_range range) {
+    const vf size = vf_from_bits(vi_and(vf_bits(range.max), vi_set(0x7fffffff)));
+    s->alone = vm_or(napier_range_nan(range), vf_lt(vf_set(NAPIER_BIG), size));
+    s->max = vf_select(s->alone, vf_zero(), range.max);
+    s->min = vf_select(s->alone, vf_zero(), range.min);
+    s->maxima = napier_maxima_of(s->max);
+}
+
+/* Every element of all 16 rows within `reach` of its row's maximum? */
+NAPIER_KERNEL bool napier_sixteen_within(const napier_sixteen *s, float reach) {
+    return vm_all(vf_ge(s->min, vf_sub(s->max, vf_set(reach))));
+}
+
+/* One element of each row: its term if it is below the maximum, else 0; as napier_terms16. */
+NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vi *below, vf *term) {
+    *term = vf_exp_scaled(z, s->maxima.magic);
+    if (cut) {
+        *term = vf_keep(vf_ge(z, vf_sub(s->max, vf_set(NAPIER_CUTOFF))), *term);
+    }
+    const vi sign = vi_sar(vf_bits(vf_sub(z, s->max)), 31);
+    *below = vi_add(*below, sign);
+    return vf_from_bits(vi_and(vf_bits(*term), sign));
+}
+
+/* Rows that stand alone may have counted nonsense. */
+NAPIER_KERNEL vf napier_sixteen_count(int n, vi below) {
+    return vf_max(vf_add(vf_set((float)n), vf_from_int(below)), vf_set(1.0f));
+}
+
+NAPIER_KERNEL napier_writer napier_sixteen_writer(const napier_sixteen *s, const napier_finals *f, bool care) {
+    napier_writer w = {s->max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
+    if (care) {
+        w.scale_up = vf_mul(f->scale, vf_set(0x1p64f));
+        w.smallest = vf_div(vf_set(0x1.fffffp-63f), w.scale_up);
+    }
+    return w;
+}
+
+/* A row on its own from contiguous z: its result into out[0 .. n) (or out[0] for logsumexp). */
+static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows masked, const float *z, int n,
+                                     float *out) {
+    napier_sum sum;
+    napier_tile_sum t;
+    napier_sum_init(&sum);
+    napier_tile_by_definition(z, n, &t);
+    napier_sum_add_tile(&sum, &t);
+    const napier_final final = napier_sum_finish(&sum);
+    if (op == NAPIER_OP_LOGSUMEXP) {
+        out[0] = final.lse;
+    } else {
+        napier_write_by_definition(op, &final, masked, z, n, out);
+    }
+}
+
+/* ---- Tiny rows: up to 16 columns ----------------------------------------------------------------------------------- */
+
+/* 16 rows of n <= width columns, column i in v[i], which receives the results; width is a constant power of two.
+ * care: some results may be subnormal or cut off. Returns the logsumexps, if that is the operation. */
+NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s,
+                                     vf *v) {
+    vf acc[NAPIER_TINY_COLS], term[NAPIER_TINY_COLS];
+    vi below = vi_set(0);
+    NAPIER_UNROLL
+    for (int i = 0; i < width; i++) {
+        acc[i] = term[i] = vf_zero();
+        if (i < n) {
+            acc[i] = napier_sixteen_term(s, v[i], care, &below, &term[i]);
+        }
+    }
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int i = 0; i < half; i++) {
+            if (i + half < width) {
+                acc[i] = vf_add(acc[i], acc[i + half]);
+            }
+        }
+    }
+    const napier_finals f = napier_finish16(op, s->max, s->maxima.p, napier_sixteen_count(n, below), acc[0]);
+    if (op != NAPIER_OP_LOGSUMEXP) {
+        const napier_writer w = napier_sixteen_writer(s, &f, care);
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                v[i] = napier_result16(op, &w, op == NAPIER_OP_SOFTMAX ? term[i] : v[i], care);
+            }
+        }
+    }
+    return f.lse;
+}
+
+/* The rows among 16 that stand alone, from their z to their results, each by itself. */
+static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z,
+                              vf *results, vf *lse) {
+    float which[16], columns[NAPIER_TINY_COLS][16], out[NAPIER_TINY_COLS][16], sums[16];
+    vf_store(which, vf_keep(alone, vf_set(1.0f)));
+    vf_store(sums, *lse);
+    for (int i = 0; i < n; i++) {
+        vf_store(columns[i], z[i]);
+        vf_store(out[i], results[i]);
+    }
+    for (int j = 0; j < 16; j++) {
+        if (which[j] == 0.0f) {
+            continue;
+        }
+        float row[NAPIER_TINY_COLS], result[NAPIER_TINY_COLS];
+        for (int i = 0; i < n; i++) {
+            row[i] = columns[i][j];
+        }
+        napier_row_by_definition(op, masked, row, n, result);
+        sums[j] = result[0];
+        for (int i = 0; i < n && op != NAPIER_OP_LOGSUMEXP; i++) {
+            out[i][j] = result[i];
+        }
+    }
+    *lse = vf_load(sums);
+    for (int i = 0; i < n; i++) {
+        results[i] = vf_load(out[i]);
+    }
+}
+
+/* Sixteen rows of which some need care or stand alone. */
+static vf napier_tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s,
+                                vf *v) {
+    vf z[NAPIER_TINY_COLS];
+    memcpy(z, v, (size_t)n * sizeof *v);
+    vf lse = napier_tiny_sixteen(op, NAPIER_TINY_COLS, n, true, s, v);
+    if (vm_any(s->alone)) {
+        napier_tiny_alone(op, masked, n, s->alone, z, v, &lse);
+    }
+    return lse;
+}
+
+NAPIER_KERNEL vf napier_tiny_group(napier_softmax_op op, int width, int n, napier_masked_rows masked, vf *v) {
+    napier_range range = napier_no_range();
+    NAPIER_UNROLL
+    for (int i = 0; i < width; i++) {
+        if (i < n) {
+            range = napier_range_add(range, v[i]);
+        }
+    }
+    napier_sixteen s;
+    napier_sixteen_start(&s, range);
+    if (vm_any(s.alone) || !napier_sixteen_within(&s, 80.0f)) { /* exp(-80) / 16 is a normal number */
+        return napier_tiny_with_care(op, n, masked, &s, v);
+    }
+    return napier_tiny_sixteen(op, width, n, false, &s, v);
+}
+
+/* Rows of n floats, `width` floats apart in 16 vectors; each store's tail is overwritten by the next row. */
+NAPIER_KERNEL void napier_tiny_spread(const float *x, int n, int width, float *spread) {
+    const int rows = 256 / width;
+    for (int r = 0; r < rows; r++) {
+        const int left = (rows - r) * n;
+        vf_store(spread + r * width, left >= 16 ? vf_load(x + r * n) : vf_load_part(x + r * n, left, vf_zero()));
+    }
+}
+
+/* 256 / width contiguous rows. A transpose of 16 x 16 floats puts element 16 j + k in lane j of vector k: lane j of
+ * vectors g width .. g width + width - 1 is row j (16 / width) + g. scratch: NAPIER_ROWS_SCRATCH floats. */
+NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napier_softmax_job *job, int64_t first,
+                                     float *scratch) {
+    const int n = (int)job->x.cols, rows = 256 / width, groups = 16 / width;
+    float *packed = scratch, *spread = scratch + 320;
+    const float *x = (const float *)napier_row(job, first);
+    if (job->x.dtype != NAPIER_F32 || job->temperature != 1.0f) {
+        x = napier_look(x, job->x.dtype, 1, job->temperature, rows * n, packed).z;
+    }
+    if (n != width) {
+        napier_tiny_spread(x, n, width, spread);
+        x = spread;
+    }
+    vf v[16];
+    NAPIER_UNROLL
+    for (int k = 0; k < 16; k++) {
+        __builtin_prefetch((const char *)(x + 16 * k) + NAPIER_PREFETCH_BYTES);
+        v[k] = vf_load(x + 16 * k);
+    }
+    vf_transpose(v);
+    for (int g = 0; g < groups; g++) {
+        const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v + g * width);
+        if (op == NAPIER_OP_LOGSUMEXP) {
+            vf_store(spread + 16 * g, lse);
+        }
+    }
+    if (op == NAPIER_OP_LOGSUMEXP) {
+        for (int g = 0; g < groups; g++) {
+            for (int j = 0; j < 16; j++) {
+                packed[j * groups + g] = spread[16 * g + j];
+            }
+        }
+        napier_scatter(packed, rows, napier_row_out(job, first), job->y.dtype, job->y.row_stride, false);
+        return;
+    }
+    vf_transpose(v);
+    char *y = napier_row_out(job, first);
+    const bool run = job->y.col_stride == 1 && job->y.row_stride == n;
+    if (run && n == width && job->y.dtype == NAPIER_F32 && (!job->stream || ((uintptr_t)y & 63) == 0)) {
+        NAPIER_UNROLL
+        for (int k = 0; k < 16; k++) {
+            if (job->stream) {
+                vf_stream((float *)(void *)y + 16 * k, v[k]);
+            } else {
+                vf_store((float *)(void *)y + 16 * k, v[k]);
+            }
+        }
+        return;
+    }
+    NAPIER_UNROLL
+    for (int k = 0; k < 16; k++) {
+        vf_store(spread + 16 * k, v[k]);
+    }
+    if (!run) {
+        for (int r = 0; r < rows; r++) {
+            napier_scatter(spread + r * width, n, napier_row_out(job, first + r), job->y.dtype, job->y.col_stride,
+                           false);
+        }
+        return;
+    }
+    const float *result = spread;
+    if (n != width) {
+        for (int r = 0; r < rows; r++) {
+            vf_store(packed + r * n, vf_load(spread + r * width));
+        }
+        result = packed;
+    }
+    napier_scatter(result, rows * n, y, job->y.dtype, 1, job->stream);
+}
+
+#define NAPIER_TINY_WIDTHS(op)                              \
+    do {                                                    \
+        if (n <= 2) {                                       \
+            napier_tiny_block(op, 2, job, first, scratch);  \
+        } else if (n <= 4) {                                \
+            napier_tiny_block(op, 4, job, first, scratch);  \
+        } else if (n <= 8) {                                \
+            napier_tiny_block(op, 8, job, first, scratch);  \
+        } else {                                            \
+            napier_tiny_block(op, 16, job, first, scratch); \
+        }                                                   \
+    } while (0)
+
+/* Rows of up to 16 contiguous columns, one after the other in memory; what does not fill a block goes the usual way. */
+static void napier_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const int n = (int)job->x.cols;
+    const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
+    int64_t first = begin;
+    for (; first + 256 / width <= end; first += 256 / width) {
+        switch (job->op) {
+        case NAPIER_OP_SOFTMAX: NAPIER_TINY_WIDTHS(NAPIER_OP_SOFTMAX); break;
+        case NAPIER_OP_LOG_SOFTMAX: NAPIER_TINY_WIDTHS(NAPIER_OP_LOG_SOFTMAX); break;
+        default: NAPIER_TINY_WIDTHS(NAPIER_OP_LOGSUMEXP); break;
+        }
+    }
+    napier_short_rows(job, first, end, scratch);
+}
+
+static void napier_short_or_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    if (job->x.cols <= NAPIER_TINY_COLS && job->x.col_stride == 1 && job->x.row_stride == job->x.cols) {
+        napier_tiny_rows(job, begin, end, scratch);
+    } else {
+        napier_short_rows(job, begin, end, scratch);
+    }
+    if (job->stream) {
+        vf_stream_fence();
+    }
+}
+
+/* ---- Columns: rows that are neighbours in memory ------------------------------------------------------------------- */
+
+/* A strip is a few groups of 16 neighbouring rows, packed as [group][column][16 rows]: group r / 16 begins at z + r * n.
+ * What is read of x are pieces of many lines far apart: they are fetched a strip ahead. */
+
+/* 16 rows, of which `rows` are there, of column i. */
+NAPIER_KERNEL vf napier_load_column(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int64_t i,
+                                    int rows) {
+    const void *x = napier_at(job->x.data, dtype, row + i * job->x.col_stride);
+    return rows < 16 ? napier_load_part(x, dtype, rows, vf_zero()) : napier_load16(x, dtype);
+}
+
+/* Columns [begin, begin + n) of up to four groups, and their ranges. */
+NAPIER_KERNEL void napier_pack_groups(const napier_softmax_job *job, napier_dtype dtype, int groups, int64_t row,
+                                      int rows, int64_t begin, int n, float *z, napier_range *range) {
+    const bool divide = job->temperature != 1.0f;
+    const vf t = vf_set(job->temperature);
+    napier_range found[4];
+    NAPIER_UNROLL
+    for (int g = 0; g < groups; g++) {
+        found[g] = napier_no_range();
+    }
+    for (int i = 0; i < n; i++) {
+        NAPIER_UNROLL
+        for (int g = 0; g < groups; g++) {
+            const int part = groups > 1 ? 16 : rows;
+            vf v = napier_load_column(job, dtype, row + g * 16, begin + i, part);
+            v = divide ? vf_div(v, t) : v;
+            vf_store(z + ((int64_t)g * n + i) * 16, v);
+            found[g] = napier_range_add(found[g], v);
+        }
+    }
+    NAPIER_UNROLL
+    for (int g = 0; g < groups; g++) {
+        range[g] = found[g];
+    }
+}
+
+NAPIER_KERNEL void napier_pack_strip_as(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int rows,
+                                        int64_t begin, int n, float *z, napier_range *range) {
+    int r = 0;
+    for (; r + 64 <= rows; r += 64) {
+        napier_pack_groups(job, dtype, 4, row + r, 64, begin, n, z + (int64_t)r * n, range + r / 16);
+    }
+    for (; r < rows; r += 16) {
+        const int part = rows - r < 16 ? rows - r : 16;
+        napier_pack_groups(job, dtype, 1, row + r, part, begin, n, z + (int64_t)r * n, range + r / 16);
+    }
+}
+
+/* Columns [begin, begin + n) of `rows` neighbouring rows into z, and the ranges of each 16. */
+static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z,
+                              napier_range *range) {
+    switch (job->x.dtype) {
+    case NAPIER_F32: napier_pack_strip_as(job, NAPIER_F32, row, rows, begin, n, z, range); break;
+    case NAPIER_BF16: napier_pack_strip_as(job, NAPIER_BF16, row, rows, begin, n, z, range); break;
+    default: napier_pack_strip_as(job, NAPIER_F16, row, rows, begin, n, z, range); break;
+    }
+}
+
+/* One column of all groups, contiguous. */
+NAPIER_KERNEL void napier_strip_column(const float *z, int rows, int n, int i, float *column) {
+    for (int r = 0; r < rows; r += 16) {
+        vf_store(column + r, vf_load(z + (int64_t)r * n + i * 16));
+    }
+}
+
+static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n,
+                                const float *z) {
+    for (int i = 0; i < n; i++) {
+        float column[NAPIER_STRIP_MOST];
+        void *y = napier_at_out(job->y.data, job->y.dtype, row + (begin + i) * job->y.col_stride);
+        napier_strip_column(z, rows, n, i, column);
+        napier_scatter(column, rows, y, job->y.dtype, 1, job->stream);
+    }
+}
+
+/* What lies a strip ahead of a group: its lines are fetched while the group is summed. */
+typedef struct napier_fetch {
+    const char *at; /* NULL: nothing */
+    ptrdiff_t step; /* a column */
+} napier_fetch;
+
+/* The columns from `column` on, of a group; `there`: are they any? */
+static napier_fetch napier_fetch_of(const napier_softmax_job *job, int64_t row, int64_t column, bool there) {
+    const int size = job->x.dtype == NAPIER_F32 ? 4 : 2;
+    const int64_t at = there ? (row + column * job->x.col_stride) * size : 0;
+    return (napier_fetch){there ? (const char *)job->x.data + at : NULL, job->x.col_stride * size};
+}
+
+/* rest and count of 16 rows; the terms go where z was, if they are kept. acc: 256 vectors. */
+NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch fetch,
+                                       float *acc) {
+    vi below = vi_set(0);
+    vf term;
+    for (int i = 0; i < n; i++) {
+        float *at = z + i * 16, *lane = acc + 16 * (i % NAPIER_TILE_LANES);
+        if (fetch.at) {
+            __builtin_prefetch(fetch.at, 0, 2);
+            fetch.at += fetch.step;
+        }
+        const vf t = napier_sixteen_term(s, vf_load(at), cut, &below, &term);
+        vf_store(lane, i < NAPIER_TILE_LANES ? t : vf_add(vf_load(lane), t));
+        if (keep) {
+            vf_store(at, term);
+        }
+    }
+    const int lanes = n < NAPIER_TILE_LANES ? n : NAPIER_TILE_LANES;
+    for (int half = NAPIER_TILE_LANES / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half && i + half < lanes; i++) {
+            vf_store(acc + 16 * i, vf_add(vf_load(acc + 16 * i), vf_load(acc + 16 * (i + half))));
+        }
+    }
+    s->rest = vf_load(acc);
+    s->count = napier_sixteen_count(n, below);
+}
+
+static void napier_strip_sum(napier_sixteen *s, float *z, int n, bool keep, napier_fetch fetch, float *acc) {
+    if (!napier_sixteen_within(s, NAPIER_CUTOFF)) {
+        if (keep) {
+            napier_strip_sum_as(s, z, n, true, true, fetch, acc);
+        } else {
+            napier_strip_sum_as(s, z, n, true, false, fetch, acc);
+        }
+    } else if (keep) {
+        napier_strip_sum_as(s, z, n, false, true, fetch, acc);
+    } else {
+        napier_strip_sum_as(s, z, n, false, false, fetch, acc);
+    }
+}
+
+/* Results in place of the values: terms for softmax, z for log_softmax. */
+NAPIER_KERNEL void napier_strip_results(napier_softmax_op op, const napier_writer *w, float *z, int n, bool care) {
+    for (int i = 0; i < n; i++) {
+        vf_store(z + i * 16, napier_result16(op, w, vf_load(z + i * 16), care));
+    }
+}
+
+/* What 16 rows of a strip come to. */
+typedef struct napier_strip_group {
+    napier_sixteen s;
+    napier_finals f;
+} napier_strip_group;
+
+/* Rows of a group that stand alone are computed from the input again, into z or lse. */
+static void napier_strip_alone(const napier_softmax_job *job, int64_t row, int rows, vm alone, float *z, float *lse) {
+    const int n = (int)job->x.cols;
+    float which[16];
+    vf_store(which, vf_keep(alone, vf_set(1.0f)));
+    for (int r = 0; r < rows; r++) {
+        if (which[r] != 0.0f) {
+            float line[NAPIER_TILE], result[NAPIER_TILE];
+            const napier_looked looked = napier_look_row(job, row + r, 0, n, line);
+            napier_row_by_definition(job->op, job->masked_rows, looked.z, n, result);
+            if (job->op == NAPIER_OP_LOGSUMEXP) {
+                lse[r] = result[0];
+            } else {
+                napier_scatter(result, n, z + r, NAPIER_F32, 16, false);
+            }
+        }
+    }
+}
+
+static void napier_strip_write_lse(const napier_softmax_job *job, int64_t row, int rows,
+                                   const napier_strip_group *group) {
+    for (int r = 0; r < rows; r += 16, group++) {
+        const int part = rows - r < 16 ? rows - r : 16;
+        float lse[16];
+        vf_store(lse, group->f.lse);
+        if (vm_any(group->s.alone)) {
+            napier_strip_alone(job, row + r, part, group->s.alone, NULL, lse);
+        }
+        napier_scatter(lse, part, napier_row_out(job, row + r), job->y.dtype, job->y.row_stride, false);
+    }
+}
+
+/* Results of whole rows, whatever is in them: first in place, then copied. */
+NAPIER_KERNEL void napier_strip_write_any(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                          const napier_strip_group *group, float *z) {
+    const int n = (int)job->x.cols;
+    for (int r = 0; r < rows; r += 16, group++) {
+        float *values = z + (int64_t)r * n;
+        const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
+        napier_strip_results(op, &w, values, n, true);
+        if (vm_any(group->s.alone)) {
+            napier_strip_alone(job, row + r, rows - r < 16 ? rows - r : 16, group->s.alone, values, NULL);
+        }
+    }
+    napier_unpack_strip(job, row, rows, 0, n, z);
+}
+
+/* Columns [begin, begin + n) where all rows are ordinary, f32 or bf16: column by column, straight to y. stream: rows are
+ * whole vectors. */
+NAPIER_KERNEL void napier_strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype,
+                                         bool stream, int64_t row, int rows, int64_t begin, int n,
+                                         const napier_strip_group *group, const float *z) {
+    for (int64_t i = 0; i < n; i++) {
+        void *y = napier_at_out(job->y.data, dtype, row + (begin + i) * job->y.col_stride);
+        for (int g = 0; g * 16 < rows; g++) {
+            const napier_finals *f = &group[g].f;
+            const napier_writer w = {group[g].s.max, f->log_sum, f->scale, f->max_prob, vf_zero(), vf_zero()};
+            const vf result = napier_result16(op, &w, vf_load(z + (g * n + i) * 16), false);
+            if (stream) {
+                vf_stream((float *)y + g * 16, result);
+            } else if (g * 16 + 16 <= rows) {
+                napier_store16(napier_at_out(y, dtype, g * 16), dtype, result);
+            } else {
+                napier_store_part(napier_at_out(y, dtype, g * 16), dtype, rows - g * 16, result);
+            }
+        }
+    }
+}
+
+static bool napier_strip_is_ordinary(napier_softmax_op op, int rows, const napier_strip_group *group) {
+    bool ordinary = true;
+    for (int g = 0; g * 16 < rows; g++) {
+        ordinary &= !vm_any(group[g].s.alone) && (op != NAPIER_OP_SOFTMAX || napier_sixteen_within(&group[g].s, 80.0f));
+    }
+    return ordinary;
+}
+
+/* The same if y's lines allow it; else false. */
+NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                      int64_t begin, int n, const napier_strip_group *group, const float *z) {
+    const bool lines =
+        ((uintptr_t)((float *)job->y.data + row) & 63) == 0 && job->y.col_stride % 16 == 0 && rows % 16 == 0;
+    if (job->y.dtype == NAPIER_BF16) {
+        napier_strip_write_as(op, job, NAPIER_BF16, false, row, rows, begin, n, group, z);
+    } else if (job->y.dtype == NAPIER_F32 && job->stream && lines) {
+        napier_strip_write_as(op, job, NAPIER_F32, true, row, rows, begin, n, group, z);
+    } else if (job->y.dtype == NAPIER_F32) {
+        napier_strip_write_as(op, job, NAPIER_F32, false, row, rows, begin, n, group, z);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* One strip of whole rows of up to one tile; `ahead` rows on, the next one is. */
+NAPIER_KERNEL void napier_short_columns_strip(napier_softmax_op op, const napier_softmax_job *job, int64_t row,
+                                              int rows, bool ahead, float *z, float *acc) {
+    const int n = (int)job->x.cols;
+    napier_range range[NAPIER_STRIP_MOST / 16];
+    napier_strip_group group[NAPIER_STRIP_MOST / 16];
+    napier_pack_strip(job, row, rows, 0, n, z, range);
+    int g = 0;
+    do { /* rows > 0 */
+        napier_strip_group *to = &group[g];
+        napier_sixteen_start(&to->s, range[g]);
+        const napier_fetch fetch = napier_fetch_of(job, row + rows + g * 16, 0, ahead);
+        napier_strip_sum(&to->s, z + (int64_t)g * 16 * n, n, op == NAPIER_OP_SOFTMAX, fetch, acc);
+        to->f = napier_finish16(op, to->s.max, to->s.maxima.p, to->s.count, to->s.rest);
+    } while (++g * 16 < rows);
+    if (op == NAPIER_OP_LOGSUMEXP) {
+        napier_strip_write_lse(job, row, rows, group);
+    } else if (!(napier_strip_is_ordinary(op, rows, group) && napier_strip_write(op, job, row, rows, 0, n, group, z))) {
+        napier_strip_write_any(op, job, row, rows, group, z);
+    }
+}
+
+/* Rows of a few columns need no strip: 16 rows at a time, a vector a column, in registers. f32 or bf16, in and out alike,
+ * temperature 1. */
+NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
+                                          const napier_softmax_job *job, int64_t begin, int64_t end) {
+    const int n = (int)job->x.cols;
+    for (int64_t row = begin; row < end; row += 16) {
+        vf v[NAPIER_TINY_COLS];
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                const char *x = (const char *)napier_at(job->x.data, dtype, row + i * job->x.col_stride);
+                __builtin_prefetch(x + NAPIER_PREFETCH_BYTES / 2);
+                v[i] = napier_load16(x, dtype);
+            }
+        }
+        const vf lse = napier_tiny_group(op, width, n, job->masked_rows, v);
+        if (op == NAPIER_OP_LOGSUMEXP) {
+            napier_store16(napier_row_out(job, row), dtype, lse);
+            continue;
+        }
+        NAPIER_UNROLL
+        for (int i = 0; i < width; i++) {
+            if (i < n) {
+                void *y = napier_at_out(job->y.data, dtype, row + i * job->y.col_stride);
+                if (stream) {
+                    vf_stream((float *)y, v[i]);
+                } else {
+                    napier_store16(y, dtype, v[i]);
+                }
+            }
+        }
+    }
+}
+
+#define NAPIER_TINY_COLUMNS(op_, dtype_, stream_)                               \
+    do {                                                                        \
+        if (n <= 2) {                                                           \
+            napier_tiny_columns_as(op_, 2, dtype_, stream_, job, begin, whole); \
+        } else if (n <= 4) {                                                    \
+            napier_tiny_columns_as(op_, 4, dtype_, stream_, job, begin, whole); \
+        } else {                                                                \
+            napier_tiny_columns_as(op_, 8, dtype_, stream_, job, begin, whole); \
+        }                                                                       \
+    } while (0)
+#define NAPIER_TINY_COLUMNS_OF(op_)                       \
+    do {                                                  \
+        if (job->x.dtype == NAPIER_BF16) {                \
+            NAPIER_TINY_COLUMNS(op_, NAPIER_BF16, false); \
+        } else if (job->stream && lines) {                \
+            NAPIER_TINY_COLUMNS(op_, NAPIER_F32, true);   \
+        } else {                                          \
+            NAPIER_TINY_COLUMNS(op_, NAPIER_F32, false);  \
+        }                                                 \
+    } while (0)
+
+/* Returns how far it came: whole vectors, where the job is of the kind above. */
+static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin, int64_t end) {
+    const int64_t n = job->x.cols, whole = begin + (end - begin) / 16 * 16;
+    const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
+    const bool alike = job->x.dtype == job->y.dtype && job->x.dtype != NAPIER_F16 && job->temperature == 1.0f;
+    if (n > 8 || !alike || (lse && job->y.row_stride != 1)) {
+        return begin;
+    }
+    const bool lines = ((uintptr_t)((float *)job->y.data + begin) & 63) == 0 && job->y.col_stride % 16 == 0;
+    switch (job->op) {
+    case NAPIER_OP_SOFTMAX: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_SOFTMAX); break;
+    case NAPIER_OP_LOG_SOFTMAX: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_LOG_SOFTMAX); break;
+    default: NAPIER_TINY_COLUMNS_OF(NAPIER_OP_LOGSUMEXP); break;
+    }
+    return whole;
+}
+
+/* Rows in a strip: as many as stay in the second-level cache, for few columns are a short piece of each line read. */
+static int napier_strip_rows(int64_t cols) {
+    const int64_t rows = (int64_t)NAPIER_STRIP * NAPIER_TILE / cols / NAPIER_STRIP * NAPIER_STRIP;
+    return rows < NAPIER_STRIP_MOST ? (int)rows : NAPIER_STRIP_MOST;
+}
+
+static void napier_short_columns(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const int strip = napier_strip_rows(job->x.cols);
+    float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
+    for (int64_t row = napier_tiny_columns(job, begin, end); row < end; row += strip) {
+        const int rows = end - row < strip ? (int)(end - row) : strip;
+        const bool ahead = row + 2 * strip <= end;
+        switch (job->op) {
+        case NAPIER_OP_SOFTMAX: napier_short_columns_strip(NAPIER_OP_SOFTMAX, job, row, rows, ahead, z, acc); break;
+        case NAPIER_OP_LOG_SOFTMAX:
+            napier_short_columns_strip(NAPIER_OP_LOG_SOFTMAX, job, row, rows, ahead, z, acc);
+            break;
+        default: napier_short_columns_strip(NAPIER_OP_LOGSUMEXP, job, row, rows, ahead, z, acc); break;
+        }
+    }
+    if (job->stream) {
+        vf_stream_fence();
+    }
+}
+
+/* One row of a strip as contiguous floats. */
+static void napier_strip_line(const float *z, int n, float *line) {
+    for (int i = 0; i < n; i++) {
+        line[i] = z[i * 16];
+    }
+}
+
+static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                             napier_sum *sums, float *scratch) {
+    float *z = scratch, *acc = scratch + NAPIER_STRIP * NAPIER_TILE;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        const int n = napier_tile_at(i, end);
+        napier_range range[NAPIER_STRIP / 16];
+        napier_pack_strip(job, row, rows, i, n, z, range);
+        for (int r = 0; r < rows; r += 16) {
+            float *group = z + (int64_t)r * n;
+            napier_sixteen s;
+            napier_sixteen_start(&s, range[r / 16]);
+            napier_strip_sum(&s, group, n, false, napier_fetch_of(job, row + r, i + n, i + n + NAPIER_TILE <= end),
+                             acc);
+            float alone[16], max[16], min[16], rest[16], count[16];
+            vf_store(alone, vf_keep(s.alone, vf_set(1.0f)));
+            vf_store(max, s.max);
+            vf_store(min, s.min);
+            vf_store(rest, s.rest);
+            vf_store(count, s.count);
+            for (int j = 0; j < 16 && r + j < rows; j++) {
+                napier_tile_sum t = {max[j], min[j], rest[j], (int32_t)count[j], false};
+                if (alone[j] != 0.0f) {
+                    float line[NAPIER_TILE];
+                    napier_strip_line(group + j, n, line);
+                    napier_tile_by_definition(line, n, &t);
+                }
+                napier_sum_add_tile(&sums[r + j], &t);
+            }
+        }
+    }
+}
+
+/* 16 finished rows, of which `rows` are there; those that are not ordinary stand alone. */
+static void napier_strip_group_of(const napier_final *finals, int rows, napier_strip_group *group) {
+    float max[16] = {0}, log_sum[16] = {0}, scale[16], max_prob[16], magic[16], alone[16] = {0};
+    for (int j = 0; j < 16; j++) {
+        scale[j] = 0x1p-64f;
+        max_prob[j] = 1.0f;
+        magic[j] = napier_term_magic(0);
+        if (j < rows) {
+            const napier_final *f = &finals[j];
+            if (f->kind != NAPIER_ROW_FINITE || napier_is_big(f->max) || f->factor != 1.0f) {
+                alone[j] = 1.0f;
+                continue;
+            }
+            max[j] = f->max;
+            log_sum[j] = f->log_sum;
+            scale[j] = f->scale;
+            max_prob[j] = f->max_prob;
+            magic[j] = napier_term_magic(f->exponent);
+        }
+    }
+    group->s = (napier_sixteen){.max = vf_load(max), .maxima = {vf_zero(), vf_load(magic)}};
+    group->s.alone = vf_gt(vf_load(alone), vf_zero());
+    group->f = (napier_finals){vf_zero(), vf_load(log_sum), vf_load(max_prob), vf_load(scale)};
+}
+
+/* Results of one tile of a row that stands alone, in place of its z; the stride is 16. */
+static void napier_write_alone(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, float *z,
+                               int n) {
+    float line[NAPIER_TILE] = {0};
+    napier_strip_line(z, n, line);
+    if (final->kind != NAPIER_ROW_FINITE || napier_is_big(final->max)) {
+        napier_write_by_definition(op, final, masked, line, n, line);
+    } else {
+        for (int i = 0; i < n; i++) {
+            line[i] = napier_softmax_of(final, line[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        const float v = final->factor != 1.0f ? line[i] * final->factor : line[i];
+        z[i * 16] = v != v ? napier_float_of_bits(0x7fc00000u) : v;
+    }
+}
+
+/* Results of one tile of 16 rows in place of its z. */
+NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final *finals, int rows,
+                                        const napier_strip_group *group, napier_masked_rows masked, float *z, int n) {
+    const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
+    float alone[16];
+    vf_store(alone, vf_keep(group->s.alone, vf_set(1.0f)));
+    for (int j = 0; j < rows; j++) { /* their results wait in the strip's own lane, as nothing else reads it */
+        if (alone[j] != 0.0f) {
+            napier_write_alone(op, &finals[j], masked, z + j, n);
+        }
+    }
+    const vf cutoff = vf_sub(group->s.max, vf_set(NAPIER_CUTOFF));
+    for (int i = 0; i < n; i++) {
+        float *at = z + i * 16;
+        const vf v = vf_load(at);
+        vf value = v;
+        if (op == NAPIER_OP_SOFTMAX) {
+            value = vf_keep(vf_ge(v, cutoff), vf_exp_scaled(v, group->s.maxima.magic));
+        }
+        vf_store(at, vf_select(group->s.alone, v, napier_result16(op, &w, value, true)));
+    }
+}
+
+/* The terms of 16 ordinary rows in place of their z. */
+NAPIER_KERNEL void napier_strip_terms(const napier_strip_group *group, float *z, int n, napier_fetch fetch) {
+    for (int i = 0; i < n; i++) {
+        if (fetch.at) {
+            __builtin_prefetch(fetch.at, 0, 2);
+            fetch.at += fetch.step;
+        }
+        vf_store(z + i * 16, vf_exp_scaled(vf_load(z + i * 16), group->s.maxima.magic));
+    }
+}
+
+/* Is every result of 16 rows one operation away from its term? */
+NAPIER_KERNEL bool napier_sixteen_normal(napier_softmax_op op, const napier_strip_group *group, napier_range range) {
+    const vf lowest = vf_sub(vf_sub(range.min, group->s.max), group->f.log_sum);
+    return !vm_any(group->s.alone) &&
+           (op != NAPIER_OP_SOFTMAX || vm_all(vf_ge(lowest, vf_set(NAPIER_NORMAL_LOG_PROB))));
+}
+
+/* Columns [begin, begin + n) of a strip; the tile before it is next, down to `first`. */
+NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
+                                           int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
+    napier_range range[NAPIER_STRIP / 16];
+    napier_strip_group group[NAPIER_STRIP / 16];
+    bool ordinary = true;
+    napier_pack_strip(job, row, rows, begin, n, z, range);
+    int r = 0;
+    do { /* rows > 0 */
+        napier_strip_group_of(finals + r, rows - r < 16 ? rows - r : 16, &group[r / 16]);
+        ordinary = ordinary && napier_sixteen_normal(op, &group[r / 16], range[r / 16]);
+    } while ((r += 16) < rows);
+    if (ordinary && op == NAPIER_OP_SOFTMAX) {
+        for (r = 0; r < rows; r += 16) {
+            const napier_fetch fetch = napier_fetch_of(job, row + r, begin - NAPIER_TILE, begin > first);
+            napier_strip_terms(&group[r / 16], z + (int64_t)r * n, n, fetch);
+        }
+    }
+    if (ordinary && napier_strip_write(op, job, row, rows, begin, n, group, z)) {
+        return;
+    }
+    if (ordinary && op == NAPIER_OP_SOFTMAX) { /* only y's lines were in the way */
+        for (r = 0; r < rows; r += 16) {
+            const napier_writer w = napier_sixteen_writer(&group[r / 16].s, &group[r / 16].f, false);
+            napier_strip_results(op, &w, z + (int64_t)r * n, n, false);
+        }
+    } else {
+        for (r = 0; r < rows; r += 16) {
+            const int part = rows - r < 16 ? rows - r : 16;
+            napier_write_sixteen(op, finals + r, part, &group[r / 16], job->masked_rows, z + (int64_t)r * n, n);
+        }
+    }
+    napier_unpack_strip(job, row, rows, begin, n, z);
+}
+
+static void napier_write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                               const napier_final *finals, float *scratch) {
+    const int64_t last = begin + (end - begin - 1) / NAPIER_TILE * NAPIER_TILE;
+    for (int64_t i = last; i >= begin; i -= NAPIER_TILE) { /* what was summed last is still in the caches */
+        const int n = napier_tile_at(i, end);
+        if (job->op == NAPIER_OP_SOFTMAX) {
+            napier_write_strip_tile(NAPIER_OP_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
+        } else {
+            napier_write_strip_tile(NAPIER_OP_LOG_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
+        }
+    }
+    if (job->stream) {
+        vf_stream_fence();
+    }
+}
+
+/* ---- A few rows that are neighbours in memory ---------------------------------------------------------------------- */
+
+/* Fewer than 16 long rows would leave lanes empty in a strip: they are transposed, as f32 z with `ld` floats from row to
+ * row, and go along the vectors as other rows do. Columns [begin, end) of all of them; z has room for whole vectors. */
+NAPIER_KERNEL void napier_pack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
+                                      float *z, int64_t ld) {
+    const int rows = (int)job->x.rows;
+    const bool divide = job->temperature != 1.0f;
+    const vf t = vf_set(job->temperature);
+    for (int64_t i = begin; i < end; i += 16) {
+        const int n = end - i < 16 ? (int)(end - i) : 16;
+        vf v[16];
+        for (int j = 0; j < 16; j++) {
+            v[j] = j < n ? napier_load_column(job, dtype, 0, i + j, rows) : vf_zero();
+        }
+        vf_transpose(v);
+        for (int r = 0; r < rows; r++) {
+            vf_store(z + r * ld + i, divide ? vf_div(v[r], t) : v[r]);
+        }
+    }
+}
+
+/* Eight rows of f32: column i + j in the low half of v[j], column i + 16 + j in the high half. Returns how far it came. */
+static int64_t napier_pack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+    const int64_t step = job->x.col_stride;
+    int64_t i = begin;
+    for (; i + 32 <= end; i += 32) {
+        const float *x = (const float *)job->x.data + i * step;
+        vf v[16];
+        NAPIER_UNROLL
+        for (int j = 0; j < 16; j++) {
+            v[j] = vf_load_halves(x + j * step, x + (j + 16) * step);
+        }
+        vf_transpose(v);
+        NAPIER_UNROLL
+        for (int r = 0; r < 8; r++) {
+            vf_store(z + r * ld + i, v[r]);
+            vf_store(z + r * ld + i + 16, v[r + 8]);
+        }
+    }
+    return i;
+}
+
+static void napier_pack_few(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
+    switch (job->x.dtype) {
+    case NAPIER_F32:
+        if (job->x.rows == 8 && job->temperature == 1.0f) {
+            begin = napier_pack_eight(job, begin, end, z, ld);
+        }
+        napier_pack_few_as(job, NAPIER_F32, begin, end, z, ld);
+        break;
+    case NAPIER_BF16: napier_pack_few_as(job, NAPIER_BF16, begin, end, z, ld); break;
+    default: napier_pack_few_as(job, NAPIER_F16, begin, end, z, ld); break;
+    }
+}
+
+/* The way back: columns [begin, end) of all rows of results, to y. */
+NAPIER_KERNEL void napier_unpack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
+                                        const float *z, int64_t ld) {
+    const int rows = (int)job->y.rows;
+    for (int64_t i = begin; i < end; i += 16) {
+        const int n = end - i < 16 ? (int)(end - i) : 16;
+        vf v[16];
+        for (int r = 0; r < 16; r++) {
+            v[r] = r < rows ? vf_load(z + r * ld + i) : vf_zero();
+        }
+        vf_transpose(v);
+        for (int j = 0; j < n; j++) {
+            napier_store_part(napier_at_out(job->y.data, dtype, (i + j) * job->y.col_stride), dtype, rows, v[j]);
+        }
+    }
+}
+
+static int64_t napier_unpack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z,
+                                   int64_t ld) {
+    const int64_t step = job->y.col_stride;
+    int64_t i = begin;
+    for (; i + 32 <= end; i += 32) {
+        float *y = (float *)job->y.data + i * step;
+        vf v[16];
+        NAPIER_UNROLL
+        for (int r = 0; r < 8; r++) {
+            v[r] = vf_load(z + r * ld + i);
+            v[r + 8] = vf_load(z + r * ld + i + 16);
+        }
+        vf_transpose(v);
+        NAPIER_UNROLL
+        for (int j = 0; j < 16; j++) {
+            vf_store_halves(y + j * step, y + (j + 16) * step, v[j]);
+        }
+    }
+    return i;
+}
+
+static void napier_unpack_few(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld) {
+    switch (job->y.dtype) {
+    case NAPIER_F32:
+        if (job->y.rows == 8) {
+            begin = napier_unpack_eight(job, begin, end, z, ld);
+        }
+        napier_unpack_few_as(job, NAPIER_F32, begin, end, z, ld);
+        break;
+    case NAPIER_BF16: napier_unpack_few_as(job, NAPIER_BF16, begin, end, z, ld); break;
+    default: napier_unpack_few_as(job, NAPIER_F16, begin, end, z, ld); break;
+    }
+}

@@ -1,0 +1,54 @@
+/* ops/softmax/options.c - the options of the softmax calls. */
+#include "ops/softmax/options.h"
+
+#include <float.h>
+#include <stdbool.h>
+
+#include "core/base/fenv.h"
+
+float napier_float_of(double x) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = x; /* volatile: the conversion must not leave the two calls */
+    const volatile float rounded = (float)exact;
+    napier_fenv_leave(caller);
+    return rounded;
+}
+
+/* Rounds the temperature to the compute type; is it finite and above 0 there? In the default state, where a subnormal is
+ * not 0. */
+static bool napier_temperature_survives(double *temperature, napier_dtype compute) {
+    const napier_fenv caller = napier_fenv_enter();
+    const volatile double exact = *temperature;
+    const volatile float single = (float)exact;
+    const volatile double rounded = compute == NAPIER_F64 ? exact : (double)single;
+    const volatile bool survives = rounded > 0 && rounded <= DBL_MAX;
+    *temperature = survives ? rounded : exact;
+    napier_fenv_leave(caller);
+    return survives;
+}
+
+napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
+                                          napier_dtype compute, napier_softmax_options *out) {
+    const napier_softmax_options defaults = NAPIER_SOFTMAX_OPTIONS_INIT;
+    *out = defaults;
+    if (!options) {
+        return NAPIER_OK;
+    }
+    if (options->struct_size != sizeof *options) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu",
+                           options->struct_size, sizeof *options);
+    }
+    *out = *options;
+    if (!napier_temperature_survives(&out->temperature, compute)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
+                           out->temperature, napier_dtype_name(compute));
+    }
+    if ((unsigned)out->algorithm > NAPIER_ALGORITHM_PARALLEL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: algorithm %d is unknown", (int)out->algorithm);
+    }
+    if ((unsigned)out->masked_rows > NAPIER_MASKED_ZERO) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
+                           (int)out->masked_rows);
+    }
+    return NAPIER_OK;
+}

@@ -1,0 +1,550 @@
+/* ops/softmax/short_rows.inc.h - rows of up to one tile, along the vectors. Included after softmax.inc.h, once per ISA.
+ *
+ * Rows come in batches; a batch is finished as one, a row per lane. Three batches are in work at a time, and one loop over
+ * the columns does all three looks, each at a row of its own:
+ *
+ *     batch b + 2    look     load, maximum, minimum              (load and add pipes)
+ *     batch b        sum      terms                               (fma pipes)
+ *     batch b - 2    write    terms * scale, store                (store pipe)
+ *
+ * so that loads and stores hide behind the exps, and what is found between the looks (the maximum of a row, the end of a
+ * sum) has a whole batch's time to arrive. A row that is not ordinary goes by itself. */
+
+enum {
+    NAPIER_BATCH_SLOTS = 5,                        /* batches b - 2 .. b + 2 */
+    NAPIER_BATCH_FLOATS = 4096 + NAPIER_GROUP * 16 /* columns of a batch, each row rounded up to whole vectors */
+};
+
+enum { NAPIER_LINE = 64 }; /* bytes of a cache line */
+
+/* One batch on its way: what is per row as arrays, one lane each. */
+typedef struct napier_batch {
+    int64_t first;
+    int rows;
+    const float *z[NAPIER_GROUP];                  /* the input itself where it is plain f32, else `widened` */
+    float *widened, *terms;                        /* [rows][room] */
+    char *y;                                       /* where the result of its first row goes: to y, or to be staged */
+    vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per column lane; the minima with their sign changed */
+    vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
+    vf sum; /* of all elements: NaN if one of them is, and sometimes for infinities */
+    float max[NAPIER_GROUP], reach[NAPIER_GROUP], magic[NAPIER_GROUP]; /* reach: max - min */
+    float log_sum[NAPIER_GROUP], scale[NAPIER_GROUP], max_prob[NAPIER_GROUP], lse[NAPIER_GROUP];
+    float alone[NAPIER_GROUP]; /* not 0: done by itself */
+    vf max_lanes, p_lanes;
+    bool any_alone, cut, care; /* of any row */
+} napier_batch;
+
+/* Rows in a batch: few enough that three batches' columns stay in the first-level cache. */
+static int napier_batch_rows(int64_t cols) { return cols <= 128 ? 16 : cols <= 256 ? 8 : 4; }
+
+NAPIER_KERNEL void napier_batch_start(napier_batch *b, const napier_softmax_job *job, int64_t first, int rows, int room,
+                                      bool plain) {
+    b->first = first;
+    b->rows = rows;
+    b->y = napier_row_out(job, first);
+    for (int r = 0; r < rows; r++) {
+        b->z[r] = plain ? (const float *)napier_row(job, first + r) : b->widened + r * room;
+    }
+    b->sum = vf_zero();
+}
+
+NAPIER_KERNEL void napier_batch_keep_range(napier_batch *b, int r, napier_range range) {
+    b->maxima[r] = range.max;
+    b->minima[r] = vf_sub(vf_zero(), range.min);
+    b->sum = vf_add(b->sum, range.sum);
+}
+
+/* Rows of n elements with a NaN. */
+static vm napier_batch_nan(const napier_batch *b, int n) {
+    float nan[NAPIER_GROUP] = {0};
+    for (int r = 0; r < b->rows; r++) {
+        for (int i = 0; i < n; i++) {
+            nan[r] = b->z[r][i] != b->z[r][i] ? 1.0f : nan[r];
+        }
+    }
+    return vf_lt(vf_zero(), vf_load(nan));
+}
+
+static void *napier_batch_out(const napier_batch *b, const napier_softmax_job *job, int r) {
+    return napier_at_out(b->y, job->y.dtype, r * job->y.row_stride);
+}
+
+/* Between look and sum; rows of n elements. */
+NAPIER_KERNEL void napier_batch_looked(napier_batch *b, int n) {
+    const vf found = vf_hmax16(b->maxima), min = vf_sub(vf_zero(), vf_hmax16(b->minima));
+    vm alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
+    if (vm_any(vf_unordered(b->sum, b->sum))) {
+        alone = vm_or(alone, napier_batch_nan(b, n));
+    }
+    b->max_lanes = vf_select(alone, vf_zero(), found);
+    const napier_maxima m = napier_maxima_of(b->max_lanes);
+    b->p_lanes = m.p;
+    const vf reach = vf_select(alone, vf_zero(), vf_sub(b->max_lanes, min));
+    vf_store(b->max, b->max_lanes);
+    vf_store(b->magic, m.magic);
+    vf_store(b->reach, reach);
+    vf_store(b->alone, vf_keep(alone, vf_set(1.0f)));
+    b->any_alone = vm_any(alone);
+    b->cut = !vm_all(vf_le(reach, vf_set(NAPIER_CUTOFF)));
+    b->care = !vm_all(vf_le(reach, vf_set(80.0f))); /* exp(-80) / 1024 is a normal number */
+}
+
+/* Between sum and write. */
+NAPIER_KERNEL void napier_batch_summed(napier_softmax_op op, napier_batch *b, int n) {
+    const vf count = vf_max(vf_add(vf_set((float)n), vf_hadd16(b->below)), vf_set(1.0f));
+    const napier_finals f = napier_finish16(op, b->max_lanes, b->p_lanes, count, vf_hadd16(b->rest));
+    if (op == NAPIER_OP_SOFTMAX) {
+        vf_store(b->scale, f.scale);
+        vf_store(b->max_prob, f.max_prob);
+    } else if (op == NAPIER_OP_LOG_SOFTMAX) {
+        vf_store(b->log_sum, f.log_sum);
+    } else {
+        vf_store(b->lse, f.lse);
+    }
+}
+
+/* ---- Results staged on their way to memory ------------------------------------------------------------------------- */
+
+/* Whole cache lines to store past the caches. */
+typedef struct napier_flush {
+    const char *from;
+    char *to;
+    int64_t lines;
+} napier_flush;
+
+NAPIER_KERNEL void napier_flush_line(napier_flush *f) {
+    vf_stream((float *)(void *)f->to, vf_load((const float *)(const void *)f->from));
+    f->from += NAPIER_LINE;
+    f->to += NAPIER_LINE;
+    f->lines--;
+}
+
+static void napier_flush_all(napier_flush *f) {
+    while (f->lines > 0) {
+        napier_flush_line(f);
+    }
+}
+
+/* Rows that are no whole lines (or narrower than f32) but follow one another in memory: a batch is put together in a
+ * buffer, at the same offset from a line as in y, and goes out line by line while later batches are worked on. What is left
+ * of its last line goes to the front of the next batch's buffer. */
+typedef struct napier_stage {
+    char *buffer[2]; /* on lines */
+    int turn;
+    napier_flush flush; /* what is on its way */
+} napier_stage;
+
+enum { NAPIER_STAGE_FLOATS = NAPIER_BATCH_FLOATS + 32 };
+
+static void napier_stage_next(napier_stage *s, napier_batch *write) {
+    s->turn ^= 1;
+    write->y = s->buffer[s->turn] + (uintptr_t)write->y % NAPIER_LINE;
+}
+
+/* `bytes` of results are in the buffer, for y. The lines before them must have been flushed. */
+static void napier_stage_filled(napier_stage *s, char *y, int64_t bytes, bool first, bool last) {
+    const int64_t offset = (int64_t)((uintptr_t)y % NAPIER_LINE);
+    if (first && offset + bytes < NAPIER_LINE) { /* no line is whole: only a piece of a single small batch */
+        memcpy(y, s->buffer[s->turn] + offset, (size_t)bytes);
+        return;
+    }
+    const int64_t begin = first && offset > 0 ? NAPIER_LINE : 0; /* in the buffer */
+    const int64_t end = (offset + bytes) / NAPIER_LINE * NAPIER_LINE, left = offset + bytes - end;
+    const char *from = s->buffer[s->turn];
+    char *to = y - offset;
+    s->flush = (napier_flush){from + begin, to + begin, (end - begin) / NAPIER_LINE};
+    if (begin > 0) {
+        memcpy(y, from + offset, (size_t)(begin - offset));
+    }
+    memcpy(last ? to + end : s->buffer[s->turn ^ 1], from + end, (size_t)left);
+}
+
+/* ---- One row of each of three batches ------------------------------------------------------------------------------ */
+
+/* The parts of the fused loop that are there. Kernels are specialised by these constants. */
+typedef struct napier_stages {
+    bool look, sum, write;
+    napier_softmax_op op;
+    napier_dtype in, out;
+    int vectors; /* per row, where it is a constant; else 0 */
+} napier_stages;
+
+typedef struct napier_three_rows {
+    const void *look_x; /* row of batch b + 2 */
+    float *look_z;
+    const float *sum_z; /* row of batch b */
+    float *terms;
+    napier_adder adder;
+    const void *values; /* row of batch b - 2: its terms, or for log_softmax the row itself */
+    napier_writer writer;
+    void *y;
+    bool stream;
+    napier_flush flush; /* lines of an earlier batch */
+    napier_range range; /* what is found */
+    vi below;
+} napier_three_rows;
+
+/* 16 columns of the row to look at, from column i on; n of them are there. */
+NAPIER_KERNEL void napier_look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.look) {
+        return;
+    }
+    const char *x = (const char *)napier_at(t->look_x, k.in, i);
+    __builtin_prefetch(x + NAPIER_PREFETCH_BYTES);
+    const vf v = n < 16 ? napier_load_part(x, k.in, n, napier_minus_infinity()) : napier_load16(x, k.in);
+    if (k.in != NAPIER_F32) {
+        vf_store(t->look_z + i, v);
+    }
+    t->range = n < 16 ? napier_range_add_part(t->range, v, n) : napier_range_add(t->range, v);
+}
+
+/* 16 columns of the row to sum: their terms. */
+NAPIER_KERNEL vf napier_sum_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.sum) {
+        return vf_zero();
+    }
+    const vf z = n < 16 ? vf_load_part(t->sum_z + i, n, t->adder.max) : vf_load(t->sum_z + i);
+    const bool keep = k.op == NAPIER_OP_SOFTMAX;
+    return napier_terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
+}
+
+/* 16 columns of the row to write. */
+NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
+    if (!k.write) {
+        return;
+    }
+    const napier_dtype dtype = k.op == NAPIER_OP_SOFTMAX ? NAPIER_F32 : k.in;
+    const void *values = napier_at(t->values, dtype, i);
+    const vf v = n < 16 && k.op != NAPIER_OP_SOFTMAX ? napier_load_part(values, dtype, n, t->writer.max)
+                                                     : napier_load16(values, dtype);
+    const vf result = napier_result16(k.op, &t->writer, v, false);
+    void *y = napier_at_out(t->y, k.out, i);
+    if (n < 16) {
+        napier_store_part(y, k.out, n, result);
+    } else if (k.out == NAPIER_F32 && t->stream) {
+        vf_stream((float *)y, result);
+    } else {
+        napier_store16(y, k.out, result);
+    }
+    if (t->flush.lines > 0) {
+        napier_flush_line(&t->flush);
+    }
+}
+
+/* One step: 16 columns of each row. The sum takes them in the order in which a tile's lanes add (columns from i on, `left`
+ * of them), look and write from left to right (from `next` on, `next_left` of them): memory wants to be read in order, at
+ * a third of the time that the lanes' order takes. */
+NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next,
+                                    int next_left) {
+    napier_look_step(k, t, next, next_left);
+    const vf sum = napier_sum_step(k, t, i, left);
+    napier_write_step(k, t, next, next_left);
+    return sum;
+}
+
+/* The lanes of three rows whose length is a constant number of vectors (the last may be part of one): up to 16, each its
+ * own lane vector, or a multiple of 16. */
+NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    if (k.vectors > 16) {
+        int next = 0;
+        for (int v = 0; v < 16; v++) {
+            vf sum = napier_three_steps(k, t, v * 16, 16, next, 16);
+            next += 16;
+            NAPIER_UNROLL
+            for (int i = 1; i < k.vectors / 16; i++, next += 16) {
+                sum = vf_add(sum, napier_three_steps(k, t, v * 16 + i * NAPIER_TILE_LANES, 16, next, 16));
+            }
+            lane[v] = sum;
+        }
+        return;
+    }
+    NAPIER_UNROLL
+    for (int v = 0; v < k.vectors - 1; v++) {
+        lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
+    }
+    const int i = (k.vectors - 1) * 16;
+    lane[k.vectors - 1] =
+        i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
+}
+
+/* The same for any length, all three from left to right: the lanes wait in memory. Those past the end of a short row are
+ * not touched. */
+NAPIER_KERNEL void napier_three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    const int whole = n / 16, first = whole < 16 ? whole : 16;
+    int v = 0;
+    for (; v < first; v++) {
+        lane[v] = napier_three_steps(k, t, v * 16, 16, v * 16, 16);
+    }
+    for (; v < whole; v++) {
+        lane[v % 16] = vf_add(lane[v % 16], napier_three_steps(k, t, v * 16, 16, v * 16, 16));
+    }
+    if (n % 16 > 0) {
+        const vf part = napier_three_steps(k, t, v * 16, n % 16, v * 16, n % 16);
+        lane[v % 16] = v < 16 ? part : vf_add(lane[v % 16], part);
+    }
+}
+
+/* All columns of the three rows. Returns the lanes folded to 16; those in `lane` past the end of a short row are 0. */
+NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
+    if (k.vectors > 0) {
+        napier_three_known(k, t, n, lane);
+        return napier_fold_lanes(lane, k.vectors > 16 ? 16 : k.vectors);
+    }
+    napier_three_any(k, t, n, lane);
+    return n <= 128 ? napier_fold_lanes(lane, 8) : napier_fold_lanes(lane, 16);
+}
+
+/* ---- Batches ------------------------------------------------------------------------------------------------------- */
+
+/* Looks at a batch by itself: at the start, and for input that is not contiguous f32 or bf16. */
+static void napier_batch_look(napier_batch *b, const napier_softmax_job *job, int room) {
+    for (int r = 0; r < b->rows; r++) {
+        const napier_looked looked = napier_look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
+        b->z[r] = looked.z;
+        napier_batch_keep_range(b, r, looked.range);
+    }
+}
+
+/* Sums a batch by itself, whatever its reach. */
+static void napier_batch_sum(napier_batch *b, int n, int room, bool keep) {
+    for (int r = 0; r < b->rows; r++) {
+        const napier_lanes lanes = napier_tile_lanes(b->z[r], n, b->max[r], !(b->reach[r] <= NAPIER_CUTOFF),
+                                                     keep ? b->terms + r * room : NULL);
+        b->rest[r] = lanes.rest;
+        b->below[r] = vf_from_int(lanes.below);
+    }
+}
+
+/* Writes a batch by itself, whatever its reach and the result's stride. spare: a tile. */
+static void napier_batch_write(const napier_batch *b, const napier_softmax_job *job, int room, bool stream,
+                               float *spare) {
+    const int n = (int)job->x.cols;
+    for (int r = 0; r < b->rows; r++) {
+        if (b->alone[r] != 0.0f) {
+            napier_any_row(job, b->first + r, napier_batch_out(b, job, r), spare);
+            continue;
+        }
+        const float *values = job->op == NAPIER_OP_SOFTMAX ? b->terms + r * room : b->z[r];
+        void *y = napier_batch_out(b, job, r);
+        const float log_sum = job->op == NAPIER_OP_SOFTMAX ? 0.0f : b->log_sum[r];
+        const float scale = job->op == NAPIER_OP_SOFTMAX ? b->scale[r] : 0x1p-64f;
+        const float max_prob = job->op == NAPIER_OP_SOFTMAX ? b->max_prob[r] : 1.0f;
+        const napier_writer w = napier_writer_of(b->max[r], log_sum, scale, max_prob);
+        if (job->y.col_stride == 1) {
+            napier_write_values(job->op, &w, values, n, true, y, job->y.dtype, stream);
+        } else {
+            napier_write_values(job->op, &w, values, n, true, spare, NAPIER_F32, false);
+            napier_scatter(spare, n, y, job->y.dtype, job->y.col_stride, false);
+        }
+    }
+}
+
+static void napier_batch_write_lse(napier_batch *b, const napier_softmax_job *job, float *spare) {
+    for (int r = 0; b->any_alone && r < b->rows; r++) {
+        if (b->alone[r] != 0.0f) {
+            b->lse[r] = napier_final_of_row(job, b->first + r, spare).lse;
+        }
+    }
+    napier_scatter(b->lse, b->rows, napier_row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
+}
+
+/* What of the job decides which specialised loop runs. */
+typedef struct napier_short_plan {
+    bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
+    bool plain;  /* f32 in */
+    bool stream; /* past the caches: each row is whole cache lines */
+    bool stage;  /* past the caches by way of a buffer */
+    int room, batch_rows;
+    int64_t row_bytes; /* of the result */
+    int length;        /* vectors in a row; 64 more where they are more than 16 and all whole */
+} napier_short_plan;
+
+static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
+    const bool in = job->x.col_stride == 1 && job->temperature == 1.0f && job->x.dtype != NAPIER_F16;
+    const bool out = job->op == NAPIER_OP_LOGSUMEXP || (job->y.col_stride == 1 && job->y.dtype == job->x.dtype);
+    const bool lines = ((uintptr_t)job->y.data & 63) == 0 && job->y.row_stride % 16 == 0;
+    napier_short_plan plan;
+    plan.fused = in && out;
+    plan.plain = plan.fused && job->x.dtype == NAPIER_F32;
+    plan.stream = job->stream && job->y.dtype == NAPIER_F32 && lines;
+    plan.room = (int)((job->x.cols + 15) / 16 * 16);
+    plan.batch_rows = napier_batch_rows(job->x.cols);
+    plan.row_bytes = job->x.cols * (job->y.dtype == NAPIER_F32 ? 4 : 2);
+    plan.stage = job->stream && plan.fused && !plan.stream && job->y.row_stride == job->x.cols &&
+                 plan.batch_rows * plan.row_bytes >= 2 * NAPIER_LINE;
+    plan.length = plan.room / 16 + (plan.room == job->x.cols && job->x.cols > NAPIER_TILE_LANES ? 64 : 0);
+    return plan;
+}
+
+/* The fused loop over the rows of up to three batches (NULL where there is none). Their rows are as many. */
+NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
+                                        napier_batch *sum, napier_batch *write, const napier_short_plan *plan,
+                                        napier_flush *flush) {
+    const int n = (int)job->x.cols, room = plan->room;
+    const int rows = k.sum ? sum->rows : look->rows;
+    vf lane[16];
+    for (int v = 0; v < 16; v++) {
+        lane[v] = vf_zero();
+    }
+    for (int r = 0; r < rows; r++) {
+        napier_three_rows t;
+        t.range = napier_no_range();
+        t.below = vi_set(0);
+        t.stream = plan->stream;
+        if (k.look) {
+            t.look_x = napier_row(job, look->first + r);
+            t.look_z = look->widened + r * room;
+        }
+        if (k.sum) {
+            t.sum_z = sum->z[r];
+            t.terms = sum->terms + r * room;
+            t.adder = napier_adder_of(sum->max[r], sum->magic[r]);
+        }
+        if (k.write) {
+            const bool softmax = k.op == NAPIER_OP_SOFTMAX;
+            t.values = softmax ? write->terms + r * room : napier_row(job, write->first + r);
+            t.writer = softmax ? napier_plain_writer(0.0f, 0.0f, write->scale[r], write->max_prob[r])
+                               : napier_plain_writer(write->max[r], write->log_sum[r], 0.0f, 0.0f);
+            t.y = napier_batch_out(write, job, r);
+        }
+        t.flush = *flush;
+        const vf rest = napier_three_looks(k, &t, n, lane);
+        *flush = t.flush;
+        if (k.look) {
+            napier_batch_keep_range(look, r, t.range);
+        }
+        if (k.sum) {
+            sum->rest[r] = rest;
+            sum->below[r] = vf_from_int(t.below);
+        }
+    }
+}
+
+/* Rows of few vectors, and whole tiles, get a loop of their own. */
+#define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                                 \
+    napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, \
+                         plan, flush)
+#define NAPIER_THREE_BY_LENGTH(write_, op_, dtype_)                 \
+    do {                                                            \
+        switch (plan->length) {                                     \
+        case 2: NAPIER_THREE(write_, op_, dtype_, 2); break;        \
+        case 3: NAPIER_THREE(write_, op_, dtype_, 3); break;        \
+        case 4: NAPIER_THREE(write_, op_, dtype_, 4); break;        \
+        case 7: NAPIER_THREE(write_, op_, dtype_, 7); break;        \
+        case 8: NAPIER_THREE(write_, op_, dtype_, 8); break;        \
+        case 16: NAPIER_THREE(write_, op_, dtype_, 16); break;      \
+        case 64 + 32: NAPIER_THREE(write_, op_, dtype_, 32); break; \
+        case 64 + 64: NAPIER_THREE(write_, op_, dtype_, 64); break; \
+        default: NAPIER_THREE(write_, op_, dtype_, 0); break;       \
+        }                                                           \
+    } while (0)
+
+/* All three batches are there and ordinary. */
+static void napier_three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
+                              napier_batch *sum, napier_batch *write, napier_flush *flush) {
+    if (job->op == NAPIER_OP_SOFTMAX) {
+        if (plan->plain) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_F32);
+        } else {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_SOFTMAX, NAPIER_BF16);
+        }
+    } else if (job->op == NAPIER_OP_LOG_SOFTMAX) {
+        if (plan->plain) {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_F32);
+        } else {
+            NAPIER_THREE_BY_LENGTH(true, NAPIER_OP_LOG_SOFTMAX, NAPIER_BF16);
+        }
+    } else if (plan->plain) {
+        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_F32);
+    } else {
+        NAPIER_THREE_BY_LENGTH(false, NAPIER_OP_LOGSUMEXP, NAPIER_BF16);
+    }
+}
+
+static void napier_batch_finish(napier_softmax_op op, napier_batch *b, int n) {
+    switch (op) {
+    case NAPIER_OP_SOFTMAX: napier_batch_summed(NAPIER_OP_SOFTMAX, b, n); break;
+    case NAPIER_OP_LOG_SOFTMAX: napier_batch_summed(NAPIER_OP_LOG_SOFTMAX, b, n); break;
+    default: napier_batch_summed(NAPIER_OP_LOGSUMEXP, b, n); break;
+    }
+}
+
+/* Look at `look`, sum `sum`, write `write`; any may be NULL. Together if they are alike and ordinary, else one by one. */
+static void napier_batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
+                               napier_batch *sum, napier_batch *write, napier_flush *flush, float *spare) {
+    const int n = (int)job->x.cols;
+    const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
+    const bool softmax = job->op == NAPIER_OP_SOFTMAX;
+    const bool whole = look && sum && (lse || write) && look->rows == sum->rows && sum->rows == plan->batch_rows;
+    const bool ordinary = whole && !sum->cut && (lse || !(write->any_alone || (softmax && write->care)));
+    if (plan->fused && ordinary) {
+        napier_three_full(job, plan, look, sum, write, flush);
+    } else {
+        if (look) {
+            napier_batch_look(look, job, plan->room);
+        }
+        if (sum) {
+            napier_batch_sum(sum, n, plan->room, softmax);
+        }
+        if (write && !lse) {
+            napier_batch_write(write, job, plan->room, job->stream && !plan->stage, spare);
+        }
+    }
+    if (write && lse) {
+        napier_batch_write_lse(write, job, spare);
+    }
+    if (look) {
+        napier_batch_looked(look, n);
+    }
+    if (sum) {
+        napier_batch_finish(job->op, sum, n);
+    }
+}
+
+/* Batches use the slots in turn: with few of them some slots are never touched. */
+static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches, float *scratch) {
+    for (int i = 0; i < NAPIER_BATCH_SLOTS && i < batches; i++) {
+        for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row stay so */
+            slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
+        }
+        slot[i].widened = scratch + 2 * i * NAPIER_BATCH_FLOATS;
+        slot[i].terms = slot[i].widened + NAPIER_BATCH_FLOATS;
+    }
+}
+
+static void napier_short_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
+    const napier_short_plan plan = napier_short_plan_of(job);
+    const int64_t batches = (end - begin + plan.batch_rows - 1) / plan.batch_rows;
+    float *staged = scratch + 2 * NAPIER_BATCH_SLOTS * NAPIER_BATCH_FLOATS, *spare = staged + 2 * NAPIER_STAGE_FLOATS;
+    napier_stage stage = {{(char *)staged, (char *)(staged + NAPIER_STAGE_FLOATS)}, 0, {NULL, NULL, 0}};
+    napier_batch slot[NAPIER_BATCH_SLOTS];
+    napier_slots_start(slot, batches, scratch);
+    for (int64_t b = -2; b < batches + 2; b++) {
+        napier_batch *look = NULL, *sum = NULL, *write = NULL;
+        if (b + 2 < batches) {
+            const int64_t first = begin + (b + 2) * plan.batch_rows;
+            look = &slot[(b + 2) % NAPIER_BATCH_SLOTS];
+            napier_batch_start(look, job, first, end - first < plan.batch_rows ? (int)(end - first) : plan.batch_rows,
+                               plan.room, plan.plain);
+        }
+        if (b >= 0 && b < batches) {
+            sum = &slot[b % NAPIER_BATCH_SLOTS];
+        }
+        if (b >= 2) {
+            write = &slot[(b - 2) % NAPIER_BATCH_SLOTS];
+        }
+        if (write && plan.stage) {
+            napier_stage_next(&stage, write);
+        }
+        napier_batch_round(job, &plan, look, sum, write, &stage.flush, spare);
+        napier_flush_all(&stage.flush);
+        if (write && plan.stage) {
+            napier_stage_filled(&stage, napier_row_out(job, write->first), write->rows * plan.row_bytes, b == 2,
+                                b + 1 == batches + 2);
+        }
+    }
+    napier_flush_all(&stage.flush);
+    if (job->stream) {
+        vf_stream_fence();
+    }
+}

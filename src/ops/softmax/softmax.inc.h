@@ -1,0 +1,596 @@
+/* ops/softmax/softmax.inc.h - the kernels of softmax, log_softmax and logsumexp; compiled once per instruction set.
+ *
+ * A row is handled in three looks:
+ *   look    its maximum and minimum; 16-bit, strided and tempered input is widened into scratch on the way
+ *   sum     the terms exp(x - E ln 2) 2^64 of a tile, added in 256 lanes, the maximum itself left out and counted;
+ *           softmax keeps the terms, so that there is one exp per element
+ *   write   terms * scale, or (x - max) - log_sum
+ * Between sum and write, `finish` turns maximum, count and rest into scale and log_sum, for 16 rows at a time.
+ *
+ * Three layouts: rows along the vectors (short_rows, and tile by tile for long rows), 16 rows in the lanes of one vector
+ * (up to 16 columns, after a transpose), and rows that are columns in memory (lanes.inc.h). All do the operations of
+ * napier_tile_by_definition and napier_sum_finish (sum.h) in the same order; that is the contract. */
+#include "core/math/elements.h"
+#include "ops/softmax/softmax_kernels.h"
+
+/* ---- Results out --------------------------------------------------------------------------------------------------- */
+
+/* Contiguous floats to contiguous elements of y, past the caches if asked. y may be z itself. */
+NAPIER_KERNEL void napier_write_out_as(const float *z, int64_t n, void *y, napier_dtype dtype, bool stream) {
+    int64_t i = 0;
+    const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63; /* bytes up to the next cache line */
+    if (stream && dtype == NAPIER_F32 && n >= 32 && ahead % 4 == 0) {
+        float *out = (float *)y;
+        i = (int64_t)(ahead / 4);
+        vf_store_part(out, (int)i, vf_load_part(z, (int)i, vf_zero()));
+        for (; i + 16 <= n; i += 16) {
+            vf_stream(out + i, vf_load(z + i));
+        }
+    }
+    for (; i + 16 <= n; i += 16) {
+        napier_store16(napier_at_out(y, dtype, i), dtype, vf_load(z + i));
+    }
+    if (i < n) {
+        const int rest = (int)(n - i);
+        napier_store_part(napier_at_out(y, dtype, i), dtype, rest, vf_load_part(z + i, rest, vf_zero()));
+    }
+}
+
+/* Floats to elements of any dtype and stride. */
+static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
+    if (stride == 1) {
+        switch (dtype) {
+        case NAPIER_F32: napier_write_out_as(z, n, y, NAPIER_F32, stream); break;
+        case NAPIER_BF16: napier_write_out_as(z, n, y, NAPIER_BF16, stream); break;
+        default: napier_write_out_as(z, n, y, NAPIER_F16, stream); break;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i += 16) {
+        const int part = n - i < 16 ? (int)(n - i) : 16;
+        const vf v = vf_load_part(z + i, part, vf_zero());
+        if (dtype == NAPIER_F32) {
+            float lanes[16];
+            vf_store(lanes, v);
+            for (int j = 0; j < part; j++) {
+                ((float *)y)[(i + j) * stride] = lanes[j];
+            }
+        } else {
+            uint16_t lanes[16];
+            vi_store_u16(lanes, napier_narrow(v, dtype));
+            for (int j = 0; j < part; j++) {
+                ((uint16_t *)y)[(i + j) * stride] = lanes[j];
+            }
+        }
+    }
+}
+
+/* ---- Look: maximum and minimum, widening on the way ---------------------------------------------------------------- */
+
+/* NaN is told by a sum of the elements: an addition goes beside the FMAs, a compare into a mask does not (AMD). It may tell
+ * of a NaN where there are infinities, so whoever acts on it looks for himself. */
+typedef struct napier_range {
+    vf max, min; /* per lane; NaN is passed over */
+    vf sum;      /* NaN if one was seen */
+} napier_range;
+
+NAPIER_KERNEL vf napier_infinity(void) { return vf_from_bits(vi_set(0x7f800000)); }
+NAPIER_KERNEL vf napier_minus_infinity(void) { return vf_set(-INFINITY); }
+
+NAPIER_KERNEL napier_range napier_no_range(void) {
+    return (napier_range){napier_minus_infinity(), napier_infinity(), vf_zero()};
+}
+NAPIER_KERNEL napier_range napier_range_join(napier_range a, napier_range b) {
+    return (napier_range){vf_max(a.max, b.max), vf_min(a.min, b.min), vf_add(a.sum, b.sum)};
+}
+NAPIER_KERNEL napier_range napier_range_add(napier_range r, vf v) {
+    return (napier_range){vf_max(v, r.max), vf_min(v, r.min), vf_add(r.sum, v)};
+}
+/* The first n lanes of v; the others are -inf. */
+NAPIER_KERNEL napier_range napier_range_add_part(napier_range r, vf v, int n) {
+    return (napier_range){vf_max(v, r.max), vf_min(vf_select(vm_first(n), v, napier_infinity()), r.min),
+                          vf_add(r.sum, v)};
+}
+NAPIER_KERNEL vm napier_range_nan(napier_range r) { return vf_unordered(r.sum, r.sum); }
+
+enum { NAPIER_PREFETCH_BYTES = 2048 };
+
+/* n contiguous elements: z = x / temperature into `z` (where pack says so), and their range. Whole vectors are stored. */
+NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, bool divide, vf temperature, bool pack,
+                                          int n, float *z) {
+    napier_range a = napier_no_range(), b = a;
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const char *p = (const char *)napier_at(x, dtype, i);
+        __builtin_prefetch(p + NAPIER_PREFETCH_BYTES);
+        if (dtype == NAPIER_F32) {
+            __builtin_prefetch(p + NAPIER_PREFETCH_BYTES + 64);
+        }
+        vf u = napier_load16(p, dtype), v = napier_load16(napier_at(x, dtype, i + 16), dtype);
+        if (divide) {
+            u = vf_div(u, temperature);
+            v = vf_div(v, temperature);
+        }
+        if (pack) {
+            vf_store(z + i, u);
+            vf_store(z + i + 16, v);
+        }
+        a = napier_range_add(a, u);
+        b = napier_range_add(b, v);
+    }
+    if (i + 16 <= n) {
+        __builtin_prefetch((const char *)napier_at(x, dtype, i) + NAPIER_PREFETCH_BYTES);
+        vf u = napier_load16(napier_at(x, dtype, i), dtype);
+        u = divide ? vf_div(u, temperature) : u;
+        if (pack) {
+            vf_store(z + i, u);
+        }
+        a = napier_range_add(a, u);
+        i += 16;
+    }
+    if (i < n) {
+        vf u = napier_load_part(napier_at(x, dtype, i), dtype, n - i, napier_minus_infinity());
+        u = divide ? vf_div(u, temperature) : u;
+        if (pack) {
+            vf_store(z + i, u);
+        }
+        b = napier_range_add_part(b, u, n - i);
+    }
+    return napier_range_join(a, b);
+}
+
+static void napier_gather(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float *z) {
+    if (dtype == NAPIER_F32) {
+        for (int64_t i = 0; i < n; i++) {
+            z[i] = ((const float *)x)[i * stride];
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i += 16) {
+        const int part = n - i < 16 ? (int)(n - i) : 16;
+        uint16_t lanes[16] = {0};
+        for (int j = 0; j < part; j++) {
+            lanes[j] = ((const uint16_t *)x)[(i + j) * stride];
+        }
+        vf_store_part(z + i, part, napier_load16(lanes, dtype));
+    }
+}
+
+/* A row, or a tile of it, ready for summing. */
+typedef struct napier_looked {
+    const float *z; /* the widened elements: the input itself where it is plain f32, else scratch */
+    napier_range range;
+} napier_looked;
+
+/* `z` has room for n elements rounded up to whole vectors. */
+NAPIER_KERNEL napier_looked napier_look(const void *x, napier_dtype dtype, int64_t stride, float temperature, int n,
+                                        float *z) {
+    const vf t = vf_set(temperature);
+    if (stride != 1) {
+        napier_gather(x, dtype, stride, n, z);
+        return (napier_looked){z, napier_look_as(z, NAPIER_F32, true, t, true, n, z)};
+    }
+    if (temperature != 1.0f) {
+        switch (dtype) {
+        case NAPIER_F32: return (napier_looked){z, napier_look_as(x, NAPIER_F32, true, t, true, n, z)};
+        case NAPIER_BF16: return (napier_looked){z, napier_look_as(x, NAPIER_BF16, true, t, true, n, z)};
+        default: return (napier_looked){z, napier_look_as(x, NAPIER_F16, true, t, true, n, z)};
+        }
+    }
+    switch (dtype) {
+    case NAPIER_F32: return (napier_looked){(const float *)x, napier_look_as(x, NAPIER_F32, false, t, false, n, z)};
+    case NAPIER_BF16: return (napier_looked){z, napier_look_as(x, NAPIER_BF16, false, t, true, n, z)};
+    default: return (napier_looked){z, napier_look_as(x, NAPIER_F16, false, t, true, n, z)};
+    }
+}
+
+static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z) {
+    for (int64_t i = 0; i < n; i += NAPIER_TILE) {
+        const int part = n - i < NAPIER_TILE ? (int)(n - i) : NAPIER_TILE;
+        float tile[NAPIER_TILE];
+        const napier_looked looked =
+            napier_look(napier_at(x, dtype, i * stride), dtype, stride, temperature, part, tile);
+        memcpy(z + i, looked.z, (size_t)part * sizeof *z);
+    }
+}
+
+/* ---- Sum: the terms of one tile ------------------------------------------------------------------------------------ */
+
+/* The maximum of a tile without NaN, |max| <= 2^20, and what follows from it. */
+typedef struct napier_adder {
+    vf max, cutoff, magic;
+} napier_adder;
+
+NAPIER_KERNEL napier_adder napier_adder_of(float max, float magic) {
+    return (napier_adder){vf_set(max), vf_set(max - NAPIER_CUTOFF), vf_set(magic)};
+}
+
+/* 1.5 * 2^23 + 64 - E: what makes vf_exp_scaled give terms relative to E, with their 2^64. */
+NAPIER_KERNEL float napier_term_magic(int64_t exponent) {
+    return NAPIER_ROUND_MAGIC + (float)(NAPIER_TERM_SCALE - exponent);
+}
+
+/* 16 terms; those below the maximum are returned, 0 for the maximum itself. *below counts down once for each of them: the
+ * sign of z - max, spread over the lane, is -1 there. (A compare into a mask would hold up the FMA pipes of AMD's cores.)
+ * cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
+NAPIER_KERNEL vf napier_terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
+    vf term = vf_exp_scaled(z, a->magic);
+    const vi sign = vi_sar(vf_bits(vf_sub(z, a->max)), 31);
+    *below = vi_add(*below, sign);
+    if (cut) {
+        term = vf_keep(vf_ge(z, a->cutoff), term);
+    }
+    if (keep) {
+        vf_store(terms, term);
+    }
+    return vf_from_bits(vi_and(vf_bits(term), sign));
+}
+
+/* What a tile's lanes come to: 256 lanes folded to 16, and -count of the elements below the maximum per lane. */
+typedef struct napier_lanes {
+    vf rest;
+    vi below;
+} napier_lanes;
+
+/* The lanes by halves, 128, 64, 32, 16: down to one vector. Lanes that are not there count as +0. */
+NAPIER_KERNEL vf napier_fold_lanes(vf *lane, int vectors) {
+    NAPIER_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        NAPIER_UNROLL
+        for (int v = 0; v < half; v++) {
+            if (v + half < vectors) {
+                lane[v] = vf_add(lane[v], lane[v + half]);
+            }
+        }
+    }
+    return lane[0];
+}
+
+/* vectors: (n + 15) / 16 up to 16, as a constant where it pays. Lanes past the end count as maxima. */
+NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut,
+                                            bool keep, float *terms) {
+    vf lane[16];
+    vi below = vi_set(0);
+    for (int v = 0; v < vectors; v++) {
+        int i = v * 16;
+        vf sum;
+        if (i + 16 <= n) {
+            sum = napier_terms16(a, vf_load(z + i), cut, keep, terms + i, &below);
+            NAPIER_UNROLL
+            for (i += NAPIER_TILE_LANES; i + 16 <= n; i += NAPIER_TILE_LANES) {
+                sum = vf_add(sum, napier_terms16(a, vf_load(z + i), cut, keep, terms + i, &below));
+            }
+            if (i < n) {
+                sum = vf_add(sum, napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below));
+            }
+        } else {
+            sum = napier_terms16(a, vf_load_part(z + i, n - i, a->max), cut, keep, terms + i, &below);
+        }
+        lane[v] = sum;
+    }
+    return (napier_lanes){napier_fold_lanes(lane, vectors), below};
+}
+
+/* A full tile, clean: all 64 vectors in one straight loop. */
+NAPIER_KERNEL napier_lanes napier_sum_full_tile(const float *z, const napier_adder *a, bool keep, float *terms) {
+    vf lane[16];
+    vi below = vi_set(0);
+    for (int v = 0; v < 16; v++) {
+        const int i = v * 16;
+        vf sum = napier_terms16(a, vf_load(z + i), false, keep, terms + i, &below);
+        sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 256), false, keep, terms + i + 256, &below));
+        sum = vf_add(sum, napier_terms16(a, vf_load(z + i + 512), false, keep, terms + i + 512, &below));
+        lane[v] = vf_add(sum, napier_terms16(a, vf_load(z + i + 768), false, keep, terms + i + 768, &below));
+    }
+    return (napier_lanes){napier_fold_lanes(lane, 16), below};
+}
+
+NAPIER_KERNEL int napier_lane_vectors(int n) { return n >= NAPIER_TILE_LANES ? 16 : (n + 15) / 16; }
+
+/* How many of n elements are not below the maximum. */
+NAPIER_KERNEL int napier_not_below(int n, vi below) { return n + (int)vf_hadd(vf_from_int(below)); }
+
+static napier_lanes napier_tile_lanes(const float *z, int n, float max, bool cut, float *terms) {
+    const napier_adder a = napier_adder_of(max, napier_term_magic(napier_exp_parts_small(max).n));
+    const int vectors = napier_lane_vectors(n);
+    if (cut) {
+        return terms ? napier_sum_lanes(z, n, vectors, &a, true, true, terms)
+                     : napier_sum_lanes(z, n, vectors, &a, true, false, NULL);
+    }
+    if (n == NAPIER_TILE) {
+        return terms ? napier_sum_full_tile(z, &a, true, terms) : napier_sum_full_tile(z, &a, false, NULL);
+    }
+    return terms ? napier_sum_lanes(z, n, vectors, &a, false, true, terms)
+                 : napier_sum_lanes(z, n, vectors, &a, false, false, NULL);
+}
+
+/* Any tile. Returns whether `terms` were kept (they are not where the maximum is no ordinary number). */
+static bool napier_looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
+    const float max = vf_hmax(looked.range.max);
+    if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked.range))) {
+        napier_tile_by_definition(looked.z, n, t);
+        return false;
+    }
+    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+    const napier_lanes lanes = napier_tile_lanes(looked.z, n, max, !(min >= max - NAPIER_CUTOFF), terms);
+    *t = (napier_tile_sum){max, min, vf_hadd(lanes.rest), napier_not_below(n, lanes.below), false};
+    return terms;
+}
+
+static void napier_tile_sum_of(const float *z, int n, napier_tile_sum *t) {
+    napier_looked_tile(napier_look(z, NAPIER_F32, 1, 1.0f, n, NULL), n, NULL, t);
+}
+
+/* ---- Finish: 16 rows at a time, as napier_final_outputs (sum.h) ---------------------------------------------------- */
+
+typedef struct napier_finals {
+    vf lse, log_sum, max_prob, scale;
+} napier_finals;
+
+/* The maximum's own exp = p 2^E; magic as napier_term_magic(E). */
+typedef struct napier_maxima {
+    vf p, magic;
+} napier_maxima;
+
+NAPIER_KERNEL napier_maxima napier_maxima_of(vf max) {
+    vf shifted, n;
+    const vf r = vf_exp_reduce(max, vf_set(NAPIER_ROUND_MAGIC), &shifted, &n);
+    return (napier_maxima){vf_exp_polynomial(r), vf_sub(vf_set(NAPIER_ROUND_MAGIC + NAPIER_TERM_SCALE), n)};
+}
+
+NAPIER_KERNEL napier_finals napier_finish16(napier_softmax_op op, vf max, vf p, vf count, vf rest_term) {
+    napier_finals f;
+    const vd rest = vd_mul(vd_from_vf(rest_term), vd_set(0x1p-64));
+    const vd pd = vd_from_vf(p), counts = vd_from_vf(count);
+    if (op == NAPIER_OP_SOFTMAX) {
+        const vd inverse = vd_div(vd_set(1.0), vd_add(vd_mul(counts, pd), rest));
+        f.max_prob = vd_to_vf(vd_mul(pd, inverse));
+        const vf scale = vd_to_vf(vd_mul(inverse, vd_set(0x1p-64)));
+        const vm low = vf_lt(vf_mul(vf_mul(p, vf_set(0x1p64f)), scale), f.max_prob);
+        f.scale = vf_from_bits(vi_select(low, vi_add(vf_bits(scale), vi_set(1)), vf_bits(scale)));
+        f.lse = f.log_sum = vf_zero();
+    } else {
+        const vd y = vd_add(vd_sub(counts, vd_set(1.0)), vd_div(rest, pd));
+        const vd log_sum = vd_log1p(y);
+        f.log_sum = vd_to_vf(log_sum);
+        f.lse = vd_to_vf(vd_add(vd_from_vf(max), log_sum));
+        f.max_prob = f.scale = vf_zero();
+    }
+    return f;
+}
+
+/* ---- Write --------------------------------------------------------------------------------------------------------- */
+
+/* Above this log-probability every result is a normal number and every term was kept. */
+#define NAPIER_NORMAL_LOG_PROB (-87.0f)
+
+/* softmax of 16 terms; where `care` says so, products below 2^-126 are rounded to the subnormal grid by adding 2^-62
+ * (2^23 steps of 2^-85) in the same fma: the sum's low bits are the result. No subnormal arithmetic, which is slow. */
+typedef struct napier_writer {
+    vf max, log_sum, scale, max_prob, smallest, scale_up;
+} napier_writer;
+
+NAPIER_KERNEL napier_writer napier_writer_of(float max, float log_sum, float scale, float max_prob) {
+    const float up = scale * 0x1p64f;
+    return (napier_writer){vf_set(max), vf_set(log_sum), vf_set(scale), vf_set(max_prob), vf_set(0x1.fffffp-63f / up),
+                           vf_set(up)};
+}
+
+/* For results that need no care. */
+NAPIER_KERNEL napier_writer napier_plain_writer(float max, float log_sum, float scale, float max_prob) {
+    return (napier_writer){vf_set(max), vf_set(log_sum), vf_set(scale), vf_set(max_prob), vf_zero(), vf_zero()};
+}
+
+NAPIER_KERNEL vf napier_probs16(const napier_writer *w, vf term, bool care) {
+    if (!care) {
+        return vf_min(vf_mul(term, w->scale), w->max_prob);
+    }
+    const vm normal = vf_ge(term, w->smallest);
+    const vf product = vf_mul(vf_select(normal, term, vf_set(1.0f)), w->scale);
+    const vf magic = vf_set(0x1p-62f);
+    const vi tiny = vi_sub(vf_bits(vf_fma(term, w->scale_up, magic)), vf_bits(magic));
+    return vf_min(vf_select(normal, product, vf_from_bits(tiny)), w->max_prob);
+}
+
+NAPIER_KERNEL vf napier_result16(napier_softmax_op op, const napier_writer *w, vf value, bool care) {
+    return op == NAPIER_OP_SOFTMAX ? napier_probs16(w, value, care) : vf_sub(vf_sub(value, w->max), w->log_sum);
+}
+
+/* Results of n contiguous values: kept terms for softmax, z for log_softmax. y may be the values' own memory. */
+NAPIER_KERNEL void napier_write_as(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
+                                   void *y, napier_dtype dtype, bool stream) {
+    int i = 0;
+    if (stream) {
+        const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63;
+        float *out = (float *)y;
+        i = (int)(ahead / 4);
+        if (i > 0) {
+            vf_store_part(out, i, napier_result16(op, w, vf_load_part(values, i, w->max), care));
+        }
+        for (; i + 16 <= n; i += 16) {
+            vf_stream(out + i, napier_result16(op, w, vf_load(values + i), care));
+        }
+    }
+    for (; i + 16 <= n; i += 16) {
+        napier_store16(napier_at_out(y, dtype, i), dtype, napier_result16(op, w, vf_load(values + i), care));
+    }
+    if (i < n) {
+        const vf v = napier_result16(op, w, vf_load_part(values + i, n - i, w->max), care);
+        napier_store_part(napier_at_out(y, dtype, i), dtype, n - i, v);
+    }
+}
+
+/* stride 1 only. */
+static void napier_write_values(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
+                                void *y, napier_dtype dtype, bool stream) {
+    const bool softmax = op == NAPIER_OP_SOFTMAX;
+    if (dtype == NAPIER_F32) {
+        stream = stream && n >= 32 && ((uintptr_t)y & 3) == 0;
+        if (!softmax) {
+            if (stream) {
+                napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_F32, true);
+            } else {
+                napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_F32, false);
+            }
+        } else if (care) {
+            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, true, y, NAPIER_F32, false);
+        } else if (stream) {
+            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, false, y, NAPIER_F32, true);
+        } else {
+            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, false, y, NAPIER_F32, false);
+        }
+    } else if (dtype == NAPIER_BF16) {
+        if (softmax) {
+            napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, care, y, NAPIER_BF16, false);
+        } else {
+            napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_BF16, false);
+        }
+    } else if (softmax) {
+        napier_write_as(NAPIER_OP_SOFTMAX, w, values, n, care, y, NAPIER_F16, false);
+    } else {
+        napier_write_as(NAPIER_OP_LOG_SOFTMAX, w, values, n, false, y, NAPIER_F16, false);
+    }
+}
+
+/* The value of every element of a row that is not finite. */
+static float napier_constant_result(napier_softmax_op op, const napier_final *final, napier_masked_rows masked) {
+    if (final->kind == NAPIER_ROW_MASKED && masked == NAPIER_MASKED_ZERO) {
+        return op == NAPIER_OP_SOFTMAX ? 0.0f : -INFINITY;
+    }
+    return napier_float_of_bits(0x7fc00000u);
+}
+
+/* Results element by element, for rows whose maximum is no ordinary number. out may be z. */
+static void napier_write_by_definition(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
+                                       const float *z, int n, float *out) {
+    for (int i = 0; i < n; i++) {
+        out[i] = final->kind != NAPIER_ROW_FINITE ? napier_constant_result(op, final, masked)
+                 : op == NAPIER_OP_SOFTMAX        ? napier_softmax_of(final, z[i])
+                                                  : napier_log_softmax_of(final, z[i]);
+    }
+}
+
+/* The terms of a row relative to its own maximum, for a second read. */
+NAPIER_KERNEL void napier_terms_as(const float *z, int n, vf cutoff, vf magic, bool cut, float *terms) {
+    for (int i = 0; i < n; i += 16) {
+        const vf v = i + 16 <= n ? vf_load(z + i) : vf_load_part(z + i, n - i, vf_add(cutoff, vf_set(NAPIER_CUTOFF)));
+        const vf term = vf_exp_scaled(v, magic);
+        vf_store(terms + i, cut ? vf_keep(vf_ge(v, cutoff), term) : term);
+    }
+}
+
+NAPIER_KERNEL void napier_probs_again_as(const napier_writer *w, const float *z, int n, vf magic, float *y,
+                                         bool stream) {
+    int i = 0;
+    if (stream) {
+        i = (int)(((size_t)(-(intptr_t)(uintptr_t)y) & 63) / 4);
+        if (i > 0) {
+            vf_store_part(y, i, napier_probs16(w, vf_exp_scaled(vf_load_part(z, i, w->max), magic), false));
+        }
+        for (; i + 16 <= n; i += 16) {
+            vf_stream(y + i, napier_probs16(w, vf_exp_scaled(vf_load(z + i), magic), false));
+        }
+    }
+    for (; i + 16 <= n; i += 16) {
+        vf_store(y + i, napier_probs16(w, vf_exp_scaled(vf_load(z + i), magic), false));
+    }
+    if (i < n) {
+        vf_store_part(y + i, n - i, napier_probs16(w, vf_exp_scaled(vf_load_part(z + i, n - i, w->max), magic), false));
+    }
+}
+
+/* Results of one tile of a row from its z and the row's final. `spare` holds a tile; y may be where z came from. */
+static void napier_write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
+                              napier_looked looked, int n, float *spare, void *y, napier_dtype dtype, int64_t stride,
+                              bool stream) {
+    if (final->kind != NAPIER_ROW_FINITE || (op == NAPIER_OP_SOFTMAX && napier_is_big(final->max))) {
+        napier_write_by_definition(op, final, masked, looked.z, n, spare);
+    } else {
+        const napier_writer w = napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob);
+        const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+        const bool care = !((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB);
+        const float magic = op == NAPIER_OP_SOFTMAX ? napier_term_magic(final->exponent) : 0.0f;
+        const bool direct = stride == 1 && final->factor == 1.0f;
+        if (op == NAPIER_OP_SOFTMAX && !care && direct && dtype == NAPIER_F32) {
+            if (stream && n >= 32) {
+                napier_probs_again_as(&w, looked.z, n, vf_set(magic), (float *)y, true);
+            } else {
+                napier_probs_again_as(&w, looked.z, n, vf_set(magic), (float *)y, false);
+            }
+            return;
+        }
+        const float *values = looked.z;
+        if (op == NAPIER_OP_SOFTMAX) {
+            napier_terms_as(looked.z, n, vf_set(final->max - NAPIER_CUTOFF), vf_set(magic), care, spare);
+            values = spare;
+        }
+        if (direct) {
+            napier_write_values(op, &w, values, n, care, y, dtype, stream);
+            return;
+        }
+        napier_write_values(op, &w, values, n, care, spare, NAPIER_F32, false);
+    }
+    if (final->factor != 1.0f) {
+        for (int i = 0; i < n; i += 16) {
+            const vf v = vf_mul(vf_load(spare + i), vf_set(final->factor));
+            vf_store(spare + i, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
+        }
+    }
+    napier_scatter(spare, n, y, dtype, stride, stream);
+}
+
+/* ---- Rows of a job ------------------------------------------------------------------------------------------------ */
+
+NAPIER_KERNEL const void *napier_row(const napier_softmax_job *job, int64_t row) {
+    return napier_at(job->x.data, job->x.dtype, row * job->x.row_stride);
+}
+NAPIER_KERNEL void *napier_row_out(const napier_softmax_job *job, int64_t row) {
+    return napier_at_out(job->y.data, job->y.dtype, row * job->y.row_stride);
+}
+
+static void napier_store_lse(const napier_softmax_job *job, int64_t row, float lse) {
+    napier_scatter(&lse, 1, napier_row_out(job, row), job->y.dtype, 1, false);
+}
+
+/* Elements [begin, begin + n) of a row. */
+NAPIER_KERNEL napier_looked napier_look_row(const napier_softmax_job *job, int64_t row, int64_t begin, int n,
+                                            float *z) {
+    const void *x = napier_at(napier_row(job, row), job->x.dtype, begin * job->x.col_stride);
+    return napier_look(x, job->x.dtype, job->x.col_stride, job->temperature, n, z);
+}
+
+/* A row of at most one tile on its own, whatever is in it. */
+static napier_final napier_final_of_row(const napier_softmax_job *job, int64_t row, float *scratch) {
+    const int n = (int)job->x.cols;
+    napier_sum sum;
+    napier_tile_sum t;
+    napier_sum_init(&sum);
+    napier_tile_by_definition(napier_look_row(job, row, 0, n, scratch).z, n, &t);
+    napier_sum_add_tile(&sum, &t);
+    return napier_sum_finish(&sum);
+}
+
+/* The same to its result, at y. */
+static void napier_any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
+    const int n = (int)job->x.cols;
+    const napier_final final = napier_final_of_row(job, row, scratch);
+    const napier_looked looked = napier_look_row(job, row, 0, n, scratch);
+    napier_write_tile(job->op, &final, job->masked_rows, looked, n, scratch + NAPIER_TILE + 16, y, job->y.dtype,
+                      job->y.col_stride, false);
+}
+
+NAPIER_KERNEL int napier_tile_at(int64_t begin, int64_t end) {
+    return end - begin < NAPIER_TILE ? (int)(end - begin) : NAPIER_TILE;
+}
+
+/* ---- For the public state ------------------------------------------------------------------------------------------ */
+
+static void napier_write(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z,
+                         int64_t n, void *y, napier_dtype dtype, int64_t stride, float *scratch) {
+    for (int64_t i = 0; i < n; i += NAPIER_TILE) {
+        const int part = napier_tile_at(i, n);
+        const napier_looked looked = napier_look(z + i, NAPIER_F32, 1, 1.0f, part, scratch);
+        napier_write_tile(op, final, masked, looked, part, scratch + NAPIER_TILE + 16,
+                          napier_at_out(y, dtype, i * stride), dtype, stride, false);
+    }
+}

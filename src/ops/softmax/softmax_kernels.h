@@ -1,0 +1,110 @@
+/* ops/softmax/softmax_kernels.h - the kernels of softmax, as each instruction set compiles them
+ * (softmax.inc.h, gradient.inc.h). They compute in f32; rows of f64 go through softmax_f64.c.
+ *
+ * A job is checked and lives on the caller's stack; kernels allocate nothing and share nothing but their outputs. */
+#ifndef NAPIER_OPS_SOFTMAX_SOFTMAX_KERNELS_H
+#define NAPIER_OPS_SOFTMAX_SOFTMAX_KERNELS_H
+
+#include <napier/softmax.h>
+
+#include "ops/softmax/sum.h"
+#include "ops/softmax/weighted.h"
+
+typedef struct napier_softmax_job {
+    napier_softmax_op op;
+    napier_const_matrix x; /* logits [rows, cols]: f32, f16 or bf16 */
+    napier_matrix y;       /* result [rows, cols]; for logsumexp [rows, 1] */
+    float temperature;
+    napier_masked_rows masked_rows;
+    bool stream; /* the result is too large to stay in a cache: store past it */
+} napier_softmax_job;
+
+enum {
+    NAPIER_GROUP = 16,       /* rows finished together, one per lane */
+    NAPIER_STRIP = 64,       /* adjacent rows that are packed together when rows are columns in memory, */
+    NAPIER_STRIP_MOST = 512, /* or up to so many where columns are few */
+    NAPIER_TINY_COLS = 16    /* up to here 16 rows lie in the lanes of one vector */
+};
+
+/* Floats of scratch a worker needs, on a 64-byte boundary. */
+enum {
+    NAPIER_ROWS_SCRATCH = 12 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
+    NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
+};
+
+/* What is remembered of a tile whose terms are kept. */
+typedef struct napier_kept_tile {
+    float min;
+    int32_t exponent;
+    bool whole; /* all terms are there, none special: the result is one multiplication away */
+} napier_kept_tile;
+
+typedef struct napier_softmax_kernels {
+    /* Rows [begin, end) of at most 1024 columns, any strides. scratch: NAPIER_ROWS_SCRATCH floats. */
+    void (*short_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
+    /* The same where neighbouring rows are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
+    void (*short_columns)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
+
+    /* Whole rows [begin, end) of more than 1024 columns, factor 1. terms: for softmax a tile more than a row has, else
+     * NULL; kept: as many. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
+    void (*long_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms, napier_kept_tile *kept,
+                      float *scratch);
+
+    /* Columns [begin, end) of a row, begin a multiple of 1024: adds them to *sum and keeps their terms at terms + column,
+     * in a line of the worker's or in the row of the result itself (f32, contiguous, not the input). tiles: one per tile of
+     * the row. */
+    void (*keep_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                       float *terms, napier_kept_tile *tiles, float *scratch);
+    /* Writes the softmax of them from their terms. */
+    void (*write_kept)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                       const napier_final *final, const float *terms, const napier_kept_tile *tiles, float *scratch);
+
+    /* Columns [begin, end) of a row, begin a multiple of 1024: the largest element (-inf if none; NaN passed over). */
+    float (*max_of_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch);
+    /* Adds them to *sum. */
+    void (*sum_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
+                      float *scratch);
+    /* Writes their results. */
+    void (*write_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
+                        const napier_final *final, float *scratch);
+
+    /* The same for up to NAPIER_STRIP rows that are neighbours in memory. NAPIER_COLUMNS_SCRATCH floats. */
+    void (*sum_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                      napier_sum *sums, float *scratch);
+    void (*write_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
+                        const napier_final *finals, float *scratch);
+
+    /* Fewer than 16 rows that are neighbours in memory: columns [begin, end) of all of them as z, row r at z + r * ld,
+     * whole vectors; and results back to y. */
+    void (*pack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld);
+    void (*unpack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld);
+
+    /* Writes one result of logsumexp. */
+    void (*store_lse)(const napier_softmax_job *job, int64_t row, float lse);
+
+    /* The sum of one tile of 1 to 1024 contiguous floats. */
+    void (*tile_sum)(const float *z, int n, napier_tile_sum *sum);
+    /* Widens n elements of any stride to z = x / temperature. */
+    void (*pack)(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z);
+    /* Writes results of n contiguous z from a row's final. y of any f32 compute dtype and stride; y may be z. */
+    void (*write)(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z, int64_t n,
+                  void *y, napier_dtype dtype, int64_t stride, float *scratch);
+
+    /* The weighted logsumexp, n <= 1024 contiguous elements x with weights b: the functions of weighted.h, and the places
+     * of the elements that equal max and have a weight (their count; at: room for n). */
+    void (*weighted_look)(const float *x, const float *b, int n, napier_weighted_look *look);
+    float (*weighted_rest)(const float *x, const float *b, int n, const napier_weighted_look *look);
+    int (*weighted_ties)(const float *x, const float *b, int n, float max, int *at);
+
+    /* Gradients; gradient.inc.h. Row sums of one row's columns [begin, end), begin a multiple of 1024: sum of a * b
+     * (b NULL: sum of a) in the order of the tiles, each tile's sum added to a double. */
+    double (*dot_range)(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
+                        float *scratch);
+    /* grad = p * (g - dot) / T, and grad = (g - exp(l) * sum) / T. */
+    void (*softmax_gradient)(napier_const_matrix probs, napier_const_matrix grad_probs, napier_matrix grad_logits,
+                             int64_t row, float dot, float temperature, float *scratch);
+    void (*log_softmax_gradient)(napier_const_matrix logprobs, napier_const_matrix grad_logprobs,
+                                 napier_matrix grad_logits, int64_t row, float sum, float temperature, float *scratch);
+} napier_softmax_kernels;
+
+#endif

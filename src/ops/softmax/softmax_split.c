@@ -1,0 +1,485 @@
+/* ops/softmax/softmax_split.c - how a job is split over threads. Partial sums merge exactly, so any split gives the
+ * same bits: everything here is chosen for speed. */
+#include "ops/softmax/softmax_split.h"
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "ops/isa/ops_kernels.h"
+
+enum {
+    NAPIER_PIECE_LEAST = 8192,  /* elements: a few microseconds, what it costs to start another thread */
+    NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds: the start and end of a piece cost a few batches, or a row */
+    NAPIER_NEAR_COLS = 160 * 1024,  /* the terms of a row stay in the second-level cache, */
+    NAPIER_KEEP_COLS = 2048 * 1024, /* or at least in the third: cheaper than to compute them again */
+    NAPIER_COLUMN_ROWS = 8,         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
+    NAPIER_FEW_ROWS = 16,           /* fewer long ones are transposed, */
+    NAPIER_FEW_MOST = 1 << 24       /* up to so many elements: 64 MB */
+};
+
+static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t napier_row_chunk(const napier_context *context, int64_t rows, int64_t cols, int64_t granule) {
+    const int64_t elements = rows * cols, threads = context->threads;
+    const int64_t wanted = threads == 1 ? 1 : threads * (1 + elements / (threads * NAPIER_PIECE));
+    const int64_t pieces = napier_min64(wanted, 1 + elements / NAPIER_PIECE_LEAST);
+    const int64_t chunk = (rows + pieces - 1) / pieces;
+    return (chunk + granule - 1) / granule * granule;
+}
+
+static int64_t napier_tile_chunk(const napier_context *context, int64_t tiles) {
+    return napier_row_chunk(context, tiles, NAPIER_TILE, 1);
+}
+
+/* What the workers share: all tasks of this file are over one of these. */
+typedef struct napier_split {
+    const napier_softmax_job *job;
+    const napier_softmax_kernels *kernels;
+    napier_algorithm algorithm;
+    float *scratch;
+    int64_t scratch_floats; /* per worker */
+    bool together;          /* rows go through their looks together */
+    bool keep;              /* a row that is split keeps its terms between its two looks, where its results will be */
+    napier_kept_tile
+        *kept;        /* [workers, tiles of a row + 1] for rows together, [tiles of a row] for one that is split */
+    napier_sum *sums; /* [workers, rows in flight] */
+    int64_t row;      /* first row in flight */
+    int rows;         /* how many: 1, or a strip's */
+    const napier_final *finals;
+    napier_const_vector factor; /* data NULL: none */
+} napier_split;
+
+static float *napier_worker_scratch(const napier_split *s, int worker) {
+    return s->scratch + s->scratch_floats * worker;
+}
+
+/* Rows whose neighbours in memory are the neighbouring rows, in what is read and what is written. */
+static bool napier_is_columns(const napier_softmax_job *job) {
+    const bool in = job->x.row_stride == 1 && job->x.col_stride != 1 && job->x.rows >= NAPIER_COLUMN_ROWS;
+    return in && (job->op == NAPIER_OP_LOGSUMEXP || job->y.row_stride == 1);
+}
+
+static int64_t napier_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
+
+static void napier_split_release(napier_context *context, napier_split *s) {
+    napier_free(&context->allocator, s->scratch);
+    napier_free(&context->allocator, s->sums);
+    napier_free(&context->allocator, s->kept);
+}
+
+static napier_status napier_split_allocate(napier_context *context, napier_split *s, int workers, int64_t floats,
+                                           int rows, int64_t kept) {
+    s->scratch_floats = floats;
+    s->scratch = napier_alloc(&context->allocator, (size_t)workers * (size_t)floats, sizeof(float));
+    s->sums = rows > 0 ? napier_alloc(&context->allocator, (size_t)workers * (size_t)rows, sizeof(napier_sum)) : NULL;
+    s->kept = kept > 0 ? napier_alloc(&context->allocator, (size_t)kept, sizeof(napier_kept_tile)) : NULL;
+    if (!s->scratch || (rows > 0 && !s->sums) || (kept > 0 && !s->kept)) {
+        napier_split_release(context, s);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %d workers", workers);
+    }
+    return NAPIER_OK;
+}
+
+/* ---- Short rows ---------------------------------------------------------------------------------------------------- */
+
+static void napier_short_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    s->kernels->short_rows(s->job, begin, end, napier_worker_scratch(s, worker));
+}
+
+static void napier_short_columns_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    s->kernels->short_columns(s->job, begin, end, napier_worker_scratch(s, worker));
+}
+
+static napier_status napier_split_short(napier_context *context, napier_split *s) {
+    const bool columns = napier_is_columns(s->job);
+    const int64_t granule = columns ? NAPIER_STRIP : s->job->x.cols <= NAPIER_TINY_COLS ? 256 : NAPIER_GROUP;
+    const int64_t rows = s->job->x.rows, chunk = napier_row_chunk(context, rows, s->job->x.cols, granule);
+    const napier_status status = napier_split_allocate(context, s, napier_workers(context, rows, chunk),
+                                                       columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, 0, 0);
+    if (!status) {
+        napier_parallel(context, rows, chunk, columns ? napier_short_columns_task : napier_short_rows_task, s);
+        napier_split_release(context, s);
+    }
+    return status;
+}
+
+/* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
+
+/* The factor of a gradient joins the row's final. */
+static napier_final napier_finish_row(const napier_split *s, const napier_sum *sum, int64_t row) {
+    napier_final final = napier_sum_finish(sum);
+    if (s->factor.data) {
+        float g;
+        const char *at =
+            (const char *)s->factor.data + row * s->factor.stride * (s->factor.dtype == NAPIER_F32 ? 4 : 2);
+        s->kernels->pack(at, s->factor.dtype, 1, 1, 1.0f, &g);
+        final.factor = g / s->job->temperature;
+    }
+    return final;
+}
+
+static void napier_finish_to(const napier_split *s, const napier_sum *sum, int64_t row, napier_final *final) {
+    *final = napier_finish_row(s, sum, row);
+    if (s->job->op == NAPIER_OP_LOGSUMEXP) {
+        s->kernels->store_lse(s->job, row, final->lse);
+    }
+}
+
+/* A row by itself, its looks one after the other. */
+static void napier_long_row(const napier_split *s, int64_t row, int worker) {
+    const napier_softmax_kernels *k = s->kernels;
+    const int64_t cols = s->job->x.cols;
+    float *scratch = napier_worker_scratch(s, worker);
+    napier_sum sum;
+    napier_sum_init(&sum);
+    if (s->algorithm == NAPIER_ALGORITHM_SAFE) {
+        napier_sum_raise(&sum, k->max_of_range(s->job, row, 0, cols, scratch));
+    }
+    k->sum_range(s->job, row, 0, cols, &sum, scratch);
+    napier_final final;
+    napier_finish_to(s, &sum, row, &final);
+    if (s->job->op != NAPIER_OP_LOGSUMEXP) {
+        k->write_range(s->job, row, 0, cols, &final, scratch);
+    }
+}
+
+static void napier_long_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    if (s->together) {
+        const int64_t slots = napier_tiles(s->job->x.cols) + 1;
+        float *scratch = napier_worker_scratch(s, worker);
+        float *terms = s->job->op == NAPIER_OP_SOFTMAX ? scratch + NAPIER_ROWS_SCRATCH : NULL;
+        s->kernels->long_rows(s->job, begin, end, terms, s->kept + worker * slots, scratch);
+        return;
+    }
+    for (int64_t row = begin; row < end; row++) {
+        napier_long_row(s, row, worker);
+    }
+}
+
+static void napier_strips_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const napier_softmax_job *job = s->job;
+    float *scratch = napier_worker_scratch(s, worker);
+    napier_sum *sums = s->sums + (int64_t)worker * NAPIER_STRIP;
+    napier_final finals[NAPIER_STRIP];
+    for (int64_t row = begin; row < end; row += NAPIER_STRIP) {
+        const int rows = (int)napier_min64(end - row, NAPIER_STRIP);
+        for (int r = 0; r < rows; r++) {
+            napier_sum_init(&sums[r]);
+        }
+        s->kernels->sum_strip(job, row, rows, 0, job->x.cols, sums, scratch);
+        for (int r = 0; r < rows; r++) {
+            napier_finish_to(s, &sums[r], row + r, &finals[r]);
+        }
+        if (job->op != NAPIER_OP_LOGSUMEXP) {
+            s->kernels->write_strip(job, row, rows, 0, job->x.cols, finals, scratch);
+        }
+    }
+}
+
+/* May rows go through their looks together, one written while the next is summed? softmax keeps a row's terms then, which
+ * saves an exp where they stay in a cache. */
+static bool napier_rows_go_together(const napier_split *s) {
+    const bool rows = s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
+    return rows && (s->job->op != NAPIER_OP_SOFTMAX || s->job->x.cols <= NAPIER_KEEP_COLS);
+}
+
+static napier_status napier_split_by_rows(napier_context *context, napier_split *s) {
+    const bool columns = napier_is_columns(s->job);
+    const int64_t rows = s->job->x.rows, tiles = napier_tiles(s->job->x.cols);
+    const int64_t chunk = columns ? NAPIER_STRIP : napier_row_chunk(context, rows, s->job->x.cols, 1);
+    const int workers = napier_workers(context, rows, chunk);
+    int64_t floats = NAPIER_COLUMNS_SCRATCH;
+    if (!columns) {
+        s->together = napier_rows_go_together(s);
+        floats = NAPIER_ROWS_SCRATCH;
+        if (s->together && s->job->op == NAPIER_OP_SOFTMAX) {
+            floats += (tiles + 1) * NAPIER_TILE;
+        }
+    }
+    const int64_t kept = s->together ? workers * (tiles + 1) : 0;
+    const napier_status status = napier_split_allocate(context, s, workers, floats, columns ? NAPIER_STRIP : 0, kept);
+    if (!status) {
+        napier_parallel(context, rows, chunk, columns ? napier_strips_task : napier_long_rows_task, s);
+        napier_split_release(context, s);
+    }
+    return status;
+}
+
+/* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
+
+/* Terms wait where the results will be, if that is as wide and stays in a cache. */
+static bool napier_keeps_in_result(const napier_split *s) {
+    const napier_softmax_job *job = s->job;
+    return job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
+           job->y.dtype == NAPIER_F32 && job->y.col_stride == 1 && job->y.data != job->x.data && !job->stream;
+}
+
+static float *napier_terms_of(const napier_split *s) { return (float *)s->job->y.data + s->row * s->job->y.row_stride; }
+
+static void napier_sum_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
+    napier_sum *sums = s->sums + (int64_t)worker * s->rows;
+    float *scratch = napier_worker_scratch(s, worker);
+    if (s->rows > 1) {
+        s->kernels->sum_strip(s->job, s->row, s->rows, first, last, sums, scratch);
+    } else if (s->keep) {
+        s->kernels->keep_range(s->job, s->row, first, last, sums, napier_terms_of(s), s->kept, scratch);
+    } else {
+        s->kernels->sum_range(s->job, s->row, first, last, sums, scratch);
+    }
+}
+
+static void napier_write_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const int64_t first = begin * NAPIER_TILE, last = napier_min64(end * NAPIER_TILE, s->job->x.cols);
+    float *scratch = napier_worker_scratch(s, worker);
+    if (s->rows > 1) {
+        s->kernels->write_strip(s->job, s->row, s->rows, first, last, s->finals, scratch);
+    } else if (s->keep) {
+        s->kernels->write_kept(s->job, s->row, first, last, s->finals, napier_terms_of(s), s->kept, scratch);
+    } else {
+        s->kernels->write_range(s->job, s->row, first, last, s->finals, scratch);
+    }
+}
+
+/* The rows in flight, summed by all workers and merged. */
+static void napier_sum_in_flight(napier_context *context, napier_split *s, int workers, napier_task *task,
+                                 int64_t items, int64_t chunk) {
+    for (int i = 0; i < workers * s->rows; i++) {
+        napier_sum_init(&s->sums[i]);
+    }
+    napier_parallel(context, items, chunk, task, s);
+    for (int w = 1; w < workers; w++) {
+        for (int r = 0; r < s->rows; r++) {
+            napier_sum_merge(&s->sums[r], &s->sums[w * s->rows + r]);
+        }
+    }
+}
+
+static napier_status napier_split_by_tiles(napier_context *context, napier_split *s) {
+    const napier_softmax_job *job = s->job;
+    const bool columns = napier_is_columns(job);
+    const int64_t tiles = napier_tiles(job->x.cols);
+    const int64_t chunk = columns ? 1 : napier_tile_chunk(context, tiles);
+    const int workers = napier_workers(context, tiles, chunk);
+    const int step = columns ? NAPIER_STRIP : 1;
+    napier_final finals[NAPIER_STRIP];
+    s->keep = !columns && napier_keeps_in_result(s);
+    const napier_status status = napier_split_allocate(
+        context, s, workers, columns ? NAPIER_COLUMNS_SCRATCH : NAPIER_ROWS_SCRATCH, step, s->keep ? tiles : 0);
+    if (status) {
+        return status;
+    }
+    s->finals = finals;
+    for (s->row = 0; s->row < job->x.rows; s->row += step) {
+        s->rows = (int)napier_min64(job->x.rows - s->row, step);
+        napier_sum_in_flight(context, s, workers, napier_sum_tiles_task, tiles, chunk);
+        for (int r = 0; r < s->rows; r++) {
+            napier_finish_to(s, &s->sums[r], s->row + r, &finals[r]);
+        }
+        if (job->op != NAPIER_OP_LOGSUMEXP) {
+            napier_parallel(context, tiles, chunk, napier_write_tiles_task, s);
+        }
+    }
+    napier_split_release(context, s);
+    return NAPIER_OK;
+}
+
+/* ---- Entry --------------------------------------------------------------------------------------------------------- */
+
+static napier_split napier_split_of(const napier_context *context, const napier_softmax_job *job,
+                                    napier_algorithm algorithm) {
+    const napier_split s = {
+        .job = job, .kernels = &napier_ops_kernels_of(context->isa)->softmax, .algorithm = algorithm};
+    return s;
+}
+
+static napier_status napier_split_as_they_lie(napier_context *context, napier_split *s) {
+    const int64_t pieces =
+        napier_is_columns(s->job) ? (s->job->x.rows + NAPIER_STRIP - 1) / NAPIER_STRIP : s->job->x.rows;
+    const bool enough_rows = pieces >= context->threads || context->threads == 1;
+    const bool keep_in_result = s->job->x.cols > NAPIER_NEAR_COLS && napier_keeps_in_result(s);
+    return s->algorithm != NAPIER_ALGORITHM_PARALLEL && enough_rows && !keep_in_result
+               ? napier_split_by_rows(context, s)
+               : napier_split_by_tiles(context, s);
+}
+
+/* ---- A few long rows that are neighbours in memory: transposed ------------------------------------------------------- */
+
+typedef struct napier_few {
+    const napier_softmax_job *job;
+    const napier_softmax_kernels *kernels;
+    float *z; /* [rows][ld] */
+    int64_t ld;
+} napier_few;
+
+static void napier_pack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+    (void)worker;
+    const napier_few *f = argument;
+    f->kernels->pack_few(f->job, begin, end, f->z, f->ld);
+}
+
+static void napier_unpack_few_task(void *argument, int worker, int64_t begin, int64_t end) {
+    (void)worker;
+    const napier_few *f = argument;
+    f->kernels->unpack_few(f->job, begin, end, f->z, f->ld);
+}
+
+static bool napier_are_few(const napier_split *s) {
+    const napier_const_matrix *x = &s->job->x;
+    const bool few = x->row_stride == 1 && x->col_stride != 1 && x->rows > 1 && x->rows < NAPIER_FEW_ROWS;
+    return few && x->cols <= NAPIER_FEW_MOST / x->rows && !s->factor.data;
+}
+
+static napier_status napier_split_few(napier_context *context, const napier_split *s) {
+    const napier_softmax_job *job = s->job;
+    const int64_t rows = job->x.rows, cols = job->x.cols;
+    const int64_t chunk = napier_row_chunk(context, cols, rows, NAPIER_TILE);
+    const bool back = job->op != NAPIER_OP_LOGSUMEXP && job->y.row_stride == 1;
+    napier_few few = {job, s->kernels, NULL, (cols + 31) / 16 * 16}; /* rows a power of two apart share cache sets */
+    few.z = napier_alloc(&context->allocator, (size_t)(rows * few.ld), sizeof(float));
+    if (!few.z) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %lld transposed rows",
+                           (long long)rows);
+    }
+    napier_parallel(context, cols, chunk, napier_pack_few_task, &few);
+    napier_softmax_job along = *job;
+    along.x = (napier_const_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
+    along.temperature = 1.0f;
+    if (back) {
+        along.y = (napier_matrix){few.z, rows, cols, few.ld, 1, NAPIER_F32};
+        along.stream = false;
+    }
+    napier_split t = *s;
+    t.job = &along;
+    const napier_status status = napier_split_as_they_lie(context, &t);
+    if (!status && back) {
+        napier_parallel(context, cols, chunk, napier_unpack_few_task, &few);
+    }
+    napier_free(&context->allocator, few.z);
+    return status;
+}
+
+static napier_status napier_split_long(napier_context *context, napier_split *s) {
+    return napier_are_few(s) ? napier_split_few(context, s) : napier_split_as_they_lie(context, s);
+}
+
+napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
+    const napier_fenv caller =
+        napier_fenv_enter(); /* the workers have their own; rows are finished on this thread too */
+    napier_split s = napier_split_of(context, job, algorithm);
+    napier_status status = NAPIER_OK;
+    if (job->x.cols == 0) {
+        for (int64_t row = 0; row < job->x.rows; row++) {
+            s.kernels->store_lse(job, row, -INFINITY);
+        }
+    } else {
+        status = job->x.cols <= NAPIER_TILE ? napier_split_short(context, &s) : napier_split_long(context, &s);
+    }
+    napier_fenv_leave(caller);
+    return status;
+}
+
+napier_status napier_scaled_softmax(napier_context *context, const napier_softmax_job *job,
+                                    napier_const_vector factor) {
+    const napier_fenv caller = napier_fenv_enter();
+    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    s.factor = factor;
+    const napier_status status = napier_split_long(context, &s);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+/* ---- The whole array as one row ------------------------------------------------------------------------------------ */
+
+/* Elements [first, first + n) in row-major order of a view, as contiguous z. */
+static void napier_pack_elements(const napier_split *s, int64_t first, int n, float *z) {
+    const napier_const_matrix x = s->job->x;
+    const int64_t size = x.dtype == NAPIER_F32 ? 4 : 2;
+    int64_t row = first / x.cols, col = first % x.cols;
+    for (int done = 0; done < n; row++, col = 0) {
+        const int64_t part = napier_min64(x.cols - col, n - done);
+        const char *at = (const char *)x.data + (row * x.row_stride + col * x.col_stride) * size;
+        s->kernels->pack(at, x.dtype, x.col_stride, part, s->job->temperature, z + done);
+        done += (int)part;
+    }
+}
+
+static void napier_sum_elements_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    const int64_t elements = s->job->x.rows * s->job->x.cols;
+    float *z = napier_worker_scratch(s, worker);
+    for (int64_t i = begin * NAPIER_TILE; i < end * NAPIER_TILE && i < elements; i += NAPIER_TILE) {
+        const int n = (int)napier_min64(elements - i, NAPIER_TILE);
+        napier_tile_sum t;
+        napier_pack_elements(s, i, n, z);
+        s->kernels->tile_sum(z, n, &t);
+        napier_sum_add_tile(s->sums + worker, &t);
+    }
+}
+
+static napier_status napier_all_sum(napier_context *context, const napier_softmax_job *job, napier_sum *sum) {
+    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    const int64_t tiles = napier_tiles(job->x.rows * job->x.cols);
+    const int64_t chunk = napier_tile_chunk(context, tiles);
+    const int workers = napier_workers(context, tiles, chunk);
+    const napier_status status = napier_split_allocate(context, &s, workers, NAPIER_ROWS_SCRATCH, 1, 0);
+    if (status) {
+        return status;
+    }
+    s.rows = 1;
+    napier_sum_in_flight(context, &s, workers, napier_sum_elements_task, tiles, chunk);
+    *sum = s.sums[0];
+    napier_split_release(context, &s);
+    return NAPIER_OK;
+}
+
+static void napier_write_rows_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_split *s = argument;
+    for (int64_t row = begin; row < end; row++) {
+        s->kernels->write_range(s->job, row, 0, s->job->x.cols, s->finals, napier_worker_scratch(s, worker));
+    }
+}
+
+napier_status napier_logsumexp_of_all(napier_context *context, const napier_softmax_job *job) {
+    const napier_fenv caller = napier_fenv_enter();
+    napier_sum sum;
+    const napier_status status = napier_all_sum(context, job, &sum);
+    if (!status) {
+        napier_ops_kernels_of(context->isa)->softmax.store_lse(job, 0, napier_sum_finish(&sum).lse);
+    }
+    napier_fenv_leave(caller);
+    return status;
+}
+
+static napier_status napier_all_scaled(napier_context *context, const napier_softmax_job *job,
+                                       napier_const_vector factor) {
+    napier_sum sum;
+    napier_status status = napier_all_sum(context, job, &sum);
+    if (status) {
+        return status;
+    }
+    napier_split s = napier_split_of(context, job, NAPIER_ALGORITHM_AUTO);
+    s.factor = factor;
+    const napier_final final = napier_finish_row(&s, &sum, 0);
+    s.finals = &final;
+    const int64_t chunk = napier_row_chunk(context, job->x.rows, job->x.cols, 1);
+    status = napier_split_allocate(context, &s, napier_workers(context, job->x.rows, chunk), NAPIER_ROWS_SCRATCH, 0, 0);
+    if (!status) {
+        napier_parallel(context, job->x.rows, chunk, napier_write_rows_task, &s);
+        napier_split_release(context, &s);
+    }
+    return status;
+}
+
+napier_status napier_scaled_softmax_all(napier_context *context, const napier_softmax_job *job,
+                                        napier_const_vector factor) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = napier_all_scaled(context, job, factor);
+    napier_fenv_leave(caller);
+    return status;
+}

@@ -1,0 +1,395 @@
+/* ops/softmax/state/state.c - the mergeable state: the reduction of a part of a row that starts and ends anywhere.
+ *
+ *            first          aligned                    tail            end
+ *     row ....|---- head ----|== closed tiles, summed ==|--- tail ---|....
+ *
+ * Tiles are counted from index 0 of the row. Elements before the first boundary (head) and after the last (tail) are kept
+ * as they are, until a neighbour brings the rest of their tile. A part that lies inside one tile is all head, or, if it
+ * starts on a boundary, all tail. */
+#include <napier/softmax.h>
+
+#include "core/base/fenv.h"
+#include "core/base/view.h"
+#include "ops/isa/ops_kernels.h"
+#include "core/math/f64.h"
+#include "ops/softmax/options.h"
+#include "ops/softmax/state/state.h"
+
+_Static_assert((int)NAPIER_TILE == (int)NAPIER_F64_TILE, "one tile for both compute types");
+
+static const int64_t NAPIER_COUNT_LIMIT = (int64_t)1 << 40; /* more could overflow a digit of the sum */
+
+/* ---- A part of a row, whatever its compute type -------------------------------------------------------------------- */
+
+static size_t napier_element_size(const napier_softmax_state *s) {
+    return s->compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* Head and tail follow the struct. */
+static char *napier_head(napier_softmax_state *s) { return (char *)s + sizeof *s; }
+static char *napier_tail(napier_softmax_state *s) { return napier_head(s) + NAPIER_TILE * napier_element_size(s); }
+static const char *napier_head_of(const napier_softmax_state *s) { return (const char *)s + sizeof *s; }
+static const char *napier_tail_of(const napier_softmax_state *s) {
+    return napier_head_of(s) + NAPIER_TILE * napier_element_size(s);
+}
+
+size_t napier_state_bytes(napier_dtype compute) {
+    const size_t element = compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
+    return sizeof(napier_softmax_state) + 2 * NAPIER_TILE * element;
+}
+
+/* How many elements the head can hold: up to the first boundary at or after `first`. */
+static int napier_head_room(const napier_softmax_state *s) {
+    return (int)((NAPIER_TILE - s->first % NAPIER_TILE) % NAPIER_TILE);
+}
+
+static bool napier_is_aligned(const napier_softmax_state *s) {
+    return s->first % NAPIER_TILE == 0 && s->tail_size == 0;
+}
+
+static void napier_add_tile(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int n) {
+    if (s->compute == NAPIER_F64) {
+        napier_f64_sum_add_tile(&s->sum.f64, z, n);
+    } else {
+        napier_tile_sum t;
+        k->tile_sum(z, n, &t);
+        napier_sum_add_tile(&s->sum.f32, &t);
+    }
+}
+
+/* Appends n elements of the compute type. */
+static void napier_append(const napier_softmax_kernels *k, napier_softmax_state *s, const void *z, int64_t n) {
+    const size_t size = napier_element_size(s);
+    const char *at = z;
+    s->count += n;
+    s->end += n;
+    while (n > 0) {
+        const int head_left = napier_head_room(s) - s->head_size;
+        int64_t part;
+        if (head_left > 0) {
+            part = n < head_left ? n : head_left;
+            memcpy(napier_head(s) + (size_t)s->head_size * size, at, (size_t)part * size);
+            s->head_size += (int32_t)part;
+        } else if (s->tail_size == 0 && n >= NAPIER_TILE) {
+            part = NAPIER_TILE;
+            napier_add_tile(k, s, at, NAPIER_TILE);
+        } else {
+            part = n < NAPIER_TILE - s->tail_size ? n : NAPIER_TILE - s->tail_size;
+            memcpy(napier_tail(s) + (size_t)s->tail_size * size, at, (size_t)part * size);
+            s->tail_size += (int32_t)part;
+            if (s->tail_size == NAPIER_TILE) {
+                napier_add_tile(k, s, napier_tail(s), NAPIER_TILE);
+                s->tail_size = 0;
+            }
+        }
+        at += (size_t)part * size;
+        n -= part;
+    }
+}
+
+static void napier_merge_sums(napier_softmax_state *into, const napier_softmax_state *from) {
+    if (into->compute == NAPIER_F64) {
+        napier_f64_sum_merge(&into->sum.f64, &from->sum.f64);
+    } else {
+        napier_sum_merge(&into->sum.f32, &from->sum.f32);
+    }
+}
+
+/* `from` starts where `into` ends: its head completes the open tile, its closed tiles merge, its tail is appended. */
+static void napier_merge_after(const napier_softmax_kernels *k, napier_softmax_state *into,
+                               const napier_softmax_state *from) {
+    napier_append(k, into, napier_head_of(from), from->head_size);
+    napier_merge_sums(into, from);
+    into->count += from->count - from->head_size - from->tail_size;
+    into->end = from->end - from->tail_size;
+    napier_append(k, into, napier_tail_of(from), from->tail_size);
+}
+
+/* Both consist of whole tiles: any order. */
+static void napier_merge_aligned(napier_softmax_state *into, const napier_softmax_state *from) {
+    napier_merge_sums(into, from);
+    into->count += from->count;
+    into->first = from->first < into->first ? from->first : into->first;
+    into->end = from->end > into->end ? from->end : into->end;
+}
+
+/* ---- Life ---------------------------------------------------------------------------------------------------------- */
+
+/* A state without elements, its options already checked. */
+static napier_status napier_state_new(napier_context *context, napier_dtype compute, int64_t first_index,
+                                      const napier_softmax_options *options, napier_softmax_state **out) {
+    napier_softmax_state *s = napier_alloc(&context->allocator, 1, napier_state_bytes(compute));
+    if (!s) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "state: no memory for %zu bytes",
+                           napier_state_bytes(compute));
+    }
+    memset(s, 0, napier_state_bytes(compute));
+    s->allocator = context->allocator;
+    s->compute = compute;
+    s->temperature = options->temperature;
+    s->masked_rows = options->masked_rows;
+    s->first = s->end = first_index;
+    if (compute == NAPIER_F64) {
+        napier_f64_sum_init(&s->sum.f64);
+    } else {
+        napier_sum_init(&s->sum.f32);
+    }
+    *out = s;
+    return NAPIER_OK;
+}
+
+napier_status napier_softmax_state_create(napier_context *context, napier_dtype compute, int64_t first_index,
+                                          const napier_softmax_options *options, napier_softmax_state **out) {
+    if (out) {
+        *out = NULL;
+    }
+    napier_softmax_options o;
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    if (!out) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: is NULL");
+    }
+    if (compute != NAPIER_F32 && compute != NAPIER_F64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "compute: dtype %d (%s) is not f32 or f64", (int)compute,
+                           napier_dtype_name(compute));
+    }
+    if (first_index < 0 || first_index > INT64_MAX - NAPIER_COUNT_LIMIT) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "first_index: %lld is out of range",
+                           (long long)first_index);
+    }
+    status = napier_softmax_options_read(context, options, compute, &o);
+    return status ? status : napier_state_new(context, compute, first_index, &o, out);
+}
+
+void napier_softmax_state_destroy(napier_softmax_state *state) {
+    if (state) {
+        const napier_allocator allocator = state->allocator;
+        napier_free(&allocator, state);
+    }
+}
+
+int64_t napier_softmax_state_first_index(const napier_softmax_state *state) { return state ? state->first : 0; }
+int64_t napier_softmax_state_count(const napier_softmax_state *state) { return state ? state->count : 0; }
+
+static napier_status napier_state_begin(napier_context *context, const char *name, const napier_softmax_state *state) {
+    const napier_status status = napier_begin(context);
+    return status || state ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: is NULL", name);
+}
+
+/* ---- Update -------------------------------------------------------------------------------------------------------- */
+
+/* n <= 1024 elements of a vector from index i on, as z of the state's compute type. */
+static void napier_load_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_const_vector v,
+                              int64_t i, int n, void *z) {
+    if (s->compute == NAPIER_F64) {
+        double *d = z;
+        for (int j = 0; j < n; j++) {
+            const double x = napier_f64_load(v.data, v.dtype, (i + j) * v.stride);
+            d[j] = s->temperature != 1.0 ? x / s->temperature : x;
+        }
+    } else {
+        const char *at = (const char *)v.data + i * v.stride * (int64_t)napier_dtype_size(v.dtype);
+        k->pack(at, v.dtype, v.stride, n, napier_float_of(s->temperature), z);
+    }
+}
+
+napier_status napier_softmax_state_update(napier_context *context, napier_softmax_state *state,
+                                          napier_const_vector logits) {
+    napier_status status = napier_state_begin(context, "state", state);
+    if (!status)
+        status = napier_check_vector(context, "logits", logits);
+    if (status) {
+        return status;
+    }
+    if (logits.dtype == NAPIER_F64 && state->compute != NAPIER_F64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: dtype f64 does not go into an f32 state");
+    }
+    if (logits.size >= NAPIER_COUNT_LIMIT - state->count) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "logits: size %lld makes the part 2^40 elements or more",
+                           (long long)logits.size);
+    }
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_fenv caller = napier_fenv_enter();
+    double z[NAPIER_TILE]; /* or floats */
+    state->finished = false;
+    for (int64_t i = 0; i < logits.size;) {
+        /* blocks end on the row's boundaries, so that whole tiles are summed where they are */
+        const int64_t to_boundary = NAPIER_TILE - state->end % NAPIER_TILE;
+        const int n = (int)(logits.size - i < to_boundary ? logits.size - i : to_boundary);
+        napier_load_block(k, state, logits, i, n, z);
+        napier_append(k, state, z, n);
+        i += n;
+    }
+    napier_fenv_leave(caller);
+    return NAPIER_OK;
+}
+
+/* ---- Merge --------------------------------------------------------------------------------------------------------- */
+
+static napier_status napier_check_same_kind(napier_context *context, const napier_softmax_state *a,
+                                            const napier_softmax_state *b) {
+    if (a->compute != b->compute) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: compute dtype %s is not that of into, %s",
+                           napier_dtype_name(b->compute), napier_dtype_name(a->compute));
+    }
+    if (a->temperature != b->temperature) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: temperature %g is not that of into, %g",
+                           b->temperature, a->temperature);
+    }
+    if (a->masked_rows != b->masked_rows) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: masked_rows %d is not that of into, %d",
+                           (int)b->masked_rows, (int)a->masked_rows);
+    }
+    if (b->count >= NAPIER_COUNT_LIMIT - a->count) {
+        return napier_fail(context, NAPIER_STATE_MISMATCH, "from: with it the part has 2^40 elements or more");
+    }
+    return NAPIER_OK;
+}
+
+/* into := from followed by into. The only merge that needs memory. */
+static napier_status napier_merge_before(napier_context *context, const napier_softmax_kernels *k,
+                                         napier_softmax_state *into, const napier_softmax_state *from) {
+    const size_t bytes = napier_state_bytes(into->compute);
+    napier_softmax_state *joined = napier_alloc(&context->allocator, 1, bytes);
+    if (!joined) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "merge: no memory for %zu bytes", bytes);
+    }
+    const napier_allocator own = into->allocator;
+    memcpy(joined, from, bytes);
+    napier_merge_after(k, joined, into);
+    memcpy(into, joined, bytes);
+    into->allocator = own;
+    napier_free(&context->allocator, joined);
+    return NAPIER_OK;
+}
+
+napier_status napier_softmax_state_merge(napier_context *context, napier_softmax_state *into,
+                                         const napier_softmax_state *from) {
+    napier_status status = napier_state_begin(context, "into", into);
+    if (!status)
+        status = napier_state_begin(context, "from", from);
+    if (!status && into == from) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "from: is the same state as into");
+    }
+    if (!status)
+        status = napier_check_same_kind(context, into, from);
+    if (status || from->count == 0) {
+        return status;
+    }
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_fenv caller = napier_fenv_enter();
+    if (into->count == 0) {
+        const napier_allocator own = into->allocator;
+        memcpy(into, from, napier_state_bytes(from->compute));
+        into->allocator = own;
+    } else if (from->first == into->end) {
+        napier_merge_after(k, into, from);
+    } else if (from->end == into->first) {
+        status = napier_merge_before(context, k, into, from);
+    } else if (napier_is_aligned(into) && napier_is_aligned(from)) {
+        napier_merge_aligned(into, from);
+    } else {
+        status = napier_fail(
+            context, NAPIER_STATE_MISMATCH,
+            "from: elements %lld to %lld neither adjoin %lld to %lld nor do both end at multiples of %d",
+            (long long)from->first, (long long)from->end, (long long)into->first, (long long)into->end, NAPIER_TILE);
+    }
+    napier_fenv_leave(caller);
+    if (!status) {
+        into->finished = false;
+    }
+    return status;
+}
+
+/* ---- Finish and apply ---------------------------------------------------------------------------------------------- */
+
+napier_status napier_softmax_state_finish(napier_context *context, napier_softmax_state *state, double *lse) {
+    const napier_status status = napier_state_begin(context, "state", state);
+    if (status) {
+        return status;
+    }
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_any_sum open = state->sum; /* the open tiles are added for this result only */
+    if (state->head_size > 0) {
+        napier_add_tile(k, state, napier_head_of(state), state->head_size);
+    }
+    if (state->tail_size > 0) {
+        napier_add_tile(k, state, napier_tail_of(state), state->tail_size);
+    }
+    if (state->compute == NAPIER_F64) {
+        napier_f64_finish(&state->sum.f64, &state->final.f64);
+    } else {
+        state->final.f32 = napier_sum_finish(&state->sum.f32);
+    }
+    state->sum = open;
+    state->finished = true;
+    if (lse) {
+        *lse = state->compute == NAPIER_F64 ? state->final.f64.lse : (double)state->final.f32.lse;
+    }
+    napier_fenv_leave(caller);
+    return NAPIER_OK;
+}
+
+/* One block of at most 1024 elements. */
+static void napier_apply_block(const napier_softmax_kernels *k, const napier_softmax_state *s, napier_softmax_kind kind,
+                               napier_const_vector logits, napier_vector result, int64_t i, int n, float *scratch) {
+    double z[NAPIER_TILE];
+    napier_load_block(k, s, logits, i, n, z);
+    if (s->compute == NAPIER_F64) {
+        napier_f64_apply(&s->final.f64, kind, s->masked_rows, z, z, n);
+        for (int j = 0; j < n; j++) {
+            napier_f64_store(result.data, result.dtype, (i + j) * result.stride, z[j]);
+        }
+        return;
+    }
+    char *at = (char *)result.data + i * result.stride * (int64_t)napier_dtype_size(result.dtype);
+    const napier_softmax_op op = kind == NAPIER_KIND_SOFTMAX ? NAPIER_OP_SOFTMAX : NAPIER_OP_LOG_SOFTMAX;
+    k->write(op, &s->final.f32, s->masked_rows, (const float *)(const void *)z, n, at, result.dtype, result.stride,
+             scratch);
+}
+
+napier_status napier_softmax_state_apply(napier_context *context, const napier_softmax_state *state,
+                                         napier_softmax_kind kind, napier_const_vector logits, napier_vector result) {
+    napier_status status = napier_state_begin(context, "state", state);
+    if (!status)
+        status = napier_check_vector(context, "logits", logits);
+    if (!status)
+        status = napier_check_vector_out(context, "result", result);
+    if (!status && (unsigned)kind > NAPIER_KIND_LOG_SOFTMAX) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "kind: %d is unknown", (int)kind);
+    }
+    if (!status && logits.size != result.size) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "result: size %lld is not that of logits, %lld",
+                             (long long)result.size, (long long)logits.size);
+    }
+    if (!status && state->compute != NAPIER_F64 && (logits.dtype == NAPIER_F64 || result.dtype == NAPIER_F64)) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 needs an f64 state",
+                             logits.dtype == NAPIER_F64 ? "logits" : "result");
+    }
+    if (!status) {
+        status =
+            napier_check_alias(context, "result", napier_vector_row_out(result), "logits", napier_vector_row(logits));
+    }
+    if (!status && !state->finished) {
+        status = napier_fail(context, NAPIER_STATE_MISMATCH, "state: is not finished");
+    }
+    if (status) {
+        return status;
+    }
+    const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
+    float *scratch = napier_alloc(&context->allocator, NAPIER_ROWS_SCRATCH, sizeof(float));
+    if (!scratch) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory");
+    }
+    const napier_fenv caller = napier_fenv_enter();
+    for (int64_t i = 0; i < logits.size; i += NAPIER_TILE) {
+        const int64_t left = logits.size - i;
+        napier_apply_block(k, state, kind, logits, result, i, left < NAPIER_TILE ? (int)left : NAPIER_TILE, scratch);
+    }
+    napier_fenv_leave(caller);
+    napier_free(&context->allocator, scratch);
+    return NAPIER_OK;
+}

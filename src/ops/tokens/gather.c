@@ -1,0 +1,131 @@
+/* ops/tokens/gather.c - one log-probability of each row, and its gradient. */
+#include <napier/rl.h>
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "core/base/view.h"
+#include "ops/isa/ops_kernels.h"
+#include "core/math/f64.h"
+#include "ops/tokens/gather.h"
+#include "ops/softmax/softmax_split.h"
+
+/* Rows that one element each is read from: as many as cost what starting a thread does. */
+enum { NAPIER_GATHER_ROWS = 16384, NAPIER_GATHER_BATCH = 256 };
+
+typedef struct napier_gathering {
+    const napier_softmax_kernels *kernels;
+    napier_const_matrix x; /* logprobs */
+    napier_indices ids;
+    napier_vector y; /* gathered */
+} napier_gathering;
+
+/* The chosen elements side by side, then all together to the result's dtype. */
+static void napier_gather_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_gathering *g = argument;
+    const size_t size = napier_dtype_size(g->x.dtype);
+    (void)worker;
+    for (int64_t row = begin; row < end; row += NAPIER_GATHER_BATCH) {
+        const int64_t n = end - row < NAPIER_GATHER_BATCH ? end - row : NAPIER_GATHER_BATCH;
+        char chosen[NAPIER_GATHER_BATCH * sizeof(float)];
+        float wide[NAPIER_GATHER_BATCH + 16];
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = (row + i) * g->x.row_stride + napier_index_at(g->ids, row + i) * g->x.col_stride;
+            memcpy(chosen + (size_t)i * size, (const char *)g->x.data + at * (int64_t)size, size);
+        }
+        g->kernels->pack(chosen, g->x.dtype, 1, n, 1.0f, wide);
+        for (int64_t i = 0; i < n; i++) {
+            napier_f64_store(g->y.data, g->y.dtype, (row + i) * g->y.stride, (double)wide[i]);
+        }
+    }
+}
+
+napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
+                                  napier_indices ids, napier_vector gathered) {
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_check_matrix(context, "logprobs", logprobs);
+    if (!status)
+        status = napier_check_not_f64(context, "logprobs", logprobs.dtype);
+    if (!status)
+        status = napier_check_tokens_out(context, "gathered", gathered, logprobs.rows, false);
+    if (!status)
+        status = napier_check_ids_on(context, place, "ids", ids, logprobs.rows, logprobs.cols);
+    if (!status)
+        status = napier_check_alias(context, "gathered", napier_vector_row_out(gathered), "logprobs", logprobs);
+    if (!status)
+        status = napier_check_apart(context, "gathered", gathered, "ids", napier_indices_bytes(ids));
+    return status;
+}
+
+napier_status napier_gather_logprobs(napier_context *context, napier_const_matrix logprobs, napier_indices ids,
+                                     napier_vector gathered) {
+    const napier_status status = napier_gather_check(context, NAPIER_ON_HOST, logprobs, ids, gathered);
+    if (status) {
+        return status;
+    }
+    napier_gathering g = {&napier_ops_kernels_of(context->isa)->softmax, logprobs, ids, gathered};
+    napier_parallel(context, logprobs.rows, NAPIER_GATHER_ROWS, napier_gather_task, &g);
+    return NAPIER_OK;
+}
+
+/* ---- Backward ---------------------------------------------------------------------------------------------------- */
+
+typedef struct napier_scattering {
+    napier_const_vector g; /* grad_gathered */
+    napier_indices ids;
+    napier_matrix y; /* grad_logprobs */
+} napier_scattering;
+
+static void napier_scatter_zeros(napier_matrix y, int64_t row) {
+    const size_t size = napier_dtype_size(y.dtype);
+    char *at = (char *)y.data + row * y.row_stride * (int64_t)size;
+    if (y.col_stride == 1) {
+        memset(at, 0, (size_t)y.cols * size);
+        return;
+    }
+    for (int64_t j = 0; j < y.cols; j++) {
+        memset(at + j * y.col_stride * (int64_t)size, 0, size);
+    }
+}
+
+static void napier_scatter_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_scattering *s = argument;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const double g = napier_f64_load(s->g.data, s->g.dtype, row * s->g.stride);
+        const int64_t id = napier_index_at(s->ids, row);
+        napier_scatter_zeros(s->y, row);
+        napier_f64_store(s->y.data, s->y.dtype, row * s->y.row_stride + id * s->y.col_stride, g);
+    }
+}
+
+napier_status napier_gather_backward_check(napier_context *context, napier_place place,
+                                           napier_const_vector grad_gathered, napier_indices ids,
+                                           napier_matrix grad_logprobs) {
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_check_matrix_out(context, "grad_logprobs", grad_logprobs);
+    if (!status)
+        status = napier_check_not_f64(context, "grad_logprobs", grad_logprobs.dtype);
+    if (!status)
+        status = napier_check_tokens(context, "grad_gathered", grad_gathered, grad_logprobs.rows, false);
+    if (!status)
+        status = napier_check_ids_on(context, place, "ids", ids, grad_logprobs.rows, grad_logprobs.cols);
+    if (!status)
+        status = napier_check_alias(context, "grad_logprobs", grad_logprobs, "grad_gathered",
+                                    napier_vector_row(grad_gathered));
+    return status;
+}
+
+napier_status napier_gather_logprobs_backward(napier_context *context, napier_const_vector grad_gathered,
+                                              napier_indices ids, napier_matrix grad_logprobs) {
+    const napier_status status =
+        napier_gather_backward_check(context, NAPIER_ON_HOST, grad_gathered, ids, grad_logprobs);
+    if (status) {
+        return status;
+    }
+    napier_scattering s = {grad_gathered, ids, grad_logprobs};
+    const int64_t chunk = napier_row_chunk(context, grad_logprobs.rows, grad_logprobs.cols, 1);
+    napier_parallel(context, grad_logprobs.rows, chunk, napier_scatter_task, &s);
+    return NAPIER_OK;
+}

@@ -1,0 +1,13 @@
+/* ops/tokens/gather.h - the arguments of gather, checked for the CPU and for a GPU. */
+#ifndef NAPIER_OPS_TOKENS_GATHER_H
+#define NAPIER_OPS_TOKENS_GATHER_H
+
+#include "ops/tokens/responses.h"
+
+napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
+                                  napier_indices ids, napier_vector gathered);
+napier_status napier_gather_backward_check(napier_context *context, napier_place place,
+                                           napier_const_vector grad_gathered, napier_indices ids,
+                                           napier_matrix grad_logprobs);
+
+#endif

@@ -1,0 +1,353 @@
+/* ops/tokens/gpu/token_cuda.h - log-probabilities of tokens from logits on a GPU: what host and kernels share, and
+ * what the kernels do with a tile and with a row. As on the CPU (ops/tokens/token_tile.h) a tile comes to a slot, and
+ * the slots of a row, in their order, to its final.
+ *
+ * Instructions for an element of an ordinary bf16 tile, none of it beyond the cutoff: widen 1, maximum and minimum 1 (two
+ * elements at a time), exp 11, a compare, an add, a count: 16; the spread for entropy adds 2. The argmax costs none: the first slot that has the row's maximum is read again. */
+#ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
+#define NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
+
+#include "ops/tokens/gpu/responses_cuda.h"
+#include "ops/tokens/token_row.h"
+
+/* Of a tile, as napier_token_slots: max is NaN where the tile holds one. */
+typedef struct napier_cuda_token_slot {
+    float max, rest, spread;
+    int32_t count;
+} __attribute__((aligned(16))) napier_cuda_token_slot;
+
+typedef struct napier_cuda_token_job {
+    napier_token_call call;
+    napier_const_matrix x;         /* logits */
+    int64_t tiles;                 /* of a row */
+    napier_cuda_token_slot *slots; /* [N, tiles] */
+    float *totals;                 /* [N, tiles], or NULL */
+    napier_cuda_faults *faults;
+} napier_cuda_token_job;
+
+enum { NAPIER_TOKEN_THREADS = 256, NAPIER_TOKEN_WARPS = NAPIER_TOKEN_THREADS / 32 };
+
+/* Shared memory of a warp that finishes a row. */
+typedef struct napier_cuda_token_room {
+    napier_sum sum;
+    napier_token_final final;
+} napier_cuda_token_room;
+
+#if defined(CUDA_KERNEL)
+#include "core/math/lanes_tanh.h"
+#include "ops/softmax/gpu/sum.cuh"
+
+/* ---- Logits to z --------------------------------------------------------------------------------------------------- */
+
+NAPIER_OUTLINE vf_tanh_parts cuda_token_tanh(float x) { return vf_tanh_and_slope(x); }
+
+/* slope: the softcap's derivative. */
+CUDA_INLINE float cuda_token_rule(const napier_token_rules *rules, bool kept, float x, float *slope) {
+    *slope = 1.0f;
+    if (rules->softcap != 0.0f) {
+        const vf_tanh_parts t = cuda_token_tanh(x / rules->softcap);
+        *slope = t.slope;
+        x = rules->softcap * t.tanh;
+    }
+    if (rules->temperature != 1.0f) {
+        x = x / rules->temperature;
+    }
+    return kept ? x : -INFINITY;
+}
+
+CUDA_INLINE bool cuda_token_kept(const napier_token_rules *rules, int64_t row, int64_t column) {
+    return rules->keep == NULL || rules->keep[row * rules->keep_stride + column] != 0;
+}
+
+CUDA_INLINE bool cuda_token_plain(const napier_token_rules *rules) {
+    return rules->softcap == 0.0f && rules->temperature == 1.0f && rules->keep == NULL;
+}
+
+/* One z, from memory. */
+CUDA_INLINE float cuda_token_z(const napier_cuda_token_job *job, int64_t row, int64_t column) {
+    const napier_const_matrix *const x = &job->x;
+    const float logit = cuda_element(x->data, x->dtype, row * x->row_stride + column * x->col_stride);
+    float slope;
+    return cuda_token_rule(&job->call.rules, cuda_token_kept(&job->call.rules, row, column), logit, &slope);
+}
+
+/* Number e of this thread's 32 elements of a tile. */
+CUDA_INLINE int cuda_token_place(const napier_dtype dtype, int e) {
+    const int per = napier_chunk_of(dtype);
+    return napier_chunk_at(dtype, CUDA_WARP, cuda_lane(), e / per) + e % per;
+}
+
+/* A tile's logits to z; past the end -inf. slope: [32], or NULL. */
+CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_rules *rules, int64_t row, int64_t first,
+                                  int64_t cols, float *z, float *slope) {
+    NAPIER_UNROLL
+    for (int e = 0; e < 32; e++) {
+        const int64_t column = first + cuda_token_place(dtype, e);
+        float derivative = 1.0f;
+        z[e] =
+            column < cols ? cuda_token_rule(rules, cuda_token_kept(rules, row, column), z[e], &derivative) : -INFINITY;
+        if (slope != NULL) {
+            slope[e] = derivative;
+        }
+    }
+}
+
+/* A tile as it lies in memory. Most are whole, and lie on 16 bytes. */
+CUDA_INLINE void cuda_token_load(const napier_dtype dtype, const napier_line *line, int64_t first,
+                                 napier_words *words) {
+    if (napier_is_wide(line, 16) && first + NAPIER_TILE <= line->size) {
+        const int per = napier_chunk_of(dtype);
+        const char *const at = line->data + (first + cuda_lane() * per) * (16 / per);
+        NAPIER_UNROLL
+        for (int c = 0; c < napier_chunks(dtype, 4); c++) {
+            cuda_load_16(at + c * CUDA_WARP * 16, &words[c]);
+        }
+    } else {
+        napier_load_tile(dtype, 4, CUDA_WARP, line, first, cuda_lane(), words);
+    }
+}
+
+/* ---- A tile to its slot -------------------------------------------------------------------------------------------- */
+
+/* A tile whose maximum is no ordinary number, element by element, from memory. */
+NAPIER_OUTLINE napier_cuda_token_slot cuda_token_odd(const napier_cuda_token_job *job, int64_t row, int64_t first,
+                                                     float max) {
+    const bool finite = fabsf(max) < NAPIER_HUGE;
+    const int64_t exponent = finite ? napier_exp_parts_for(max, max).n : 0;
+    cuda_ladder rest = {0.0f, 0.0f, 0.0f}, spread = {0.0f, 0.0f, 0.0f};
+    int32_t count = 0;
+    for (int s = 0; s < CUDA_STEPS; s++) {
+        float sum = 0.0f, down = 0.0f;
+        for (int q = 0; q < CUDA_STEP_TOKENS; q++) {
+            const int64_t column = first + cuda_step_token(s, q);
+            const float z = column < job->x.cols ? cuda_token_z(job, row, column) : vf_canonical_nan();
+            count += z == max ? 1 : 0;
+            if (finite && z <= max && napier_within_cutoff(z, max)) {
+                const float term = napier_term(z, max, exponent);
+                sum += z < max ? term : 0.0f;
+                down = fmaf(-term, z - max, down);
+            }
+        }
+        cuda_ladder_add(&rest, s, sum);
+        cuda_ladder_add(&spread, s, down);
+    }
+    const napier_cuda_token_slot slot = {max, cuda_ladder_fold(&rest), cuda_ladder_fold(&spread),
+                                         napier_group_add(CUDA_WARP, count)};
+    return slot;
+}
+
+/* The largest (NaN if there is one) and the smallest of a thread's elements. */
+typedef struct cuda_token_range {
+    float max, min;
+} cuda_token_range;
+
+/* The smaller, in one instruction: of two zeros either, a NaN passed over. */
+CUDA_INLINE float cuda_token_min(float a, float b) {
+#if defined(__CUDACC__)
+    float y;
+    asm("min.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+#else
+    return vf_min(a, b);
+#endif
+}
+
+CUDA_INLINE cuda_token_range cuda_token_range_of(const float *z) {
+    cuda_token_range r = {-INFINITY, INFINITY};
+    NAPIER_UNROLL
+    for (int e = 0; e < 32; e++) {
+        r.max = napier_max_or_nan(z[e], r.max);
+        r.min = cuda_token_min(z[e], r.min);
+    }
+    return r;
+}
+
+/* The same of bf16 as it was read, two at a time. */
+CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_words *words, const float *z) {
+#if defined(__CUDACC__)
+    uint32_t max = words[0].w[0], min = max;
+    (void)z;
+    NAPIER_UNROLL
+    for (int i = 1; i < 16; i++) {
+        asm("max.NaN.bf16x2 %0, %0, %1;" : "+r"(max) : "r"(words[i / 4].w[i % 4]));
+        asm("min.bf16x2 %0, %0, %1;" : "+r"(min) : "r"(words[i / 4].w[i % 4]));
+    }
+    const float high = napier_float_of_bits(min & 0xffff0000u);
+    const cuda_token_range r = {
+        napier_max_or_nan(napier_float_of_bits(max << 16), napier_float_of_bits(max & 0xffff0000u)),
+        cuda_token_min(napier_float_of_bits(min << 16), high)};
+    return r;
+#else
+    (void)words;
+    return cuda_token_range_of(z);
+#endif
+}
+
+/* An element into its lane: below the maximum its term is added, else it is counted; its distance times its term goes to the
+ * spread. first: nothing is in the lane yet. far: it may be beyond the cutoff, and does not count then. Predicates, not
+ * branches. */
+CUDA_INLINE void cuda_token_step(const bool entropy, const bool far, const bool first, const napier_term_scale *s,
+                                 float z, float *sum, float *spread, int32_t *count) {
+    const float term = vf_exp_scaled(z, s->magic), down = z - s->max;
+#if defined(__CUDACC__)
+    if (far) {
+        asm("{ .reg .pred p, q; setp.lt.f32 p, %3, %4; setp.ge.f32 q, %3, %5; @!p add.s32 %1, %1, 1;"
+            " @q fma.rn.f32 %2, %7, %8, %2; and.pred p, p, q; @p add.rn.f32 %0, %0, %6; }"
+            : "+f"(*sum), "+r"(*count), "+f"(*spread)
+            : "f"(z), "f"(s->max), "f"(s->cutoff), "f"(term), "f"(-term), "f"(down));
+        return;
+    }
+    if (first) {
+        asm("{ .reg .pred p; setp.lt.f32 p, %2, %3; selp.f32 %0, %4, 0f00000000, p; @!p add.s32 %1, %1, 1; }"
+            : "=f"(*sum), "+r"(*count)
+            : "f"(z), "f"(s->max), "f"(term));
+    } else {
+        asm("{ .reg .pred p; setp.lt.f32 p, %2, %3; @p add.rn.f32 %0, %0, %4; @!p add.s32 %1, %1, 1; }"
+            : "+f"(*sum), "+r"(*count)
+            : "f"(z), "f"(s->max), "f"(term));
+    }
+    *spread = entropy ? fmaf(-term, down, *spread) : 0.0f;
+#else
+    const bool below = z < s->max, near = !far || z >= s->cutoff;
+    *sum = below && near ? (first ? term : *sum + term) : first ? 0.0f : *sum;
+    *count += below ? 0 : 1;
+    *spread = entropy && near ? fmaf(-term, down, *spread) : *spread;
+#endif
+}
+
+CUDA_INLINE napier_cuda_token_slot cuda_token_add(const napier_dtype dtype, const bool entropy, const bool far,
+                                                  const float max, const float *z) {
+    const napier_term_scale s = napier_term_scale_of(max);
+    float sum[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    float spread[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    int32_t count = 0;
+    NAPIER_UNROLL
+    for (int e = 0; e < 32; e++) {
+        cuda_token_step(entropy, far, e < 8, &s, z[e], &sum[e % 8], &spread[e % 8], &count);
+    }
+    const napier_cuda_token_slot slot = {max, napier_fold(dtype, CUDA_WARP, cuda_lane(), sum),
+                                         entropy ? napier_fold(dtype, CUDA_WARP, cuda_lane(), spread) : 0.0f,
+                                         (int32_t)cuda_add_u32((uint32_t)count)};
+    return slot;
+}
+
+/* words: of plain bf16, else NULL. */
+CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, const bool entropy,
+                                                  const napier_cuda_token_job *job, int64_t row, int64_t first,
+                                                  const napier_words *words, const float *z) {
+    const cuda_token_range r = words != NULL ? cuda_token_range_of_words(words, z) : cuda_token_range_of(z);
+    const float max = napier_group_max(CUDA_WARP, r.max) + 0.0f; /* -0 and +0 are one maximum */
+    if (max != max) {
+        const napier_cuda_token_slot nan = {max, 0.0f, 0.0f, 0};
+        return nan;
+    }
+    if (!napier_is_ordinary(max)) {
+        return cuda_token_odd(job, row, first, max);
+    }
+    return cuda_ballot(!(r.min >= max - NAPIER_CUTOFF)) != 0 ? cuda_token_add(dtype, entropy, true, max, z)
+                                                             : cuda_token_add(dtype, entropy, false, max, z);
+}
+
+/* ---- Slots to the final of a row ----------------------------------------------------------------------------------- */
+
+/* A tile's spread, moved to the row's maximum, in units of the row's 2^E: napier_token_moved. */
+CUDA_INLINE double cuda_token_moved(const napier_cuda_token_slot *slot, float max, int64_t exponent) {
+    const bool small = fabsf(max) <= NAPIER_BIG && max - NAPIER_TOKEN_FAR >= -NAPIER_BIG;
+    const double distance = (double)max - (double)slot->max;
+    const bool near = small ? slot->max >= max - NAPIER_TOKEN_FAR : distance <= (double)NAPIER_TOKEN_FAR;
+    if (!near || napier_is_huge(max)) {
+        return 0.0;
+    }
+    const napier_exp_parts parts = napier_exp_parts_for(slot->max, slot->max);
+    const int64_t down = parts.n - exponent < -252 ? -252 : parts.n - exponent;
+    const double terms = (double)slot->count * (double)parts.p + (double)slot->rest * 0x1p-64;
+    return ((double)slot->spread * 0x1p-64 + distance * terms) * napier_f64_power_of_two((int)down);
+}
+
+/* Adds the numbers of 32 tiles to 16 lanes, tile t to lane t % 16, in order. */
+CUDA_INLINE double cuda_token_add16(double lane, double mine) {
+    lane += mine;
+    return lane + cuda_shuffle_f64(mine, cuda_lane() % 16 + 16);
+}
+CUDA_INLINE double cuda_token_fold16(double lane) {
+    for (int lanes = 8; lanes > 0; lanes /= 2) {
+        lane += cuda_shuffle_xor_f64(lane, lanes);
+    }
+    return cuda_shuffle_f64(lane, 0);
+}
+
+CUDA_INLINE double cuda_token_spread(const napier_cuda_token_slot *slots, int64_t tiles, float max) {
+    const int64_t exponent = napier_is_huge(max) ? 0 : napier_exp_parts_for(max, max).n;
+    double lane = 0.0;
+    for (int64_t i = 0; i < tiles; i += CUDA_WARP) {
+        double mine = 0.0;
+        if (i + cuda_lane() < tiles) {
+            mine = cuda_token_moved(&slots[i + cuda_lane()], max, exponent);
+        }
+        lane = cuda_token_add16(lane, mine);
+    }
+    return cuda_token_fold16(lane);
+}
+
+CUDA_INLINE double cuda_token_total(const float *totals, int64_t tiles) {
+    double lane = 0.0;
+    for (int64_t i = 0; i < tiles; i += CUDA_WARP) {
+        lane = cuda_token_add16(lane, i + cuda_lane() < tiles ? (double)totals[i + cuda_lane()] : 0.0);
+    }
+    return cuda_token_fold16(lane);
+}
+
+/* A warp finishes a row: napier_token_finish. The final lies in the warp's room. */
+CUDA_INLINE void cuda_token_finish(const napier_cuda_token_job *job, int64_t row, napier_cuda_token_room *room) {
+    const napier_cuda_token_slot *const slots = job->slots + row * job->tiles;
+    const napier_token_wants *const wants = &job->call.wants;
+    napier_warp_sum sum = napier_warp_sum_start();
+    for (int64_t i = 0; i < job->tiles; i += CUDA_WARP) {
+        napier_tile_part part = napier_no_tile();
+        if (i + cuda_lane() < job->tiles) {
+            const napier_cuda_token_slot *const slot = &slots[i + cuda_lane()];
+            part.max = slot->max;
+            part.rest = slot->rest;
+            part.count = slot->count;
+        }
+        sum = napier_warp_sum_add(sum, part, cuda_lane());
+    }
+    const bool finite = !sum.nan && fabsf(sum.max) < INFINITY;
+    const double spread = finite && wants->entropy ? cuda_token_spread(slots, job->tiles, sum.max) : 0.0;
+    const double total = wants->total ? cuda_token_total(job->totals + row * job->tiles, job->tiles) : 0.0;
+    napier_warp_sum_store(&sum, &room->sum, cuda_lane());
+    __syncwarp();
+    if (cuda_lane() == 0) {
+        room->final.row = napier_sum_finish(&room->sum);
+        room->final.entropy = !wants->entropy ? 0.0f
+                              : finite        ? napier_token_entropy(&room->sum, spread)
+                                              : vf_canonical_nan();
+        room->final.total = total;
+    }
+    __syncwarp();
+}
+
+/* ---- Ids ----------------------------------------------------------------------------------------------------------- */
+
+typedef enum cuda_token_kind { CUDA_TOKEN_GOOD, CUDA_TOKEN_IGNORED, CUDA_TOKEN_BAD } cuda_token_kind;
+
+CUDA_INLINE cuda_token_kind cuda_token_kind_of(const napier_cuda_token_job *job, int64_t id) {
+    return napier_token_ignored(&job->call, id) ? CUDA_TOKEN_IGNORED
+           : id >= 0 && id < job->call.cols     ? CUDA_TOKEN_GOOD
+                                                : CUDA_TOKEN_BAD;
+}
+
+/* Tokens of a row that keep leaves. The whole warp. */
+CUDA_INLINE int64_t cuda_token_count_kept(const napier_cuda_token_job *job, int64_t row) {
+    const napier_token_rules *const rules = &job->call.rules;
+    int64_t kept = 0;
+    if (rules->keep == NULL) {
+        return job->call.cols;
+    }
+    for (int64_t j = cuda_lane(); j < job->call.cols; j += CUDA_WARP) {
+        kept += cuda_token_kept(rules, row, j) ? 1 : 0;
+    }
+    return cuda_warp_add_i64(kept);
+}
+#endif
+#endif

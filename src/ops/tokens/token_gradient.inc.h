@@ -1,0 +1,178 @@
+/* ops/tokens/token_gradient.inc.h - the gradient of a row of logits, once its final is known. Included after
+ * token_rows.inc.h, once per instruction set. An element that is no chosen id is
+ *     p (base - entropy log p) + constant,   p the bits of softmax, log p those of log_softmax,
+ * times the softcap's derivative; a chosen one has its own value, in double until here. */
+
+/* A slope in lanes. */
+typedef struct napier_token_lines {
+    napier_writer w;
+    vf magic, cutoff, base, entropy, constant;
+} napier_token_lines;
+
+/* plain: base - entropy log p is base, for entropy is 0. */
+NAPIER_KERNEL vf napier_token_slope_of(const napier_token_lines *l, vf z, vf term, bool care, bool plain) {
+    if (care) {
+        term = vf_keep(vf_ge(z, l->cutoff), term);
+    }
+    const vf p = napier_probs16(&l->w, term, care);
+    if (plain) {
+        return vf_fma(p, l->base, l->constant);
+    }
+    const vf log_p = vf_sub(vf_sub(z, l->w.max), l->w.log_sum);
+    const vf v = vf_fma(p, vf_fnma(l->entropy, log_p, l->base), l->constant);
+    return care ? vf_select(vf_eq(p, vf_zero()), l->constant, v) : v;
+}
+
+NAPIER_KERNEL vf napier_token_slope16(const napier_token_lines *l, vf z, bool care, bool plain) {
+    return napier_token_slope_of(l, z, vf_exp_scaled(z, l->magic), care, plain);
+}
+
+NAPIER_KERNEL void napier_token_slope64(const napier_token_lines *l, const float *z, bool care, bool plain,
+                                        float *out) {
+    vf x[4], term[4];
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        x[i] = vf_load(z + 16 * i);
+    }
+    vf_exp_scaled_side_by_side(4, x, l->magic, term);
+    NAPIER_UNROLL
+    for (int i = 0; i < 4; i++) {
+        vf_store(out + 16 * i, napier_token_slope_of(l, x[i], term[i], care, plain));
+    }
+}
+
+NAPIER_KERNEL void napier_token_slopes_as(const napier_final *final, const napier_token_slope *slope, const float *z,
+                                          int n, bool care, bool plain, float *out) {
+    const napier_token_lines l = {napier_writer_of(final->max, final->log_sum, final->scale, final->max_prob),
+                                  vf_set(napier_term_magic(final->exponent)),
+                                  vf_set(final->max - NAPIER_CUTOFF),
+                                  vf_set(slope->base),
+                                  vf_set(slope->entropy),
+                                  vf_set(slope->constant)};
+    int i = 0;
+    for (; i + 64 <= n; i += 64) {
+        napier_token_slope64(&l, z + i, care, plain, out + i);
+    }
+    for (; i + 16 <= n; i += 16) {
+        vf_store(out + i, napier_token_slope16(&l, vf_load(z + i), care, plain));
+    }
+    if (i < n) {
+        vf_store(out + i, napier_token_slope16(&l, vf_load_part(z + i, n - i, l.w.max), care, plain));
+    }
+}
+
+static void napier_token_slopes_by_definition(const napier_final *final, const napier_token_slope *slope,
+                                              const float *z, int n, float *out) {
+    for (int i = 0; i < n; i++) {
+        const float p = napier_softmax_of(final, z[i]);
+        const float factor = fmaf(-slope->entropy, napier_log_softmax_of(final, z[i]), slope->base);
+        out[i] = p == 0.0f ? slope->constant : fmaf(p, factor, slope->constant);
+    }
+}
+
+/* Chosen ids in columns [column, column + n): each gets its start and the gradients of all that name it. While they are
+ * added, an element holds the number of the first that named it. */
+static void napier_token_slopes_chosen(const napier_token_slope *slope, int64_t column, int n, float *out) {
+    const uint32_t nobody = UINT32_MAX;
+    for (int64_t k = 0; k < slope->count; k++) {
+        const int64_t i = slope->ids[k] - column;
+        if (i >= 0 && i < n) {
+            memcpy(out + i, &nobody, sizeof nobody);
+            slope->sum[k] = 0.0;
+        }
+    }
+    for (int64_t k = 0; k < slope->count; k++) {
+        const int64_t i = slope->ids[k] - column;
+        if (i >= 0 && i < n) {
+            uint32_t first;
+            memcpy(&first, out + i, sizeof first);
+            if (first == nobody) {
+                first = (uint32_t)k;
+                memcpy(out + i, &first, sizeof first);
+                slope->sum[k] = slope->start[k];
+            }
+            slope->sum[first] += slope->own[k];
+        }
+    }
+    for (int64_t k = slope->count - 1; k >= 0; k--) { /* the first that named an element comes last */
+        const int64_t i = slope->ids[k] - column;
+        if (i >= 0 && i < n) {
+            out[i] = (float)slope->sum[k];
+        }
+    }
+}
+
+/* Times the softcap's derivative, 0 where keep is 0, one kind of NaN. */
+static void napier_token_slopes_end(const float *derivative, const uint8_t *keep, int n, float *out) {
+    for (int i = 0; i < n; i += 16) {
+        const int part = n - i < 16 ? n - i : 16;
+        vf v = vf_load_part(out + i, part, vf_zero());
+        v = derivative ? vf_mul(v, vf_load_part(derivative + i, part, vf_zero())) : v;
+        v = keep ? vf_keep(napier_kept16(keep + i, part), v) : v;
+        vf_store_part(out + i, part, vf_select(vf_unordered(v, v), vf_canonical_nan(), v));
+    }
+}
+
+static void napier_token_slopes(const napier_final *final, const napier_token_slope *slope, napier_looked looked, int n,
+                                float *out) {
+    const float min = -vf_hmax(vf_sub(vf_zero(), looked.range.min));
+    if (final->kind != NAPIER_ROW_FINITE) {
+        for (int i = 0; i < n; i++) {
+            out[i] = napier_float_of_bits(0x7fc00000u);
+        }
+    } else if (napier_is_big(final->max)) {
+        napier_token_slopes_by_definition(final, slope, looked.z, n, out);
+    } else if ((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB) {
+        if (slope->entropy == 0.0f && slope->base != 0.0f) { /* a base of -0 would lose its sign */
+            napier_token_slopes_as(final, slope, looked.z, n, false, true, out);
+        } else {
+            napier_token_slopes_as(final, slope, looked.z, n, false, false, out);
+        }
+    } else {
+        napier_token_slopes_as(final, slope, looked.z, n, true, false, out);
+    }
+}
+
+static void napier_token_gradient(const napier_token_job *job, int64_t row, int64_t begin, int64_t end,
+                                  const napier_final *final, const napier_token_slope *slope, napier_matrix y,
+                                  bool stream, float *scratch) {
+    float *room = scratch, *derivative = scratch + NAPIER_TILE + 16, *out = derivative + NAPIER_TILE + 16;
+    const napier_const_matrix *x = &job->x;
+    const bool capped = job->rules.softcap != 0.0f;
+    for (int64_t i = begin; i < end; i += NAPIER_TILE) {
+        const int n = napier_tile_at(i, end);
+        const uint8_t *keep = napier_token_keep(&job->rules, row, i);
+        void *to = napier_at_out(y.data, y.dtype, row * y.row_stride + i * y.col_stride);
+        if (slope->zero) {
+            memset(out, 0, (size_t)n * sizeof *out);
+            napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
+            continue;
+        }
+        napier_looked looked;
+        if (capped) {
+            napier_token_widen(napier_at(x->data, x->dtype, row * x->row_stride + i * x->col_stride), x->dtype,
+                               x->col_stride, n, room);
+            napier_token_apply(&job->rules, keep, n, room, derivative);
+            looked = napier_look(room, NAPIER_F32, 1, 1.0f, n, room);
+        } else {
+            looked = napier_token_look(job, row, i, n, room);
+        }
+        napier_token_slopes(final, slope, looked, n, out);
+        if (final->kind == NAPIER_ROW_FINITE) {
+            napier_token_slopes_chosen(slope, i, n, out);
+        }
+        if (capped || keep || slope->nan || final->kind != NAPIER_ROW_FINITE) {
+            napier_token_slopes_end(capped ? derivative : NULL, keep, n, out);
+        }
+        napier_scatter(out, n, to, y.dtype, y.col_stride, stream);
+    }
+    if (stream) {
+        vf_stream_fence();
+    }
+}
+
+#define NAPIER_TOKEN_KERNELS                                                                                        \
+    {                                                                                                               \
+        .token_z = napier_token_z, .token_tile = napier_token_tile, .token_finish = napier_token_finish,            \
+        .token_range = napier_token_range, .token_rows = napier_token_rows, .token_gradient = napier_token_gradient \
+    }

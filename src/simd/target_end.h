@@ -1,6 +1,0 @@
-/* simd/target_end.h - ends what simd/target_avx2.h or simd/target_avx512.h began. */
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif

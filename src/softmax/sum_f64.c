@@ -1,4 +1,0 @@
-/* softmax/sum_f64.c - the functions of sum_f64.h, as the CPU links them. */
-#include "softmax/sum_f64.h"
-
-#include "softmax/sum_f64.inc.h"

@@ -1,0 +1,372 @@
+/* umap/fit/transform.c - new points on a fitted map, and points of the map back to data. Every row by itself: its
+ * random numbers are keyed on its contents, the number of its epochs is fixed, and the fitted points stay where they
+ * are. */
+#include <math.h>
+#include <string.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "core/base/view.h"
+#include "umap/isa/umap_kernels.h"
+#include "core/math/random.h"
+#include "umap/options/force.h"
+#include "umap/fit/model.h"
+#include "umap/options/params.h"
+
+enum {
+    NAPIER_TRANSFORM_CHUNK = 16,
+    /* umap-learn's numbers, but by the points fitted: by the rows of a batch, a row would depend on the others */
+    NAPIER_TRANSFORM_SMALL = 10000,
+    NAPIER_TRANSFORM_EPOCHS_SMALL = 100,
+    NAPIER_TRANSFORM_EPOCHS_LARGE = 30
+};
+
+/* What both directions need of the nearest fitted points of each row. */
+typedef struct nearest {
+    int64_t rows, k;
+    int32_t *indices; /* [rows, k] */
+    float *distances;
+    float *rhos, *sigmas; /* [rows] */
+    float *weights;       /* [rows, k]: memberships; the nearest has 1 */
+} nearest;
+
+static void nearest_release(napier_context *context, nearest *n) {
+    napier_free(&context->allocator, n->indices);
+    napier_free(&context->allocator, n->distances);
+    napier_free(&context->allocator, n->rhos);
+    napier_free(&context->allocator, n->sigmas);
+    napier_free(&context->allocator, n->weights);
+    *n = (nearest){0};
+}
+
+/* exp(-(d - rho) / sigma), 1 up to rho, 0 for a neighbour that is not there. */
+static void memberships(const napier_umap_kernels *kernels, const nearest *n, int64_t row) {
+    float *w = n->weights + row * n->k;
+    for (int64_t s = 0; s < n->k; s++) {
+        const float beyond = n->distances[row * n->k + s] - n->rhos[row];
+        w[s] = beyond > 0.0f && n->sigmas[row] > 0.0f ? -beyond / n->sigmas[row] : 0.0f;
+    }
+    kernels->math->exp_f32(w, w, n->k);
+    for (int64_t s = 0; s < n->k; s++) {
+        w[s] = n->indices[row * n->k + s] < 0 ? 0.0f : w[s];
+    }
+}
+
+/* Neighbours at `limit` or farther are none. */
+static napier_status find_nearest(napier_context *context, const napier_umap_model *model, napier_umap_samples fitted,
+                                  napier_umap_samples rows, const napier_neighbors_options *options, float limit,
+                                  nearest *n) {
+    const napier_allocator *allocator = &context->allocator;
+    *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
+    const size_t count = (size_t)(n->rows * n->k);
+    n->indices = napier_alloc(allocator, count, sizeof *n->indices);
+    n->distances = napier_alloc(allocator, count, sizeof *n->distances);
+    n->weights = napier_alloc(allocator, count, sizeof *n->weights);
+    n->rhos = napier_alloc(allocator, (size_t)n->rows, sizeof *n->rhos);
+    n->sigmas = napier_alloc(allocator, (size_t)n->rows, sizeof *n->sigmas);
+    if (!n->indices || !n->distances || !n->weights || !n->rhos || !n->sigmas) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "transform: no memory for %lld x %lld neighbours",
+                           (long long)n->rows, (long long)n->k);
+    }
+    napier_status status = napier_nearest_neighbors_of(context, fitted, rows, options, n->indices, n->distances);
+    if (!status)
+        status = napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k);
+    for (size_t i = 0; !status && i < count; i++) {
+        if (n->distances[i] >= limit) {
+            n->indices[i] = -1;
+            n->distances[i] = INFINITY;
+        }
+    }
+    const double connectivity = model->options.local_connectivity - 1.0; /* no row is its own neighbour */
+    if (!status) {
+        status = napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
+                                             connectivity > 0.0 ? connectivity : 0.0, n->rhos, n->sigmas);
+    }
+    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
+    for (int64_t row = 0; !status && row < n->rows; row++) {
+        memberships(kernels, n, row);
+    }
+    return status;
+}
+
+/* out = the mean of rows of `values` [fitted, width], weighted by memberships. */
+static void weighted_mean(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
+    double total = 0.0;
+    for (int64_t s = 0; s < n->k; s++) {
+        total += (double)n->weights[row * n->k + s];
+    }
+    for (int64_t d = 0; d < width; d++) {
+        double sum = 0.0;
+        for (int64_t s = 0; s < n->k; s++) {
+            const float w = n->weights[row * n->k + s];
+            if (w > 0.0f) {
+                sum += (double)w * (double)values[(int64_t)n->indices[row * n->k + s] * width + d];
+            }
+        }
+        out[d] = total > 0.0 ? (float)(sum / total) : 0.0f;
+    }
+}
+
+/* out = the neighbour that is nearest to all others, by their memberships: it lies where most of them are, which a mean need
+ * not. NaN where no neighbour has a place. */
+static void medoid(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
+    const int32_t *near = n->indices + row * n->k;
+    const float *w = n->weights + row * n->k;
+    double least = (double)INFINITY;
+    for (int64_t s = 0; s < n->k; s++) {
+        double sum = 0.0;
+        for (int64_t t = 0; t < n->k && w[s] > 0.0f; t++) {
+            if (w[t] > 0.0f) {
+                sum += (double)w[t] * sqrt((double)napier_squared_gap(values + (int64_t)near[s] * width,
+                                                                      values + (int64_t)near[t] * width, width));
+            }
+        }
+        if (w[s] > 0.0f && sum < least) {
+            least = sum;
+            memcpy(out, values + (int64_t)near[s] * width, (size_t)width * sizeof *out);
+        }
+    }
+    for (int64_t d = 0; !isfinite(least) && d < width; d++) {
+        out[d] = NAN;
+    }
+}
+
+/* ---- Onto the map -------------------------------------------------------------------------------------------------- */
+
+typedef struct transform_task {
+    const napier_umap_model *model;
+    napier_umap_samples samples;
+    const nearest *near;
+    napier_forces forces;
+    int64_t epochs;
+    float *y; /* [rows, components] */
+} transform_task;
+
+static void move(float *y, const float *force, float rate, int64_t components) {
+    for (int64_t d = 0; d < components; d++) {
+        y[d] = fmaf(rate, force[d], y[d]);
+    }
+}
+
+/* One edge of an epoch: the attraction, then the repulsion of the samples that go with it. */
+static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, uint32_t key, uint32_t edge,
+                          float rate) {
+    const napier_umap_model *m = t->model;
+    const int64_t c = m->options.n_components;
+    float force[NAPIER_UMAP_MOST_COMPONENTS];
+    const float *z = m->embedding + (int64_t)neighbor * c;
+    napier_force(&t->forces, napier_attraction(&t->forces, napier_squared_gap(y, z, c)), 1.0f, y, z, c, force);
+    move(y, force, rate, c);
+    for (uint32_t s = 0; s < (uint32_t)m->options.negative_sample_rate; s++) {
+        uint32_t random[2];
+        napier_philox(key, edge, s, random);
+        z = m->embedding + (int64_t)napier_random_below(random[0], (uint32_t)m->n) * c;
+        if (isnan(z[0])) {
+            continue; /* a point without a place */
+        }
+        napier_force(&t->forces, napier_repulsion(&t->forces, napier_squared_gap(y, z, c)), 1.0f, y, z, c, force);
+        move(y, force, rate, c);
+    }
+}
+
+/* An edge acts in its weight's share of the epochs, evenly spread. */
+static int acts(float weight, int64_t epoch) {
+    return (int64_t)(weight * (float)(epoch + 1)) > (int64_t)(weight * (float)epoch);
+}
+
+static void transform_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const transform_task *t = argument;
+    const napier_umap_options *o = &t->model->options;
+    const int64_t c = o->n_components, k = t->near->k;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        float *y = t->y + row * c;
+        const float *w = t->near->weights + row * k;
+        const uint64_t seed = napier_samples_hash(t->samples, row) ^ o->transform_seed;
+        float highest = 0.0f;
+        for (int64_t s = 0; s < k; s++) {
+            highest = w[s] > highest ? w[s] : highest;
+        }
+        medoid(t->near, row, t->model->embedding, c, y);
+        for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
+            const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
+            const float rate = (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
+            for (int64_t s = 0; s < k; s++) {
+                if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
+                    pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
+                }
+            }
+        }
+    }
+}
+
+/* Fitted points without a place are nobody's neighbours. */
+static void leave_out(const napier_umap_model *model, nearest *n) {
+    const int64_t c = model->options.n_components;
+    for (int64_t i = 0; i < n->rows * n->k; i++) {
+        const int64_t j = n->indices[i];
+        n->weights[i] = j >= 0 && isnan(model->embedding[j * c]) ? 0.0f : n->weights[i];
+    }
+}
+
+static napier_status check_rows(napier_context *context, const napier_umap_model *model, napier_umap_samples samples) {
+    if (!model) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
+    }
+    const napier_status status = napier_samples_check(context, samples);
+    if (status) {
+        return status;
+    }
+    if (model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
+    }
+    if (napier_samples_cols(samples) != model->data.cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld columns, the model was fitted on %lld",
+                           (long long)napier_samples_cols(samples), (long long)model->data.cols);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status run_transform(napier_context *context, const napier_umap_model *model, napier_umap_samples samples,
+                                   napier_matrix embedding) {
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = check_rows(context, model, samples);
+    if (!status)
+        status = napier_check_matrix_out(context, "embedding", embedding);
+    if (!status)
+        status = napier_umap_check_result(context, "embedding", embedding, napier_samples_rows(samples),
+                                          model->options.n_components);
+    if (!status)
+        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
+    if (!status)
+        status = napier_umap_check_apart(context, "embedding", embedding, "model", napier_umap_model_embedding(model));
+    if (status || embedding.rows == 0) {
+        return status;
+    }
+    nearest near;
+    napier_umap_params params = napier_umap_params_of(&model->options);
+    transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
+    task.epochs = model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_EPOCHS_SMALL : NAPIER_TRANSFORM_EPOCHS_LARGE;
+    status = napier_umap_check_params(context, &params, &params, &task.forces);
+    if (!status) {
+        status = find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors,
+                              napier_umap_disconnection_of(&model->options), &near);
+        if (!status) {
+            leave_out(model, &near);
+            napier_parallel(context, embedding.rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
+        }
+        nearest_release(context, &near);
+    }
+    return status;
+}
+
+napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
+                                    napier_umap_samples samples, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_transform(context, model, samples, embedding);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+/* ---- Back to data -------------------------------------------------------------------------------------------------- */
+
+typedef struct inverse_task {
+    const napier_umap_model *model;
+    const nearest *near;
+    float *out; /* [rows, features] */
+} inverse_task;
+
+/* The places of the points that have one, side by side: their number. kept: which points they are. */
+static int64_t gather_places(const napier_umap_model *model, float *places, int32_t *kept) {
+    const int64_t c = model->options.n_components;
+    int64_t count = 0;
+    for (int64_t v = 0; v < model->n; v++) {
+        if (!isnan(model->embedding[v * c])) {
+            memcpy(places + count * c, model->embedding + v * c, (size_t)c * sizeof *places);
+            kept[count++] = (int32_t)v;
+        }
+    }
+    return count;
+}
+
+/* The neighbours of places on the map, by the numbers of the fitted points. */
+static napier_status find_on_map(napier_context *context, const napier_umap_model *model, napier_const_matrix points,
+                                 float *places, int32_t *kept, nearest *near) {
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
+    const int64_t count = gather_places(model, places, kept);
+    if (count == 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: none of its %lld points has a place on the map",
+                           (long long)model->n);
+    }
+    const int64_t wanted = model->options.neighbors.n_neighbors;
+    options.n_neighbors = wanted < count ? wanted : count;
+    const napier_umap_samples map = {napier_const_rows_f32(places, count, model->options.n_components), NULL};
+    const napier_umap_samples rows = {points, NULL};
+    const napier_status status = find_nearest(context, model, map, rows, &options, INFINITY, near);
+    for (int64_t i = 0; !status && i < near->rows * near->k; i++) {
+        near->indices[i] = near->indices[i] < 0 ? -1 : kept[near->indices[i]];
+    }
+    return status;
+}
+
+static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const inverse_task *t = argument;
+    const int64_t features = t->model->data.cols;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
+    }
+}
+
+static napier_status run_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                           napier_const_matrix points, napier_matrix samples) {
+    napier_status status = napier_begin(context);
+    if (!status && !model)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
+    if (!status && !model->data.dense)
+        status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on sparse data");
+    if (!status && model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED)
+        status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
+    if (!status)
+        status = napier_umap_check_embedding(context, "points", points);
+    if (!status && points.cols != model->options.n_components)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "points: %lld components, the model has %lld",
+                             (long long)points.cols, (long long)model->options.n_components);
+    if (!status)
+        status = napier_check_matrix_out(context, "samples", samples);
+    const int fits = !status && samples.dtype == NAPIER_F32 && samples.rows == points.rows &&
+                     samples.cols == model->data.cols && samples.col_stride == 1 && samples.row_stride == samples.cols;
+    if (!status && !fits)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: not f32, contiguous, %lld x %lld",
+                             (long long)points.rows, (long long)model->data.cols);
+    if (!status)
+        status = napier_umap_check_apart(context, "samples", samples, "points", points);
+    if (!status)
+        status = napier_umap_check_apart(context, "samples", samples, "model", napier_umap_model_embedding(model));
+    if (status || points.rows == 0) {
+        return status;
+    }
+    nearest near = {0};
+    float *places = napier_alloc(&context->allocator, (size_t)(model->n * model->options.n_components), sizeof *places);
+    int32_t *kept = napier_alloc(&context->allocator, (size_t)model->n, sizeof *kept);
+    status = places && kept ? find_on_map(context, model, points, places, kept, &near)
+                            : napier_fail(context, NAPIER_OUT_OF_MEMORY, "transform: no memory for %lld places",
+                                          (long long)model->n);
+    if (!status) {
+        inverse_task task = {model, &near, samples.data};
+        napier_parallel(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
+    }
+    nearest_release(context, &near);
+    napier_free(&context->allocator, places);
+    napier_free(&context->allocator, kept);
+    return status;
+}
+
+napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                            napier_const_matrix points, napier_matrix samples) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_inverse_transform(context, model, points, samples);
+    napier_fenv_leave(caller);
+    return status;
+}

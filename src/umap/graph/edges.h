@@ -1,0 +1,36 @@
+/* umap/graph/edges.h - the order of edges, and what a weight must be. Plain C that CUDA compiles too. */
+#ifndef NAPIER_UMAP_GRAPH_EDGES_H
+#define NAPIER_UMAP_GRAPH_EDGES_H
+
+#include <napier/umap.h>
+#include <stdbool.h>
+
+#include "core/math/both.h"
+
+/* Finite and not negative? */
+NAPIER_BOTH bool napier_is_weight(float w) { return w >= 0.0f && w <= 0x1.fffffep127f; }
+
+/* By source, target and weight: a total order but for equal edges, so the result does not depend on the input's order.
+ */
+NAPIER_BOTH bool napier_edge_is_after(const napier_umap_edge *a, const napier_umap_edge *b) {
+    if (a->source != b->source) {
+        return a->source > b->source;
+    }
+    if (a->target != b->target) {
+        return a->target > b->target;
+    }
+    return a->weight > b->weight;
+}
+
+/* The first of sorted edges whose source is v or later. */
+NAPIER_BOTH int64_t napier_first_edge_of(const napier_umap_edge *edges, int64_t count, int64_t v) {
+    int64_t low = 0, high = count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        low = edges[middle].source < v ? middle + 1 : low;
+        high = edges[middle].source < v ? high : middle;
+    }
+    return low;
+}
+
+#endif

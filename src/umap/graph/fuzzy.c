@@ -1,0 +1,485 @@
+/* umap/graph/fuzzy.c - the fuzzy simplicial set: from distances of neighbours to a symmetric weighted graph.
+ *
+ *   rho_i    the distance of the nearest neighbour that counts as connected
+ *   sigma_i  sum_j exp(-max(0, d_ij - rho_i) / sigma_i) = log2(n_neighbors), the first neighbour (itself) left out
+ *   a_ij     exp(-max(0, d_ij - rho_i) / sigma_i)
+ *   W        mix (A + A' - A.A') + (1 - mix) A.A'
+ *
+ * Sigma is found by bisection on many rows at once: each round takes the exponentials of all rows that are not done yet in
+ * one call of the vector kernel. A row's own sums run in order, in double, so it does not matter which rows share a round.
+ * Source: McInnes, Healy and Melville, 2018, algorithms 2 and 3. */
+#include <math.h>
+#include <string.h>
+
+#include <napier/umap.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "umap/isa/umap_kernels.h"
+#include "core/math/f64.h"
+#include "umap/graph/fuzzy.h"
+#include "umap/graph/graph.h"
+#include "umap/options/params.h"
+#include "umap/graph/smooth.h"
+
+enum { ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = NAPIER_MEAN_BLOCK };
+
+/* ---- Checks -------------------------------------------------------------------------------------------------------- */
+
+typedef struct row_faults {
+    const float *distances;
+    const int32_t *indices;
+    int64_t n, k;
+    uint8_t *marks; /* per chunk: 1 if it has a fault */
+} row_faults;
+
+/* The first column of a row that cannot be, or -1. */
+static int64_t fault_of_row(const row_faults *t, int64_t i) {
+    return napier_smooth_fault(t->distances + i * t->k, t->indices ? t->indices + i * t->k : NULL, t->k, t->n);
+}
+
+static void mark_faults(void *argument, int worker, int64_t begin, int64_t end) {
+    const row_faults *t = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        if (fault_of_row(t, i) >= 0) {
+            t->marks[i / ROW_CHUNK] = 1;
+        }
+    }
+}
+
+napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors) {
+    if (n < 0 || n >= (int64_t)1 << 31) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n: %lld points are not 0 to 2^31 - 1", (long long)n);
+    }
+    if (n_neighbors < 1 || n_neighbors >= (int64_t)1 << 31) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors: %lld is not 1 to 2^31 - 1",
+                           (long long)n_neighbors);
+    }
+    if (n > 0 && !distances) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "distances: NULL");
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_rows(napier_context *context, const int32_t *indices, const float *distances, int64_t n,
+                                int64_t k) {
+    const int64_t chunks = n / ROW_CHUNK + 1;
+    row_faults t = {distances, indices, n, k, napier_alloc(&context->allocator, (size_t)chunks, 1)};
+    if (!t.marks) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "distances: no memory for %lld marks", (long long)chunks);
+    }
+    memset(t.marks, 0, (size_t)chunks);
+    napier_parallel(context, n, ROW_CHUNK, mark_faults, &t);
+    int64_t row = -1, column = -1;
+    for (int64_t c = 0; c < chunks && column < 0; c++) {
+        for (int64_t i = c * ROW_CHUNK; t.marks[c] && i < n && i < (c + 1) * ROW_CHUNK && column < 0; i++) {
+            row = i;
+            column = fault_of_row(&t, i);
+        }
+    }
+    napier_free(&context->allocator, t.marks);
+    if (column < 0) {
+        return NAPIER_OK;
+    }
+    const int64_t at = row * k + column;
+    if (indices && (indices[at] < -1 || indices[at] >= n)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column,
+                           (long long)row, (long)indices[at], (long long)n);
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                       "distances: neighbour %lld of row %lld is at %g: not a finite, ascending distance of at least 0",
+                       (long long)column, (long long)row, (double)distances[at]);
+}
+
+/* ---- Rho and sigma ------------------------------------------------------------------------------------------------- */
+
+typedef struct smooth_task {
+    const napier_math_kernels *math;
+    const float *distances;
+    int64_t n, k;
+    double local_connectivity;
+    double target; /* log2(k) */
+    double mean;   /* of all distances */
+    float *rhos, *sigmas;
+    float *scratch; /* per worker: gaps and terms of a round */
+    int64_t scratch_floats;
+} smooth_task;
+
+/* Bisections side by side; gaps lie one row after the other. */
+static void search(const smooth_task *t, napier_bisection *all, int64_t rows, float *gaps, float *terms) {
+    int64_t open = rows;
+    while (open > 0) {
+        int64_t floats = 0;
+        for (int64_t r = 0; r < open; r++) {
+            const float factor = (float)(-1.0 / all[r].middle);
+            const int64_t end = floats + all[r].count;
+            for (; floats < end; floats++) {
+                terms[floats] = napier_smooth_exponent(gaps[floats], factor);
+            }
+        }
+        t->math->exp_f32(terms, terms, floats);
+        int64_t kept = 0, from = 0, to = 0;
+        for (int64_t r = 0; r < open; r++) {
+            const int64_t count = all[r].count;
+            double sum = 0.0;
+            for (int64_t j = 0; j < count; j++) {
+                sum += (double)terms[from + j];
+            }
+            if (napier_bisect(&all[r], sum, t->target)) {
+                memmove(gaps + to, gaps + from, (size_t)count * sizeof *gaps);
+                to += count;
+                all[kept++] = all[r];
+            } else {
+                const int64_t row = all[r].row;
+                t->sigmas[row] = napier_smooth_sigma(&all[r], t->distances + row * t->k, t->k, t->rhos[row], t->mean);
+            }
+            from += count;
+        }
+        open = kept;
+    }
+}
+
+enum { ROUND_ROWS = 256 };
+
+static void smooth_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const smooth_task *t = argument;
+    float *gaps = t->scratch + worker * t->scratch_floats, *terms = gaps + t->scratch_floats / 2;
+    napier_bisection all[ROUND_ROWS];
+    for (int64_t i = begin; i < end;) {
+        int64_t rows = 0, floats = 0;
+        for (; i < end && rows < ROUND_ROWS && floats + t->k <= t->scratch_floats / 2; i++, rows++) {
+            const float *d = t->distances + i * t->k;
+            const int64_t count = napier_smooth_count(d, t->k);
+            const float rho = napier_smooth_rho(d, count, t->local_connectivity);
+            t->rhos[i] = rho;
+            all[rows] = napier_bisection_of(i, d, count);
+            for (int64_t j = 1; j < count; j++) {
+                gaps[floats++] = d[j] - rho;
+            }
+        }
+        search(t, all, rows, gaps, terms);
+    }
+}
+
+typedef struct sum_task {
+    const float *x;
+    double *sums;
+    int64_t *counts;
+} sum_task;
+
+static void sum_blocks(void *argument, int worker, int64_t begin, int64_t end) {
+    const sum_task *t = argument;
+    (void)worker;
+    for (int64_t block = begin / SUM_BLOCK; block * SUM_BLOCK < end; block++) {
+        const int64_t first = block * SUM_BLOCK, last = first + SUM_BLOCK < end ? first + SUM_BLOCK : end;
+        double sum = 0.0;
+        int64_t count = 0;
+        for (int64_t i = first; i < last; i++) {
+            if (!isinf(t->x[i])) {
+                sum += (double)t->x[i];
+                count++;
+            }
+        }
+        t->sums[block] = sum;
+        t->counts[block] = count;
+    }
+}
+
+/* Of the finite ones, by blocks. */
+static napier_status mean_of(napier_context *context, const float *x, int64_t n, double *mean) {
+    const size_t blocks = (size_t)(n / SUM_BLOCK + 1);
+    sum_task t = {x, napier_alloc(&context->allocator, blocks, sizeof(double)),
+                  napier_alloc(&context->allocator, blocks, sizeof(int64_t))};
+    napier_status status = NAPIER_OK;
+    if (!t.sums || !t.counts) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "distances: no memory for %lu sums", (unsigned long)blocks);
+    } else {
+        napier_parallel(context, n, SUM_BLOCK, sum_blocks, &t);
+        double sum = 0.0;
+        int64_t count = 0;
+        for (int64_t block = 0; block * SUM_BLOCK < n; block++) {
+            sum += t.sums[block];
+            count += t.counts[block];
+        }
+        *mean = count > 0 ? sum / (double)count : 0.0;
+    }
+    napier_free(&context->allocator, t.sums);
+    napier_free(&context->allocator, t.counts);
+    return status;
+}
+
+static napier_status smooth(napier_context *context, const float *distances, int64_t n, int64_t k,
+                            double local_connectivity, float *rhos, float *sigmas) {
+    const int workers = napier_workers(context, n, ROW_CHUNK);
+    const int64_t half = k > ROUND_FLOATS ? k : ROUND_FLOATS;
+    smooth_task t = {.math = napier_umap_kernels_of(context->isa)->math,
+                     .distances = distances,
+                     .n = n,
+                     .k = k,
+                     .local_connectivity = local_connectivity,
+                     .target = napier_f64_log((double)k) / napier_f64_log(2.0),
+                     .rhos = rhos,
+                     .sigmas = sigmas,
+                     .scratch_floats = 2 * half};
+    napier_status status = mean_of(context, distances, n * k, &t.mean);
+    if (status) {
+        return status;
+    }
+    t.scratch = napier_alloc(&context->allocator, (size_t)workers, (size_t)t.scratch_floats * sizeof *t.scratch);
+    if (!t.scratch) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "distances: no scratch for %d workers", workers);
+    }
+    napier_parallel(context, n, ROW_CHUNK, smooth_rows, &t);
+    napier_free(&context->allocator, t.scratch);
+    return NAPIER_OK;
+}
+
+napier_status napier_umap_check_connectivity(napier_context *context, double local_connectivity) {
+    if (!(local_connectivity >= 0.0) || !(local_connectivity < 0x1p31)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "local_connectivity: %g is not a finite number from 0 on",
+                           local_connectivity);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_scales_apart(napier_context *context, const float *distances, int64_t n, int64_t n_neighbors,
+                                        float *rhos, float *sigmas) {
+    const napier_const_matrix read = napier_const_rows_f32(distances, n, n_neighbors);
+    const napier_matrix first = napier_rows_f32(rhos, 1, n), second = napier_rows_f32(sigmas, 1, n);
+    napier_status status = napier_umap_check_apart(context, "rhos", first, "distances", read);
+    if (!status)
+        status = napier_umap_check_apart(context, "sigmas", second, "distances", read);
+    if (!status)
+        status = napier_umap_check_apart(context, "sigmas", second, "rhos", napier_read_only(first));
+    return status;
+}
+
+static napier_status run_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
+                                         int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_umap_check_knn(context, distances, n, n_neighbors);
+    if (!status)
+        status = napier_umap_check_connectivity(context, local_connectivity);
+    if (!status && n > 0 && (!rhos || !sigmas))
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", rhos ? "sigmas" : "rhos");
+    if (!status)
+        status = check_rows(context, NULL, distances, n, n_neighbors);
+    if (!status)
+        status = check_scales_apart(context, distances, n, n_neighbors, rhos, sigmas);
+    if (!status)
+        status = smooth(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
+    return status;
+}
+
+napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
+                                          int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status =
+        run_smooth_knn_dist(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+/* ---- Directed memberships ------------------------------------------------------------------------------------------ */
+
+typedef struct member_task {
+    const napier_math_kernels *math;
+    const int32_t *indices;
+    const float *distances, *rhos, *sigmas;
+    int64_t k;
+    int64_t *counts;   /* [n] memberships of a row */
+    uint32_t *targets; /* [n, k], ascending within a row */
+    float *weights;
+    uint8_t *repeats; /* per chunk: a row names a neighbour twice */
+} member_task;
+
+static void member_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const member_task *t = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t *targets = t->targets + i * t->k;
+        float *weights = t->weights + i * t->k;
+        const int64_t count = napier_members_of(i, t->indices + i * t->k, t->distances + i * t->k, t->k, t->rhos[i],
+                                                t->sigmas[i], targets, weights);
+        t->math->exp_f32(weights, weights, count);
+        napier_sort_members(targets, weights, count);
+        for (int64_t e = 1; e < count; e++) {
+            if (targets[e] == targets[e - 1]) {
+                t->repeats[i / ROW_CHUNK] = 1;
+            }
+        }
+        t->counts[i] = count;
+    }
+}
+
+/* ---- A and A' joined ------------------------------------------------------------------------------------------------ */
+
+typedef struct join_task {
+    const napier_umap_graph *a, *b; /* b: a reversed */
+    double mix;
+    int64_t *starts;
+    uint32_t *targets; /* NULL: only count */
+    float *weights;
+} join_task;
+
+static void join_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const join_task *t = argument;
+    const napier_umap_graph *a = t->a, *b = t->b;
+    (void)worker;
+    for (int64_t v = begin; v < end; v++) {
+        const int64_t left = a->starts[v], right = b->starts[v], at = t->targets ? t->starts[v] : 0;
+        const int64_t kept = napier_join_row(v, a->targets + left, a->weights + left, a->starts[v + 1] - left,
+                                             b->targets + right, b->weights + right, b->starts[v + 1] - right, t->mix,
+                                             t->targets ? t->targets + at : NULL, t->targets ? t->weights + at : NULL);
+        if (!t->targets) {
+            t->starts[v + 1] = kept;
+        }
+    }
+}
+
+napier_status napier_umap_graph_union(napier_context *context, const napier_umap_graph *graph, double mix,
+                                      napier_umap_graph **out) {
+    napier_umap_graph *reversed = NULL;
+    *out = NULL;
+    napier_status status = napier_umap_graph_reversed(context, graph, &reversed);
+    if (status) {
+        return status;
+    }
+    int64_t *starts = napier_alloc(&context->allocator, (size_t)graph->n + 1, sizeof *starts);
+    join_task t = {graph, reversed, mix, starts, NULL, NULL};
+    if (!starts) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices", (long long)graph->n);
+    } else {
+        starts[0] = 0;
+        napier_parallel(context, graph->n, ROW_CHUNK, join_rows, &t);
+        for (int64_t v = 0; v < graph->n; v++) {
+            starts[v + 1] += starts[v];
+        }
+        status = napier_umap_graph_create(context, graph->n, starts[graph->n], out);
+    }
+    if (!status) {
+        memcpy((*out)->starts, starts, ((size_t)graph->n + 1) * sizeof *starts);
+        t.targets = (*out)->targets;
+        t.weights = (*out)->weights;
+        napier_parallel(context, graph->n, ROW_CHUNK, join_rows, &t);
+    }
+    napier_free(&context->allocator, starts);
+    napier_umap_graph_destroy(context, reversed);
+    return status;
+}
+
+/* ---- The set -------------------------------------------------------------------------------------------------------- */
+
+/* Rows [n, k] of which the first counts[i] are set, closed up: in place, since nothing moves to the right. */
+static void close_up(napier_umap_graph *graph, int64_t k) {
+    int64_t to = 0;
+    for (int64_t i = 0; i < graph->n; i++) {
+        const int64_t count = graph->starts[i];
+        memmove(graph->targets + to, graph->targets + i * k, (size_t)count * sizeof *graph->targets);
+        memmove(graph->weights + to, graph->weights + i * k, (size_t)count * sizeof *graph->weights);
+        graph->starts[i] = to;
+        to += count;
+    }
+    graph->starts[graph->n] = to;
+}
+
+static napier_status refuse_repeats(napier_context *context, const member_task *t, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t e = 1; t->repeats[i / ROW_CHUNK] && e < t->counts[i]; e++) {
+            if (t->targets[i * t->k + e] == t->targets[i * t->k + e - 1]) {
+                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: row %lld has neighbour %lu twice",
+                                   (long long)i, (unsigned long)t->targets[i * t->k + e]);
+            }
+        }
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_umap_directed_set(napier_context *context, const int32_t *indices, const float *distances,
+                                       int64_t n, int64_t k, double local_connectivity, napier_umap_graph **out) {
+    const size_t rows = n > 0 ? (size_t)n : 1, chunks = (size_t)(n / ROW_CHUNK + 1);
+    *out = NULL;
+    if (n > 0 && k > INT64_MAX / 16 / n) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "indices: %lld x %lld do not fit", (long long)n,
+                           (long long)k);
+    }
+    napier_status status = napier_umap_graph_create(context, n, n * k, out);
+    if (status) {
+        return status;
+    }
+    float *rhos = napier_alloc(&context->allocator, rows, 2 * sizeof *rhos);
+    uint8_t *repeats = napier_alloc(&context->allocator, chunks, 1);
+    if (!rhos || !repeats) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld scales", (long long)n);
+    } else {
+        status = smooth(context, distances, n, k, local_connectivity, rhos, rhos + rows);
+    }
+    if (!status) {
+        memset(repeats, 0, chunks);
+        napier_umap_graph *graph = *out;
+        member_task t = {.math = napier_umap_kernels_of(context->isa)->math,
+                         .indices = indices,
+                         .distances = distances,
+                         .rhos = rhos,
+                         .sigmas = rhos + rows,
+                         .k = k,
+                         .counts = graph->starts,
+                         .targets = graph->targets,
+                         .weights = graph->weights,
+                         .repeats = repeats};
+        napier_parallel(context, n, ROW_CHUNK, member_rows, &t);
+        status = refuse_repeats(context, &t, n);
+        if (!status) {
+            close_up(graph, k);
+        }
+    }
+    napier_free(&context->allocator, rhos);
+    napier_free(&context->allocator, repeats);
+    if (status) {
+        napier_umap_graph_destroy(context, *out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static napier_status run_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
+                                              int64_t n, int64_t n_neighbors, double local_connectivity,
+                                              double set_op_mix_ratio, napier_umap_graph **out) {
+    napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    if (!out) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
+    }
+    *out = NULL;
+    status = napier_umap_check_knn(context, distances, n, n_neighbors);
+    if (!status && n > 0 && !indices)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: NULL");
+    if (!status)
+        status = napier_umap_check_connectivity(context, local_connectivity);
+    if (!status && !(set_op_mix_ratio >= 0.0 && set_op_mix_ratio <= 1.0))
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "set_op_mix_ratio: %g is not 0 to 1", set_op_mix_ratio);
+    if (!status)
+        status = check_rows(context, indices, distances, n, n_neighbors);
+    napier_umap_graph *directed = NULL;
+    if (!status)
+        status = napier_umap_directed_set(context, indices, distances, n, n_neighbors, local_connectivity, &directed);
+    if (!status)
+        status = napier_umap_graph_union(context, directed, set_op_mix_ratio, out);
+    napier_umap_graph_destroy(context, directed);
+    return status;
+}
+
+napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
+                                               int64_t n, int64_t n_neighbors, double local_connectivity,
+                                               double set_op_mix_ratio, napier_umap_graph **out) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_fuzzy_simplicial_set(context, indices, distances, n, n_neighbors,
+                                                          local_connectivity, set_op_mix_ratio, out);
+    napier_fenv_leave(caller);
+    return status;
+}

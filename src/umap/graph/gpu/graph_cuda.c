@@ -1,0 +1,161 @@
+/* umap/graph/gpu/graph_cuda.c - graphs in device memory: from what the caller gives to rows that are checked
+ * (graph.cu). */
+#include "umap/graph/gpu/graph_launch.h"
+
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_edges_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_rows_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_rows_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_fill_rows_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_key_starts_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_tiles_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_sums_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_values_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_digits_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scatter_kernel);
+
+enum {
+    WAVES = 64, /* blocks for each multiprocessor at most: the last of many is short */
+    WARPS = NAPIER_GRAPH_THREADS / 32
+};
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+napier_status napier_device_put(const napier_device_call *call, napier_cuda_kernel kernel, int64_t count,
+                                int64_t per_block, int threads, int64_t shared_bytes, const void *job,
+                                size_t job_size) {
+    const napier_cuda_shape shape = {.blocks = napier_cuda_blocks(call->context, count, per_block, WAVES),
+                                     .threads = threads,
+                                     .shared_bytes = shared_bytes};
+    return napier_cuda_launch(call->context, call->stream, call->what, kernel, &shape, job, job_size);
+}
+
+napier_status napier_device_check_array(napier_context *context, const char *name, const void *data, int64_t count,
+                                        size_t alignment) {
+    if (count > 0 && data == NULL) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
+    }
+    if ((uintptr_t)data % alignment != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %p is not aligned to %d bytes", name, data,
+                           (int)alignment);
+    }
+    return NAPIER_OK;
+}
+
+/* ---- Sums of what is before -------------------------------------------------------------------------------------- */
+
+static int64_t tiles_of(int64_t count) { return (count + NAPIER_SCAN_TILE - 1) / NAPIER_SCAN_TILE; }
+
+napier_status napier_device_sum_before(const napier_device_call *call, int64_t *values, int64_t count, int64_t *sums) {
+    const napier_scan_job job = {values, count, sums};
+    const int64_t shared = WARPS * (int64_t)sizeof(uint64_t);
+    napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_tiles_kernel), tiles_of(count),
+                                             1, NAPIER_GRAPH_THREADS, shared, &job, sizeof job);
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_sums_kernel), 1, 1, NAPIER_GRAPH_THREADS,
+                                   shared, &job, sizeof job);
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_values_kernel), tiles_of(count), 1,
+                                   NAPIER_GRAPH_THREADS, shared, &job, sizeof job);
+    return status;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+void napier_device_build_take(napier_cuda_room *room, napier_device_build *b) {
+    const int64_t n = b->source.n, count = b->source.count;
+    b->chunks = b->reversed ? (count + NAPIER_SORT_CHUNK - 1) / NAPIER_SORT_CHUNK : 0;
+    const int64_t digits = NAPIER_SORT_DIGITS * b->chunks, most = digits > n ? digits : n;
+    b->edges.starts = napier_cuda_take(room, n + 1, sizeof *b->edges.starts);
+    b->edges.targets = napier_cuda_take(room, count, sizeof *b->edges.targets);
+    b->edges.weights = napier_cuda_take(room, count, sizeof *b->edges.weights);
+    b->sums = napier_cuda_take(room, tiles_of(most), sizeof *b->sums);
+    if (b->reversed) {
+        b->pulls.starts = napier_cuda_take(room, n + 1, sizeof *b->pulls.starts);
+        b->counts = napier_cuda_take(room, digits + 1, sizeof *b->counts);
+        for (int i = 0; i < 2; i++) {
+            b->keys[i] = napier_cuda_take(room, count, sizeof *b->keys[i]);
+            b->sources[i] = napier_cuda_take(room, count, sizeof *b->sources[i]);
+            b->weights[i] = napier_cuda_take(room, count, sizeof *b->weights[i]);
+        }
+    }
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+static napier_status check(const napier_device_call *call, const napier_device_build *b) {
+    const napier_check_job job = {b->source, b->state, call->context->faults};
+    if (b->source.edges != NULL) {
+        return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_check_edges_kernel), b->source.count,
+                                 NAPIER_GRAPH_THREADS, NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+    }
+    return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_check_rows_kernel), b->source.n, WARPS,
+                             NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+}
+
+static napier_status make_rows(const napier_device_call *call, const napier_device_build *b) {
+    const int64_t n = b->source.n;
+    const napier_rows_job job = {b->source, b->epochs, b->state, b->edges, b->sources[1]};
+    napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_rows_kernel), n, WARPS,
+                                             NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+    if (!status)
+        status = napier_device_sum_before(call, b->edges.starts, n, b->sums);
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_fill_rows_kernel), n, WARPS,
+                                   NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+    return status;
+}
+
+/* ---- The same turned round --------------------------------------------------------------------------------------- */
+
+static napier_status sort_by_digit(const napier_device_call *call, const napier_device_build *b,
+                                   const napier_sort_job *job) {
+    const int threads = NAPIER_SORT_WARPS * 32;
+    const int64_t counters = NAPIER_SORT_WARPS * NAPIER_SORT_DIGITS;
+    napier_status status =
+        napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_digits_kernel), b->chunks, NAPIER_SORT_WARPS,
+                          threads, counters * (int64_t)sizeof(int32_t), job, sizeof *job);
+    if (!status)
+        status = napier_device_sum_before(call, b->counts, NAPIER_SORT_DIGITS * b->chunks, b->sums);
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scatter_kernel), b->chunks, NAPIER_SORT_WARPS,
+                                   threads, counters * (int64_t)sizeof(int64_t), job, sizeof *job);
+    return status;
+}
+
+/* Stable passes from the lowest digit on: first from the rows, then to and fro. */
+napier_status napier_device_build_reverse(const napier_device_call *call, napier_device_build *b) {
+    const uint64_t last = (uint64_t)(b->source.n - 1);
+    const int64_t *const edges = b->edges.starts + b->source.n;
+    napier_status status = NAPIER_OK;
+    int to = 0;
+    for (int pass = 0; (pass == 0 || last >> (NAPIER_SORT_BITS * pass) != 0) && !status; pass++) {
+        to = pass % 2;
+        const napier_sort_job job = {.keys = pass == 0 ? b->edges.targets : b->keys[1 - to],
+                                     .sources = b->sources[1 - to],
+                                     .weights = pass == 0 ? b->edges.weights : b->weights[1 - to],
+                                     .sorted_keys = b->keys[to],
+                                     .sorted_sources = b->sources[to],
+                                     .sorted_weights = b->weights[to],
+                                     .edges = edges,
+                                     .chunks = b->chunks,
+                                     .counts = b->counts,
+                                     .shift = NAPIER_SORT_BITS * pass};
+        status = sort_by_digit(call, b, &job);
+    }
+    b->pulls.targets = b->sources[to];
+    b->pulls.weights = b->weights[to];
+    const napier_starts_job job = {b->keys[to], edges, b->source.n, b->pulls.starts};
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_key_starts_kernel), b->source.n + 1,
+                                   NAPIER_GRAPH_THREADS, NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+    return status;
+}
+
+napier_status napier_device_build_run(const napier_device_call *call, napier_device_build *b) {
+    napier_status status = check(call, b);
+    if (!status)
+        status = make_rows(call, b);
+    if (!status && b->reversed)
+        status = napier_device_build_reverse(call, b);
+    return status;
+}

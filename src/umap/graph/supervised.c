@@ -1,0 +1,369 @@
+/* umap/graph/supervised.c - the graph of the data joined with what is known of the points, as umap-learn does it.
+ *
+ * Categories: an edge between points of different categories weighs exp(-far_dist) of what it did, far_dist = 2.5 / (1 -
+ * target_weight); one to a point of unknown category exp(-unknown_dist), unknown_dist = 1.
+ * Numbers: the fuzzy set of the numbers, whose neighbours follow from sorting; where the data's graph says l and the
+ * numbers' says r, the joint weight is l r^(w / (1 - w)) for target_weight w < 1/2, else l^((1 - w) / w) r. An edge that
+ * one of them does not know counts there as half of its least one.
+ * Either way local connectivity is then restored: each row is divided by its largest weight, and W + W' - W.W' taken. */
+#include <math.h>
+#include <string.h>
+
+#include <napier/umap.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "core/math/f64.h"
+#include "umap/graph/fuzzy.h"
+#include "umap/graph/graph.h"
+
+enum { ROW_CHUNK = 512 };
+
+#define UNKNOWN_DIST 1.0
+#define FAR_DIST 2.5
+#define FAR_DIST_OF_ALL 1e12 /* target_weight 1: the categories decide */
+
+#define LEAST_WEIGHT 1e-8
+#define MOST_RIGHT_WEIGHT 1e-4 /* of an edge that the numbers do not know */
+
+/* ---- Local connectivity --------------------------------------------------------------------------------------------- */
+
+static void divide_by_largest(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_umap_graph *g = argument;
+    (void)worker;
+    for (int64_t v = begin; v < end; v++) {
+        float largest = 0.0f;
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            largest = g->weights[e] > largest ? g->weights[e] : largest;
+        }
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            g->weights[e] = largest > 0.0f ? (float)((double)g->weights[e] / (double)largest) : 0.0f;
+        }
+    }
+}
+
+/* Replaces *graph with the union of `joint`, rows divided by their largest weight; joint is destroyed. */
+static napier_status reset_local_connectivity(napier_context *context, napier_umap_graph *joint,
+                                              napier_umap_graph **graph) {
+    napier_umap_graph *result = NULL;
+    napier_parallel(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
+    const napier_status status = napier_umap_graph_union(context, joint, 1.0, &result);
+    napier_umap_graph_destroy(context, joint);
+    if (!status) {
+        napier_umap_graph_destroy(context, *graph);
+        *graph = result;
+    }
+    return status;
+}
+
+static napier_status check_arguments(napier_context *context, napier_umap_graph **graph, const void *targets,
+                                     const char *name, double target_weight) {
+    napier_status status = napier_begin(context);
+    if (!status && !graph)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "graph: NULL");
+    if (!status)
+        status = napier_umap_check_graph(context, "graph", *graph);
+    if (!status && (*graph)->n > 0 && !targets)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
+    if (!status && !(target_weight >= 0.0 && target_weight <= 1.0))
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "target_weight: %g is not 0 to 1", target_weight);
+    return status;
+}
+
+/* ---- Categories ----------------------------------------------------------------------------------------------------- */
+
+static napier_status run_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                                         double target_weight) {
+    napier_status status = check_arguments(context, graph, categories, "categories", target_weight);
+    napier_umap_graph *joint = NULL;
+    if (!status)
+        status = napier_umap_graph_create(context, (*graph)->n, napier_umap_graph_edges(*graph), &joint);
+    if (status) {
+        return status;
+    }
+    const double far_dist = target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
+    const double far = napier_f64_exp(-far_dist), unknown = napier_f64_exp(-UNKNOWN_DIST);
+    const napier_umap_graph *g = *graph;
+    for (int64_t v = 0; v < g->n; v++) {
+        joint->starts[v] = g->starts[v];
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            const int32_t own = categories[v], other = categories[g->targets[e]];
+            const double factor = own < 0 || other < 0 ? unknown : own != other ? far : 1.0;
+            joint->targets[e] = g->targets[e];
+            joint->weights[e] = (float)((double)g->weights[e] * factor);
+        }
+    }
+    joint->starts[g->n] = g->starts[g->n];
+    return reset_local_connectivity(context, joint, graph);
+}
+
+napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                                          double target_weight) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_join_categories(context, graph, categories, target_weight);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+/* ---- Neighbours on a line -------------------------------------------------------------------------------------------- */
+
+typedef struct line_point {
+    float x;
+    int32_t index;
+} line_point;
+
+static int is_after(line_point a, line_point b) { return a.x > b.x || (a.x == b.x && a.index > b.index); }
+
+/* By x, then index. Returns whichever of the two arrays holds the result. */
+static line_point *sort_points(line_point *points, line_point *spare, int64_t n) {
+    for (int64_t run = 1; run < n; run *= 2) {
+        for (int64_t begin = 0; begin < n; begin += 2 * run) {
+            const int64_t middle = begin + run < n ? begin + run : n, end = middle + run < n ? middle + run : n;
+            int64_t left = begin, right = middle;
+            for (int64_t i = begin; i < end; i++) {
+                const int take_right = left >= middle || (right < end && is_after(points[left], points[right]));
+                spare[i] = take_right ? points[right++] : points[left++];
+            }
+        }
+        line_point *const other = points;
+        points = spare;
+        spare = other;
+    }
+    return points;
+}
+
+typedef struct line_task {
+    const line_point *points; /* sorted */
+    const int32_t *firsts;    /* of each place: where the points of the same x begin */
+    int64_t n, k;
+    int32_t *indices;
+    float *distances;
+} line_task;
+
+/* A run of points of the same x, to be taken in order; lower ones lie to the left of it. */
+typedef struct line_run {
+    int64_t at, end;
+} line_run;
+
+static line_run run_below(const line_task *t, int64_t first) {
+    return first > 0 ? (line_run){t->firsts[first - 1], first} : (line_run){0, 0};
+}
+
+static line_run run_above(const line_task *t, int64_t end) {
+    line_run run = {end, end};
+    while (run.end < t->n && run.end - end < t->k && t->points[run.end].x == t->points[end].x) {
+        run.end++; /* no more than k of them are wanted */
+    }
+    return run;
+}
+
+/* The k nearest of the point at `place`: itself, its equals, then from below and above, nearer ones first, equally near ones
+ * by index. */
+static void line_neighbors(const line_task *t, int64_t place) {
+    const line_point own = t->points[place];
+    int32_t *indices = t->indices + (int64_t)own.index * t->k;
+    float *distances = t->distances + (int64_t)own.index * t->k;
+    int64_t count = 0;
+    indices[count] = own.index;
+    distances[count++] = 0.0f;
+    line_run here = {t->firsts[place], 0};
+    here.end = run_above(t, place).end;
+    for (int64_t i = here.at; i < here.end && count < t->k; i++) {
+        if (i != place) {
+            indices[count] = t->points[i].index;
+            distances[count++] = 0.0f;
+        }
+    }
+    int64_t lower_first = here.at;
+    line_run below = run_below(t, lower_first), above = run_above(t, here.end);
+    while (count < t->k) {
+        const int any_below = below.at < below.end, any_above = above.at < above.end;
+        const double down = any_below ? (double)own.x - (double)t->points[below.at].x : (double)INFINITY;
+        const double up = any_above ? (double)t->points[above.at].x - (double)own.x : (double)INFINITY;
+        if (!any_below && !any_above) {
+            break;
+        }
+        const int take_below = any_below && (!any_above || down < up ||
+                                             (down == up && t->points[below.at].index < t->points[above.at].index));
+        const int64_t taken = take_below ? below.at++ : above.at++;
+        indices[count] = t->points[taken].index;
+        distances[count++] = (float)(take_below ? down : up);
+        if (take_below && below.at == below.end) {
+            lower_first = t->firsts[below.end - 1];
+            below = run_below(t, lower_first);
+        }
+        if (!take_below && above.at == above.end) {
+            above = run_above(t, above.end);
+        }
+    }
+    for (; count < t->k; count++) {
+        indices[count] = -1;
+        distances[count] = INFINITY;
+    }
+}
+
+static void line_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    (void)worker;
+    for (int64_t place = begin; place < end; place++) {
+        line_neighbors(argument, place);
+    }
+}
+
+static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
+    for (int64_t i = 0; i < n; i++) {
+        firsts[i] = i > 0 && points[i].x == points[i - 1].x ? firsts[i - 1] : (int32_t)i;
+    }
+}
+
+static napier_status numbers_set(napier_context *context, const float *numbers, int64_t n, int64_t k,
+                                 napier_umap_graph **out) {
+    const napier_allocator *allocator = &context->allocator;
+    const size_t rows = n > 0 ? (size_t)n : 1;
+    line_point *points = napier_alloc(allocator, rows, 2 * sizeof *points);
+    int32_t *firsts = napier_alloc(allocator, rows, sizeof *firsts);
+    int32_t *indices = napier_alloc(allocator, rows, (size_t)k * sizeof *indices);
+    float *distances = napier_alloc(allocator, rows, (size_t)k * sizeof *distances);
+    napier_status status = NAPIER_OK;
+    *out = NULL;
+    if (!points || !firsts || !indices || !distances) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "numbers: no memory for %lld x %lld neighbours",
+                             (long long)n, (long long)k);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            points[i] = (line_point){numbers[i], (int32_t)i};
+        }
+        const line_point *sorted = sort_points(points, points + rows, n);
+        find_firsts(sorted, n, firsts);
+        line_task t = {sorted, firsts, n, k, indices, distances};
+        napier_parallel(context, n, ROW_CHUNK, line_rows, &t);
+        status = napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);
+    }
+    napier_free(allocator, points);
+    napier_free(allocator, firsts);
+    napier_free(allocator, indices);
+    napier_free(allocator, distances);
+    return status;
+}
+
+/* ---- Numbers -------------------------------------------------------------------------------------------------------- */
+
+static double least_weight(const napier_umap_graph *g) {
+    const int64_t count = napier_umap_graph_edges(g);
+    float least = INFINITY;
+    for (int64_t e = 0; e < count; e++) {
+        least = g->weights[e] < least ? g->weights[e] : least;
+    }
+    return count > 0 && (double)least / 2.0 > LEAST_WEIGHT ? (double)least / 2.0 : LEAST_WEIGHT;
+}
+
+typedef struct meet_task {
+    const napier_umap_graph *left, *right;
+    double left_least, right_least, weight;
+    int64_t *starts; /* of the joint rows: counted first, then filled */
+    uint32_t *targets;
+    float *weights;
+} meet_task;
+
+static double power(double x, double exponent) {
+    if (exponent == 1.0) {
+        return x;
+    }
+    return exponent == 0.0 ? 1.0 : napier_f64_exp(exponent * napier_f64_log(x));
+}
+
+static float meet(const meet_task *t, double left, double right, int known_left, int known_right) {
+    const double l = known_left ? left : t->left_least, r = known_right ? right : t->right_least;
+    if (!(l > t->left_least) && !(r > t->right_least)) {
+        return (float)(left + right);
+    }
+    return t->weight < 0.5 ? (float)(l * power(r, t->weight / (1.0 - t->weight)))
+                           : (float)(power(l, (1.0 - t->weight) / t->weight) * r);
+}
+
+static void meet_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const meet_task *t = argument;
+    const napier_umap_graph *a = t->left, *b = t->right;
+    (void)worker;
+    for (int64_t v = begin; v < end; v++) {
+        int64_t left = a->starts[v], right = b->starts[v], at = t->targets ? t->starts[v] : 0;
+        while (left < a->starts[v + 1] || right < b->starts[v + 1]) {
+            const uint32_t l = left < a->starts[v + 1] ? a->targets[left] : UINT32_MAX;
+            const uint32_t r = right < b->starts[v + 1] ? b->targets[right] : UINT32_MAX;
+            const double forth = l <= r ? (double)a->weights[left++] : 0.0;
+            const double back = r <= l ? (double)b->weights[right++] : 0.0;
+            if (t->targets) {
+                t->targets[at] = l < r ? l : r;
+                t->weights[at] = meet(t, forth, back, l <= r, r <= l);
+            }
+            at++;
+        }
+        if (!t->targets) {
+            t->starts[v + 1] = at;
+        }
+    }
+}
+
+static napier_status intersection(napier_context *context, const napier_umap_graph *left,
+                                  const napier_umap_graph *right, double weight, napier_umap_graph **out) {
+    const double right_least = least_weight(right);
+    meet_task t = {.left = left,
+                   .right = right,
+                   .left_least = least_weight(left),
+                   .right_least = right_least < MOST_RIGHT_WEIGHT ? right_least : MOST_RIGHT_WEIGHT,
+                   .weight = weight};
+    *out = NULL;
+    t.starts = napier_alloc(&context->allocator, (size_t)left->n + 1, sizeof *t.starts);
+    if (!t.starts) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices", (long long)left->n);
+    }
+    t.starts[0] = 0;
+    napier_parallel(context, left->n, ROW_CHUNK, meet_rows, &t);
+    for (int64_t v = 0; v < left->n; v++) {
+        t.starts[v + 1] += t.starts[v];
+    }
+    const napier_status status = napier_umap_graph_create(context, left->n, t.starts[left->n], out);
+    if (!status) {
+        memcpy((*out)->starts, t.starts, ((size_t)left->n + 1) * sizeof *t.starts);
+        t.targets = (*out)->targets;
+        t.weights = (*out)->weights;
+        napier_parallel(context, left->n, ROW_CHUNK, meet_rows, &t);
+    }
+    napier_free(&context->allocator, t.starts);
+    return status;
+}
+
+static napier_status run_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
+                                      int64_t n_neighbors, double target_weight) {
+    napier_status status = check_arguments(context, graph, numbers, "numbers", target_weight);
+    if (status) {
+        return status;
+    }
+    const int64_t n = (*graph)->n;
+    if (n_neighbors < 1) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors: %lld is less than 1",
+                           (long long)n_neighbors);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(numbers[i])) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "numbers: element %lld is %g", (long long)i,
+                               (double)numbers[i]);
+        }
+    }
+    if (n == 0) {
+        return NAPIER_OK;
+    }
+    napier_umap_graph *right = NULL, *joint = NULL;
+    status = numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right);
+    if (!status)
+        status = intersection(context, *graph, right, target_weight, &joint);
+    napier_umap_graph_destroy(context, right);
+    return status ? status : reset_local_connectivity(context, joint, graph);
+}
+
+napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
+                                       int64_t n_neighbors, double target_weight) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_join_numbers(context, graph, numbers, n_neighbors, target_weight);
+    napier_fenv_leave(caller);
+    return status;
+}

@@ -1,0 +1,259 @@
+/* umap/knn/gpu/neighbors_cuda.c - exact neighbours on a device: checks, memory, launches (neighbors.cu). */
+#include <napier/cuda/umap.h>
+
+#include "umap/graph/gpu/graph_launch.h"
+#include "umap/knn/gpu/neighbors_cuda.h"
+#include "umap/knn/neighbors_search.h"
+#include "umap/metric/read.h"
+
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_points_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_true_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_directions_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_variances_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_divide_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_order_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_squared_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_plain_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_largest_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_canberra_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_ratio_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_unequal_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_counts_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_neighbors_kernel);
+
+enum { THREADS = NAPIER_NEAR_THREADS, TILE = NAPIER_NEAR_TILE, MOST_SPLITS = 16 };
+
+typedef struct search {
+    const napier_neighbors_options *options;
+    napier_umap_samples samples, queries;
+    bool self;
+    napier_device_state *state;
+    napier_points_job sample_points, query_points;
+    napier_order_job order;
+    napier_near_job near;
+} search;
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static bool has_direction(napier_metric metric) {
+    return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
+}
+
+static napier_status check_metric(napier_context *context, const napier_neighbors_options *o) {
+    if (o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "p: %g is not a number of at least 1", o->p);
+    }
+    if (napier_gap_of_metric(o->metric, o->p) == NAPIER_GAPS || o->metric == NAPIER_METRIC_MAHALANOBIS) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "options: metric %s (p %g) is not one of the device's",
+                           napier_metric_name(o->metric), o->p);
+    }
+    if (o->method == NAPIER_NEIGHBORS_NN_DESCENT) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "options: method %d (NN-descent) is not one of the device's",
+                           (int)o->method);
+    }
+    if (o->progress) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "options: progress is not NULL, but nothing is waited for");
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_points(napier_context *context, const char *name, napier_umap_samples points) {
+    if (points.sparse) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "%s: sparse, which the device does not take", name);
+    }
+    int64_t n, cols;
+    napier_status status = napier_read_check(context, name, points, &n, &cols);
+    if (!status && cols > NAPIER_MOST_COUNTED) {
+        status = napier_fail(context, NAPIER_UNSUPPORTED, "%s: %lld columns are more than the device's %d", name,
+                             (long long)cols, NAPIER_MOST_COUNTED);
+    }
+    return status;
+}
+
+static napier_status check(napier_context *context, const search *s, const int32_t *indices, const float *distances) {
+    const napier_neighbors_options *const o = s->options;
+    napier_status status = napier_search_check_options(context, o, s->self ? 2 : 1);
+    if (!status)
+        status = check_metric(context, o);
+    if (!status)
+        status = check_points(context, "samples", s->samples);
+    if (!status && !s->self)
+        status = check_points(context, "queries", s->queries);
+    if (status) {
+        return status;
+    }
+    if (s->queries.dense.cols != s->samples.dense.cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "queries: %lld columns are not %lld",
+                           (long long)s->queries.dense.cols, (long long)s->samples.dense.cols);
+    }
+    if (o->n_neighbors > s->samples.dense.rows) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is more than the %lld samples",
+                           (long long)o->n_neighbors, (long long)s->samples.dense.rows);
+    }
+    return napier_search_check_outputs(context, indices, distances, s->queries.dense.rows, o->n_neighbors);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static napier_points_job take_points(napier_cuda_room *room, const search *s, napier_const_matrix m) {
+    const napier_metric metric = s->options->metric;
+    const bool counted = napier_gap_of_metric(metric, s->options->p) == NAPIER_GAP_COUNTS;
+    const int64_t width = m.cols + (has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
+    return (napier_points_job){.data = m.data,
+                               .dtype = (int32_t)m.dtype,
+                               .row_stride = m.row_stride,
+                               .col_stride = m.col_stride,
+                               .cols = m.cols,
+                               .width = width,
+                               .metric = metric,
+                               .points = {.columns = napier_cuda_take(room, width * stride, sizeof(float)),
+                                          .n = m.rows,
+                                          .stride = stride,
+                                          .counts = counted ? napier_cuda_take(room, stride, sizeof(float)) : NULL},
+                               .state = s->state};
+}
+
+static int32_t lanes_for(int64_t width) {
+    int32_t lanes = 2;
+    while (lanes < width && lanes < NAPIER_NEAR_LANES) {
+        lanes *= 2;
+    }
+    return lanes;
+}
+
+/* Few queries are searched by several blocks each. */
+static int32_t splits_for(const napier_cuda_context *context, int64_t queries, int64_t samples) {
+    const int64_t tiles = (queries + TILE - 1) / TILE, others = (samples + TILE - 1) / TILE;
+    int64_t splits = 2 * (int64_t)context->processors / (tiles > 0 ? tiles : 1);
+    splits = splits < others ? splits : others;
+    splits = splits < MOST_SPLITS ? splits : MOST_SPLITS;
+    return splits > 1 ? (int32_t)splits : 1;
+}
+
+static void take(const napier_cuda_context *context, napier_cuda_room *room, search *s) {
+    const int64_t queries = s->queries.dense.rows, samples = s->samples.dense.rows;
+    const int64_t wanted = s->options->n_neighbors - s->self;
+    const int32_t splits = splits_for(context, queries, samples);
+    s->state = napier_cuda_take(room, 1, sizeof *s->state);
+    s->sample_points = take_points(room, s, s->samples.dense);
+    s->query_points = s->self ? s->sample_points : take_points(room, s, s->queries.dense);
+    const int64_t width = s->sample_points.width;
+    const bool squared = napier_points_kind_of(s->options->metric, s->options->p) != NAPIER_POINTS_GENERAL;
+    s->order = (napier_order_job){.order = napier_cuda_take(room, width, sizeof(int32_t)),
+                                  .width = (int32_t)width,
+                                  .lanes = squared ? lanes_for(width) : NAPIER_GAP_LANES,
+                                  .folded = squared};
+    if (s->options->metric == NAPIER_METRIC_SEUCLIDEAN) {
+        const float *const given = s->options->metric_values;
+        s->sample_points.measured = given ? NULL : napier_cuda_take(room, width, sizeof(float));
+        s->sample_points.variances = given ? given : s->sample_points.measured;
+        s->query_points.measured = s->sample_points.measured;
+        s->query_points.variances = s->sample_points.variances;
+    }
+    s->near = (napier_near_job){
+        .queries = s->query_points.points,
+        .samples = s->sample_points.points,
+        .self = s->self,
+        .kind = (int32_t)napier_points_kind_of(s->options->metric, s->options->p),
+        .metric = s->options->metric,
+        .cols = s->samples.dense.cols,
+        .order = s->order.order,
+        .width = s->order.width,
+        .lanes = s->order.lanes,
+        .wanted = wanted,
+        .splits = splits,
+        .nearest = napier_cuda_take(room, queries * wanted, (size_t)splits * sizeof(uint64_t)),
+        .state = s->state,
+    };
+}
+
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
+
+static napier_cuda_kernel nearest_kernel(const napier_neighbors_options *o) {
+    switch (napier_gap_of_metric(o->metric, o->p)) {
+    case NAPIER_GAP_PLAIN: return NAPIER_CUDA_KERNEL(napier_umap_nearest_plain_kernel);
+    case NAPIER_GAP_LARGEST: return NAPIER_CUDA_KERNEL(napier_umap_nearest_largest_kernel);
+    case NAPIER_GAP_CANBERRA: return NAPIER_CUDA_KERNEL(napier_umap_nearest_canberra_kernel);
+    case NAPIER_GAP_RATIO: return NAPIER_CUDA_KERNEL(napier_umap_nearest_ratio_kernel);
+    case NAPIER_GAP_UNEQUAL: return NAPIER_CUDA_KERNEL(napier_umap_nearest_unequal_kernel);
+    case NAPIER_GAP_COUNTS: return NAPIER_CUDA_KERNEL(napier_umap_nearest_counts_kernel);
+    default: return NAPIER_CUDA_KERNEL(napier_umap_nearest_squared_kernel);
+    }
+}
+
+static napier_status put_points(const napier_device_call *call, napier_points_job *job, bool measures) {
+    job->faults = call->context->faults;
+    napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_points_kernel),
+                                             job->width * job->points.stride, THREADS, THREADS, 0, job, sizeof *job);
+    if (!status && job->points.counts != NULL)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_true_kernel), job->points.stride, THREADS,
+                                   THREADS, 0, job, sizeof *job);
+    if (!status && has_direction(job->metric))
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_directions_kernel), job->points.n, THREADS,
+                                   THREADS, 0, job, sizeof *job);
+    if (!status && measures && job->measured != NULL)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_variances_kernel), job->cols, THREADS, THREADS,
+                                   0, job, sizeof *job);
+    if (!status && job->metric == NAPIER_METRIC_SEUCLIDEAN)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_divide_kernel), job->cols * job->points.stride,
+                                   THREADS, THREADS, 0, job, sizeof *job);
+    return status;
+}
+
+static napier_status run(const napier_device_call *call, search *s) {
+    const int64_t queries = s->near.queries.n, tiles = (queries + TILE - 1) / TILE * s->near.splits;
+    napier_status status = napier_cuda_fill(call->context, call->stream, s->state, 0, sizeof *s->state);
+    if (!status)
+        status = put_points(call, &s->sample_points, true);
+    if (!status && !s->self)
+        status = put_points(call, &s->query_points, false);
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_order_kernel), 1, 1, 32, 0, &s->order,
+                                   sizeof s->order);
+    if (!status)
+        status = napier_device_put(call, nearest_kernel(s->options), tiles, 1, THREADS, NAPIER_NEAR_SHARED, &s->near,
+                                   sizeof s->near);
+    if (!status)
+        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_neighbors_kernel), queries, THREADS / 32,
+                                   THREADS, 0, &s->near, sizeof s->near);
+    return status;
+}
+
+static napier_status find(napier_cuda_context *context, napier_cuda_workspace *workspace,
+                          const napier_device_call *call, search *s, int32_t *indices, float *distances) {
+    napier_status status = check(context->host, s, indices, distances);
+    if (status) {
+        return status;
+    }
+    napier_cuda_room room = napier_cuda_room_of(workspace);
+    take(context, &room, s);
+    s->near.indices = indices;
+    s->near.distances = distances;
+    if (!napier_cuda_room_ready(context, &room, &status) || s->queries.dense.rows == 0) {
+        return status;
+    }
+    return run(call, s);
+}
+
+napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct CUstream_st *stream,
+                                            napier_cuda_workspace *workspace, napier_umap_samples samples,
+                                            const napier_neighbors_options *options, int32_t *indices,
+                                            float *distances) {
+    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_device_call call = {context, stream, "nearest_neighbors"};
+    search s = {.options = options ? options : &defaults, .samples = samples, .queries = samples, .self = true};
+    const napier_status status = napier_cuda_begin(context);
+    return status ? status : find(context, workspace, &call, &s, indices, distances);
+}
+
+napier_status napier_cuda_nearest_neighbors_of(napier_cuda_context *context, struct CUstream_st *stream,
+                                               napier_cuda_workspace *workspace, napier_umap_samples samples,
+                                               napier_umap_samples queries, const napier_neighbors_options *options,
+                                               int32_t *indices, float *distances) {
+    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_device_call call = {context, stream, "nearest_neighbors_of"};
+    search s = {.options = options ? options : &defaults, .samples = samples, .queries = queries};
+    const napier_status status = napier_cuda_begin(context);
+    return status ? status : find(context, workspace, &call, &s, indices, distances);
+}

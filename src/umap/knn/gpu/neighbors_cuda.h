@@ -1,0 +1,67 @@
+/* umap/knn/gpu/neighbors_cuda.h - exact neighbours on a device: what the kernels (neighbors.cu) and the host half
+ * share. */
+#ifndef NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
+#define NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
+
+#include <napier/umap.h>
+
+#include "umap/graph/gpu/graph_cuda.h"
+
+enum {
+    NAPIER_NEAR_THREADS = 256,
+    NAPIER_NEAR_TILE = 64,   /* queries, and samples, whose pairs a block measures at a time */
+    NAPIER_NEAR_SHARE = 4,   /* queries, and samples, of a thread */
+    NAPIER_NEAR_CHUNK = 32,  /* columns of a tile in shared memory, twice */
+    NAPIER_NEAR_LANES = 64,  /* of squared_distance */
+    NAPIER_GAP_LANES = 16,   /* of the other sums */
+    NAPIER_NEAR_BOUND = 512, /* threads that the registers must be enough for: two blocks */
+    /* Bytes of a block: two chunks of both sides, a queue, two words for each query. */
+    NAPIER_NEAR_SHARED = 2 * 2 * NAPIER_NEAR_CHUNK * NAPIER_NEAR_TILE * 4 + NAPIER_NEAR_TILE * NAPIER_NEAR_TILE * 8 +
+                         2 * NAPIER_NEAR_TILE * 4
+};
+
+/* Rows as the metric wants them, by columns: column c of row i at columns[c * stride + i]. stride is a multiple of the
+ * tile; what lies beyond the rows is 0. */
+typedef struct napier_device_points {
+    float *columns;
+    int64_t n, stride;
+    float *counts; /* [stride] how many columns are true, of boolean metrics; else NULL */
+} napier_device_points;
+
+typedef struct napier_points_job {
+    const void *data;
+    int32_t dtype;
+    int64_t row_stride, col_stride;
+    int64_t cols, width; /* width: cols, and one more where rows without direction have one */
+    napier_metric metric;
+    napier_device_points points;
+    const float *variances;
+    float *measured; /* variances of these points, or NULL: they are given */
+    napier_device_state *state;
+    napier_cuda_faults *faults;
+} napier_points_job;
+
+typedef struct napier_order_job {
+    int32_t *order; /* [width] the columns lane by lane, lanes in the order in which they are folded */
+    int32_t width;
+    int32_t lanes;  /* squared distances: a power of two from 2 to 64 that is not less than width, or 64; others: 16 */
+    int32_t folded; /* by halves; else one after the other */
+} napier_order_job;
+
+typedef struct napier_near_job {
+    napier_device_points queries, samples;
+    int32_t self; /* a point is not its own neighbour */
+    int32_t kind; /* napier_points_kind */
+    napier_metric metric;
+    int64_t cols;
+    const int32_t *order;
+    int32_t width, lanes;
+    int64_t wanted;
+    int32_t splits;    /* of the samples: blocks that look for the same queries' neighbours */
+    uint64_t *nearest; /* [splits, queries, wanted], ascending */
+    int32_t *indices;
+    float *distances; /* [queries, wanted + self] */
+    const napier_device_state *state;
+} napier_near_job;
+
+#endif

@@ -1,0 +1,169 @@
+/* umap/knn/neighbors.c - nearest neighbours: check, make the points ready, choose a way, hand the result out. */
+#include <math.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "umap/knn/neighbors_search.h"
+#include "umap/metric/samples.h"
+
+/* ---- Which way? -------------------------------------------------------------------------------------------------- */
+
+/* Where NN-descent is taken unasked (docs/umap.md). It measures some 4000 pairs a point, each dearer than one of two
+ * rows that lie side by side. The exact search bounds a pair for less than a hundredth of that, and in few columns its
+ * boxes leave hardly a pair: it is as fast up to some 400,000 points. Other metrics must measure all pairs. */
+enum { EXACT_POINTS = 400000, EXACT_COLUMNS = 12, EXACT_POINTS_GENERAL = 32768, EXACT_POINTS_SLOW = 16384 };
+
+static bool is_large(const napier_points *points) {
+    if (points->kind == NAPIER_POINTS_GENERAL) {
+        return points->n > (napier_points_have_kernel(points) ? EXACT_POINTS_GENERAL : EXACT_POINTS_SLOW);
+    }
+    return points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS;
+}
+
+/* So few points, or so large a share of them as neighbours, are searched in full, whatever was asked for. */
+enum { LEAST_FOR_DESCENT = 512, LEAST_POINTS_PER_NEIGHBOR = 4 };
+
+static napier_status search_rows(const napier_search *s) {
+    const napier_points *points = s->samples;
+    const bool descent = s->options->method == NAPIER_NEIGHBORS_NN_DESCENT ||
+                         (s->options->method == NAPIER_NEIGHBORS_AUTO && is_large(points));
+    if (descent && napier_search_is_self(s) && points->n >= LEAST_FOR_DESCENT && s->wanted <= NAPIER_MOST_FOR_DESCENT &&
+        s->wanted < points->n / LEAST_POINTS_PER_NEIGHBOR) {
+        return napier_search_descent(s);
+    }
+    return napier_search_full(s);
+}
+
+static napier_status search(const napier_search *s) {
+    if (s->samples->metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_search_stored(s);
+    }
+    const bool may_be_equal = s->samples->rows && s->queries->n >= NAPIER_FEW_QUERIES;
+    return may_be_equal ? napier_search_distinct(s, search_rows) : search_rows(s);
+}
+
+/* ---- The result -------------------------------------------------------------------------------------------------- */
+
+typedef struct output {
+    const napier_search *search;
+    int64_t n_neighbors;
+    int32_t *indices;
+    float *distances;
+} output;
+
+static void output_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const output *t = argument;
+    const int64_t wanted = t->search->wanted, own = t->n_neighbors - wanted; /* 1 if a point is its own first */
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        uint64_t *nearest = t->search->nearest + i * wanted;
+        int32_t *indices = t->indices + i * t->n_neighbors;
+        float *distances = t->distances + i * t->n_neighbors;
+        napier_heap_sort(nearest, wanted);
+        if (own) {
+            indices[0] = (int32_t)i;
+            distances[0] = 0.0f;
+        }
+        for (int64_t k = 0; k < wanted; k++) {
+            indices[own + k] = nearest[k] == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(nearest[k]);
+            distances[own + k] = napier_near_distance(nearest[k]);
+        }
+    }
+}
+
+/* Indices and distances share no byte with what is read. */
+static napier_status check_apart(napier_context *context, const char *name, napier_umap_samples samples, int64_t rows,
+                                 const napier_neighbors_options *o, int32_t *indices, float *distances) {
+    const napier_matrix first = napier_rows(indices, rows, o->n_neighbors, NAPIER_F32);
+    const napier_status status = napier_samples_check_apart(context, "indices", first, name, samples);
+    return status ? status
+                  : napier_samples_check_apart(context, "distances", napier_rows_f32(distances, rows, o->n_neighbors),
+                                               name, samples);
+}
+
+/* Finds and writes; the points are checked. */
+static napier_status run(napier_context *context, const napier_neighbors_options *options, const napier_points *samples,
+                         const napier_points *queries, int32_t *indices, float *distances) {
+    if (options->n_neighbors > samples->n) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is more than the %lld samples",
+                           (long long)options->n_neighbors, (long long)samples->n);
+    }
+    napier_status status = napier_search_check_outputs(context, indices, distances, queries->n, options->n_neighbors);
+    if (status || queries->n == 0) {
+        return status;
+    }
+    napier_search s = {context, options, samples, queries, options->n_neighbors - (queries == samples), NULL, 0.0};
+    s.nearest = napier_alloc(&context->allocator, (size_t)queries->n, (size_t)s.wanted * sizeof *s.nearest);
+    if (!s.nearest) {
+        return napier_search_no_memory(&s, "neighbours");
+    }
+    status = search(&s);
+    if (!status) {
+        output t = {&s, options->n_neighbors, indices, distances};
+        napier_parallel(context, queries->n, 256, output_task, &t);
+    }
+    napier_free(&context->allocator, s.nearest);
+    return status;
+}
+
+static napier_status run_nearest_neighbors(napier_context *context, napier_umap_samples samples,
+                                           const napier_neighbors_options *options, int32_t *indices,
+                                           float *distances) {
+    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_points *points = NULL;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_search_check_options(context, o, 2);
+    if (!status)
+        status = napier_points_create(context, "samples", samples, o, NULL, &points);
+    if (!status) {
+        status = check_apart(context, "samples", samples, points->n, o, indices, distances);
+        status = status ? status : run(context, o, points, points, indices, distances);
+        napier_points_destroy(context, points);
+    }
+    return status;
+}
+
+napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
+                                       const napier_neighbors_options *options, int32_t *indices, float *distances) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_nearest_neighbors(context, samples, options, indices, distances);
+    napier_fenv_leave(caller);
+    return status;
+}
+
+static napier_status run_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
+                                              napier_umap_samples queries, const napier_neighbors_options *options,
+                                              int32_t *indices, float *distances) {
+    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_points *points = NULL, *others = NULL;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_search_check_options(context, o, 1);
+    if (!status)
+        status = napier_points_create(context, "samples", samples, o, NULL, &points);
+    if (!status) {
+        status = napier_points_create(context, "queries", queries, o, points, &others);
+        if (!status) {
+            status = check_apart(context, "samples", samples, others->n, o, indices, distances);
+            if (!status)
+                status = check_apart(context, "queries", queries, others->n, o, indices, distances);
+            if (!status)
+                status = run(context, o, points, others, indices, distances);
+            napier_points_destroy(context, others);
+        }
+        napier_points_destroy(context, points);
+    }
+    return status;
+}
+
+napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
+                                          napier_umap_samples queries, const napier_neighbors_options *options,
+                                          int32_t *indices, float *distances) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_nearest_neighbors_of(context, samples, queries, options, indices, distances);
+    napier_fenv_leave(caller);
+    return status;
+}

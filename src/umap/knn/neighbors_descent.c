@@ -1,0 +1,528 @@
+/* umap/knn/neighbors_descent.c - approximate nearest neighbours for any metric: neighbours of neighbours.
+ *
+ * NN-descent (Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity measures",
+ * 2011), in bulk-synchronous rounds. Each point keeps a list of the nearest it has met. In a round it looks at those
+ * who are near its near ones, where "near" goes both ways: who is in my list, and (some of) whose list I am in. All
+ * look at the lists as they were before the round and write only to their own, so that results do not depend on
+ * threads. A pair of old acquaintances has been looked at before and is passed over; rounds end when few lists change.
+ *
+ * The start is a few trees (neighbors_tree.h) over random projections, in whose leaves everybody meets everybody;
+ * without dense rows it is random. Lists are longer than what is asked for: the last find the way to the first.
+ *
+ * How long they must be depends on the data: in 50 directions that matter alike hardly any way leads to the nearest. So
+ * the true neighbours of some rows are found first, by going through all, and held against the lists after every
+ * round. What does not reach RECALL_LEAST is begun anew with longer lists, or, where those would cost more than going
+ * through all pairs, searched in full. */
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "core/math/random.h"
+#include "umap/knn/neighbors_tree.h"
+
+enum {
+    TREES = 8,
+    MOST_BACK = 32,
+    MOST_ROUNDS = 20,
+    CHECKED = 256,                /* rows, spread evenly over all, whose neighbours are found in full */
+    STREAM_PROJECTION = 0x4e0000, /* of random numbers; the tree or the round is added */
+    STREAM_START = 0x4e1000,
+    STREAM_REVERSE = 0x4e2000,
+    ROWS_CHUNK = 256,
+    FULL_PAIRS = 8, /* of all pairs cost about as much as one of a descent; */
+    FULL_BOUNDS = 32,
+    TOGETHER = 32 /* rows that are measured together, while the next are fetched */
+};
+/* Rounds end with that recall among the checked rows, or when less than that share of all places has changed in one. */
+#define RECALL_AIMED_AT 0.995
+#define ENOUGH 0.002
+/* A descent that ends with less, or is heading for less, has failed. */
+#define RECALL_LEAST 0.992
+
+/* How old an acquaintance is. */
+enum { OLD, NEW, JUST_MET };
+
+/* Whom a point knows in a round: those of its own list and some of those whose lists it is in, the new ones first. */
+typedef struct descent {
+    const napier_search *search;
+    uint64_t *lists; /* [n][size] ascending */
+    uint8_t *ages;   /* [n][size] */
+    int64_t n, size, most;
+    int round;
+    uint32_t lots_key;    /* of this round's random numbers */
+    uint32_t *known;      /* [n][most], new ones first */
+    uint16_t *counts;     /* [n][2]: all, new ones */
+    int64_t *back_starts; /* [n + 1] into back: who has a point in its list */
+    uint64_t *back;       /* [n * size]: whether it is new there, and who */
+    int64_t *changes;     /* per worker */
+    uint32_t *seen;       /* per worker: seen_size slots, */
+    uint32_t *candidates; /* and most * most candidates */
+    int64_t seen_size;
+    float *reaches;   /* [CHECKED] how far the last neighbour of a checked row is, in truth */
+    uint64_t *order;  /* [n] of a tree */
+    float *projected; /* [n][NAPIER_PANEL] */
+    float *directions;
+} descent;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- Lists ------------------------------------------------------------------------------------------------------- */
+
+/* Puts a neighbour where it belongs, if it is near enough and not there. */
+static bool insert(const descent *d, int64_t point, uint64_t near, uint8_t age) {
+    uint64_t *list = d->lists + point * d->size;
+    uint8_t *ages = d->ages + point * d->size;
+    int64_t at = d->size;
+    if (near >= list[at - 1]) {
+        return false;
+    }
+    while (at > 0 && list[at - 1] > near) {
+        at--;
+    }
+    if (at > 0 && list[at - 1] == near) {
+        return false;
+    }
+    const size_t moved = (size_t)(d->size - 1 - at);
+    memmove(list + at + 1, list + at, moved * sizeof *list);
+    memmove(ages + at + 1, ages + at, moved * sizeof *ages);
+    list[at] = near;
+    ages[at] = age;
+    return true;
+}
+
+static bool meet(const descent *d, int64_t a, int64_t b, uint8_t age) {
+    return insert(d, a, napier_near_of(napier_search_distance(d->search, a, b), (uint32_t)b), age);
+}
+
+static void fetch(const descent *d, int64_t row) {
+    const napier_points *points = d->search->samples;
+    if (points->rows) {
+        const float *p = points->rows + row * points->width;
+        for (int64_t i = 0; i < 64 && i < points->width; i += 16) {
+            __builtin_prefetch(p + i);
+        }
+    }
+}
+
+/* ---- Start ------------------------------------------------------------------------------------------------------- */
+
+static void project_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    const napier_points *points = d->search->samples;
+    (void)worker;
+    points->kernels->linear->product(points->rows + begin * points->width, points->width, end - begin, d->directions,
+                                     points->width, d->projected + begin * NAPIER_PANEL, NAPIER_PANEL);
+}
+
+static void draw_directions(const descent *d, uint32_t tree) {
+    const int64_t width = d->search->samples->width;
+    const uint32_t key = napier_random_key(d->search->options->seed, STREAM_PROJECTION + tree);
+    for (int64_t i = 0; i < width * NAPIER_PANEL; i++) {
+        uint32_t draw[2];
+        napier_philox(key, (uint32_t)(i / NAPIER_PANEL), (uint32_t)(i % NAPIER_PANEL), draw);
+        d->directions[i] = (float)(napier_random_unit(draw[0]) - 0.5);
+    }
+}
+
+/* Everybody in a leaf meets everybody else there. */
+static void leaf_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    (void)worker;
+    for (int64_t leaf = begin; leaf < end; leaf++) {
+        const int64_t first = leaf * NAPIER_PANEL;
+        const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
+        uint32_t rows[NAPIER_PANEL];
+        float distances[NAPIER_DISTANCES];
+        for (int64_t i = first; i < last; i++) {
+            rows[i - first] = (uint32_t)d->order[i];
+        }
+        for (int64_t i = 1; i < last - first; i++) {
+            napier_search_distances(d->search, rows[i], rows, i, distances);
+            for (int64_t j = 0; j < i; j++) {
+                insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
+                insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
+            }
+        }
+    }
+}
+
+static napier_status plant_trees(const descent *d) {
+    const napier_search *s = d->search;
+    napier_status status = NAPIER_OK;
+    for (uint32_t tree = 0; tree < TREES && !status; tree++) {
+        draw_directions(d, tree);
+        napier_parallel(s->context, d->n, ROWS_CHUNK, project_task, (void *)(uintptr_t)d);
+        status = napier_tree_sort(s, d->projected, d->n, NAPIER_PANEL, NAPIER_PANEL, d->order);
+        if (!status) {
+            napier_parallel(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, (void *)(uintptr_t)d);
+            status = napier_search_progress(s, 0.1 * (tree + 1) / TREES);
+        }
+    }
+    return status;
+}
+
+/* Fills what is empty with random points, then, should draws repeat too often, with those that follow. */
+static void fill_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    const uint32_t key = napier_random_key(d->search->options->seed, STREAM_START);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const uint64_t *last = d->lists + (i + 1) * d->size - 1;
+        for (uint32_t draw = 0; draw < 4 * d->size && *last == NAPIER_NEAR_NONE; draw++) {
+            uint32_t random[2];
+            napier_philox(key, (uint32_t)i, draw, random);
+            const int64_t j = napier_random_below(random[0], (uint32_t)d->n);
+            if (j != i) {
+                meet(d, i, j, NEW);
+            }
+        }
+        for (int64_t step = 1; step < d->n && *last == NAPIER_NEAR_NONE; step++) {
+            meet(d, i, (i + step) % d->n, NEW);
+        }
+    }
+}
+
+/* ---- Who knows whom ---------------------------------------------------------------------------------------------- */
+
+/* back[back_starts[v] ...]: whose lists hold v, ascending. */
+static void turn_lists(const descent *d) {
+    int64_t *starts = d->back_starts;
+    memset(starts, 0, (size_t)(d->n + 1) * sizeof *starts);
+    for (int64_t e = 0; e < d->n * d->size; e++) {
+        starts[napier_near_index(d->lists[e]) + 1]++;
+    }
+    for (int64_t v = 0; v < d->n; v++) {
+        starts[v + 1] += starts[v];
+    }
+    for (int64_t i = 0; i < d->n; i++) {
+        for (int64_t e = i * d->size; e < (i + 1) * d->size; e++) {
+            const uint32_t v = napier_near_index(d->lists[e]);
+            d->back[starts[v]++] = (uint64_t)d->ages[e] << 32 | (uint32_t)i;
+        }
+    }
+    for (int64_t v = d->n; v > 0; v--) {
+        starts[v] = starts[v - 1];
+    }
+    starts[0] = 0;
+}
+
+/* Chooses among those who know v: all if they are few, else by lot, the new ones first. */
+static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *chosen) {
+    const uint64_t *back = d->back + d->back_starts[v];
+    const int64_t count = d->back_starts[v + 1] - d->back_starts[v], kept = count < most ? count : most;
+    napier_heap_clear(chosen, kept);
+    for (int64_t i = 0; i < count && kept > 0; i++) {
+        uint32_t lot[2];
+        napier_philox(d->lots_key, (uint32_t)v, (uint32_t)back[i], lot);
+        const uint64_t rank = (uint64_t)(back[i] >> 32 == NEW ? 0 : 1) << 63 | (uint64_t)(lot[0] >> 1) << 32;
+        napier_heap_offer(chosen, kept, rank | (uint32_t)back[i]);
+    }
+    return kept;
+}
+
+/* The known ones of each point, new ones first. */
+static void know_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    uint64_t chosen[MOST_BACK];
+    (void)worker;
+    for (int64_t v = begin; v < end; v++) {
+        const uint64_t *list = d->lists + v * d->size;
+        const uint8_t *ages = d->ages + v * d->size;
+        uint32_t *known = d->known + v * d->most;
+        const int64_t backs = choose_back(d, v, d->most - d->size, chosen);
+        int64_t count = 0;
+        for (int pass = 0; pass < 2; pass++) {
+            for (int64_t i = 0; i < d->size; i++) {
+                if ((ages[i] == NEW) == (pass == 0)) {
+                    known[count++] = napier_near_index(list[i]);
+                }
+            }
+            for (int64_t i = 0; i < backs; i++) {
+                if ((chosen[i] >> 63 == 0) == (pass == 0)) {
+                    known[count++] = napier_near_index(chosen[i]);
+                }
+            }
+            d->counts[2 * v + (pass == 0 ? 1 : 0)] = (uint16_t)count;
+        }
+    }
+}
+
+/* ---- A round ----------------------------------------------------------------------------------------------------- */
+
+/* True the first time in this row's turn. */
+static bool is_first_sight(uint32_t *seen, int64_t size, uint32_t index) {
+    uint32_t slot = index * 0x9e3779b1u >> 7 & (uint32_t)(size - 1);
+    while (seen[slot] != UINT32_MAX) {
+        if (seen[slot] == index) {
+            return false;
+        }
+        slot = (slot + 1) & (uint32_t)(size - 1);
+    }
+    seen[slot] = index;
+    return true;
+}
+
+/* Those near the near ones of v whom it need not have met: a new link on the way. */
+static int64_t gather(const descent *d, int64_t v, uint32_t *seen, uint32_t *candidates) {
+    const uint32_t *known = d->known + v * d->most;
+    const int64_t all = d->counts[2 * v], fresh = d->counts[2 * v + 1];
+    int64_t count = 0;
+    memset(seen, 0xff, (size_t)d->seen_size * sizeof *seen);
+    is_first_sight(seen, d->seen_size, (uint32_t)v);
+    for (int64_t i = 0; i < d->size; i++) {
+        is_first_sight(seen, d->seen_size, napier_near_index(d->lists[v * d->size + i]));
+    }
+    for (int64_t i = 0; i < all; i++) {
+        const uint32_t u = known[i];
+        const uint32_t *theirs = d->known + (int64_t)u * d->most;
+        const int64_t looked = i < fresh ? d->counts[2 * (int64_t)u] : d->counts[2 * (int64_t)u + 1];
+        if (i < fresh && is_first_sight(seen, d->seen_size, u)) {
+            candidates[count++] = u;
+        }
+        for (int64_t j = 0; j < looked; j++) {
+            if (is_first_sight(seen, d->seen_size, theirs[j])) {
+                candidates[count++] = theirs[j];
+            }
+        }
+    }
+    return count;
+}
+
+/* Row v meets its candidates; the rows of the next ones are on their way meanwhile. */
+static int64_t meet_all(const descent *d, int64_t v, const uint32_t *candidates, int64_t count) {
+    float distances[NAPIER_DISTANCES];
+    int64_t changes = 0;
+    for (int64_t c = 0; c < least(count, TOGETHER); c++) {
+        fetch(d, candidates[c]);
+    }
+    for (int64_t first = 0; first < count; first += TOGETHER) {
+        const int64_t some = least(count - first, TOGETHER), end = least(count, first + 2 * TOGETHER);
+        for (int64_t c = first + TOGETHER; c < end; c++) {
+            fetch(d, candidates[c]);
+        }
+        napier_search_distances(d->search, v, candidates + first, some, distances);
+        for (int64_t c = 0; c < some; c++) {
+            changes += insert(d, v, napier_near_of(distances[c], candidates[first + c]), JUST_MET);
+        }
+    }
+    return changes;
+}
+
+static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    uint32_t *seen = d->seen + (int64_t)worker * d->seen_size;
+    uint32_t *candidates = d->candidates + (int64_t)worker * d->most * (d->most + 1);
+    int64_t changes = 0;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t v =
+            d->order ? (int64_t)(uint32_t)d->order[i] : i; /* near ones together: they look at the same rows */
+        const int64_t count = gather(d, v, seen, candidates);
+        changes += meet_all(d, v, candidates, count);
+    }
+    d->changes[worker] += changes;
+}
+
+static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    (void)worker;
+    for (int64_t e = begin * d->size; e < end * d->size; e++) {
+        d->ages[e] = d->ages[e] == JUST_MET ? NEW : OLD;
+    }
+}
+
+/* ---- How good is it? --------------------------------------------------------------------------------------------- */
+
+static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
+
+/* A checked row and all others. */
+static void reach_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const descent *d = argument;
+    const int64_t wanted = d->search->wanted;
+    uint32_t which[NAPIER_DISTANCES];
+    float distances[NAPIER_DISTANCES];
+    uint64_t heap[NAPIER_MOST_FOR_DESCENT];
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        const int64_t row = checked_row(d, c);
+        napier_heap_clear(heap, wanted);
+        for (int64_t j = 0; j < d->n; j += NAPIER_DISTANCES) {
+            const int64_t count = least(d->n - j, NAPIER_DISTANCES);
+            for (int64_t i = 0; i < count; i++) {
+                which[i] = (uint32_t)(j + i);
+            }
+            napier_search_distances(d->search, row, which, count, distances);
+            for (int64_t i = 0; i < count; i++) {
+                if (j + i != row) {
+                    napier_heap_offer(heap, wanted, napier_near_of(distances[i], which[i]));
+                }
+            }
+        }
+        d->reaches[c] = napier_near_distance(heap[0]);
+    }
+}
+
+/* The share of the checked rows' neighbours that are no farther than the true last one. */
+static double recall_of(const descent *d) {
+    const int64_t wanted = d->search->wanted;
+    int64_t found = 0;
+    for (int64_t c = 0; c < CHECKED; c++) {
+        const uint64_t *list = d->lists + checked_row(d, c) * d->size;
+        for (int64_t k = 0; k < wanted; k++) {
+            found += napier_near_distance(list[k]) <= d->reaches[c];
+        }
+    }
+    return (double)found / (double)(CHECKED * wanted);
+}
+
+/* What recall is heading for, if its gains keep shrinking as they did last. */
+static double forecast(double before, double last, double now) {
+    const double gain = now - last, shrinks = gain / (last - before);
+    return shrinks < 0.9 && last > before ? now + gain * shrinks / (1 - shrinks) : 1.0;
+}
+
+/* ---- Rounds ------------------------------------------------------------------------------------------------------ */
+
+static int64_t play_round(descent *d, int workers) {
+    const napier_search *s = d->search;
+    memset(d->changes, 0, (size_t)workers * sizeof *d->changes);
+    d->lots_key = napier_random_key(s->options->seed, STREAM_REVERSE + (uint32_t)d->round);
+    turn_lists(d);
+    napier_parallel(s->context, d->n, ROWS_CHUNK, know_task, d);
+    napier_parallel(s->context, d->n, ROWS_CHUNK, round_task, d);
+    napier_parallel(s->context, d->n, ROWS_CHUNK, age_task, d);
+    int64_t changes = 0;
+    for (int w = 0; w < workers; w++) {
+        changes += d->changes[w];
+    }
+    return changes;
+}
+
+/* *recall: of the lists at the end. */
+static napier_status run_rounds(descent *d, int workers, double *recall) {
+    const napier_search *s = d->search;
+    napier_status status = NAPIER_OK;
+    napier_parallel(s->context, CHECKED, 1, reach_task, d);
+    double before = 0.0, last = 0.0;
+    bool done = false;
+    *recall = recall_of(d);
+    for (d->round = 0; d->round < MOST_ROUNDS && !done && !status; d->round++) {
+        const int64_t changes = play_round(d, workers);
+        before = last;
+        last = *recall;
+        *recall = recall_of(d);
+        done = *recall >= RECALL_AIMED_AT || (double)changes <= ENOUGH * (double)d->n * (double)d->size ||
+               (d->round >= 2 && forecast(before, last, *recall) < RECALL_LEAST);
+        status =
+            napier_search_progress(s, *recall >= RECALL_LEAST && done ? 1.0 : 0.1 + 0.4 * (d->round + 1) / MOST_ROUNDS);
+    }
+    return status;
+}
+
+/* ---- The search -------------------------------------------------------------------------------------------------- */
+
+static bool make_room(descent *d, int workers) {
+    const napier_allocator *a = &d->search->context->allocator;
+    const size_t n = (size_t)d->n, places = n * (size_t)d->size, w = (size_t)workers;
+    const bool plants = d->search->samples->rows != NULL;
+    d->lists = napier_alloc(a, places, sizeof *d->lists);
+    d->ages = napier_alloc(a, places, sizeof *d->ages);
+    d->known = napier_alloc(a, n, (size_t)d->most * sizeof *d->known);
+    d->counts = napier_alloc(a, n, 2 * sizeof *d->counts);
+    d->back_starts = napier_alloc(a, n + 1, sizeof *d->back_starts);
+    d->back = napier_alloc(a, places, sizeof *d->back);
+    d->changes = napier_alloc(a, w, sizeof *d->changes);
+    d->reaches = napier_alloc(a, CHECKED, sizeof *d->reaches);
+    d->seen = napier_alloc(a, w, (size_t)d->seen_size * sizeof *d->seen);
+    d->candidates = napier_alloc(a, w, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
+    const bool all = d->lists && d->ages && d->known && d->counts && d->back_starts && d->back && d->changes &&
+                     d->reaches && d->seen && d->candidates;
+    if (all && plants) {
+        d->order = napier_alloc(a, n, sizeof *d->order);
+        d->projected = napier_alloc(a, n, NAPIER_PANEL * sizeof *d->projected);
+        d->directions = napier_alloc(a, (size_t)d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
+    }
+    return all && (!plants || (d->order && d->projected && d->directions));
+}
+
+static void free_room(descent *d) {
+    const napier_allocator *a = &d->search->context->allocator;
+    napier_free(a, d->lists);
+    napier_free(a, d->ages);
+    napier_free(a, d->known);
+    napier_free(a, d->counts);
+    napier_free(a, d->back_starts);
+    napier_free(a, d->back);
+    napier_free(a, d->changes);
+    napier_free(a, d->reaches);
+    napier_free(a, d->seen);
+    napier_free(a, d->candidates);
+    napier_free(a, d->order);
+    napier_free(a, d->projected);
+    napier_free(a, d->directions);
+}
+
+/* Lists are `wanted` long and `longer` times something. */
+static void set_sizes(descent *d, int64_t longer) {
+    const int64_t n = d->n, wanted = d->search->wanted;
+    d->size = least(wanted + longer * (wanted / 4 + 18), n - 1);
+    d->most = d->size + least(d->size / 3, MOST_BACK);
+    d->seen_size = 1024;
+    while (d->seen_size < 2 * d->most * (d->most + 1)) {
+        d->seen_size *= 2;
+    }
+}
+
+static napier_status start(descent *d) {
+    const napier_search *s = d->search;
+    napier_heap_clear(d->lists, d->n * d->size);
+    memset(d->ages, NEW, (size_t)(d->n * d->size));
+    const napier_status status = d->order ? plant_trees(d) : NAPIER_OK;
+    if (!status) {
+        napier_parallel(s->context, d->n, ROWS_CHUNK, fill_task, d);
+    }
+    return status;
+}
+
+/* One descent with lists of one length. */
+static napier_status descend(const napier_search *s, int64_t longer, double *recall, int64_t *pairs) {
+    descent d = {.search = s, .n = s->samples->n};
+    set_sizes(&d, longer);
+    *pairs = d.most * d.most;
+    const int workers = napier_workers(s->context, d.n, ROWS_CHUNK);
+    napier_status status = make_room(&d, workers) ? NAPIER_OK : napier_search_no_memory(s, "lists");
+    if (!status) {
+        status = start(&d);
+    }
+    if (!status) {
+        status = run_rounds(&d, workers, recall);
+    }
+    for (int64_t i = 0; i < d.n && !status; i++) {
+        for (int64_t k = 0; k < s->wanted; k++) { /* descending: a heap */
+            s->nearest[i * s->wanted + k] = d.lists[i * d.size + s->wanted - 1 - k];
+        }
+    }
+    free_room(&d);
+    return status;
+}
+
+/* Would lists twice as long, of four times as many pairs, cost more than all pairs? Those come in the order of memory,
+ * and most of them only by their bounds where there are any. */
+static bool is_dearer(const napier_search *s, int64_t pairs) {
+    const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
+    return 4 * pairs >= s->samples->n / each;
+}
+
+napier_status napier_search_descent(const napier_search *s) {
+    napier_search rest = *s;
+    for (int64_t longer = 1;; longer *= 2) {
+        double recall = 0.0;
+        int64_t pairs = 0;
+        const napier_status status = descend(&rest, longer, &recall, &pairs);
+        if (status || recall >= RECALL_LEAST) {
+            return status;
+        }
+        rest.told += 0.5 * (1.0 - rest.told);
+        if (is_dearer(s, pairs)) {
+            return napier_search_full(&rest);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+/* umap/knn/neighbors_equal.c - many equal rows: a search among fewer.
+ *
+ * Equal rows are as far as each other from every row, and ties go by index. So of a group of equal rows only the first
+ * `wanted` + 1 can be anybody's neighbours, one of the group's own included, and the neighbours of a later one are those
+ * of the first member, and that member itself. The later ones are left out of the search: else each would meet all of
+ * its like.
+ *
+ * Groups are found by hashing, in one pass in order of the rows. A row whose hash meets too many others (MOST_PROBES)
+ * counts as unlike all: it stays in the search, which is never wrong. */
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "umap/knn/neighbors_search.h"
+
+enum {
+    MOST_PROBES = 64,
+    LEAST_SHARE = 16, /* leaving rows out pays if they are one in so many */
+    ROWS_CHUNK = 256,
+    NOWHERE = -1
+};
+
+typedef struct grouping {
+    const napier_search *search;
+    int64_t n, slots; /* slots: a power of two */
+    uint64_t *hashes; /* [n] */
+    int32_t *table;   /* [slots] the first row of a group, or NOWHERE */
+    int32_t *first;   /* [n] the first row that is equal, maybe itself */
+    int32_t *counts;  /* [n] of first rows: equal ones so far */
+    int32_t *places;  /* [n] among the rows that stay, or NOWHERE */
+    int32_t *rows;    /* [kept] which they are */
+    int64_t kept;
+    float *packed; /* [kept][width] */
+    uint64_t *nearest;
+} grouping;
+
+/* ---- Groups ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t mixed(uint64_t h) {
+    h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
+    return h ^ h >> 32;
+}
+
+/* width is a multiple of 16. */
+static uint64_t hash_row(const float *row, int64_t width) {
+    uint64_t lanes[4] = {1, 2, 3, 4}, words[4];
+    for (int64_t i = 0; i < width; i += 8) {
+        memcpy(words, row + i, sizeof words);
+        for (int l = 0; l < 4; l++) {
+            lanes[l] = (lanes[l] ^ words[l]) * 0x9e3779b97f4a7c15u;
+            lanes[l] ^= lanes[l] >> 29;
+        }
+    }
+    return mixed(lanes[0] + mixed(lanes[1] + mixed(lanes[2] + mixed(lanes[3]))));
+}
+
+static void hash_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const grouping *g = argument;
+    const napier_points *points = g->search->samples;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        g->hashes[i] = hash_row(points->rows + i * points->width, points->width);
+    }
+}
+
+static bool is_equal(const grouping *g, int64_t i, int64_t j) {
+    const napier_points *p = g->search->samples;
+    return g->hashes[i] == g->hashes[j] &&
+           memcmp(p->rows + i * p->width, p->rows + j * p->width, (size_t)p->width * sizeof *p->rows) == 0;
+}
+
+/* The first row that row i is equal to: i, if it is the first. */
+static int64_t first_like(const grouping *g, int64_t i) {
+    uint64_t slot = g->hashes[i];
+    for (int probe = 0; probe < MOST_PROBES; probe++, slot++) {
+        int32_t *held = &g->table[slot & (uint64_t)(g->slots - 1)];
+        if (*held == NOWHERE) {
+            *held = (int32_t)i;
+            return i;
+        }
+        if (is_equal(g, i, *held)) {
+            return *held;
+        }
+    }
+    return i;
+}
+
+static void find_groups(grouping *g) {
+    napier_parallel(g->search->context, g->n, ROWS_CHUNK, hash_task, g);
+    for (int64_t i = 0; i < g->slots; i++) {
+        g->table[i] = NOWHERE;
+    }
+    memset(g->counts, 0, (size_t)g->n * sizeof *g->counts);
+    for (int64_t i = 0; i < g->n; i++) {
+        const int64_t first = first_like(g, i);
+        g->first[i] = (int32_t)first;
+        const bool stays = g->counts[first] <= g->search->wanted;
+        g->counts[first] += stays;
+        g->places[i] = stays ? (int32_t)g->kept : NOWHERE;
+        if (stays) {
+            g->rows[g->kept++] = (int32_t)i;
+        }
+    }
+}
+
+static bool make_room(grouping *g) {
+    const napier_allocator *a = &g->search->context->allocator;
+    const size_t n = (size_t)g->n;
+    g->slots = 64;
+    while (g->slots < 2 * g->n) {
+        g->slots *= 2;
+    }
+    g->hashes = napier_alloc(a, n, sizeof *g->hashes);
+    g->table = napier_alloc(a, (size_t)g->slots, sizeof *g->table);
+    g->first = napier_alloc(a, n, sizeof *g->first);
+    g->counts = napier_alloc(a, n, sizeof *g->counts);
+    g->places = napier_alloc(a, n, sizeof *g->places);
+    g->rows = napier_alloc(a, n, sizeof *g->rows);
+    return g->hashes && g->table && g->first && g->counts && g->places && g->rows;
+}
+
+/* What finding groups took, and what telling whose is whose takes. */
+static void free_tables(grouping *g) {
+    const napier_allocator *a = &g->search->context->allocator;
+    napier_free(a, g->hashes);
+    napier_free(a, g->table);
+    napier_free(a, g->counts);
+    g->hashes = NULL;
+    g->table = g->counts = NULL;
+}
+
+static void free_room(grouping *g) {
+    const napier_allocator *a = &g->search->context->allocator;
+    free_tables(g);
+    napier_free(a, g->first);
+    napier_free(a, g->places);
+    napier_free(a, g->rows);
+    napier_free(a, g->packed);
+    napier_free(a, g->nearest);
+}
+
+/* ---- A search among the rows that stay --------------------------------------------------------------------------- */
+
+static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const grouping *g = argument;
+    const napier_points *p = g->search->samples;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        memcpy(g->packed + i * p->width, p->rows + (int64_t)g->rows[i] * p->width, (size_t)p->width * sizeof *p->rows);
+    }
+}
+
+/* The neighbours found, by the numbers of all rows: these rise as the places do, so that a heap stays one. */
+static void rename_rows(const grouping *g, const uint64_t *found, uint64_t *nearest) {
+    for (int64_t k = 0; k < g->search->wanted; k++) {
+        const uint64_t near = found[k];
+        nearest[k] = near == NAPIER_NEAR_NONE
+                         ? near
+                         : (near & ~(uint64_t)UINT32_MAX) | (uint32_t)g->rows[napier_near_index(near)];
+    }
+}
+
+static void spread_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const grouping *g = argument;
+    const int64_t wanted = g->search->wanted;
+    const bool self = napier_search_is_self(g->search);
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        uint64_t *nearest = g->search->nearest + i * wanted;
+        const int64_t from = !self ? i : g->places[i] != NOWHERE ? g->places[i] : g->places[g->first[i]];
+        rename_rows(g, g->nearest + from * wanted, nearest);
+        if (self && g->places[i] == NOWHERE) {
+            napier_heap_offer(nearest, wanted, napier_near_of(0.0f, (uint32_t)g->first[i]));
+        }
+    }
+}
+
+static napier_status search_kept(grouping *g, napier_search_way *way) {
+    const napier_search *s = g->search;
+    const napier_allocator *a = &s->context->allocator;
+    const bool self = napier_search_is_self(s);
+    const int64_t looking = self ? g->kept : s->queries->n;
+    g->packed = napier_alloc(a, (size_t)g->kept, (size_t)s->samples->width * sizeof *g->packed);
+    g->nearest = napier_alloc(a, (size_t)looking, (size_t)s->wanted * sizeof *g->nearest);
+    if (!g->packed || !g->nearest) {
+        return napier_search_no_memory(s, "copy");
+    }
+    napier_parallel(s->context, g->kept, ROWS_CHUNK, pack_task, g);
+    napier_points kept = *s->samples;
+    kept.n = g->kept;
+    kept.rows = g->packed;
+    napier_search among = *s;
+    among.samples = &kept;
+    among.queries = self ? &kept : s->queries;
+    among.nearest = g->nearest;
+    const napier_status status = way(&among);
+    if (!status) {
+        napier_parallel(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
+    }
+    return status;
+}
+
+napier_status napier_search_distinct(const napier_search *s, napier_search_way *way) {
+    grouping g = {.search = s, .n = s->samples->n};
+    napier_status status = NAPIER_OK;
+    if (!make_room(&g)) {
+        status = napier_search_no_memory(s, "groups");
+    } else {
+        find_groups(&g);
+        free_tables(&g);
+        if (g.n - g.kept >= g.n / LEAST_SHARE && g.kept < g.n) {
+            status = search_kept(&g, way);
+        } else {
+            free_room(&g);
+            return way(s);
+        }
+    }
+    free_room(&g);
+    return status;
+}

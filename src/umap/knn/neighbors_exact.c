@@ -1,0 +1,344 @@
+/* umap/knn/neighbors_exact.c - exact nearest neighbours where the metric is a euclidean distance of the rows.
+ *
+ * Two bounds spare most of the work, and neither decides a result:
+ *   - Points lie in the order of a tree (neighbors_tree.h). Two nodes whose boxes are farther apart than the farthest
+ *     neighbour that any of their points still has are passed over, with all below them.
+ *   - Two leaves are compared by one product of panels that bounds the squared distances of all their pairs from below.
+ *     The pairs that may be near are measured with squared_distance, as everywhere, and offered to both points' heaps.
+ * A heap orders by (distance, index) and is offered every pair that it could hold, so it ends the same whatever came
+ * first.
+ *
+ * Threads. The nodes of one level of the tree, a power of two of them, meet in rounds as in a tournament: in round r
+ * node i meets node i ^ r. Within a round no node occurs twice, so that each heap has one writer; and i ^ 1, i ^ 2, ...
+ * are i's nearest in the tree, so that distances shrink early. Queries against samples need no rounds: each node of
+ * queries has its own heaps. */
+#include <math.h>
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "umap/knn/neighbors_tree.h"
+
+enum {
+    TEAMS_LEAST = 64,     /* nodes in a tournament, if there are panels enough, */
+    TEAMS_PER_WORKER = 4, /* and for more workers so many each, */
+    TEAM_PANELS = 2,      /* but none with fewer panels on average */
+    AHEAD = 2             /* pairs whose rows are fetched before they are measured */
+};
+
+/* One side: its points and how near is near for each. */
+typedef struct side {
+    const napier_points *points;
+    napier_tree *tree;
+    float *limits;  /* [panels * NAPIER_PANEL] for near_pairs */
+    float *reaches; /* [nodes] the largest -limit of a node: half a squared distance; NULL: looks for no neighbours */
+} side;
+
+typedef struct exact {
+    const napier_search *search;
+    const napier_linear_kernels *kernels;
+    napier_subspace *subspace;
+    side own, other; /* queries and samples; the same twice for a self search */
+    bool both;       /* both look for neighbours: a self search */
+    int level;       /* of the tournament's nodes */
+    int64_t round;
+} exact;
+
+/* ---- Pairs ------------------------------------------------------------------------------------------------------- */
+
+static void offer(const exact *e, const side *s, int64_t place, float distance, uint32_t index) {
+    const int64_t size = e->search->wanted;
+    uint64_t *heap = e->search->nearest + (int64_t)s->tree->order[place] * size;
+    if (napier_heap_offer(heap, size, napier_near_of(distance, index))) {
+        s->limits[place] = napier_subspace_limit(e->subspace, s->points->kind, napier_near_distance(heap[0]));
+    }
+}
+
+/* Would a point at distance 0 be taken? Among many equal points, soon only if its index is small. */
+static bool takes(const exact *e, const side *s, int64_t place, uint32_t index) {
+    return e->search->nearest[(int64_t)s->tree->order[place] * e->search->wanted] > napier_near_of(0.0f, index);
+}
+
+static bool is_wanted(const exact *e, int64_t a, int64_t b) {
+    return takes(e, &e->own, a, e->other.tree->order[b]) || (e->both && takes(e, &e->other, b, e->own.tree->order[a]));
+}
+
+static const float *row_at(const side *s, int64_t place) {
+    return s->points->rows + (int64_t)s->tree->order[place] * s->points->width;
+}
+
+static void measure(const exact *e, int64_t a, int64_t b) {
+    const float squared = e->kernels->squared_distance(row_at(&e->own, a), row_at(&e->other, b), e->own.points->width);
+    const float distance = napier_points_from_squared(e->own.points->kind, squared);
+    offer(e, &e->own, a, distance, e->other.tree->order[b]);
+    if (e->both) {
+        offer(e, &e->other, b, distance, e->own.tree->order[a]);
+    }
+}
+
+static float reach_of_leaf(const side *s, int64_t panel) {
+    const float *limits = s->limits + panel * NAPIER_PANEL;
+    float reach = -HUGE_VALF;
+    for (int i = 0; i < NAPIER_PANEL; i++) {
+        reach = -limits[i] > reach ? -limits[i] : reach;
+    }
+    return reach;
+}
+
+static napier_near_side near_side(const side *s, int64_t panel) {
+    return (napier_near_side){s->tree->points + panel * s->tree->coordinates * NAPIER_PANEL,
+                              s->tree->halves + panel * NAPIER_PANEL, s->limits + panel * NAPIER_PANEL};
+}
+
+static void fetch(const side *s, int64_t place) {
+    const float *row = row_at(s, place);
+    for (int64_t i = 0; i < 64 && i < s->points->width; i += 16) {
+        __builtin_prefetch(row + i);
+    }
+}
+
+/* The closer look: is a pair of two leaves near by a bound of more directions? */
+static bool is_near(const exact *e, int64_t a, int64_t b, double slack) {
+    const int64_t width = e->subspace->fine_width;
+    const float squared =
+        e->kernels->squared_distance(e->own.tree->fine + a * width, e->other.tree->fine + b * width, width);
+    const float limit_a = e->own.limits[a], limit_b = e->other.limits[b];
+    return slack - 0.5 * (1.0 - 0x1p-18) * (double)squared > (double)(limit_a < limit_b ? limit_a : limit_b);
+}
+
+/* Two leaves; of a leaf with itself each pair once. */
+static void meet_leaves(const exact *e, napier_node a, napier_node b) {
+    const bool same = e->both && a.id == b.id;
+    const int64_t first_a = a.begin * NAPIER_PANEL, first_b = b.begin * NAPIER_PANEL;
+    uint32_t hits[NAPIER_PANEL];
+    uint32_t rows = e->kernels->near_pairs(near_side(&e->own, a.begin), near_side(&e->other, b.begin),
+                                           e->own.tree->coordinates, hits);
+    if (rows == 0) {
+        return;
+    }
+    uint16_t pairs[NAPIER_PANEL * NAPIER_PANEL];
+    int count = 0;
+    for (; rows != 0; rows &= rows - 1) {
+        const int r = __builtin_ctz(rows);
+        for (uint32_t bits = same ? hits[r] & ~(UINT32_MAX >> (31 - r)) : hits[r]; bits != 0; bits &= bits - 1) {
+            pairs[count++] = (uint16_t)(r * NAPIER_PANEL + __builtin_ctz(bits));
+        }
+    }
+    if (e->subspace->fine > 0) {
+        const double slack = (double)e->own.tree->slacks[a.id] + (double)e->other.tree->slacks[b.id];
+        int kept = 0;
+        for (int i = 0; i < count; i++) {
+            pairs[kept] = pairs[i];
+            kept += is_near(e, first_a + pairs[i] / NAPIER_PANEL, first_b + pairs[i] % NAPIER_PANEL, slack);
+        }
+        count = kept;
+    }
+    for (int i = 0; i < count; i++) {
+        if (i + AHEAD < count) {
+            fetch(&e->other, first_b + pairs[i + AHEAD] % NAPIER_PANEL);
+        }
+        const int64_t at_a = first_a + pairs[i] / NAPIER_PANEL, at_b = first_b + pairs[i] % NAPIER_PANEL;
+        if (is_wanted(e, at_a, at_b)) {
+            measure(e, at_a, at_b);
+        }
+    }
+    if (count > 0) {
+        e->own.reaches[a.id] = reach_of_leaf(&e->own, a.begin);
+        if (e->both) {
+            e->other.reaches[b.id] = reach_of_leaf(&e->other, b.begin);
+        }
+    }
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------------------------------- */
+
+static float gap_of(const exact *e, napier_node a, napier_node b) {
+    return napier_tree_gap(e->kernels, e->own.tree, a.id, e->other.tree, b.id);
+}
+
+static void update_reach(const side *s, napier_node node) {
+    if (!napier_node_is_leaf(node)) {
+        const float left = s->reaches[2 * node.id], right = s->reaches[2 * node.id + 1];
+        s->reaches[node.id] = left > right ? left : right;
+    }
+}
+
+/* Is no pair of the two nodes near? The gap is a squared distance; slack is what its points' halves lack. */
+static bool is_far(const exact *e, napier_node a, napier_node b, float gap) {
+    float reach = e->own.reaches[a.id];
+    if (e->both && e->other.reaches[b.id] > reach) {
+        reach = e->other.reaches[b.id];
+    }
+    return (double)gap * 0.5 - (double)e->own.tree->slacks[a.id] - (double)e->other.tree->slacks[b.id] > (double)reach;
+}
+
+/* All pairs of two nodes that are not one above the other: the nearer children first. */
+static void meet(const exact *e, napier_node a, napier_node b, float gap) {
+    if (is_far(e, a, b, gap)) {
+        return;
+    }
+    if (napier_node_is_leaf(a) && napier_node_is_leaf(b)) {
+        meet_leaves(e, a, b);
+        return;
+    }
+    napier_node of_a[4], of_b[4];
+    float gaps[4];
+    int count = 0;
+    for (int i = 0; i < 4; i++) {
+        const bool leaf_a = napier_node_is_leaf(a), leaf_b = napier_node_is_leaf(b);
+        if ((leaf_a && i > 1) || (leaf_b && (i & 1))) {
+            continue;
+        }
+        const napier_node x = leaf_a ? a : napier_node_child(a, i >> 1);
+        const napier_node y = leaf_b ? b : napier_node_child(b, i & 1);
+        const float here = gap_of(e, x, y);
+        int at = count++;
+        for (; at > 0 && gaps[at - 1] > here; at--) {
+            gaps[at] = gaps[at - 1];
+            of_a[at] = of_a[at - 1];
+            of_b[at] = of_b[at - 1];
+        }
+        gaps[at] = here;
+        of_a[at] = x;
+        of_b[at] = y;
+    }
+    for (int i = 0; i < count; i++) {
+        meet(e, of_a[i], of_b[i], gaps[i]);
+    }
+    update_reach(&e->own, a);
+    if (e->both) {
+        update_reach(&e->other, b);
+    }
+}
+
+/* All pairs within a node. */
+static void meet_self(const exact *e, napier_node node) {
+    if (napier_node_is_leaf(node)) {
+        meet_leaves(e, node, node);
+        return;
+    }
+    const napier_node left = napier_node_child(node, 0), right = napier_node_child(node, 1);
+    meet_self(e, left);
+    meet_self(e, right);
+    meet(e, left, right, gap_of(e, left, right));
+    update_reach(&e->own, node);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const exact *e = argument;
+    (void)worker;
+    for (int64_t index = begin; index < end; index++) {
+        if (e->round == 0) {
+            meet_self(e, napier_tree_node(e->own.tree, e->level, index));
+            continue;
+        }
+        int64_t i, j;
+        napier_tournament_pair(e->round, index, &i, &j);
+        const napier_node a = napier_tree_node(e->own.tree, e->level, i);
+        const napier_node b = napier_tree_node(e->own.tree, e->level, j);
+        meet(e, a, b, gap_of(e, a, b));
+    }
+}
+
+static void query_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const exact *e = argument;
+    (void)worker;
+    for (int64_t index = begin; index < end; index++) {
+        const napier_node a = napier_tree_node(e->own.tree, e->level, index), b = napier_tree_root(e->other.tree);
+        meet(e, a, b, gap_of(e, a, b));
+    }
+}
+
+/* As many nodes as keep the workers busy, of TEAM_PANELS panels or more on average. */
+static int tournament_level(const napier_search *s, int64_t panels) {
+    int64_t teams = (int64_t)s->context->threads * TEAMS_PER_WORKER;
+    teams = teams < TEAMS_LEAST ? TEAMS_LEAST : teams;
+    int level = 0;
+    while ((int64_t)1 << level < teams && (int64_t)TEAM_PANELS << (level + 1) <= panels) {
+        level++;
+    }
+    return level;
+}
+
+static napier_status play(exact *e) {
+    const napier_search *s = e->search;
+    const int64_t teams = (int64_t)1 << e->level;
+    napier_status status = NAPIER_OK;
+    for (e->round = 0; e->round < teams && !status; e->round++) {
+        napier_parallel(s->context, e->round == 0 ? teams : teams / 2, 1, round_task, e);
+        status = napier_search_progress(s, (double)(e->round + 1) / (double)teams);
+    }
+    return status;
+}
+
+/* ---- The search -------------------------------------------------------------------------------------------------- */
+
+static napier_status make_side(const exact *e, const napier_points *points, bool looks, side *out) {
+    const napier_search *s = e->search;
+    const napier_allocator *a = &s->context->allocator;
+    out->points = points;
+    const napier_status status = napier_tree_create(s, points, e->subspace, &out->tree);
+    if (status) {
+        return status;
+    }
+    const int64_t places = out->tree->panels * NAPIER_PANEL;
+    out->limits = napier_alloc(a, (size_t)places, sizeof(float));
+    out->reaches = looks ? napier_alloc(a, (size_t)out->tree->nodes, sizeof(float)) : NULL;
+    if (!out->limits || (looks && !out->reaches)) {
+        return napier_search_no_memory(s, "limits");
+    }
+    for (int64_t i = 0; i < places; i++) {
+        out->limits[i] = looks && i < points->n ? -HUGE_VALF : HUGE_VALF;
+    }
+    for (int64_t i = 0; looks && i < out->tree->nodes; i++) {
+        out->reaches[i] = HUGE_VALF;
+    }
+    return NAPIER_OK;
+}
+
+static void free_side(const napier_search *s, side *made) {
+    napier_free(&s->context->allocator, made->limits);
+    napier_free(&s->context->allocator, made->reaches);
+    napier_tree_destroy(s->context, made->tree);
+}
+
+napier_status napier_search_exact(const napier_search *s) {
+    exact e = {.search = s, .kernels = s->samples->kernels->linear, .both = napier_search_is_self(s)};
+    side made[2] = {{0}, {0}};
+    napier_status status = napier_subspace_create(s, &e.subspace);
+    if (!status) {
+        status = make_side(&e, s->queries, true, &made[0]);
+    }
+    if (!status && !e.both) {
+        status = make_side(&e, s->samples, false, &made[1]);
+    }
+    if (!status) {
+        e.own = made[0];
+        e.other = e.both ? made[0] : made[1];
+        e.level = tournament_level(s, e.own.tree->panels);
+        for (int64_t i = 0; i < s->queries->n; i++) {
+            napier_heap_clear(s->nearest + i * s->wanted, s->wanted);
+        }
+        if (e.both) {
+            status = play(&e);
+        } else {
+            napier_parallel(s->context, (int64_t)1 << e.level, 1, query_task, &e);
+            status = napier_search_progress(s, 1.0);
+        }
+    }
+    free_side(s, &made[0]);
+    free_side(s, &made[1]);
+    napier_subspace_destroy(s->context, e.subspace);
+    return status;
+}
+
+/* ---- In full --------------------------------------------------------------------------------------------------- */
+
+napier_status napier_search_full(const napier_search *s) {
+    const napier_points *points = s->samples;
+    if (points->kind == NAPIER_POINTS_GENERAL || !points->rows || s->queries->n < NAPIER_FEW_QUERIES) {
+        return napier_search_plain(s);
+    }
+    return napier_search_exact(s);
+}

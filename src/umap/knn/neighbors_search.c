@@ -1,0 +1,61 @@
+/* umap/knn/neighbors_search.c - what all ways of searching use: progress, errors, the checks of arguments. */
+#include "umap/knn/neighbors_search.h"
+
+#include <math.h>
+
+napier_status napier_search_progress(const napier_search *s, double done) {
+    const napier_neighbors_options *o = s->options;
+    const double all = done < 1.0 ? s->told + (1.0 - s->told) * done : 1.0;
+    if (o->progress && o->progress("neighbours", all, o->user) != 0) {
+        return napier_fail(s->context, NAPIER_CANCELLED, "neighbours: cancelled at %.0f %%", 100 * all);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_search_no_memory(const napier_search *s, const char *what) {
+    return napier_fail(s->context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for the %s of %lld rows of %lld", what,
+                       (long long)s->samples->n, (long long)s->samples->cols);
+}
+
+napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *o, int64_t least) {
+    if (o->struct_size != sizeof *o) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
+                           (unsigned long)o->struct_size, (unsigned long)sizeof *o);
+    }
+    if (o->n_neighbors < least) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than %lld",
+                           (long long)o->n_neighbors, (long long)least);
+    }
+    if (!napier_metric_name(o->metric)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: metric %d is none", (int)o->metric);
+    }
+    if ((int)o->method < NAPIER_NEIGHBORS_AUTO || (int)o->method > NAPIER_NEIGHBORS_NN_DESCENT) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: method %d is none", (int)o->method);
+    }
+    return NAPIER_OK;
+}
+
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return x < y ? y - x < a_bytes : x - y < b_bytes;
+}
+
+/* The outputs are there, aligned and apart. */
+napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
+                                          int64_t rows, int64_t n_neighbors) {
+    if (rows == 0) {
+        return NAPIER_OK;
+    }
+    if (!indices || !distances) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", indices ? "distances" : "indices");
+    }
+    if ((uintptr_t)indices % sizeof *indices != 0 || (uintptr_t)distances % sizeof *distances != 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: not aligned to 4 bytes",
+                           (uintptr_t)indices % sizeof *indices != 0 ? "indices" : "distances");
+    }
+    const size_t bytes = (size_t)rows * (size_t)n_neighbors * sizeof *indices;
+    if (overlap(indices, bytes, distances, bytes)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "distances: overlaps indices");
+    }
+    return NAPIER_OK;
+}

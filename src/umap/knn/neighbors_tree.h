@@ -1,0 +1,57 @@
+/* umap/knn/neighbors_tree.h - points in the order of a k-d tree (Bentley, 1975), in panels of NAPIER_PANEL.
+ *
+ * A leaf is a panel. Node 1 is the root; the children of i are 2 i and 2 i + 1. A node of panels [begin, end) is cut at
+ * begin + (end - begin) / 2, so that the shape follows from the number of panels alone. */
+#ifndef NAPIER_UMAP_KNN_NEIGHBORS_TREE_H
+#define NAPIER_UMAP_KNN_NEIGHBORS_TREE_H
+
+#include "umap/knn/neighbors_subspace.h"
+
+typedef struct napier_node {
+    int64_t id, begin, end; /* panels */
+} napier_node;
+
+typedef struct napier_tree {
+    int64_t n, panels, nodes; /* nodes: more than the largest id */
+    int64_t coordinates, box; /* of a point; of a box: leading ones, a multiple of 16, may be 0 */
+    uint32_t *order;          /* [panels * NAPIER_PANEL] the row at each place */
+    float *points;            /* [panels][coordinates][NAPIER_PANEL] */
+    float *fine;              /* [panels * NAPIER_PANEL][fine_width] for the closer look; NULL: there is none */
+    float *halves;            /* [panels * NAPIER_PANEL] as near_pairs wants them; +inf where there is no row */
+    float *slacks;            /* [nodes] the largest slack in a node */
+    float *boxes;             /* [nodes][2][box] low, high */
+} napier_tree;
+
+static inline napier_node napier_tree_root(const napier_tree *tree) { return (napier_node){1, 0, tree->panels}; }
+static inline bool napier_node_is_leaf(napier_node node) { return node.end - node.begin == 1; }
+static inline napier_node napier_node_child(napier_node node, int right) {
+    const int64_t middle = node.begin + (node.end - node.begin) / 2;
+    return right ? (napier_node){2 * node.id + 1, middle, node.end} : (napier_node){2 * node.id, node.begin, middle};
+}
+/* Node `index` (0 .. 2^level - 1) of a level, where all of them have panels. */
+static inline napier_node napier_tree_node(const napier_tree *tree, int level, int64_t index) {
+    napier_node node = napier_tree_root(tree);
+    for (int bit = level - 1; bit >= 0; bit--) {
+        node = napier_node_child(node, (int)(index >> bit & 1));
+    }
+    return node;
+}
+
+napier_status napier_tree_create(const napier_search *s, const napier_points *points, const napier_subspace *u,
+                                 napier_tree **out);
+void napier_tree_destroy(napier_context *context, napier_tree *tree);
+
+/* Rows in the order of a tree, from any coordinates [n][stride], of which `dims`: the lower half of keys[i] is the row
+ * at place i. */
+napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride,
+                               int64_t dims, uint64_t *keys);
+
+/* A lower bound of the squared distance of any point of one node from any of the other. */
+static inline float napier_tree_gap(const napier_linear_kernels *kernels, const napier_tree *a, int64_t node_a,
+                                    const napier_tree *b, int64_t node_b) {
+    const int64_t n = a->box;
+    const float *low_a = a->boxes + 2 * node_a * n, *low_b = b->boxes + 2 * node_b * n;
+    return n > 0 ? kernels->box_gap(low_a, low_a + n, low_b, low_b + n, n) * (1.0f - 0x1p-14f) : 0.0f;
+}
+
+#endif

@@ -1,0 +1,22 @@
+/* umap/layout/densmap.h - densMAP: forces that make the spread of each neighbourhood on the map follow its spread in
+ * the data. Source: Narayan, Berger and Cho, "Assessing single-cell transcriptomic variability through
+ * density-preserving data visualization", 2021; docs/umap.md. */
+#ifndef NAPIER_UMAP_LAYOUT_DENSMAP_H
+#define NAPIER_UMAP_LAYOUT_DENSMAP_H
+
+#include <napier/umap.h>
+
+#include "core/base/context.h"
+
+typedef struct napier_densmap napier_densmap;
+
+/* From the graph and the distances of neighbours in the data ([n, n_neighbors]). */
+napier_status napier_densmap_create(napier_context *context, const napier_umap_graph *graph,
+                                    const napier_umap_options *options, const int32_t *indices, const float *distances,
+                                    napier_densmap **out);
+void napier_densmap_destroy(napier_context *context, napier_densmap *densmap);
+
+/* Adds densMAP's forces to those of an epoch (epochs.h); user is the densmap. Nothing before its share of the epochs. */
+void napier_densmap_forces(void *user, int64_t epoch, const float *y, float *forces);
+
+#endif

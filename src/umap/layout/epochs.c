@@ -1,0 +1,172 @@
+/* umap/layout/epochs.c - epochs of optimisation: forces from the embedding as it is, then one step of the optimizer. */
+#include "umap/layout/epochs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/fenv.h"
+#include "core/base/view.h"
+#include "umap/layout/sampling.h"
+
+static float highest_weight(const napier_umap_graph *graph) {
+    float highest = 0.0f;
+    for (int64_t e = 0; e < napier_umap_graph_edges(graph); e++) {
+        highest = graph->weights[e] > highest ? graph->weights[e] : highest;
+    }
+    return highest;
+}
+
+napier_layout napier_umap_layout_of(napier_context *context, const napier_forces *forces, float times,
+                                    const napier_umap_params *params, const napier_umap_epochs *epochs,
+                                    const napier_umap_graph *edges, const napier_umap_graph *pulls, int64_t n,
+                                    int64_t components, const float *y) {
+    napier_layout l = {.context = context,
+                       .kernels = napier_umap_kernels_of(context->isa),
+                       .forces = *forces,
+                       .y = y,
+                       .n = n,
+                       .components = components,
+                       .edges = edges,
+                       .pulls = pulls};
+    l.highest = highest_weight(edges);
+    l.sampled = epochs->edge_use == NAPIER_UMAP_EDGES_SAMPLED;
+    l.scale = l.sampled || !(l.highest > 0.0f) ? times : times / l.highest;
+    l.rate = (double)params->negative_sample_rate;
+    l.rate_per_edge = epochs->rate_per == NAPIER_UMAP_RATE_PER_EDGE;
+    l.phase_key = napier_random_key(epochs->seed, (uint32_t)NAPIER_PHASE_STREAM);
+    return l;
+}
+
+napier_status napier_umap_run_epochs(napier_context *context, const napier_epochs_run *run) {
+    napier_layout *l = run->layout;
+    const napier_umap_epochs *epochs = run->epochs;
+    const int64_t elements = l->n * l->components;
+    float *forces = napier_alloc(&context->allocator, elements > 0 ? (size_t)elements : 1, sizeof *forces);
+    if (!forces) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layout: no memory for the forces on %lld points",
+                           (long long)l->n);
+    }
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < epochs->count && !status; i++) {
+        l->epoch = epochs->first + i;
+        l->draw_key = napier_random_key(epochs->seed, (uint32_t)l->epoch);
+        napier_layout_forces(l, forces);
+        if (run->more) {
+            run->more(run->more_user, l->epoch, run->y, forces);
+        }
+        const double left = 1.0 - (double)l->epoch / (double)epochs->total;
+        const float rate = (float)((double)run->params->learning_rate * left);
+        napier_umap_optimizer_step(context, run->optimizer, forces, rate, run->y);
+        const double done = (double)(i + 1) / (double)epochs->count;
+        if (epochs->progress && epochs->progress("layout", done, epochs->user)) {
+            status = napier_fail(context, NAPIER_CANCELLED, "layout: cancelled after epoch %lld", (long long)l->epoch);
+        }
+    }
+    napier_free(&context->allocator, forces);
+    return status;
+}
+
+/* ---- The public call ----------------------------------------------------------------------------------------------- */
+
+napier_status napier_umap_check_epochs(napier_context *context, const napier_umap_epochs *e) {
+    if (e->struct_size != sizeof *e) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: struct_size %lu is not %lu",
+                           (unsigned long)e->struct_size, (unsigned long)sizeof *e);
+    }
+    if (e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
+        e->first > e->total - e->count) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "epochs: first %lld, count %lld do not lie in total %lld (1 to 2^22 - 1)",
+                           (long long)e->first, (long long)e->count, (long long)e->total);
+    }
+    if ((int)e->edge_use < 0 || (int)e->edge_use > NAPIER_UMAP_EDGES_SAMPLED || (int)e->rate_per < 0 ||
+        (int)e->rate_per > NAPIER_UMAP_RATE_PER_VERTEX) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: edge_use %d or rate_per %d is none",
+                           (int)e->edge_use, (int)e->rate_per);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_optimizer(napier_context *context, const napier_umap_optimizer *optimizer,
+                                     napier_matrix embedding) {
+    if (!optimizer) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "optimizer: NULL");
+    }
+    if (optimizer->n != embedding.rows || optimizer->components != embedding.cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "optimizer: made for %lld x %lld, the embedding is %lld x %lld", (long long)optimizer->n,
+                           (long long)optimizer->components, (long long)embedding.rows, (long long)embedding.cols);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status check_given(napier_context *context, const napier_umap_epochs *e, const uint32_t *targets,
+                                 int64_t rate, int64_t n) {
+    if (!targets) {
+        return NAPIER_OK;
+    }
+    if (e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: given, but rate_per is per edge");
+    }
+    return napier_umap_check_targets(context, targets, rate, n);
+}
+
+static napier_status run_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                         const napier_umap_epochs *epochs, const napier_umap_edge *edges, int64_t count,
+                                         const uint32_t *targets, napier_umap_optimizer *optimizer,
+                                         napier_matrix embedding) {
+    const napier_umap_epochs defaults = NAPIER_UMAP_EPOCHS_INIT;
+    const napier_umap_epochs *e = epochs ? epochs : &defaults;
+    napier_umap_params p;
+    napier_forces forces;
+    napier_umap_graph *graph = NULL, *pulls = NULL;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_umap_check_params(context, params, &p, &forces);
+    if (!status)
+        status = napier_umap_check_epochs(context, e);
+    if (!status)
+        status = napier_check_matrix_out(context, "embedding", embedding);
+    if (!status)
+        status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
+    if (!status)
+        status = check_optimizer(context, optimizer, embedding);
+    if (!status)
+        status = check_given(context, e, targets, p.negative_sample_rate, embedding.rows);
+    if (!status)
+        status =
+            napier_umap_check_apart(context, "embedding", embedding, "targets",
+                                    napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32));
+    if (!status)
+        status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
+    if (!status)
+        status =
+            napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count));
+    if (!status && e->move_targets)
+        status = napier_umap_graph_reversed(context, graph, &pulls);
+    if (!status) {
+        napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, e, graph, pulls, embedding.rows,
+                                                     embedding.cols, embedding.data);
+        layout.given = targets;
+        status = napier_layout_prepare(&layout);
+        if (!status) {
+            const napier_epochs_run run = {&p, e, &layout, optimizer, NULL, NULL, embedding.data};
+            status = napier_umap_run_epochs(context, &run);
+            napier_layout_release(&layout);
+        }
+    }
+    napier_umap_graph_destroy(context, graph);
+    napier_umap_graph_destroy(context, pulls);
+    return status;
+}
+
+napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                          const napier_umap_epochs *epochs, const napier_umap_edge *edges,
+                                          int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
+                                          napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status =
+        run_optimize_epochs(context, params, epochs, edges, count, targets, optimizer, embedding);
+    napier_fenv_leave(caller);
+    return status;
+}

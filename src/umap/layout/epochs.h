@@ -1,0 +1,33 @@
+/* umap/layout/epochs.h - epochs over graphs that have been checked: what the public calls and the pipeline share. */
+#ifndef NAPIER_UMAP_LAYOUT_EPOCHS_H
+#define NAPIER_UMAP_LAYOUT_EPOCHS_H
+
+#include "umap/layout/layout.h"
+#include "umap/layout/optimizer.h"
+
+/* Changes the forces [n, components] of an epoch before they are applied: densMAP's part. */
+typedef void napier_more_forces(void *user, int64_t epoch, const float *y, float *forces);
+
+/* Epochs within their total, and known schemes? */
+napier_status napier_umap_check_epochs(napier_context *context, const napier_umap_epochs *epochs);
+
+typedef struct napier_epochs_run {
+    const napier_umap_params *params;
+    const napier_umap_epochs *epochs;
+    napier_layout *layout; /* prepared; its epoch and keys are set here */
+    napier_umap_optimizer *optimizer;
+    napier_more_forces *more; /* or NULL */
+    void *more_user;
+    float *y;
+} napier_epochs_run;
+
+/* Runs epochs first .. first + count - 1. OUT_OF_MEMORY, or CANCELLED after a whole epoch. */
+napier_status napier_umap_run_epochs(napier_context *context, const napier_epochs_run *run);
+
+/* A layout over checked graphs; each attraction counts `times`. */
+napier_layout napier_umap_layout_of(napier_context *context, const napier_forces *forces, float times,
+                                    const napier_umap_params *params, const napier_umap_epochs *epochs,
+                                    const napier_umap_graph *edges, const napier_umap_graph *pulls, int64_t n,
+                                    int64_t components, const float *y);
+
+#endif

@@ -1,0 +1,87 @@
+/* umap/layout/gpu/layout_cuda.h - the forces on all vertices and the optimizers' steps on a device: what the kernels
+ * (layout.cu) and the host half (layout_cuda.c) share. The order of a vertex's sum is that of layout_kernels.h. */
+#ifndef NAPIER_UMAP_LAYOUT_GPU_LAYOUT_CUDA_H
+#define NAPIER_UMAP_LAYOUT_GPU_LAYOUT_CUDA_H
+
+#include "umap/options/force.h"
+#include "umap/graph/gpu/graph_cuda.h"
+#include "umap/layout/layout_kernels.h"
+
+enum {
+    NAPIER_FORCE_THREADS = 256,
+    NAPIER_FORCE_WARPS = NAPIER_FORCE_THREADS / 32,
+    NAPIER_LANE_STRIDE = 17,  /* floats from component to component of 16 lanes' sums: 16 would share banks */
+    NAPIER_ACTING_EDGES = 64, /* of a warp, that wait until they are 32 */
+    NAPIER_STEP_THREADS = 256
+};
+
+/* Part of a row that is longer than NAPIER_PIECE_EDGES, and a vertex that has such a row: its pieces, own edges first.
+ */
+typedef struct napier_device_piece {
+    int64_t begin;
+    int32_t count;
+    uint32_t v;
+    int32_t pull; /* 1: of pulls */
+} napier_device_piece;
+
+typedef struct napier_device_heavy {
+    uint32_t v;
+    int32_t first, count; /* pieces */
+} napier_device_heavy;
+
+/* As napier_layout. */
+typedef struct napier_force_job {
+    napier_forces forces;
+    const float *y;
+    float *out;
+    int64_t n;
+    int32_t components;
+    napier_device_graph edges, pulls;
+    napier_device_state *state;
+
+    float times;        /* each force counts so often; over the largest weight where by_highest */
+    int32_t by_highest; /* weights are shares of the largest */
+    int32_t sampled;
+    uint32_t phase_key;
+    int64_t epoch;
+
+    const uint32_t *given; /* [n, samples], or NULL: drawn */
+    int64_t samples;       /* of each vertex, where they are not counted per edge */
+    double rate;           /* samples per edge that acts, or its share */
+    int32_t rate_per_edge;
+    uint32_t draw_key;
+
+    float *wanted; /* [n] samples that the rate asks for, where all edges act and it counts per edge; else NULL */
+    napier_device_piece *pieces;
+    napier_device_heavy *heavy;
+    float *sums;     /* [pieces, components] */
+    int32_t *acting; /* [pieces] edges that act */
+} napier_force_job;
+
+/* y += the step for forces g, over `count` floats. */
+typedef struct napier_step_job {
+    float *y;
+    const float *g;
+    float *first, *second;
+    int64_t count;
+    int32_t method;
+    float beta, beta1, beta2, eps, correction1, correction2, rate;
+} napier_step_job;
+
+/* NaN everywhere, if an argument was bad. */
+typedef struct napier_poison_job {
+    float *out;
+    int64_t count;
+    const napier_device_state *state;
+} napier_poison_job;
+
+/* Are all values finite, all targets below n? */
+typedef struct napier_values_job {
+    const float *values;
+    const uint32_t *targets;
+    int64_t count, n;
+    napier_device_state *state;
+    napier_cuda_faults *faults;
+} napier_values_job;
+
+#endif

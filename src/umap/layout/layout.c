@@ -1,0 +1,291 @@
+/* umap/layout/layout.c - the forces on all vertices, over threads. */
+#include "umap/layout/layout.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "umap/layout/sampling.h"
+
+enum {
+    NAPIER_LAYOUT_CHUNK = 512 /* vertices: about 50 microseconds of work */
+};
+
+/* ---- Preparation --------------------------------------------------------------------------------------------------- */
+
+static int64_t degree_of(const napier_umap_graph *graph, int64_t v) {
+    return graph ? graph->starts[v + 1] - graph->starts[v] : 0;
+}
+
+static int64_t pieces_of(int64_t degree) { return (degree + NAPIER_PIECE_EDGES - 1) / NAPIER_PIECE_EDGES; }
+
+static bool is_heavy(const napier_layout *l, int64_t v) {
+    return degree_of(l->edges, v) > NAPIER_PIECE_EDGES || degree_of(l->pulls, v) > NAPIER_PIECE_EDGES;
+}
+
+static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bool pull) {
+    for (int64_t begin = 0, degree = degree_of(graph, v); begin < degree; begin += NAPIER_PIECE_EDGES) {
+        const int64_t left = degree - begin;
+        l->pieces[l->piece_count++] = (napier_layout_piece){v, pull, graph->starts[v] + begin,
+                                                            left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES};
+    }
+}
+
+/* The rate times the sum of a vertex's weights as a share of the largest: how many edges act in an epoch, on average. */
+static float wanted_of(const napier_layout *l, int64_t v) {
+    double sum = 0.0;
+    for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
+        sum += (double)l->edges->weights[e];
+    }
+    return l->highest > 0.0f ? (float)(l->rate * (sum / (double)l->highest)) : 0.0f;
+}
+
+napier_status napier_layout_prepare(napier_layout *l) {
+    const napier_allocator *allocator = &l->context->allocator;
+    int64_t heavy = 0, pieces = 0;
+    for (int64_t v = 0; v < l->n; v++) {
+        if (is_heavy(l, v)) {
+            heavy++;
+            pieces += pieces_of(degree_of(l->edges, v)) + pieces_of(degree_of(l->pulls, v));
+        }
+    }
+    const bool weighted = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
+    l->wanted = weighted ? napier_alloc(allocator, (size_t)l->n, sizeof *l->wanted) : NULL;
+    l->heavy = heavy > 0 ? napier_alloc(allocator, (size_t)heavy, sizeof *l->heavy) : NULL;
+    l->pieces = pieces > 0 ? napier_alloc(allocator, (size_t)pieces, sizeof *l->pieces) : NULL;
+    l->sums = pieces > 0 ? napier_alloc(allocator, (size_t)pieces * (size_t)l->components, sizeof *l->sums) : NULL;
+    if ((weighted && !l->wanted) || (heavy > 0 && !l->heavy) || (pieces > 0 && (!l->pieces || !l->sums))) {
+        napier_layout_release(l);
+        return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "layout: no memory for %lld vertices", (long long)l->n);
+    }
+    l->heavy_count = l->piece_count = 0;
+    for (int64_t v = 0; v < l->n; v++) {
+        if (weighted) {
+            l->wanted[v] = wanted_of(l, v);
+        }
+        if (is_heavy(l, v)) {
+            l->heavy[l->heavy_count++] = (uint32_t)v;
+            cut(l, l->edges, (uint32_t)v, false);
+            cut(l, l->pulls, (uint32_t)v, true);
+        }
+    }
+    return NAPIER_OK;
+}
+
+void napier_layout_release(napier_layout *l) {
+    const napier_allocator *allocator = &l->context->allocator;
+    napier_free(allocator, l->wanted);
+    napier_free(allocator, l->heavy);
+    napier_free(allocator, l->pieces);
+    napier_free(allocator, l->sums);
+    l->wanted = NULL;
+    l->heavy = NULL;
+    l->pieces = NULL;
+    l->sums = NULL;
+}
+
+/* ---- Strips -------------------------------------------------------------------------------------------------------- */
+
+enum { BUNDLE_TARGETS = 2 * NAPIER_PIECE_EDGES };
+
+/* Strips that wait to be worked through together, and the targets that were drawn for them. */
+typedef struct bundle {
+    const napier_layout *layout;
+    int64_t count, room, used;
+    float sum[16 * NAPIER_MOST_COMPONENTS];
+    napier_strip strips[NAPIER_MOST_STRIPS];
+    uint32_t targets[BUNDLE_TARGETS];
+} bundle;
+
+static void bundle_open(bundle *b, const napier_layout *l) {
+    const int64_t room = NAPIER_STRIP_VECTORS / l->components;
+    b->layout = l;
+    b->count = b->used = 0;
+    b->room = room < NAPIER_MOST_STRIPS ? room : NAPIER_MOST_STRIPS;
+    memset(b->sum, 0, sizeof b->sum);
+}
+
+static void bundle_flush(bundle *b) {
+    const napier_layout *l = b->layout;
+    l->kernels->layout.strips(&l->forces, l->y, l->components, b->strips, b->count, b->sum);
+    b->count = 0;
+}
+
+/* Room for `count` <= NAPIER_PIECE_EDGES targets, which stay until their strips are done. */
+static uint32_t *room_for_targets(bundle *b, int64_t count) {
+    if (b->used + count > BUNDLE_TARGETS) {
+        bundle_flush(b);
+        b->used = 0;
+    }
+    b->used += count;
+    return b->targets + b->used - count;
+}
+
+/* The pairs of v with `count` targets, as strips; their sum will be added to force. */
+static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, const float *weights, int64_t count,
+                 float scale, float *force) {
+    for (int64_t e = 0; e < count; e += 16) {
+        if (b->count == b->room) {
+            bundle_flush(b);
+        }
+        const int64_t left = count - e;
+        b->strips[b->count++] = (napier_strip){v,
+                                               repels,
+                                               (int16_t)(left < 16 ? left : 16),
+                                               scale,
+                                               targets + e,
+                                               weights ? weights + e : NULL,
+                                               left <= 16 ? force : NULL};
+    }
+}
+
+/* ---- Attraction ---------------------------------------------------------------------------------------------------- */
+
+bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
+    return napier_edge_acts(l->phase_key, l->highest, l->epoch, source, target, weight);
+}
+
+/* Takes in one piece of edges, whose sum goes to `force`; returns how many of them act. */
+static int64_t attract(bundle *b, const napier_umap_graph *graph, bool pull, uint32_t v, int64_t begin, int64_t count,
+                       float *force) {
+    const napier_layout *l = b->layout;
+    const uint32_t *targets = graph->targets + begin;
+    if (!l->sampled) {
+        take(b, false, v, targets, graph->weights + begin, count, l->scale, force);
+        return count;
+    }
+    uint32_t *acting = room_for_targets(b, count);
+    int64_t found = 0;
+    for (int64_t e = 0; e < count; e++) {
+        const uint32_t other = targets[e];
+        acting[found] = other;
+        found += napier_layout_edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[begin + e]);
+    }
+    take(b, false, v, acting, NULL, found, l->scale, force);
+    return found;
+}
+
+/* All pieces of a vertex in a graph. */
+static int64_t attract_all(bundle *b, const napier_umap_graph *graph, bool pull, uint32_t v, float *force) {
+    int64_t acting = 0;
+    if (graph) {
+        for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e += NAPIER_PIECE_EDGES) {
+            const int64_t left = graph->starts[v + 1] - e;
+            acting += attract(b, graph, pull, v, e, left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, force);
+        }
+    }
+    return acting;
+}
+
+/* ---- Repulsion ----------------------------------------------------------------------------------------------------- */
+
+/* The samples of vertex v, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
+static napier_sampling sampling_of(const napier_layout *l, uint32_t v, int64_t acting) {
+    if (l->wanted) {
+        return napier_weighted_sampling(l->wanted[v]);
+    }
+    if (l->rate_per_edge && l->sampled) {
+        return (napier_sampling){(int64_t)((double)acting * l->rate), 1.0f};
+    }
+    const double before = l->rate * (double)l->epoch, after = l->rate * (double)(l->epoch + 1);
+    return (napier_sampling){(int64_t)after - (int64_t)before, 1.0f};
+}
+
+static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) {
+    const napier_layout *l = b->layout;
+    for (int64_t s = 0; s < samples.count; s += NAPIER_PIECE_EDGES) {
+        const int64_t left = samples.count - s, part = left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES;
+        const uint32_t *targets = l->given ? l->given + (int64_t)v * samples.count + s : NULL;
+        if (!targets) {
+            uint32_t *drawn = room_for_targets(b, (part + 31) / 32 * 32);
+            l->kernels->layout.draw(l->draw_key, v, (uint32_t)l->n, s, part, drawn);
+            targets = drawn;
+        }
+        take(b, true, v, targets, NULL, part, samples.weight, force);
+    }
+}
+
+/* ---- All vertices -------------------------------------------------------------------------------------------------- */
+
+typedef struct napier_layout_task {
+    const napier_layout *layout;
+    float *forces;
+} napier_layout_task;
+
+static void light_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layout_task *t = argument;
+    const napier_layout *l = t->layout;
+    bundle b;
+    (void)worker;
+    bundle_open(&b, l);
+    for (int64_t v = begin; v < end; v++) {
+        if (l->heavy_count > 0 && is_heavy(l, v)) {
+            continue;
+        }
+        float *force = t->forces + v * l->components;
+        memset(force, 0, (size_t)l->components * sizeof *force);
+        const int64_t acting = attract_all(&b, l->edges, false, (uint32_t)v, force);
+        attract_all(&b, l->pulls, true, (uint32_t)v, force);
+        repel(&b, (uint32_t)v, sampling_of(l, (uint32_t)v, acting), force);
+    }
+    bundle_flush(&b);
+}
+
+static void pieces_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layout_task *t = argument;
+    const napier_layout *l = t->layout;
+    bundle b;
+    (void)worker;
+    bundle_open(&b, l);
+    for (int64_t i = begin; i < end; i++) {
+        const napier_layout_piece *p = &l->pieces[i];
+        float *sum = l->sums + i * l->components;
+        memset(sum, 0, (size_t)l->components * sizeof *sum);
+        attract(&b, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, sum);
+    }
+    bundle_flush(&b);
+}
+
+/* How many edges of a vertex act, where attract has not counted them. */
+static int64_t acting_of(const napier_layout *l, uint32_t v) {
+    int64_t acting = 0;
+    if (l->sampled && l->rate_per_edge && l->edges) {
+        for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
+            acting += napier_layout_edge_acts(l, v, l->edges->targets[e], l->edges->weights[e]);
+        }
+    }
+    return acting;
+}
+
+static void heavy_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const napier_layout_task *t = argument;
+    const napier_layout *l = t->layout;
+    bundle b;
+    (void)worker;
+    bundle_open(&b, l);
+    for (int64_t h = begin; h < end; h++) {
+        const uint32_t v = l->heavy[h];
+        float *force = t->forces + (int64_t)v * l->components;
+        memset(force, 0, (size_t)l->components * sizeof *force);
+        int64_t low = 0, high = l->piece_count; /* the first piece of v */
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            low = l->pieces[middle].v < v ? middle + 1 : low;
+            high = l->pieces[middle].v < v ? high : middle;
+        }
+        for (int64_t i = low; i < l->piece_count && l->pieces[i].v == v; i++) {
+            for (int64_t d = 0; d < l->components; d++) {
+                force[d] += l->sums[i * l->components + d];
+            }
+        }
+        repel(&b, v, sampling_of(l, v, acting_of(l, v)), force);
+    }
+    bundle_flush(&b);
+}
+
+void napier_layout_forces(const napier_layout *l, float *forces) {
+    napier_layout_task task = {l, forces};
+    napier_parallel(l->context, l->n, NAPIER_LAYOUT_CHUNK, light_task, &task);
+    napier_parallel(l->context, l->piece_count, 4, pieces_task, &task);
+    napier_parallel(l->context, l->heavy_count, 1, heavy_task, &task);
+}

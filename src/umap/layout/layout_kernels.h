@@ -1,0 +1,53 @@
+/* umap/layout/layout_kernels.h - the kernels of the layout, as each instruction set compiles them (layout.inc.h).
+ *
+ * Order of a vertex's sum. Its edges (or samples) are taken in pieces of NAPIER_PIECE_EDGES; in a piece, lane l of 16 adds
+ * elements l, l + 16, ... ascending, then the lanes fold by halves; the pieces' sums are added ascending. Attraction of its
+ * own edges, attraction of edges that end in it, and repulsion are such sums each, added in this order. */
+#ifndef NAPIER_UMAP_LAYOUT_LAYOUT_KERNELS_H
+#define NAPIER_UMAP_LAYOUT_LAYOUT_KERNELS_H
+
+#include <stdbool.h>
+
+#include "umap/options/force.h"
+
+enum { NAPIER_PIECE_EDGES = 1024 };
+
+/* Up to 16 pairs of one vertex with others, all of one kind. */
+typedef struct napier_strip {
+    uint32_t v;
+    bool repels; /* by samples; else attracts along edges */
+    int16_t count;
+    float scale; /* of the weights */
+    const uint32_t *targets;
+    const float *weights; /* NULL: all 1 */
+    float *force;         /* ends a sum, which is added here: [components]; NULL: the sum goes on in the next strip */
+} napier_strip;
+
+/* Strips of many vertices are worked through together, step by step: one strip alone would wait for its own results. */
+enum {
+    NAPIER_MOST_STRIPS = 32,
+    NAPIER_MOST_COMPONENTS = 50,
+    NAPIER_STRIP_VECTORS = 128 /* strips times components at a time */
+};
+
+typedef struct napier_layout_kernels {
+    /* Forces of `count` strips <= NAPIER_MOST_STRIPS, count * components <= NAPIER_STRIP_VECTORS. sum: [components, 16] of
+     * the sum that the last strip of the call before has left open; left so again. */
+    void (*strips)(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,
+                   int64_t count, float *sum);
+    /* Draws [begin, begin + count) of vertex v, below n: draw s is word (s / 16) % 2 of counter (s / 32) * 16 + s % 16. begin
+     * is a multiple of 32; room for count rounded up to 32. */
+    void (*draw)(uint32_t key, uint32_t v, uint32_t n, int64_t begin, int64_t count, uint32_t *targets);
+    /* sums[r * components + d] = the sum of rows of [count, components], count <= NAPIER_PIECE_EDGES, in the order above;
+     * added to sum. */
+    void (*add_rows)(const float *rows, int64_t count, int64_t components, float *sum);
+
+    /* Elementwise over n floats. */
+    void (*sgd)(float *y, const float *g, float rate, int64_t n);
+    void (*momentum)(float *y, const float *g, float *velocity, float beta, float rate, int64_t n);
+    /* correction1, 2: 1 - beta^t. */
+    void (*adam)(float *y, const float *g, float *m, float *v, float beta1, float beta2, float eps, float correction1,
+                 float correction2, float rate, int64_t n);
+} napier_layout_kernels;
+
+#endif

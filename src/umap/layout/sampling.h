@@ -1,0 +1,53 @@
+/* umap/layout/sampling.h - which edges act in an epoch, and how many samples a vertex has. Plain C that CUDA compiles
+ * too. */
+#ifndef NAPIER_UMAP_LAYOUT_SAMPLING_H
+#define NAPIER_UMAP_LAYOUT_SAMPLING_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/math/random.h"
+
+enum {
+    NAPIER_PHASE_STREAM = -1, /* of the edges' phases; epochs are streams 0, 1, ... */
+    NAPIER_SAMPLE_FOR = 4     /* samples asked for that one drawn may stand for */
+};
+
+NAPIER_BOTH float napier_round_to_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
+
+/* Does an edge act in an epoch? In a share of weight / highest of all epochs, evenly spread. */
+NAPIER_BOTH bool napier_edge_acts(uint32_t phase_key, float highest, int64_t epoch, uint32_t source, uint32_t target,
+                                  float weight) {
+    uint32_t random[2];
+    napier_philox(phase_key, source, target, random);
+    const float phase = (float)(random[0] >> 8) * 0x1p-24f, share = weight / highest;
+    return napier_round_to_whole(fmaf(share, (float)(epoch + 1), phase)) >
+           napier_round_to_whole(fmaf(share, (float)epoch, phase));
+}
+
+typedef struct napier_sampling {
+    int64_t count;
+    float weight; /* of each */
+} napier_sampling;
+
+/* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on
+ * average. */
+NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
+    const float most = 16.0f * NAPIER_SAMPLE_FOR; /* of one vector; a power of two */
+    int64_t vectors = (int64_t)(wanted / most);
+    vectors += (float)vectors * most < wanted;
+    napier_sampling s;
+    s.count = 16 * vectors;
+    s.weight = vectors > 0 ? wanted / (16.0f * (float)vectors) : 0.0f;
+    return s;
+}
+
+/* Draw s of vertex v, below n (layout_kernels.h). */
+NAPIER_BOTH uint32_t napier_draw_of(uint32_t key, uint32_t v, uint32_t n, int64_t s) {
+    uint32_t word[2];
+    napier_philox(key, v, (uint32_t)(s / 32 * 16 + s % 16), word);
+    return napier_random_below(s / 16 % 2 ? word[1] : word[0], n);
+}
+
+#endif

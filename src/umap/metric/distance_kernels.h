@@ -1,0 +1,47 @@
+/* umap/metric/distance_kernels.h - one row against many, as each instruction set compiles it (distance.inc.h).
+ *
+ * Order. SQUARED: as napier_linear_kernels.squared_distance. The others: lane j of 16 adds columns j, j + 16, ...
+ * ascending in float; then the lanes are added in double, from lane 0 on. */
+#ifndef NAPIER_UMAP_METRIC_DISTANCE_KERNELS_H
+#define NAPIER_UMAP_METRIC_DISTANCE_KERNELS_H
+
+#include <stdint.h>
+
+/* What is summed over the columns of two rows x and y, and what the sum makes. */
+typedef enum napier_gap {
+    NAPIER_GAP_EUCLIDEAN, /* (x - y)^2: its root, */
+    NAPIER_GAP_HALF,      /* half of it, */
+    NAPIER_GAP_HALF_ROOT, /* the root of that half */
+    NAPIER_GAP_PLAIN,     /* |x - y| */
+    NAPIER_GAP_LARGEST,   /* the largest |x - y| */
+    NAPIER_GAP_CANBERRA,  /* |x - y| / (|x| + |y|), where 0 / 0 is 0 */
+    NAPIER_GAP_RATIO,     /* the quotient of the sums of |x - y| and of |x + y|, where 0 / 0 is 0 */
+    NAPIER_GAP_UNEQUAL,   /* 1 where x and y differ: the share of the columns */
+    NAPIER_GAP_COUNTS,    /* x y, and apart from it y: two results, for rows of 0 and 1 */
+    NAPIER_GAPS
+} napier_gap;
+
+enum {
+    NAPIER_DISTANCES = 64, /* rows at a time */
+    /* Columns up to which counts of 0 and 1 are exact. */
+    NAPIER_MOST_COUNTED = 1 << 24
+};
+
+/* Two sets of rows of `width` floats, a multiple of 16; `columns` of them are data, the rest is 0. */
+typedef struct napier_gap_rows {
+    napier_gap gap;
+    const float *rows;
+    int64_t width, columns;
+} napier_gap_rows;
+
+typedef struct napier_distance_kernels {
+    /* The distances of x from rows which[0] .. which[count - 1], count <= NAPIER_DISTANCES: 0 instead of what is not
+     * above it, NaN too. COUNTS: the sums of x y, and those of y into `others`, else untouched. Up to 15 places beyond
+     * count are written too. */
+    void (*measure)(const napier_gap_rows *rows, const float *x, const uint32_t *which, int64_t count,
+                    float distances[NAPIER_DISTANCES], float others[NAPIER_DISTANCES]);
+    /* Bit c: distances[c] <= limit or distances[c] <= limits[c], for c < count <= NAPIER_DISTANCES. */
+    uint64_t (*within)(const float distances[NAPIER_DISTANCES], int64_t count, float limit, const float *limits);
+} napier_distance_kernels;
+
+#endif

@@ -1,0 +1,750 @@
+/* umap/metric/metric.c - rows of data made ready for distances (see metric.h; the distances themselves: distance.c).
+ *
+ *   euclidean, minkowski p = 2      rows as they are
+ *   cosine, correlation             rows of length 1 (correlation: after their mean is taken away)
+ *   hellinger                       sqrt(x / sum x), of length 1 too
+ *   seuclidean                      x / sqrt(variance)
+ *   mahalanobis                     L' x, where L L' is the inverse covariance (Cholesky)
+ *   boolean ones                    0 and 1
+ * A row without a direction (all zero; correlation: all equal) has length 1 in a column of its own instead, which puts
+ * it at distance 0 from its like and 1 from every other row, as umap-learn defines it. Parameters and changes are computed in
+ * double and rounded once.
+ *
+ * CSR data becomes dense rows where that costs little (DENSE_COLUMNS, DENSE_BYTES): products of dense rows are so much
+ * faster. Else a copy stays CSR, zeros dropped, values changed the same way, and rows are merged (kind GENERAL). */
+#include "umap/metric/metric.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/parallel.h"
+#include "umap/metric/direction.h"
+#include "umap/metric/read.h"
+
+/* CSR data of more columns or more bytes stays as it is. */
+enum { DENSE_COLUMNS = 4096 };
+#define DENSE_BYTES ((int64_t)1 << 30)
+/* Unless that many times the CSR's own bytes hold it. */
+enum { DENSE_TIMES = 8 };
+
+enum { ROW_CHUNK = 64 };
+
+/* The inverse covariance of so many is 4 GB. */
+enum { MOST_MAHALANOBIS_COLUMNS = 1 << 15 };
+
+/* Radians beyond this are surely not an angle. */
+#define MOST_RADIANS 1e6f
+
+/* ---- What a metric is ---------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    napier_metric metric;
+} names[] = {
+    {"euclidean", NAPIER_METRIC_EUCLIDEAN},
+    {"manhattan", NAPIER_METRIC_MANHATTAN},
+    {"chebyshev", NAPIER_METRIC_CHEBYSHEV},
+    {"minkowski", NAPIER_METRIC_MINKOWSKI},
+    {"cosine", NAPIER_METRIC_COSINE},
+    {"correlation", NAPIER_METRIC_CORRELATION},
+    {"canberra", NAPIER_METRIC_CANBERRA},
+    {"braycurtis", NAPIER_METRIC_BRAYCURTIS},
+    {"hellinger", NAPIER_METRIC_HELLINGER},
+    {"haversine", NAPIER_METRIC_HAVERSINE},
+    {"seuclidean", NAPIER_METRIC_SEUCLIDEAN},
+    {"mahalanobis", NAPIER_METRIC_MAHALANOBIS},
+    {"hamming", NAPIER_METRIC_HAMMING},
+    {"jaccard", NAPIER_METRIC_JACCARD},
+    {"dice", NAPIER_METRIC_DICE},
+    {"yule", NAPIER_METRIC_YULE},
+    {"russellrao", NAPIER_METRIC_RUSSELLRAO},
+    {"rogerstanimoto", NAPIER_METRIC_ROGERSTANIMOTO},
+    {"sokalmichener", NAPIER_METRIC_SOKALMICHENER},
+    {"sokalsneath", NAPIER_METRIC_SOKALSNEATH},
+    {"kulsinski", NAPIER_METRIC_KULSINSKI},
+    {"matching", NAPIER_METRIC_MATCHING},
+    {"precomputed", NAPIER_METRIC_PRECOMPUTED},
+    /* other names for the same: */
+    {"l2", NAPIER_METRIC_EUCLIDEAN},
+    {"l1", NAPIER_METRIC_MANHATTAN},
+    {"taxicab", NAPIER_METRIC_MANHATTAN},
+    {"cityblock", NAPIER_METRIC_MANHATTAN},
+    {"linfinity", NAPIER_METRIC_CHEBYSHEV},
+    {"linfty", NAPIER_METRIC_CHEBYSHEV},
+    {"linf", NAPIER_METRIC_CHEBYSHEV},
+    {"standardised_euclidean", NAPIER_METRIC_SEUCLIDEAN},
+    {"standardized_euclidean", NAPIER_METRIC_SEUCLIDEAN},
+};
+enum { NAMES = sizeof names / sizeof *names };
+
+const char *napier_metric_name(napier_metric metric) {
+    for (int i = 0; i < NAMES; i++) {
+        if (names[i].metric == metric) {
+            return names[i].name;
+        }
+    }
+    return NULL;
+}
+
+float napier_metric_disconnection(napier_metric metric) {
+    const float rounding = 0x1p-18f; /* of distances of rows of up to about 2^17 numbers in f32 */
+    switch (metric) {
+    case NAPIER_METRIC_JACCARD:
+    case NAPIER_METRIC_DICE: return 1.0f;
+    case NAPIER_METRIC_HELLINGER: return 1.0f - rounding;
+    case NAPIER_METRIC_COSINE:
+    case NAPIER_METRIC_CORRELATION: return 2.0f - 2.0f * rounding;
+    default: return INFINITY;
+    }
+}
+
+int napier_metric_from_name(const char *name) {
+    for (int i = 0; name && i < NAMES; i++) {
+        if (strcmp(names[i].name, name) == 0) {
+            return (int)names[i].metric;
+        }
+    }
+    return -1;
+}
+
+static int is_boolean(napier_metric metric) {
+    return metric >= NAPIER_METRIC_JACCARD && metric <= NAPIER_METRIC_MATCHING;
+}
+
+static int has_direction(napier_metric metric) {
+    return metric == NAPIER_METRIC_COSINE || metric == NAPIER_METRIC_CORRELATION || metric == NAPIER_METRIC_HELLINGER;
+}
+
+napier_points_kind napier_points_kind_of(napier_metric metric, double p) {
+    switch (metric) {
+    case NAPIER_METRIC_EUCLIDEAN:
+    case NAPIER_METRIC_SEUCLIDEAN:
+    case NAPIER_METRIC_MAHALANOBIS: return NAPIER_POINTS_EUCLIDEAN;
+    case NAPIER_METRIC_MINKOWSKI: return p == 2.0 ? NAPIER_POINTS_EUCLIDEAN : NAPIER_POINTS_GENERAL;
+    case NAPIER_METRIC_COSINE:
+    case NAPIER_METRIC_CORRELATION: return NAPIER_POINTS_HALF;
+    case NAPIER_METRIC_HELLINGER: return NAPIER_POINTS_HALF_ROOT;
+    default: return NAPIER_POINTS_GENERAL;
+    }
+}
+
+/* What each value must be beside finite; NULL if it is. */
+static const char *value_fault(napier_metric metric, float x) {
+    if ((metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED) && x < 0.0f) {
+        return metric == NAPIER_METRIC_HELLINGER ? "hellinger takes no negative values" : "a distance is not negative";
+    }
+    if (metric == NAPIER_METRIC_HAVERSINE && fabsf(x) > MOST_RADIANS) {
+        return "haversine takes radians";
+    }
+    return NULL;
+}
+
+static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
+    if (metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED || metric == NAPIER_METRIC_HAVERSINE) {
+        for (int64_t i = 0; i < n; i++) {
+            if (value_fault(metric, x[i])) {
+                return i;
+            }
+        }
+    }
+    return -1;
+}
+
+/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
+
+/* A dense row as the metric wants it, but for what depends on other rows. */
+static void change_row(napier_metric metric, float *row, int64_t cols) {
+    if (is_boolean(metric)) {
+        for (int64_t c = 0; c < cols; c++) {
+            row[c] = row[c] != 0.0f ? 1.0f : 0.0f;
+        }
+    } else if (has_direction(metric)) {
+        const napier_direction d = napier_direction_of(metric, row, 1, cols, cols);
+        for (int64_t c = 0; c < cols; c++) {
+            row[c] = d.none ? 0.0f : napier_directed(metric, d, row[c]);
+        }
+        row[cols] = d.none ? 1.0f : 0.0f; /* the column of those without direction */
+    }
+}
+
+typedef struct fill_task {
+    napier_points *points;
+    napier_umap_samples samples;
+    napier_bad_rows bad;
+} fill_task;
+
+static void fill_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    fill_task *t = argument;
+    napier_points *p = t->points;
+    for (int64_t i = begin; i < end; i++) {
+        float *row = p->rows + i * p->width;
+        if (napier_read_row(p->kernels, t->samples, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0) {
+            napier_bad_rows_add(&t->bad, worker, i);
+        }
+        memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
+        change_row(p->metric, row, p->cols);
+    }
+}
+
+static napier_status refuse_row(napier_context *context, const char *name, fill_task *t, int64_t row) {
+    napier_points *p = t->points;
+    const int64_t bad = napier_read_row(p->kernels, t->samples, row, p->rows);
+    if (bad >= 0) {
+        return napier_read_refuse(context, name, t->samples, row, bad);
+    }
+    const int64_t c = first_fault(p->metric, p->rows, p->cols);
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)row,
+                       (long long)c, (double)p->rows[c], value_fault(p->metric, p->rows[c]));
+}
+
+static napier_status fill_dense(napier_context *context, const char *name, napier_points *points,
+                                napier_umap_samples samples) {
+    const int64_t columns = points->cols + (has_direction(points->metric) ? 1 : 0);
+    points->width = (columns + 15) / 16 * 16;
+    const int64_t rows = points->n > 0 ? points->n : 1;
+    points->rows = napier_alloc(&context->allocator, (size_t)rows, (size_t)points->width * sizeof *points->rows);
+    fill_task *task = napier_alloc(&context->allocator, 1, sizeof *task);
+    if (!points->rows || !task) {
+        napier_free(&context->allocator, task);
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %lld rows of %lld", name,
+                           (long long)points->n, (long long)points->width);
+    }
+    task->points = points;
+    task->samples = samples;
+    napier_bad_rows_clear(&task->bad);
+    napier_parallel(context, points->n, ROW_CHUNK, fill_rows, task);
+    const int64_t bad = napier_bad_rows_least(&task->bad);
+    const napier_status status = bad < 0 ? NAPIER_OK : refuse_row(context, name, task, bad);
+    napier_free(&context->allocator, task);
+    return status;
+}
+
+/* ---- CSR ----------------------------------------------------------------------------------------------------------- */
+
+static int becomes_dense(const napier_csr_matrix *m, napier_metric metric) {
+    if (metric == NAPIER_METRIC_PRECOMPUTED) {
+        return 0; /* what is missing is far, not 0 */
+    }
+    if (metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_MAHALANOBIS) {
+        return 1;
+    }
+    const int64_t bytes = m->rows * (m->cols + 16) * (int64_t)sizeof(float);
+    const int64_t own = m->row_starts[m->rows] * (int64_t)(sizeof(float) + sizeof(int32_t));
+    return m->cols <= DENSE_COLUMNS && (bytes <= DENSE_BYTES || bytes / DENSE_TIMES <= own);
+}
+
+/* The entries of row i that are kept: all of a precomputed matrix, else those that are not 0. Fills them in. */
+static int64_t keep_entries(napier_metric metric, const napier_csr_matrix *m, int64_t i, int32_t *columns,
+                            float *values) {
+    int64_t kept = 0;
+    for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
+        if (m->values[e] != 0.0f || metric == NAPIER_METRIC_PRECOMPUTED) {
+            columns[kept] = m->columns[e];
+            values[kept++] = m->values[e];
+        }
+    }
+    return kept;
+}
+
+/* The values of a sparse row as the metric wants them. Correlation's shift is the same for all columns, those without an
+ * entry too, and is kept aside. */
+static void change_entries(napier_points *points, int64_t i, float *values, int64_t count) {
+    if (is_boolean(points->metric)) {
+        for (int64_t e = 0; e < count; e++) {
+            values[e] = 1.0f;
+        }
+    } else if (has_direction(points->metric)) {
+        napier_direction d = napier_direction_of(points->metric, values, 1, count, points->cols);
+        if (points->shifts) {
+            points->shifts[i] = d.none ? (double)INFINITY : d.shift;
+            d.shift = 0.0;
+        }
+        for (int64_t e = 0; e < count; e++) {
+            values[e] = d.none ? 0.0f : napier_directed(points->metric, d, values[e]);
+        }
+    }
+}
+
+static napier_status check_entries(napier_context *context, const char *name, napier_metric metric,
+                                   napier_umap_samples samples) {
+    const napier_csr_matrix *m = samples.sparse;
+    const int64_t count = m->row_starts[m->rows];
+    const int64_t bad = napier_read_bad_entry(m), fault = bad >= 0 ? bad : first_fault(metric, m->values, count);
+    if (fault < 0) {
+        return NAPIER_OK;
+    }
+    int64_t row = 0;
+    while (m->row_starts[row + 1] <= fault) {
+        row++;
+    }
+    if (bad >= 0) {
+        return napier_read_refuse(context, name, samples, row, m->columns[bad]);
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %ld is %g: %s", name, (long long)row,
+                       (long)m->columns[fault], (double)m->values[fault], value_fault(metric, m->values[fault]));
+}
+
+/* CSR arrays of n rows and `count` entries, owned by points. */
+static napier_status sparse_room(napier_context *context, const char *name, napier_points *points, int64_t count,
+                                 int64_t **starts, int32_t **columns, float **values) {
+    const size_t room = count > 0 ? (size_t)count : 1;
+    const size_t rows = (size_t)points->n + 1;
+    *starts = napier_alloc(&context->allocator, rows, sizeof **starts);
+    *columns = napier_alloc(&context->allocator, room, sizeof **columns);
+    *values = napier_alloc(&context->allocator, room, sizeof **values);
+    points->sparse = (napier_csr_matrix){points->n, points->cols, *starts, *columns, *values};
+    int missing = !*starts || !*columns || !*values;
+    if (points->metric == NAPIER_METRIC_CORRELATION) {
+        points->shifts = napier_alloc(&context->allocator, rows, sizeof *points->shifts);
+        missing = missing || !points->shifts;
+    }
+    return missing
+               ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %lld entries", name, (long long)count)
+               : NAPIER_OK;
+}
+
+static napier_status fill_sparse(napier_context *context, const char *name, napier_points *points,
+                                 napier_umap_samples samples) {
+    const napier_csr_matrix *m = samples.sparse;
+    napier_status status = check_entries(context, name, points->metric, samples);
+    if (status) {
+        return status;
+    }
+    int64_t *starts;
+    int32_t *columns;
+    float *values;
+    status = sparse_room(context, name, points, m->row_starts[m->rows], &starts, &columns, &values);
+    if (status) {
+        return status;
+    }
+    starts[0] = 0;
+    for (int64_t i = 0; i < points->n; i++) {
+        const int64_t at = starts[i];
+        const int64_t kept = keep_entries(points->metric, m, i, columns + at, values + at);
+        change_entries(points, i, values + at, kept);
+        starts[i + 1] = at + kept;
+    }
+    return NAPIER_OK;
+}
+
+/* Dense queries of sparse points: as CSR first. */
+static napier_status fill_sparse_of_dense(napier_context *context, const char *name, napier_points *points,
+                                          napier_umap_samples samples) {
+    float *row = napier_alloc(&context->allocator, (size_t)points->cols, sizeof *row);
+    if (!row) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for a row of %lld", name,
+                           (long long)points->cols);
+    }
+    const int keeps_zeros = points->metric == NAPIER_METRIC_PRECOMPUTED;
+    int64_t count = 0;
+    napier_status status = NAPIER_OK;
+    for (int64_t i = 0; i < points->n && !status; i++) {
+        const int64_t bad = napier_read_row(points->kernels, samples, i, row);
+        status = bad < 0 ? NAPIER_OK : napier_read_refuse(context, name, samples, i, bad);
+        for (int64_t c = 0; c < points->cols; c++) {
+            count += row[c] != 0.0f || keeps_zeros;
+        }
+    }
+    int64_t *starts = NULL;
+    int32_t *columns = NULL;
+    float *values = NULL;
+    if (!status) {
+        status = sparse_room(context, name, points, count, &starts, &columns, &values);
+    }
+    for (int64_t i = 0, at = 0; i < points->n && !status; i++) {
+        (void)napier_read_row(points->kernels, samples, i, row);
+        const int64_t fault = first_fault(points->metric, row, points->cols);
+        if (fault >= 0) {
+            status =
+                napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)i,
+                            (long long)fault, (double)row[fault], value_fault(points->metric, row[fault]));
+            break;
+        }
+        starts[i] = at;
+        for (int64_t c = 0; c < points->cols; c++) {
+            if (row[c] != 0.0f || keeps_zeros) {
+                columns[at] = (int32_t)c;
+                values[at++] = row[c];
+            }
+        }
+        change_entries(points, i, values + starts[i], at - starts[i]);
+        starts[i + 1] = at;
+    }
+    if (!status && points->n == 0) {
+        starts[0] = 0;
+    }
+    napier_free(&context->allocator, row);
+    return status;
+}
+
+/* ---- Variances ------------------------------------------------------------------------------------------------------ */
+
+/* Element (i, c) of the points, before they are scaled. */
+static void add_row(const napier_points *p, int64_t i, const double *means, double *sums) {
+    if (p->rows) {
+        const float *row = p->rows + i * p->width;
+        for (int64_t c = 0; c < p->cols; c++) {
+            const double away = (double)row[c] - (means ? means[c] : 0.0);
+            sums[c] += means ? away * away : away;
+        }
+        return;
+    }
+    for (int64_t e = p->sparse.row_starts[i]; e < p->sparse.row_starts[i + 1]; e++) {
+        const int32_t c = p->sparse.columns[e];
+        const double x = (double)p->sparse.values[e], m = means ? means[c] : 0.0;
+        /* the other rows' (0 - mean)^2 are counted once for all, in variances_of */
+        sums[c] += means ? (x - m) * (x - m) - m * m : x;
+    }
+}
+
+/* Of each column: sum (x - mean)^2 / (n - 1), rows one after the other. */
+static napier_status variances_of(napier_context *context, napier_points *p) {
+    double *sums = napier_alloc(&context->allocator, (size_t)p->cols, 2 * sizeof *sums);
+    if (!sums) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "metric_values: no memory for %lld variances",
+                           (long long)p->cols);
+    }
+    double *means = sums + p->cols;
+    memset(sums, 0, (size_t)p->cols * 2 * sizeof *sums);
+    for (int64_t i = 0; i < p->n; i++) {
+        add_row(p, i, NULL, means);
+    }
+    for (int64_t c = 0; c < p->cols; c++) {
+        means[c] = p->n > 0 ? means[c] / (double)p->n : 0.0;
+        sums[c] = p->rows ? 0.0 : (double)p->n * means[c] * means[c];
+    }
+    for (int64_t i = 0; i < p->n; i++) {
+        add_row(p, i, means, sums);
+    }
+    for (int64_t c = 0; c < p->cols; c++) {
+        const double variance = p->n > 1 ? sums[c] / (double)(p->n - 1) : 0.0;
+        p->metric_values[c] = (float)(variance > 0.0 ? variance : 0.0);
+    }
+    napier_free(&context->allocator, sums);
+    return NAPIER_OK;
+}
+
+/* A column that never varies has no say. */
+static double inverse_root(float variance) { return variance > 0.0f ? 1.0 / sqrt((double)variance) : 0.0; }
+
+static void divide_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    napier_points *p = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t c = 0; c < p->cols; c++) {
+            float *x = &p->rows[i * p->width + c];
+            *x = (float)((double)*x * inverse_root(p->metric_values[c]));
+        }
+    }
+}
+
+static napier_status scale_by_variances(napier_context *context, napier_points *p, const napier_points *like,
+                                        const float *given) {
+    p->metric_values = napier_alloc(&context->allocator, (size_t)p->cols, sizeof *p->metric_values);
+    if (!p->metric_values) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "metric_values: no memory for %lld", (long long)p->cols);
+    }
+    const float *known = like ? like->metric_values : given;
+    if (known) {
+        memcpy(p->metric_values, known, (size_t)p->cols * sizeof *known);
+    } else {
+        const napier_status status = variances_of(context, p);
+        if (status) {
+            return status;
+        }
+    }
+    for (int64_t c = 0; c < p->cols; c++) {
+        if (!isfinite(p->metric_values[c]) || (given && !(p->metric_values[c] > 0.0f) && !like)) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "metric_values: variance %lld is %g", (long long)c,
+                               (double)p->metric_values[c]);
+        }
+    }
+    if (p->rows) {
+        napier_parallel(context, p->n, ROW_CHUNK, divide_rows, p);
+        return NAPIER_OK;
+    }
+    float *values = (float *)(uintptr_t)p->sparse.values; /* our own copy */
+    for (int64_t e = 0; e < p->sparse.row_starts[p->n]; e++) {
+        values[e] = (float)((double)values[e] * inverse_root(p->metric_values[p->sparse.columns[e]]));
+    }
+    return NAPIER_OK;
+}
+
+/* ---- Mahalanobis ---------------------------------------------------------------------------------------------------- */
+
+/* The lower L of a = L L', in place (the rest is not looked at). A pivot that rounding has taken to 0 leaves a column of 0; 0
+ * if one is less than that: `a` is not positive semidefinite. */
+static int cholesky(double *a, int64_t n) {
+    double largest = 0.0;
+    for (int64_t j = 0; j < n; j++) {
+        largest = a[j * n + j] > largest ? a[j * n + j] : largest;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = j; i < n; i++) {
+            double sum = a[i * n + j];
+            for (int64_t k = 0; k < j; k++) {
+                sum -= a[i * n + k] * a[j * n + k];
+            }
+            a[i * n + j] = sum;
+        }
+        const double pivot = a[j * n + j];
+        if (!(pivot >= -1e-6 * largest)) {
+            return 0;
+        }
+        const double root = pivot > 1e-14 * largest ? sqrt(pivot) : 0.0;
+        for (int64_t i = j; i < n; i++) {
+            a[i * n + j] = root > 0.0 ? (i == j ? root : a[i * n + j] / root) : 0.0;
+        }
+    }
+    return 1;
+}
+
+typedef struct covariance_task {
+    const napier_points *points;
+    const double *means;
+    double *out;
+} covariance_task;
+
+/* Rows [begin, end) of the lower half of the covariance, each over all points in order. */
+static void covariance_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const covariance_task *t = argument;
+    const napier_points *p = t->points;
+    (void)worker;
+    memset(t->out + begin * p->cols, 0, (size_t)((end - begin) * p->cols) * sizeof *t->out);
+    for (int64_t i = 0; i < p->n; i++) {
+        const float *row = p->rows + i * p->width;
+        for (int64_t j = begin; j < end; j++) {
+            const double away = (double)row[j] - t->means[j];
+            double *out = t->out + j * p->cols;
+            for (int64_t c = 0; c <= j; c++) {
+                out[c] += away * ((double)row[c] - t->means[c]);
+            }
+        }
+    }
+    for (int64_t j = begin; j < end; j++) {
+        for (int64_t c = 0; c <= j; c++) {
+            t->out[j * p->cols + c] /= (double)(p->n - 1);
+        }
+    }
+}
+
+/* inverse = (m m')^-1 for the lower m: column by column, m z = e, then m' x = z. */
+static void invert(const double *m, int64_t n, double *column, float *inverse) {
+    for (int64_t c = 0; c < n; c++) {
+        for (int64_t i = 0; i < n; i++) {
+            double sum = i == c ? 1.0 : 0.0;
+            for (int64_t k = c; k < i; k++) {
+                sum -= m[i * n + k] * column[k];
+            }
+            column[i] = i < c ? 0.0 : sum / m[i * n + i];
+        }
+        for (int64_t i = n - 1; i >= 0; i--) {
+            double sum = column[i];
+            for (int64_t k = i + 1; k < n; k++) {
+                sum -= m[k * n + i] * column[k];
+            }
+            column[i] = sum / m[i * n + i];
+            inverse[i * n + c] = (float)column[i];
+        }
+    }
+}
+
+static napier_status inverse_covariance(napier_context *context, napier_points *p, double *work, double *means) {
+    static const char advice[] = "metric_values: the covariance of the data is singular; give its inverse";
+    memset(means, 0, (size_t)p->cols * sizeof *means);
+    for (int64_t i = 0; i < p->n; i++) {
+        add_row(p, i, NULL, means);
+    }
+    for (int64_t c = 0; c < p->cols; c++) {
+        means[c] /= (double)p->n;
+    }
+    if (p->n < 2) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s", advice);
+    }
+    covariance_task task = {p, means, work};
+    napier_parallel(context, p->cols, 16, covariance_rows, &task);
+    double largest = 0.0;
+    for (int64_t j = 0; j < p->cols; j++) {
+        largest = work[j * p->cols + j] > largest ? work[j * p->cols + j] : largest;
+    }
+    int regular = cholesky(work, p->cols);
+    for (int64_t j = 0; j < p->cols && regular; j++) {
+        const double pivot = work[j * p->cols + j];
+        regular = pivot * pivot > 1e-10 * largest;
+    }
+    if (!regular) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s", advice);
+    }
+    invert(work, p->cols, means, p->metric_values);
+    return NAPIER_OK;
+}
+
+typedef struct triangle_task {
+    napier_points *points;
+    const double *lower;
+} triangle_task;
+
+/* L' x in place: element j needs only elements from j on. */
+static void triangle_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const triangle_task *t = argument;
+    napier_points *p = t->points;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        float *row = p->rows + i * p->width;
+        for (int64_t j = 0; j < p->cols; j++) {
+            double sum = 0.0;
+            for (int64_t c = j; c < p->cols; c++) {
+                sum += t->lower[c * p->cols + j] * (double)row[c];
+            }
+            row[j] = (float)sum;
+        }
+    }
+}
+
+static napier_status known_inverse(napier_context *context, napier_points *p, const float *known) {
+    for (int64_t i = 0; i < p->cols; i++) {
+        for (int64_t j = 0; j < p->cols; j++) {
+            const float x = known[i * p->cols + j], mirror = known[j * p->cols + i];
+            const float size = fabsf(x) + fabsf(mirror);
+            if (!isfinite(x) || fabsf(x - mirror) > 1e-3f * size + 1e-30f) {
+                return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                                   "metric_values: element (%lld, %lld) is %g, its mirror %g: not a symmetric matrix",
+                                   (long long)i, (long long)j, (double)x, (double)mirror);
+            }
+            p->metric_values[i * p->cols + j] = x;
+        }
+    }
+    return NAPIER_OK;
+}
+
+static napier_status turn_by_covariance(napier_context *context, napier_points *p, const napier_points *like,
+                                        const float *given) {
+    const size_t cols = (size_t)p->cols;
+    p->metric_values = napier_alloc(&context->allocator, cols * cols, sizeof *p->metric_values);
+    double *work = napier_alloc(&context->allocator, cols * cols, sizeof *work);
+    double *means = napier_alloc(&context->allocator, cols, sizeof *means);
+    const float *known = like ? like->metric_values : given;
+    napier_status status = NAPIER_OK;
+    if (!p->metric_values || !work || !means) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "metric_values: no memory for %lld x %lld",
+                             (long long)p->cols, (long long)p->cols);
+    } else if (known) {
+        status = known_inverse(context, p, known);
+    } else {
+        status = inverse_covariance(context, p, work, means);
+    }
+    if (!status) { /* from the rounded inverse, as queries will find it */
+        for (int64_t i = 0; i < p->cols; i++) {
+            for (int64_t j = 0; j < p->cols; j++) {
+                work[i * p->cols + j] =
+                    0.5 * ((double)p->metric_values[i * p->cols + j] + (double)p->metric_values[j * p->cols + i]);
+            }
+        }
+        if (!cholesky(work, p->cols)) {
+            status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "metric_values: not positive semidefinite");
+        }
+    }
+    if (!status) {
+        triangle_task task = {p, work};
+        napier_parallel(context, p->n, ROW_CHUNK, triangle_rows, &task);
+    }
+    napier_free(&context->allocator, work);
+    napier_free(&context->allocator, means);
+    return status;
+}
+
+/* ---- Creation ------------------------------------------------------------------------------------------------------- */
+
+static napier_status check_metric(napier_context *context, const char *name, const napier_neighbors_options *options,
+                                  const napier_points *like, int64_t n, int64_t cols) {
+    if (!napier_metric_name(options->metric)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "metric: %d is no metric", (int)options->metric);
+    }
+    if (options->metric == NAPIER_METRIC_MINKOWSKI && !(options->p >= 1.0)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "p: %g is not a number of at least 1", options->p);
+    }
+    if (options->metric == NAPIER_METRIC_HAVERSINE && cols != 2) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: haversine takes 2 columns (latitude, longitude), not %lld", name, (long long)cols);
+    }
+    if (options->metric == NAPIER_METRIC_MAHALANOBIS && cols > MOST_MAHALANOBIS_COLUMNS) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld columns are more than mahalanobis' %d", name,
+                           (long long)cols, MOST_MAHALANOBIS_COLUMNS);
+    }
+    if (options->metric == NAPIER_METRIC_PRECOMPUTED && !like && n != cols) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: distances are %lld x %lld, not square", name,
+                           (long long)n, (long long)cols);
+    }
+    if (like && (like->metric != options->metric || like->cols != cols)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld columns are not %lld", name, (long long)cols,
+                           (long long)like->cols);
+    }
+    return NAPIER_OK;
+}
+
+static napier_status fill(napier_context *context, const char *name, napier_points *points, napier_umap_samples samples,
+                          const napier_neighbors_options *options, const napier_points *like) {
+    const int dense = like ? like->rows != NULL : !samples.sparse || becomes_dense(samples.sparse, points->metric);
+    napier_status status;
+    if (dense && samples.sparse && points->metric == NAPIER_METRIC_PRECOMPUTED) {
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: sparse distances to points of dense ones", name);
+    } else if (dense) {
+        status = fill_dense(context, name, points, samples);
+    } else if (samples.sparse) {
+        status = fill_sparse(context, name, points, samples);
+    } else {
+        status = fill_sparse_of_dense(context, name, points, samples);
+    }
+    if (!status && points->metric == NAPIER_METRIC_SEUCLIDEAN) {
+        status = scale_by_variances(context, points, like, options->metric_values);
+    }
+    if (!status && points->metric == NAPIER_METRIC_MAHALANOBIS) {
+        status = turn_by_covariance(context, points, like, options->metric_values);
+    }
+    points->kind = points->rows ? napier_points_kind_of(points->metric, points->p) : NAPIER_POINTS_GENERAL;
+    return status;
+}
+
+napier_status napier_points_create(napier_context *context, const char *name, napier_umap_samples samples,
+                                   const napier_neighbors_options *options, const napier_points *like,
+                                   napier_points **out) {
+    int64_t n = 0, cols = 0;
+    *out = NULL;
+    napier_status status = napier_read_check(context, name, samples, &n, &cols);
+    if (!status) {
+        status = check_metric(context, name, options, like, n, cols);
+    }
+    if (status) {
+        return status;
+    }
+    napier_points *points = napier_alloc(&context->allocator, 1, sizeof *points);
+    if (!points) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory", name);
+    }
+    *points = (napier_points){.n = n,
+                              .cols = cols,
+                              .metric = options->metric,
+                              .p = like ? like->p : options->p,
+                              .kernels = napier_umap_kernels_of(context->isa)};
+    status = fill(context, name, points, samples, options, like);
+    if (status) {
+        napier_points_destroy(context, points);
+        return status;
+    }
+    *out = points;
+    return NAPIER_OK;
+}
+
+void napier_points_destroy(napier_context *context, napier_points *points) {
+    if (!context || !points) {
+        return;
+    }
+    const napier_allocator *allocator = &context->allocator;
+    napier_free(allocator, points->rows);
+    napier_free(allocator, points->metric_values);
+    napier_free(allocator, points->shifts);
+    napier_free(allocator, (void *)(uintptr_t)points->sparse.row_starts); /* our own copies */
+    napier_free(allocator, (void *)(uintptr_t)points->sparse.columns);
+    napier_free(allocator, (void *)(uintptr_t)points->sparse.values);
+    napier_free(allocator, points);
+}

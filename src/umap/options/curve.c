@@ -1,0 +1,121 @@
+/* umap/options/curve.c - a and b of the curve 1 / (1 + a d^2b) from min_dist and spread.
+ *
+ * Wanted is 1 up to min_dist and exp(-(d - min_dist) / spread) beyond; the fit is least squares on 300 points of
+ * [0, 3 spread]. Distances are taken in units of the spread, so that one number, min_dist / spread, decides, and the fit
+ * never meets large or small numbers; a then follows from a d^2b = a spread^2b (d / spread)^2b.
+ * Levenberg and Marquardt's method on (log a, b), in double, with our own exp and log: the same bits everywhere. */
+#include <float.h>
+#include <math.h>
+
+#include <napier/umap.h>
+
+#include "core/base/context.h"
+#include "core/base/fenv.h"
+#include "core/math/f64.h"
+
+enum { POINTS = 300, MOST_STEPS = 200 };
+
+typedef struct curve {
+    double log_a, b;
+} curve;
+
+static double grid_point(int i) { return 3.0 * (double)i / (double)(POINTS - 1); }
+
+static double wanted(double d, double min_dist) { return d <= min_dist ? 1.0 : napier_f64_exp(min_dist - d); }
+
+/* The sum of squared errors, and what a step needs: J'J (three numbers) and J'r. */
+typedef struct normal_equations {
+    double error, aa, ab, bb, ar, br;
+} normal_equations;
+
+static normal_equations equations_at(curve c, double min_dist) {
+    normal_equations e = {0};
+    for (int i = 0; i < POINTS; i++) {
+        const double d = grid_point(i);
+        double q = 1.0, by_log_a = 0.0, by_b = 0.0;
+        if (i > 0) {
+            const double log_d = napier_f64_log(d);
+            const double power = napier_f64_exp(c.log_a + 2.0 * c.b * log_d); /* a d^2b */
+            q = 1.0 / (1.0 + power);
+            by_log_a = -power * q * q;
+            by_b = 2.0 * log_d * by_log_a;
+        }
+        const double missing = wanted(d, min_dist) - q;
+        e.error += missing * missing;
+        e.aa += by_log_a * by_log_a;
+        e.ab += by_log_a * by_b;
+        e.bb += by_b * by_b;
+        e.ar += by_log_a * missing;
+        e.br += by_b * missing;
+    }
+    return e;
+}
+
+static curve step_from(curve c, const normal_equations *e, double damping) {
+    const double aa = e->aa * (1.0 + damping), bb = e->bb * (1.0 + damping);
+    const double determinant = aa * bb - e->ab * e->ab;
+    if (!(determinant > 0.0)) {
+        return c;
+    }
+    const double by_log_a = (e->ar * bb - e->br * e->ab) / determinant;
+    const double by_b = (e->br * aa - e->ar * e->ab) / determinant;
+    return (curve){c.log_a + by_log_a, c.b + by_b};
+}
+
+static curve fit(double min_dist) {
+    curve c = {0.0, 1.0};
+    normal_equations e = equations_at(c, min_dist);
+    double damping = 1e-3;
+    for (int step = 0; step < MOST_STEPS && damping < 1e12; step++) {
+        const curve next = step_from(c, &e, damping);
+        const normal_equations there = equations_at(next, min_dist);
+        if (!(there.error < e.error) || !(next.b > 0.0)) {
+            damping *= 10.0;
+            continue;
+        }
+        const double moved = fabs(next.log_a - c.log_a) + fabs(next.b - c.b);
+        c = next;
+        e = there;
+        damping = damping > 1e-12 ? damping * 0.1 : damping;
+        if (moved < 1e-13) {
+            break;
+        }
+    }
+    return c;
+}
+
+static napier_status run_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
+    const napier_status status = napier_begin(context);
+    if (status) {
+        return status;
+    }
+    if (!a || !b) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", a ? "b" : "a");
+    }
+    if (a == b) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: the same memory as a");
+    }
+    if (!(spread > 0.0) || isinf(spread)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g is not a finite number above 0", spread);
+    }
+    if (!(min_dist >= 0.0) || !(min_dist <= spread)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "min_dist: %g is not from 0 to spread %g", min_dist,
+                           spread);
+    }
+    const curve c = fit(min_dist / spread);
+    const double scaled = napier_f64_exp(c.log_a - 2.0 * c.b * napier_f64_log(spread));
+    if (!(scaled >= (double)FLT_MIN) || !(scaled <= (double)FLT_MAX)) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g gives a curve whose a is %g, no f32", spread,
+                           scaled);
+    }
+    *a = (float)scaled;
+    *b = (float)c.b;
+    return NAPIER_OK;
+}
+
+napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_find_ab_params(context, min_dist, spread, a, b);
+    napier_fenv_leave(caller);
+    return status;
+}

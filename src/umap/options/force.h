@@ -1,0 +1,71 @@
+/* umap/options/force.h - the two forces of UMAP between a pair of points, operation by operation; layout.inc.h does
+ * the same on 16 pairs at a time. Plain C that CUDA compiles too. */
+#ifndef NAPIER_UMAP_OPTIONS_FORCE_H
+#define NAPIER_UMAP_OPTIONS_FORCE_H
+
+#include <stdint.h>
+
+#include "core/math/pow.h"
+
+#define NAPIER_UMAP_NEAREST 0x1p-126f /* squared distances below this count as 0 */
+#define NAPIER_UMAP_FARTHEST 0x1p100f /* and above as this: the force is nothing by then */
+
+/* What the forces need of the parameters. */
+typedef struct napier_forces {
+    float a, b;
+    float attraction; /* -2 a b */
+    float repulsion;  /* 2 gamma b */
+    float epsilon;
+    float clip;     /* FLT_MAX: none */
+    float max_norm; /* 0: none */
+} napier_forces;
+
+NAPIER_BOTH float napier_squared_gap(const float *y, const float *z, int64_t components) {
+    float d2 = 0.0f;
+    for (int64_t d = 0; d < components; d++) {
+        const float gap = y[d] - z[d];
+        d2 = fmaf(gap, gap, d2);
+    }
+    return d2 < NAPIER_UMAP_FARTHEST ? d2 : NAPIER_UMAP_FARTHEST;
+}
+
+/* The factor of (y - z): 0 where the points coincide. */
+NAPIER_BOTH float napier_attraction(const napier_forces *f, float d2) {
+    const float power = napier_powf(d2, f->b);
+    const float factor = (f->attraction * power) / (d2 * fmaf(f->a, power, 1.0f));
+    return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
+}
+NAPIER_BOTH float napier_repulsion(const napier_forces *f, float d2) {
+    const float power = napier_powf(d2, f->b);
+    const float factor = f->repulsion / ((f->epsilon + d2) * fmaf(f->a, power, 1.0f));
+    return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
+}
+
+/* A component of a force before it is weighed. */
+NAPIER_BOTH float napier_clipped(const napier_forces *f, float factor, float gap) {
+    float v = factor * gap;
+    v = v < f->clip ? v : f->clip;
+    return v > -f->clip ? v : -f->clip;
+}
+
+/* The weight of a force whose squared length is norm2: less, where that is too long. */
+NAPIER_BOTH float napier_shortened(const napier_forces *f, float weight, float norm2) {
+    const int too_long = f->max_norm > 0.0f && norm2 > f->max_norm * f->max_norm;
+    return too_long ? weight * (f->max_norm / sqrtf(norm2)) : weight;
+}
+
+/* force = weight * shortened(clipped(factor * (y - z))) */
+NAPIER_BOTH void napier_force(const napier_forces *f, float factor, float weight, const float *y, const float *z,
+                              int64_t components, float *force) {
+    float norm2 = 0.0f;
+    for (int64_t d = 0; d < components; d++) {
+        force[d] = napier_clipped(f, factor, y[d] - z[d]);
+        norm2 = fmaf(force[d], force[d], norm2);
+    }
+    const float scale = napier_shortened(f, weight, norm2);
+    for (int64_t d = 0; d < components; d++) {
+        force[d] = force[d] * scale;
+    }
+}
+
+#endif

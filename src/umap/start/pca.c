@@ -1,0 +1,485 @@
+/* umap/start/pca.c - the first principal components of samples, by block iteration (eigen.h) on their covariance.
+ *
+ * The covariance is never formed: a product C X = (1/n) sum_i r_i (r_i' X) reads the samples once, r_i being row i less the
+ * means. Dense rows go through the matrix product kernel, NAPIER_PANEL columns at a time, in f32 within a block of rows
+ * and in double over blocks; sparse rows entry by entry in double, the means taken off afterwards. Rows are cut into groups
+ * that depend on the shape only, and groups are added in order. */
+#include "umap/start/pca.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "umap/isa/umap_kernels.h"
+#include "core/math/f64.h"
+#include "umap/start/eigen.h"
+#include "umap/options/params.h"
+#include "umap/metric/read.h"
+#include "umap/metric/samples.h"
+#include "umap/start/start.h"
+
+enum { MOST_GROUPS = 64, GUARD_COLUMNS = 6, PRODUCTS = 40, LEAST_BLOCK = 8, MOST_BLOCK_ROWS = 256 };
+#define GROUP_DOUBLES ((int64_t)1 << 23) /* of all groups together */
+#define BLOCK_FLOATS ((int64_t)1 << 18)  /* of a block of rows */
+#define TOLERANCE 1e-4
+#define LEAST_VARIANCE 1e-7 /* of the first component's: below is f32's rounding */
+
+typedef struct pca {
+    const napier_umap_kernels *kernels;
+    napier_umap_samples samples;
+    int64_t n, cols, columns; /* columns of a block of vectors: one or two panels */
+    int64_t group_rows, groups, block_rows;
+    double scale;  /* a power of two that brings all values to about 1 or less */
+    float *means;  /* [cols] */
+    double *sums;  /* [groups, cols (columns or 1)]: what each group adds */
+    double *wide;  /* sparse: [columns] means' X, then per group [columns] the sum of r_i' X */
+    float *panels; /* dense: X as panels [columns / PANEL][cols][PANEL] */
+    float *work;   /* dense, per worker */
+    int64_t work_floats;
+    const double *x;
+    float *scores; /* the last pass only */
+    int64_t components;
+    napier_context *context;
+} pca;
+
+static int64_t group_end(const pca *p, int64_t group) {
+    const int64_t end = (group + 1) * p->group_rows;
+    return end < p->n ? end : p->n;
+}
+
+/* ---- Means ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct mean_task {
+    pca *p;
+    float largest[MOST_GROUPS];
+    napier_bad_rows bad;
+} mean_task;
+
+static void add_sparse_row(const napier_csr_matrix *m, int64_t row, double *sums, float *largest) {
+    for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
+        const float size = fabsf(m->values[e]);
+        sums[m->columns[e]] += (double)m->values[e];
+        *largest = size > *largest ? size : *largest;
+    }
+}
+
+static void add_dense_row(const float *row, int64_t cols, double *sums, float *largest) {
+    float most = *largest;
+    for (int64_t c = 0; c < cols; c++) {
+        const float size = fabsf(row[c]);
+        sums[c] += (double)row[c];
+        most = size > most ? size : most;
+    }
+    *largest = most;
+}
+
+static void mean_groups(void *argument, int worker, int64_t begin, int64_t end) {
+    mean_task *t = argument;
+    pca *p = t->p;
+    float *row = p->work + worker * p->work_floats;
+    for (int64_t group = begin; group < end; group++) {
+        double *sums = p->sums + group * p->cols;
+        memset(sums, 0, (size_t)p->cols * sizeof *sums);
+        t->largest[group] = 0.0f;
+        for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
+            if (p->samples.sparse) {
+                add_sparse_row(p->samples.sparse, i, sums, &t->largest[group]);
+                continue;
+            }
+            if (napier_read_row(p->kernels, p->samples, i, row) >= 0) {
+                napier_bad_rows_add(&t->bad, worker, i);
+            }
+            add_dense_row(row, p->cols, sums, &t->largest[group]);
+        }
+    }
+}
+
+static napier_status refuse_row(napier_context *context, const char *name, const pca *p, int64_t row) {
+    return napier_read_refuse(context, name, p->samples, row, napier_read_row(p->kernels, p->samples, row, p->work));
+}
+
+/* 2^-k, exact as f32 too, that brings values of this size to at most 1. */
+static double power_of_two_above(float largest) {
+    const int exponent = (int)(napier_double_bits((double)largest) >> 52) - 1023 + 1;
+    return napier_f64_power_of_two(exponent > 126 ? -126 : exponent < -126 ? 126 : -exponent);
+}
+
+static napier_status find_means(napier_context *context, const char *name, pca *p) {
+    if (p->samples.sparse) {
+        const napier_csr_matrix *m = p->samples.sparse;
+        const int64_t bad = napier_read_bad_entry(m);
+        for (int64_t i = 0; i < p->n && bad >= 0; i++) {
+            if (bad < m->row_starts[i + 1]) {
+                return napier_read_refuse(context, name, p->samples, i, m->columns[bad]);
+            }
+        }
+    }
+    mean_task *t = napier_alloc(&context->allocator, 1, sizeof *t);
+    if (!t) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for means", name);
+    }
+    t->p = p;
+    napier_bad_rows_clear(&t->bad);
+    napier_parallel(context, p->groups, 1, mean_groups, t);
+    const int64_t bad = napier_bad_rows_least(&t->bad);
+    float largest = 0.0f;
+    for (int64_t group = 0; group < p->groups; group++) {
+        largest = t->largest[group] > largest ? t->largest[group] : largest;
+    }
+    napier_free(&context->allocator, t);
+    if (bad >= 0) {
+        return refuse_row(context, name, p, bad);
+    }
+    p->scale = power_of_two_above(largest);
+    for (int64_t c = 0; c < p->cols; c++) {
+        double sum = 0.0;
+        for (int64_t group = 0; group < p->groups; group++) {
+            sum += p->sums[group * p->cols + c];
+        }
+        p->means[c] = (float)(sum * p->scale / (double)p->n);
+    }
+    return NAPIER_OK;
+}
+
+/* ---- Products with dense samples -------------------------------------------------------------------------------------- */
+
+/* A worker's room: a block of rows, the same turned round, its products with a panel, and what a panel gains. */
+typedef struct dense_room {
+    float *rows, *turned, *products, *gains;
+} dense_room;
+
+static dense_room dense_room_of(const pca *p, int worker) {
+    float *work = p->work + worker * p->work_floats;
+    const int64_t block = p->block_rows * p->cols;
+    return (dense_room){work, work + block, work + 2 * block, work + 2 * block + p->block_rows * NAPIER_PANEL};
+}
+
+static void read_block(const pca *p, int64_t first, int64_t count, float *rows) {
+    const float scale = (float)p->scale;
+    for (int64_t i = 0; i < count; i++) {
+        float *row = rows + i * p->cols;
+        (void)napier_read_row(p->kernels, p->samples, first + i, row);
+        for (int64_t c = 0; c < p->cols; c++) {
+            row[c] = row[c] * scale - p->means[c];
+        }
+    }
+}
+
+static void turn_block(const pca *p, int64_t count, const float *rows, float *turned) {
+    enum { TILE = 16 };
+    for (int64_t c0 = 0; c0 < p->cols; c0 += TILE) {
+        for (int64_t i0 = 0; i0 < count; i0 += TILE) {
+            for (int64_t c = c0; c < p->cols && c < c0 + TILE; c++) {
+                for (int64_t i = i0; i < count && i < i0 + TILE; i++) {
+                    turned[c * p->block_rows + i] = rows[i * p->cols + c];
+                }
+            }
+        }
+    }
+}
+
+static void dense_block(const pca *p, const dense_room *room, int64_t count, double *sums) {
+    const napier_linear_kernels *linear = p->kernels->linear;
+    turn_block(p, count, room->rows, room->turned);
+    for (int64_t panel = 0; panel * NAPIER_PANEL < p->columns; panel++) {
+        linear->product(room->rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL, p->cols, room->products,
+                        NAPIER_PANEL);
+        linear->product(room->turned, p->block_rows, p->cols, room->products, count, room->gains, NAPIER_PANEL);
+        for (int64_t c = 0; c < p->cols; c++) {
+            for (int64_t j = 0; j < NAPIER_PANEL; j++) {
+                sums[c * p->columns + panel * NAPIER_PANEL + j] += (double)room->gains[c * NAPIER_PANEL + j];
+            }
+        }
+    }
+}
+
+static void dense_groups(void *argument, int worker, int64_t begin, int64_t end) {
+    const pca *p = argument;
+    const dense_room room = dense_room_of(p, worker);
+    for (int64_t group = begin; group < end; group++) {
+        double *sums = p->sums + group * p->cols * p->columns;
+        memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
+        for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
+            const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
+            read_block(p, i, count, room.rows);
+            dense_block(p, &room, count, sums);
+        }
+    }
+}
+
+static void dense_scores(void *argument, int worker, int64_t begin, int64_t end) {
+    const pca *p = argument;
+    const dense_room room = dense_room_of(p, worker);
+    for (int64_t group = begin; group < end; group++) {
+        for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
+            const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
+            read_block(p, i, count, room.rows);
+            for (int64_t panel = 0; panel * NAPIER_PANEL < p->components; panel++) {
+                p->kernels->linear->product(room.rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL,
+                                            p->cols, room.products, NAPIER_PANEL);
+                for (int64_t r = 0; r < count; r++) {
+                    for (int64_t j = panel * NAPIER_PANEL; j < p->components && j < (panel + 1) * NAPIER_PANEL; j++) {
+                        p->scores[(i + r) * p->components + j] =
+                            room.products[r * NAPIER_PANEL + j - panel * NAPIER_PANEL];
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void fill_panels(pca *p, const double *x) {
+    for (int64_t panel = 0; panel * NAPIER_PANEL < p->columns; panel++) {
+        for (int64_t c = 0; c < p->cols; c++) {
+            for (int64_t j = 0; j < NAPIER_PANEL; j++) {
+                p->panels[(panel * p->cols + c) * NAPIER_PANEL + j] =
+                    (float)x[c * p->columns + panel * NAPIER_PANEL + j];
+            }
+        }
+    }
+}
+
+/* ---- Products with sparse samples -------------------------------------------------------------------------------------- */
+
+/* r' X of one row, at z [columns]. */
+static void sparse_row(const pca *p, int64_t row, double *z) {
+    const napier_csr_matrix *m = p->samples.sparse;
+    for (int64_t j = 0; j < p->columns; j++) {
+        z[j] = -p->wide[j];
+    }
+    for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
+        const double value = (double)m->values[e] * p->scale;
+        const double *x = p->x + (int64_t)m->columns[e] * p->columns;
+        for (int64_t j = 0; j < p->columns; j++) {
+            z[j] += value * x[j];
+        }
+    }
+}
+
+static void sparse_groups(void *argument, int worker, int64_t begin, int64_t end) {
+    const pca *p = argument;
+    const napier_csr_matrix *m = p->samples.sparse;
+    (void)worker;
+    for (int64_t group = begin; group < end; group++) {
+        double *sums = p->sums + group * p->cols * p->columns, *all = p->wide + (group + 1) * p->columns;
+        memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
+        memset(all, 0, (size_t)p->columns * sizeof *all);
+        for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
+            double z[NAPIER_MOST_BLOCK];
+            sparse_row(p, i, z);
+            for (int64_t j = 0; j < p->columns; j++) {
+                all[j] += z[j];
+            }
+            for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
+                const double value = (double)m->values[e] * p->scale;
+                double *sum = sums + (int64_t)m->columns[e] * p->columns;
+                for (int64_t j = 0; j < p->columns; j++) {
+                    sum[j] += value * z[j];
+                }
+            }
+        }
+    }
+}
+
+static void sparse_scores(void *argument, int worker, int64_t begin, int64_t end) {
+    const pca *p = argument;
+    (void)worker;
+    for (int64_t i = begin * p->group_rows; i < p->n && i < end * p->group_rows; i++) {
+        double z[NAPIER_MOST_BLOCK];
+        sparse_row(p, i, z);
+        for (int64_t j = 0; j < p->components; j++) {
+            p->scores[i * p->components + j] = (float)z[j];
+        }
+    }
+}
+
+/* The means' part of every row's product. */
+static void start_sparse(pca *p, const double *x) {
+    p->x = x;
+    memset(p->wide, 0, (size_t)p->columns * sizeof *p->wide);
+    for (int64_t c = 0; c < p->cols; c++) {
+        for (int64_t j = 0; j < p->columns; j++) {
+            p->wide[j] += (double)p->means[c] * x[c * p->columns + j];
+        }
+    }
+}
+
+/* ---- The operator ------------------------------------------------------------------------------------------------------ */
+
+typedef struct combine_task {
+    const pca *p;
+    const double *x;
+    double alpha, beta, gamma, *y;
+} combine_task;
+
+static void combine_columns(void *argument, int worker, int64_t begin, int64_t end) {
+    const combine_task *t = argument;
+    const pca *p = t->p;
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        for (int64_t j = 0; j < p->columns; j++) {
+            const int64_t at = c * p->columns + j;
+            double sum = 0.0, all = 0.0;
+            for (int64_t group = 0; group < p->groups; group++) {
+                sum += p->sums[group * p->cols * p->columns + at];
+                all += p->samples.sparse ? p->wide[(group + 1) * p->columns + j] : 0.0;
+            }
+            sum = (sum - all * (double)p->means[c]) / (double)p->n;
+            const double kept = t->gamma != 0.0 ? t->gamma * t->y[at] : 0.0;
+            t->y[at] = t->alpha * sum + t->beta * t->x[at] + kept;
+        }
+    }
+}
+
+static void multiply(void *argument, const double *x, double alpha, double beta, double gamma, double *y) {
+    pca *p = argument;
+    if (p->samples.sparse) {
+        start_sparse(p, x);
+        napier_parallel(p->context, p->groups, 1, sparse_groups, p);
+    } else {
+        fill_panels(p, x);
+        napier_parallel(p->context, p->groups, 1, dense_groups, p);
+    }
+    combine_task t = {p, x, alpha, beta, gamma, y};
+    napier_parallel(p->context, p->cols, 64, combine_columns, &t);
+}
+
+/* ---- Everything --------------------------------------------------------------------------------------------------------- */
+
+static napier_status make_room(napier_context *context, const char *name, pca *p, double **blocks) {
+    const napier_allocator *allocator = &context->allocator;
+    const size_t cols = (size_t)p->cols, block = (size_t)p->columns * sizeof(double);
+    const size_t workers = (size_t)napier_workers(context, p->groups, 1);
+    p->means = napier_alloc(allocator, cols, sizeof *p->means);
+    p->sums = napier_alloc(allocator, cols * (size_t)p->groups, block);
+    p->work = napier_alloc(allocator, workers, (size_t)p->work_floats * sizeof *p->work);
+    const size_t doubles = 2 * cols * (size_t)p->columns + (size_t)napier_eigen_scratch(p->cols, p->columns);
+    *blocks = napier_alloc(allocator, doubles, sizeof **blocks); /* two blocks and the iteration's scratch */
+    int missing = !p->means || !p->sums || !p->work || !*blocks;
+    if (p->samples.sparse) {
+        p->wide = napier_alloc(allocator, (size_t)p->groups + 1, block);
+        missing = missing || !p->wide;
+    } else {
+        p->panels = napier_alloc(allocator, cols, (size_t)p->columns * sizeof *p->panels);
+        missing = missing || !p->panels;
+    }
+    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY,
+                                 "%s: no memory for principal components of %lld columns", name, (long long)p->cols)
+                   : NAPIER_OK;
+}
+
+static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+static void plan(pca *p) {
+    const int64_t most = between(GROUP_DOUBLES / (p->cols * p->columns), 1, MOST_GROUPS);
+    p->block_rows = between(BLOCK_FLOATS / p->cols, LEAST_BLOCK, MOST_BLOCK_ROWS);
+    const int64_t rows = (p->n + most - 1) / most;
+    p->group_rows = (rows + p->block_rows - 1) / p->block_rows * p->block_rows;
+    p->groups = (p->n + p->group_rows - 1) / p->group_rows;
+    p->work_floats = p->samples.sparse ? 16 : 2 * p->block_rows * p->cols + (p->block_rows + p->cols) * NAPIER_PANEL;
+}
+
+static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *found) {
+    double values[NAPIER_MOST_BLOCK];
+    int64_t count = 0;
+    const napier_operator covariance = {p->cols, p->columns, NULL, 0.0, (double)INFINITY, multiply, p};
+    const napier_eigen_limits limits = {p->components, PRODUCTS, TOLERANCE};
+    napier_eigen_start(p->cols, p->columns, blocks);
+    const int64_t block = p->cols * p->columns;
+    napier_largest_eigenvectors(context, &covariance, limits, blocks, blocks + block, blocks + 2 * block, values,
+                                &count);
+    *found = 0;
+    while (*found < count && *found < p->components && values[*found] > LEAST_VARIANCE * values[0]) {
+        ++*found;
+    }
+    for (int64_t c = 0; c < p->cols; c++) {
+        for (int64_t j = *found; j < p->columns; j++) {
+            blocks[c * p->columns + j] = 0.0;
+        }
+    }
+    if (p->samples.sparse) {
+        start_sparse(p, blocks);
+        napier_parallel(context, p->groups, 1, sparse_scores, p);
+    } else {
+        fill_panels(p, blocks);
+        napier_parallel(context, p->groups, 1, dense_scores, p);
+    }
+    for (int64_t j = 0; j < p->components; j++) {
+        napier_start_fix_sign(p->scores, p->n, p->components, j);
+    }
+}
+
+napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
+                                int64_t components, float *scores, int64_t *found) {
+    pca p = {.kernels = napier_umap_kernels_of(context->isa),
+             .samples = samples,
+             .columns = components + GUARD_COLUMNS <= NAPIER_PANEL ? NAPIER_PANEL : 2 * NAPIER_PANEL,
+             .scores = scores,
+             .components = components,
+             .context = context};
+    *found = 0;
+    napier_status status = napier_read_check(context, name, samples, &p.n, &p.cols);
+    if (status || p.n == 0) {
+        return status;
+    }
+    plan(&p);
+    double *blocks = NULL;
+    status = make_room(context, name, &p, &blocks);
+    if (!status)
+        status = find_means(context, name, &p);
+    if (!status)
+        scores_of(context, &p, blocks, found);
+    napier_free(&context->allocator, p.means);
+    napier_free(&context->allocator, p.sums);
+    napier_free(&context->allocator, p.work);
+    napier_free(&context->allocator, p.wide);
+    napier_free(&context->allocator, p.panels);
+    napier_free(&context->allocator, blocks);
+    return status;
+}
+
+static napier_status run_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                                    napier_matrix embedding) {
+    int64_t n = 0, cols = 0, found = 0;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_read_check(context, "samples", samples, &n, &cols);
+    if (!status)
+        status = napier_umap_check_result(context, "embedding", embedding, n, embedding.cols);
+    if (!status)
+        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
+    if (status || n == 0) {
+        return status;
+    }
+    const int64_t components = embedding.cols;
+    float *scores = napier_alloc(&context->allocator, (size_t)n, (size_t)components * sizeof *scores);
+    if (!scores) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "embedding: no memory for %lld points", (long long)n);
+    }
+    status = napier_pca_scores(context, "samples", samples, components, scores, &found);
+    if (!status) {
+        float largest = 0.0f;
+        for (int64_t i = 0; i < n * components; i++) {
+            largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
+        }
+        const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t c = found; c < components; c++) {
+                scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));
+            }
+        }
+        napier_start_finish(scores, n, components, seed);
+        memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
+    }
+    napier_free(&context->allocator, scores);
+    return status;
+}
+
+napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                                     napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_pca_layout(context, samples, seed, embedding);
+    napier_fenv_leave(caller);
+    return status;
+}

@@ -1,0 +1,567 @@
+/* umap/start/spectral.c - the spectral start: eigenvectors of the graph's normalised Laplacian.
+ *
+ * They belong to the largest eigenvalues of S = D^-1/2 W D^-1/2, the first of which, of value 1, says nothing and is left out.
+ * The iteration (eigen.h) works on the random walk P = D^-1 W = D^-1/2 S D^1/2, which has the same eigenvalues, keeps the
+ * constant vector as it is, and needs no scaled copy of the weights; P is symmetric in the inner product sum d_i x_i y_i.
+ * Its vectors times sqrt(d) are those of S.
+ *
+ * Every connected component is laid out by itself and placed, at half the distance to the nearest other one. Two
+ * dimensions' worth of components lie on the axes; more lie where the principal components of their centroids are, or
+ * on a grid where there are no samples. A component of at most 2 n_components vertices is small and random.
+ * Placement as umap-learn's, but for the principal components, which replace its second spectral embedding. */
+#include <math.h>
+#include <string.h>
+
+#include <napier/umap.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "umap/start/duo.h"
+#include "umap/start/eigen.h"
+#include "umap/graph/graph.h"
+#include "umap/options/params.h"
+#include "umap/start/pca.h"
+#include "umap/metric/read.h"
+#include "umap/metric/samples.h"
+#include "umap/start/start.h"
+
+enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 4096, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64, ALONE_ROWS = 16384 };
+enum { ROW_COST = 4 };                   /* what else is done with a row, in edges */
+#define COST_BUDGET ((int64_t)160000000) /* edges, of eight columns each: about 0.8 s on one core */
+#define TOLERANCE 1e-3
+
+/* More components than these, or centroids of more numbers, are placed without looking at all pairs, or at samples. */
+enum { MOST_PAIRED = 4096 };
+#define MOST_CENTROID_NUMBERS ((int64_t)1 << 26)
+
+typedef struct spectral {
+    napier_context *context;
+    const napier_umap_graph *graph;
+    int64_t n, components; /* of the layout */
+    int64_t columns;       /* of a block of vectors */
+    int64_t count;         /* connected components */
+    uint32_t *labels;      /* [n] connected component of each vertex, in the order of their first vertices */
+    uint32_t *order;       /* [n] vertices by connected component, ascending within each */
+    int64_t *begins;       /* [count + 1] */
+    uint32_t *local;       /* [edges] place of the target within its component; NULL: one component */
+    double *degrees;       /* [n] by place in `order` */
+    double *centres;       /* [count, components] where each goes */
+    double *extents;       /* [count] how large it may be */
+    float *layout;         /* [n, components] */
+} spectral;
+
+/* ---- Connected components ------------------------------------------------------------------------------------------- */
+
+static uint32_t root_of(uint32_t *parents, uint32_t v) {
+    while (parents[v] != v) {
+        parents[v] = parents[parents[v]];
+        v = parents[v];
+    }
+    return v;
+}
+
+/* The root of a component is its least vertex. */
+static void find_components(spectral *s, uint32_t *parents) {
+    const napier_umap_graph *g = s->graph;
+    for (int64_t v = 0; v < s->n; v++) {
+        parents[v] = (uint32_t)v;
+    }
+    for (int64_t v = 0; v < s->n; v++) {
+        uint32_t root = root_of(parents, (uint32_t)v);
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            const uint32_t other = root_of(parents, g->targets[e]);
+            if (other < root) {
+                parents[root] = other;
+                root = other;
+            } else {
+                parents[other] = root;
+            }
+        }
+    }
+    s->count = 0;
+    for (int64_t v = 0; v < s->n; v++) { /* a root comes before its vertices */
+        const uint32_t root = root_of(parents, (uint32_t)v);
+        s->labels[v] = root == v ? (uint32_t)s->count++ : s->labels[root];
+    }
+}
+
+/* Vertices by component (counting sort); `places` receives each one's place in its component. */
+static void order_vertices(spectral *s, uint32_t *places) {
+    memset(s->begins, 0, ((size_t)s->count + 1) * sizeof *s->begins);
+    for (int64_t v = 0; v < s->n; v++) {
+        places[v] = (uint32_t)s->begins[s->labels[v] + 1]++;
+    }
+    for (int64_t c = 0; c < s->count; c++) {
+        s->begins[c + 1] += s->begins[c];
+    }
+    for (int64_t v = 0; v < s->n; v++) {
+        s->order[s->begins[s->labels[v]] + places[v]] = (uint32_t)v;
+    }
+}
+
+static void find_degrees(void *argument, int worker, int64_t begin, int64_t end) {
+    const spectral *s = argument;
+    (void)worker;
+    for (int64_t at = begin; at < end; at++) {
+        const uint32_t v = s->order[at];
+        double degree = 0.0;
+        for (int64_t e = s->graph->starts[v]; e < s->graph->starts[v + 1]; e++) {
+            degree += (double)s->graph->weights[e];
+        }
+        s->degrees[at] = degree;
+    }
+}
+
+static napier_status split(spectral *s) {
+    napier_context *context = s->context;
+    uint32_t *scratch = napier_alloc(&context->allocator, (size_t)s->n, sizeof *scratch);
+    if (!scratch) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices", (long long)s->n);
+    }
+    find_components(s, scratch);
+    const int64_t edges = napier_umap_graph_edges(s->graph);
+    s->begins = napier_alloc(&context->allocator, (size_t)s->count + 1, sizeof *s->begins);
+    s->centres = napier_alloc(&context->allocator, (size_t)s->count, (size_t)s->components * sizeof *s->centres);
+    s->extents = napier_alloc(&context->allocator, (size_t)s->count, sizeof *s->extents);
+    int missing = !s->begins || !s->centres || !s->extents;
+    if (s->count > 1) {
+        s->local = napier_alloc(&context->allocator, edges > 0 ? (size_t)edges : 1, sizeof *s->local);
+        missing = missing || !s->local;
+    }
+    if (!missing) {
+        order_vertices(s, scratch);
+        for (int64_t e = 0; e < edges && s->local; e++) {
+            s->local[e] = scratch[s->graph->targets[e]];
+        }
+        napier_parallel(context, s->n, ROW_CHUNK, find_degrees, s);
+    }
+    napier_free(&context->allocator, scratch);
+    return missing
+               ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld components", (long long)s->count)
+               : NAPIER_OK;
+}
+
+/* ---- One component ---------------------------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    const spectral *s;
+    napier_context *context; /* whose threads it may use */
+    int64_t begin, columns;  /* of the component in `order`; of the block */
+    int64_t rows;
+    const double *x;
+    double alpha, beta, gamma, *y;
+} walk;
+
+/* y = alpha sum + beta x + gamma y for two columns of a vertex. */
+static inline void finish_duo(const walk *w, double alpha, napier_duo sum, int64_t at) {
+    napier_duo y = napier_duo_of(alpha) * sum + napier_duo_of(w->beta) * napier_duo_load(w->x + at);
+    if (w->gamma != 0.0) {
+        y += napier_duo_of(w->gamma) * napier_duo_load(w->y + at);
+    }
+    napier_duo_store(w->y + at, y);
+}
+
+/* y = alpha P x + beta x + gamma y for one vertex, eight columns at a time. */
+static void walk_row(const walk *w, int64_t i) {
+    const napier_umap_graph *g = w->s->graph;
+    const uint32_t *targets = w->s->local ? w->s->local : g->targets;
+    const uint32_t v = w->s->order[w->begin + i];
+    const int64_t first = g->starts[v], end = g->starts[v + 1], columns = w->columns;
+    const double degree = w->s->degrees[w->begin + i];
+    const double alpha = degree > 0.0 ? w->alpha / degree : 0.0;
+    for (int64_t panel = 0; panel < columns; panel += PANEL) {
+        napier_duo sum0 = {0.0, 0.0}, sum1 = sum0, sum2 = sum0, sum3 = sum0;
+        for (int64_t e = first; e < end; e++) {
+            const napier_duo weight = napier_duo_of((double)g->weights[e]);
+            const double *x = w->x + (int64_t)targets[e] * columns + panel;
+            sum0 += weight * napier_duo_load(x);
+            sum1 += weight * napier_duo_load(x + 2);
+            sum2 += weight * napier_duo_load(x + 4);
+            sum3 += weight * napier_duo_load(x + 6);
+        }
+        const int64_t at = i * columns + panel;
+        finish_duo(w, alpha, sum0, at);
+        finish_duo(w, alpha, sum1, at + 2);
+        finish_duo(w, alpha, sum2, at + 4);
+        finish_duo(w, alpha, sum3, at + 6);
+    }
+}
+
+static void walk_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        walk_row(argument, i);
+    }
+}
+
+static void multiply(void *argument, const double *x, double alpha, double beta, double gamma, double *y) {
+    walk w = *(const walk *)argument;
+    w.x = x;
+    w.alpha = alpha;
+    w.beta = beta;
+    w.gamma = gamma;
+    w.y = y;
+    napier_parallel(w.context, w.rows, ROW_CHUNK, walk_rows, &w);
+}
+
+/* Signs fixed, scaled to the component's extent, moved to its centre. */
+static void place_component(spectral *s, int64_t component, const double *x, int64_t columns, int64_t found) {
+    const int64_t begin = s->begins[component], rows = s->begins[component + 1] - begin;
+    double signs[NAPIER_UMAP_MOST_COMPONENTS], largest = 0.0;
+    for (int64_t c = 0; c < s->components; c++) {
+        double most = 0.0;
+        signs[c] = 0.0;
+        for (int64_t i = 0; i < rows && c < found; i++) {
+            const double value = x[i * columns + c] * sqrt(s->degrees[begin + i]);
+            if (fabs(value) > most) {
+                most = fabs(value);
+                signs[c] = value < 0.0 ? -1.0 : 1.0;
+            }
+        }
+        largest = most > largest ? most : largest;
+    }
+    const double scale = largest > 0.0 ? s->extents[component] / largest : 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        float *out = s->layout + (int64_t)s->order[begin + i] * s->components;
+        const double root = sqrt(s->degrees[begin + i]) * scale;
+        for (int64_t c = 0; c < s->components; c++) {
+            out[c] = (float)(s->centres[component * s->components + c] + signs[c] * root * x[i * columns + c]);
+        }
+    }
+}
+
+static void place_small_component(spectral *s, int64_t component, uint64_t seed) {
+    for (int64_t at = s->begins[component]; at < s->begins[component + 1]; at++) {
+        const uint32_t v = s->order[at];
+        for (int64_t c = 0; c < s->components; c++) {
+            const double number = napier_start_number(seed, NAPIER_STREAM_SMALL, v, c);
+            s->layout[(int64_t)v * s->components + c] =
+                (float)(s->centres[component * s->components + c] + s->extents[component] * number);
+        }
+    }
+}
+
+static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+static int is_small(const spectral *s, int64_t component) {
+    return s->begins[component + 1] - s->begins[component] <= 2 * s->components;
+}
+
+/* So many products that their cost is bounded: small graphs may take more of them than large ones. */
+static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
+    const int64_t cost = (napier_umap_graph_edges(graph) + ROW_COST * graph->n) * (columns / PANEL);
+    return between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
+}
+
+/* blocks: two of them and scratch. */
+static void lay_out_component(spectral *s, napier_context *context, int64_t component, double *blocks) {
+    const int64_t rows = s->begins[component + 1] - s->begins[component], columns = s->columns;
+    walk w = {.s = s, .context = context, .begin = s->begins[component], .columns = columns, .rows = rows};
+    const napier_operator p = {rows, columns, s->degrees + w.begin, -1.0, 1.0, multiply, &w};
+    const napier_eigen_limits limits = {s->components, most_products(s->graph, columns), TOLERANCE};
+    double *spare = blocks + rows * columns;
+    double values[NAPIER_MOST_BLOCK];
+    int64_t found = 0;
+    napier_eigen_start(rows, columns, blocks);
+    napier_largest_eigenvectors(context, &p, limits, blocks, spare, spare + rows * columns, values, &found);
+    place_component(s, component, blocks, columns, found);
+}
+
+typedef struct component_task {
+    spectral *s;
+    uint64_t seed;
+    double *blocks; /* per worker */
+    int64_t worker_doubles;
+} component_task;
+
+/* Worth all workers. */
+static int is_large(const spectral *s, int64_t component) {
+    return !is_small(s, component) && (s->count == 1 || s->begins[component + 1] - s->begins[component] > ALONE_ROWS);
+}
+
+/* Each by one worker: its own products are too small to be shared. */
+static void lay_out_small_ones(void *argument, int worker, int64_t begin, int64_t end) {
+    const component_task *t = argument;
+    napier_context alone = *t->s->context;
+    alone.threads = 1;
+    for (int64_t c = begin; c < end; c++) {
+        if (is_small(t->s, c)) {
+            place_small_component(t->s, c, t->seed);
+        } else if (!is_large(t->s, c)) {
+            lay_out_component(t->s, &alone, c, t->blocks + worker * t->worker_doubles);
+        }
+    }
+}
+
+static int64_t doubles_for(int64_t rows, int64_t columns) {
+    return rows > 0 ? 2 * rows * columns + napier_eigen_scratch(rows, columns) : 0;
+}
+
+/* Large components first, each by all workers, then the others. One piece of memory serves both. */
+static napier_status lay_out_components(spectral *s, uint64_t seed) {
+    napier_context *context = s->context;
+    int64_t large = 0, other = 0;
+    for (int64_t c = 0; c < s->count; c++) {
+        const int64_t rows = s->begins[c + 1] - s->begins[c];
+        if (is_large(s, c)) {
+            large = rows > large ? rows : large;
+        } else if (!is_small(s, c)) {
+            other = rows > other ? rows : other;
+        }
+    }
+    const int64_t chunk = s->count > 1024 ? 64 : 1;
+    component_task t = {s, seed, NULL, doubles_for(other, s->columns)};
+    const int64_t for_all = doubles_for(large, s->columns);
+    const int64_t for_workers = t.worker_doubles * napier_workers(context, s->count, chunk);
+    const int64_t doubles = for_all > for_workers ? for_all : for_workers;
+    if (doubles > 0) {
+        t.blocks = napier_alloc(&context->allocator, (size_t)doubles, sizeof *t.blocks);
+        if (!t.blocks) {
+            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld columns of %lld vertices",
+                               (long long)s->columns, (long long)(large > other ? large : other));
+        }
+    }
+    for (int64_t c = 0; c < s->count; c++) {
+        if (is_large(s, c)) {
+            lay_out_component(s, context, c, t.blocks);
+        }
+    }
+    napier_parallel(context, s->count, chunk, lay_out_small_ones, &t);
+    napier_free(&context->allocator, t.blocks);
+    return NAPIER_OK;
+}
+
+/* ---- Where components go ------------------------------------------------------------------------------------------------ */
+
+/* Up to 2 per dimension: 1 and -1 on the axes. */
+static void place_on_axes(spectral *s) {
+    const int64_t half = (s->count + 1) / 2;
+    for (int64_t c = 0; c < s->count; c++) {
+        s->centres[c * s->components + (c < half ? c : c - half)] = c < half ? 1.0 : -1.0;
+    }
+}
+
+/* On a square grid of [-1, 1]^2, row by row; a line where there is one dimension. */
+static void place_on_grid(spectral *s) {
+    int64_t side = 1;
+    while (s->components > 1 ? side * side < s->count : side < s->count) {
+        side++;
+    }
+    const double step = side > 1 ? 2.0 / (double)(side - 1) : 0.0;
+    for (int64_t c = 0; c < s->count; c++) {
+        s->centres[c * s->components] = (double)(c % side) * step - 1.0;
+        if (s->components > 1) {
+            s->centres[c * s->components + 1] = (double)(c / side) * step - 1.0;
+        }
+    }
+}
+
+/* The first column that is not finite, or -1. */
+static int64_t add_sample(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t i, int64_t cols,
+                          float *row, double *sums) {
+    const napier_csr_matrix *m = samples.sparse;
+    for (int64_t e = m ? m->row_starts[i] : 0; m && e < m->row_starts[i + 1]; e++) {
+        if (!isfinite(m->values[e])) {
+            return m->columns[e];
+        }
+        sums[m->columns[e]] += (double)m->values[e];
+    }
+    const int64_t bad = m ? -1 : napier_read_row(kernels, samples, i, row);
+    for (int64_t c = 0; c < cols && !m; c++) {
+        sums[c] += (double)row[c];
+    }
+    return bad;
+}
+
+/* The mean of each component's samples, in f32; rows are added in order, in double. */
+static napier_status find_centroids(const spectral *s, napier_umap_samples samples, int64_t cols, float *centroids) {
+    napier_context *context = s->context;
+    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
+    double *sums = napier_alloc(&context->allocator, (size_t)cols, sizeof *sums);
+    float *row = napier_alloc(&context->allocator, (size_t)cols, sizeof *row);
+    napier_status status = NAPIER_OK;
+    if (!sums || !row) {
+        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for a centroid of %lld columns",
+                             (long long)cols);
+    }
+    for (int64_t c = 0; c < s->count && !status; c++) {
+        memset(sums, 0, (size_t)cols * sizeof *sums);
+        for (int64_t at = s->begins[c]; at < s->begins[c + 1] && !status; at++) {
+            const int64_t bad = add_sample(kernels, samples, s->order[at], cols, row, sums);
+            if (bad >= 0) {
+                status = napier_read_refuse(context, "samples", samples, s->order[at], bad);
+            }
+        }
+        for (int64_t i = 0; i < cols; i++) {
+            centroids[c * cols + i] = (float)(sums[i] / (double)(s->begins[c + 1] - s->begins[c]));
+        }
+    }
+    napier_free(&context->allocator, sums);
+    napier_free(&context->allocator, row);
+    return status;
+}
+
+/* At the principal components of their centroids, the largest of which becomes 1. *found: 0 if all are the same. */
+static napier_status place_by_centroids(spectral *s, napier_umap_samples samples, int64_t cols, int64_t *found) {
+    napier_context *context = s->context;
+    const size_t count = (size_t)s->count;
+    float *centroids = napier_alloc(&context->allocator, count, (size_t)cols * sizeof *centroids);
+    float *scores = napier_alloc(&context->allocator, count, (size_t)s->components * sizeof *scores);
+    napier_status status = NAPIER_OK;
+    *found = 0;
+    if (!centroids || !scores) {
+        status =
+            napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for %lld centroids", (long long)s->count);
+    }
+    if (!status)
+        status = find_centroids(s, samples, cols, centroids);
+    if (!status) {
+        const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
+        status = napier_pca_scores(context, "samples", means, s->components, scores, found);
+    }
+    if (!status) {
+        double largest = 0.0;
+        for (int64_t i = 0; i < s->count * s->components; i++) {
+            largest = fabs((double)scores[i]) > largest ? fabs((double)scores[i]) : largest;
+        }
+        *found = largest > 0.0 ? *found : 0;
+        for (int64_t i = 0; i < s->count * s->components; i++) {
+            s->centres[i] = largest > 0.0 ? (double)scores[i] / largest : 0.0;
+        }
+    }
+    napier_free(&context->allocator, centroids);
+    napier_free(&context->allocator, scores);
+    return status;
+}
+
+static double squared_distance(const spectral *s, int64_t a, int64_t b) {
+    double sum = 0.0;
+    for (int64_t c = 0; c < s->components; c++) {
+        const double gap = s->centres[a * s->components + c] - s->centres[b * s->components + c];
+        sum += gap * gap;
+    }
+    return sum;
+}
+
+/* Half the distance to the nearest other centre; where there are too many to look at all, as if they were on a grid. */
+static void find_extents(spectral *s) {
+    double even = 1.0;
+    for (int64_t side = 1; s->count > MOST_PAIRED && side * side < s->count; side++) {
+        even = 1.0 / (double)side;
+    }
+    for (int64_t a = 0; a < s->count; a++) {
+        double nearest = (double)INFINITY;
+        for (int64_t b = 0; b < s->count && s->count <= MOST_PAIRED; b++) {
+            const double square = squared_distance(s, a, b);
+            nearest = square > 0.0 && square < nearest ? square : nearest;
+        }
+        s->extents[a] = isinf(nearest) ? even : 0.5 * sqrt(nearest);
+    }
+}
+
+static napier_status place_components(spectral *s, napier_umap_samples samples, int64_t cols) {
+    memset(s->centres, 0, (size_t)(s->count * s->components) * sizeof *s->centres);
+    int64_t found = 0;
+    if (s->count == 1) {
+        s->extents[0] = 1.0;
+        return NAPIER_OK;
+    }
+    if (s->count <= 2 * s->components) {
+        place_on_axes(s);
+    } else {
+        if (cols > 0 && cols <= MOST_CENTROID_NUMBERS / s->count) {
+            const napier_status status = place_by_centroids(s, samples, cols, &found);
+            if (status) {
+                return status;
+            }
+        }
+        if (found == 0) {
+            place_on_grid(s);
+        }
+    }
+    find_extents(s);
+    return NAPIER_OK;
+}
+
+/* ---- The layout ---------------------------------------------------------------------------------------------------------- */
+
+static napier_status make_layout(spectral *s, napier_umap_samples samples, int64_t cols, uint64_t seed) {
+    napier_context *context = s->context;
+    const size_t n = (size_t)s->n;
+    s->labels = napier_alloc(&context->allocator, n, sizeof *s->labels);
+    s->order = napier_alloc(&context->allocator, n, sizeof *s->order);
+    s->degrees = napier_alloc(&context->allocator, n, sizeof *s->degrees);
+    s->layout = napier_alloc(&context->allocator, n, (size_t)s->components * sizeof *s->layout);
+    if (!s->labels || !s->order || !s->degrees || !s->layout) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "embedding: no memory for %lld vertices", (long long)s->n);
+    }
+    napier_status status = split(s);
+    if (!status)
+        status = place_components(s, samples, cols);
+    if (!status)
+        status = lay_out_components(s, seed);
+    return status;
+}
+
+static void release(spectral *s) {
+    const napier_allocator *allocator = &s->context->allocator;
+    napier_free(allocator, s->labels);
+    napier_free(allocator, s->order);
+    napier_free(allocator, s->begins);
+    napier_free(allocator, s->local);
+    napier_free(allocator, s->degrees);
+    napier_free(allocator, s->centres);
+    napier_free(allocator, s->extents);
+    napier_free(allocator, s->layout);
+}
+
+/* Samples are not asked for: none have no rows. */
+static napier_status check_samples(napier_context *context, napier_umap_samples samples, int64_t n, int64_t *cols) {
+    int64_t rows = 0;
+    *cols = 0;
+    if (!samples.sparse && (samples.dense.data == NULL || samples.dense.rows == 0)) {
+        return NAPIER_OK;
+    }
+    const napier_status status = napier_read_check(context, "samples", samples, &rows, cols);
+    if (!status && rows != n) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld rows are not the graph's %lld vertices",
+                           (long long)rows, (long long)n);
+    }
+    return status;
+}
+
+static napier_status run_spectral_layout(napier_context *context, const napier_umap_graph *graph,
+                                         napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+    int64_t cols = 0;
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_umap_check_graph(context, "graph", graph);
+    if (!status)
+        status = napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
+    if (!status)
+        status = check_samples(context, samples, graph->n, &cols);
+    if (!status)
+        status = napier_umap_check_apart_graph(context, "embedding", embedding, graph);
+    if (!status && cols > 0)
+        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
+    if (status || graph->n == 0) {
+        return status;
+    }
+    spectral s = {.context = context, .graph = graph, .n = graph->n, .components = embedding.cols};
+    s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
+    status = make_layout(&s, samples, cols, seed);
+    if (!status) {
+        napier_start_finish(s.layout, s.n, s.components, seed);
+        memcpy(embedding.data, s.layout, (size_t)(s.n * s.components) * sizeof *s.layout);
+    }
+    release(&s);
+    return status;
+}
+
+napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
+                                          napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+    const napier_fenv caller = napier_fenv_enter();
+    const napier_status status = run_spectral_layout(context, graph, samples, seed, embedding);
+    napier_fenv_leave(caller);
+    return status;
+}

@@ -1,0 +1,81 @@
+/* umap/start/start.c - starts of a layout: the random one, and the scale and noise of the others.
+ * Source of both: umap-learn, whose starts lie in [-10, 10] and carry noise of 1e-4, so that equal points can part. */
+#include "umap/start/start.h"
+
+#include <math.h>
+
+#include <napier/umap.h>
+
+#include "core/base/parallel.h"
+#include "umap/options/params.h"
+
+#define EXTENT 10.0
+#define NOISE 1e-4
+#define ROOT_6 0x1.3988e1409212ep+1
+
+enum { ROW_CHUNK = 4096 };
+
+void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t component) {
+    float largest = 0.0f;
+    int negative = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float x = y[i * components + component];
+        if (fabsf(x) > largest) {
+            largest = fabsf(x);
+            negative = x < 0.0f;
+        }
+    }
+    for (int64_t i = 0; negative && i < n; i++) {
+        y[i * components + component] = -y[i * components + component];
+    }
+}
+
+/* The sum of two even draws from [-1/2, 1/2) has variance 1/6. */
+static double noise(uint64_t seed, int64_t vertex, int64_t component) {
+    uint32_t random[2];
+    napier_random(seed, NAPIER_STREAM_JITTER, (uint32_t)vertex, (uint32_t)component, random);
+    return NOISE * ROOT_6 * (napier_random_unit(random[0]) + napier_random_unit(random[1]) - 1.0);
+}
+
+void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed) {
+    double largest = 0.0;
+    for (int64_t i = 0; i < n * components; i++) {
+        const double size = fabs((double)y[i]);
+        largest = size > largest ? size : largest;
+    }
+    const double scale = largest > 0.0 ? EXTENT / largest : 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t c = 0; c < components; c++) {
+            float *x = &y[i * components + c];
+            *x = n == 1 ? 0.0f : (float)((double)*x * scale + noise(seed, i, c));
+        }
+    }
+}
+
+typedef struct random_task {
+    float *y;
+    int64_t components;
+    uint64_t seed;
+} random_task;
+
+static void random_rows(void *argument, int worker, int64_t begin, int64_t end) {
+    const random_task *t = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t c = 0; c < t->components; c++) {
+            t->y[i * t->components + c] =
+                (float)(EXTENT * napier_start_number(t->seed, NAPIER_STREAM_RANDOM_START, i, c));
+        }
+    }
+}
+
+napier_status napier_umap_random_layout(napier_context *context, uint64_t seed, napier_matrix embedding) {
+    napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_umap_check_result(context, "embedding", embedding, embedding.rows, embedding.cols);
+    if (!status) {
+        random_task t = {embedding.data, embedding.cols, seed};
+        napier_parallel(context, embedding.rows, ROW_CHUNK, random_rows, &t);
+    }
+    return status;
+}

@@ -1,0 +1,66 @@
+/* tests/cuda/emulator/emulated_device.c - in place of src/core/gpu/device.c: a device whose memory is the host's,
+ * whose streams run at once, and whose threads are coroutines (emulator.c). It claims to have few processors, so that
+ * small tests fill it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/gpu/launch.h"
+#include "emulator.h"
+
+enum { PROCESSORS = 4, SHARED_BYTES = 227 << 10 };
+
+int napier_device_count(void) { return 1; }
+
+napier_status napier_device_open(napier_cuda_context *context, int device) {
+    if (device != -1 && device != 0) {
+        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "device: %d is not one of the 1 there are", device);
+    }
+    context->processors = PROCESSORS;
+    context->shared_bytes = SHARED_BYTES;
+    context->clusters = true;
+    context->tensor_cores = true;
+    context->faults = calloc(1, sizeof *context->faults);
+    return context->faults ? NAPIER_OK : NAPIER_OUT_OF_MEMORY;
+}
+
+void napier_device_close(napier_cuda_context *context) { free(context->faults); }
+
+napier_status napier_device_wait(napier_cuda_context *context, struct CUstream_st *stream, napier_cuda_faults *faults) {
+    (void)stream;
+    *faults = *context->faults;
+    memset(context->faults, 0, sizeof *faults);
+    return NAPIER_OK;
+}
+
+napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st *stream, void *device, int byte,
+                               size_t size) {
+    (void)context;
+    (void)stream;
+    memset(device, byte, size);
+    return NAPIER_OK;
+}
+
+napier_status napier_cuda_launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
+                                 napier_cuda_kernel kernel, const napier_cuda_shape *shape, const void *job,
+                                 size_t job_size) {
+    (void)stream;
+    const napier_status fits = napier_cuda_check_shape(context, what, shape);
+    if (fits || shape->blocks == 0) {
+        return fits;
+    }
+    void *const copy = malloc(job_size); /* no byte more than the kernel was given */
+    if (copy == NULL) {
+        return NAPIER_OUT_OF_MEMORY;
+    }
+    memcpy(copy, job, job_size);
+    emulated_launch launch = {.job = copy,
+                              .blocks = shape->blocks,
+                              .blocks_y = shape->blocks_y ? shape->blocks_y : 1,
+                              .threads = shape->threads,
+                              .cluster = shape->cluster ? shape->cluster : 1,
+                              .shared_bytes = shape->shared_bytes};
+    memcpy(&launch.kernel, &kernel, sizeof launch.kernel);
+    emulated_run(what, &launch);
+    free(copy);
+    return NAPIER_OK;
+}

@@ -1,0 +1,24 @@
+/* lanes_avx512.c - the probe of the AVX-512 lanes. */
+#include "lanes_probe.h"
+
+#if defined(__x86_64__)
+
+#include "core/simd/target_avx512.h"
+
+#define NAPIER_LANES_AVX512
+#include "core/simd/lanes.h"
+
+#include "lanes_probe.inc.h"
+
+#include "core/simd/target_end.h"
+
+const lanes_probe *lanes_probe_avx512(void) {
+    static const lanes_probe probe = PROBE("avx512");
+    return &probe;
+}
+
+#else
+
+const lanes_probe *lanes_probe_avx512(void) { return NULL; }
+
+#endif

@@ -1,0 +1,497 @@
+/* The base: contexts and their options, memory, status texts, views and their messages, overlap of any two views
+ * against a map of bytes, work over threads, and the floating-point state. */
+#include "support/check.h"
+
+#include <fenv.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <napier/cuda/device.h>
+
+#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "core/base/view.h"
+
+/* ---- Names and versions ------------------------------------------------------------------------------------------ */
+
+static void test_names(void **state) {
+    (void)state;
+    assert_string_equal(napier_status_string(NAPIER_OK), "ok");
+    for (int s = 0; s <= NAPIER_DEVICE_ERROR; s++) {
+        assert_non_null(napier_status_string((napier_status)s));
+        assert_string_not_equal(napier_status_string((napier_status)s), napier_status_string((napier_status)99));
+        for (int t = 0; t < s; t++) {
+            assert_string_not_equal(napier_status_string((napier_status)s), napier_status_string((napier_status)t));
+        }
+    }
+    assert_string_equal(napier_dtype_name(NAPIER_BF16), "bf16");
+    assert_string_equal(napier_dtype_name((napier_dtype)0), "unknown");
+    assert_int_equal(napier_dtype_size(NAPIER_F32), 4);
+    assert_int_equal(napier_dtype_size(NAPIER_F16), 2);
+    assert_int_equal(napier_dtype_size(NAPIER_BF16), 2);
+    assert_int_equal(napier_dtype_size(NAPIER_F64), 8);
+    assert_int_equal(napier_dtype_size((napier_dtype)5), 0);
+    assert_string_equal(napier_isa_name(NAPIER_ISA_AVX512), "avx512");
+    assert_string_equal(napier_isa_name((napier_isa)77), "unknown");
+    assert_int_equal(napier_isa_available(NAPIER_ISA_AUTO), 1);
+    assert_int_equal(napier_isa_available(NAPIER_ISA_SCALAR), 1);
+    assert_int_equal(napier_isa_available((napier_isa)77), 0);
+    assert_string_equal(napier_version(), NAPIER_VERSION_STRING);
+    assert_int_equal(napier_numerics_version(), NAPIER_NUMERICS_VERSION);
+}
+
+/* Where there is no GPU, or none in this build, a text says so. */
+static void test_no_device(void **state) {
+    (void)state;
+    char text[300] = "";
+    napier_cuda_context *context = NULL;
+    if (napier_cuda_device_count() > 0) {
+        skip();
+    }
+    assert_int_equal(napier_cuda_context_create(&context, 0), NAPIER_UNSUPPORTED);
+    assert_null(context);
+    assert_int_equal(napier_cuda_device_status(0, text, sizeof text), NAPIER_UNSUPPORTED);
+    assert_memory_equal(text, "device: ", 8);
+}
+
+/* ---- Contexts ---------------------------------------------------------------------------------------------------- */
+
+typedef struct counter {
+    int allocated, freed;
+    size_t alignment;
+} counter;
+
+static void *count_allocate(size_t size, size_t alignment, void *user) {
+    counter *c = user;
+    c->allocated++;
+    c->alignment = alignment;
+    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+}
+
+static void count_free(void *memory, void *user) {
+    counter *c = user;
+    assert_non_null(memory);
+    c->freed++;
+    free(memory);
+}
+
+static void *refuse(size_t size, size_t alignment, void *user) {
+    (void)size;
+    (void)alignment;
+    (void)user;
+    return NULL;
+}
+
+static napier_status create_with(napier_context_options options) {
+    napier_context *context = (napier_context *)&options; /* anything but NULL */
+    const napier_status status = napier_context_create(&context, &options);
+    if (status == NAPIER_OK) {
+        napier_context_destroy(context);
+    } else {
+        assert_null(context);
+    }
+    return status;
+}
+
+static void test_context_options(void **state) {
+    (void)state;
+    assert_int_equal(napier_context_create(NULL, NULL), NAPIER_INVALID_ARGUMENT);
+    napier_context_options o = NAPIER_CONTEXT_OPTIONS_INIT;
+    assert_int_equal(create_with(o), NAPIER_OK);
+    o.struct_size--;
+    assert_int_equal(create_with(o), NAPIER_INVALID_ARGUMENT);
+    o = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
+    const int threads[] = {-1, 1025, 1, 1024, 0};
+    for (int i = 0; i < 5; i++) {
+        o.threads = threads[i];
+        assert_int_equal(create_with(o), i < 2 ? NAPIER_INVALID_ARGUMENT : NAPIER_OK);
+    }
+    for (int isa = -1; isa <= NAPIER_ISA_AVX512 + 1; isa++) {
+        o.highest_isa = (napier_isa)isa;
+        const bool known = isa >= NAPIER_ISA_AUTO && isa <= NAPIER_ISA_AVX512;
+        const bool there = known && napier_isa_available((napier_isa)isa);
+        assert_int_equal(create_with(o), there ? NAPIER_OK : known ? NAPIER_UNSUPPORTED : NAPIER_INVALID_ARGUMENT);
+    }
+    o = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
+    o.allocator.allocate = refuse;
+    assert_int_equal(create_with(o), NAPIER_INVALID_ARGUMENT);
+    o.allocator.deallocate = count_free;
+    assert_int_equal(create_with(o), NAPIER_OUT_OF_MEMORY);
+    o.allocator.allocate = NULL;
+    assert_int_equal(create_with(o), NAPIER_INVALID_ARGUMENT);
+}
+
+static void test_context(void **state) {
+    (void)state;
+    counter c = {0};
+    napier_context_options o = NAPIER_CONTEXT_OPTIONS_INIT;
+    o.threads = 3;
+    o.allocator = (napier_allocator){count_allocate, count_free, &c};
+    napier_context *context;
+    assert_int_equal(napier_context_create(&context, &o), NAPIER_OK);
+    assert_int_equal(c.allocated, 1);
+    assert_int_equal(c.alignment, NAPIER_ALIGNMENT);
+    assert_string_equal(napier_last_error(context), "");
+    assert_int_not_equal(napier_context_isa(context), NAPIER_ISA_AUTO);
+    assert_true(napier_isa_available(napier_context_isa(context)));
+#if defined(_OPENMP)
+    assert_int_equal(napier_context_threads(context), 3);
+#endif
+    assert_int_equal(napier_fail(context, NAPIER_CORRUPT_DATA, "size %d", 7), NAPIER_CORRUPT_DATA);
+    assert_string_equal(napier_last_error(context), "size 7");
+    char text[2 * NAPIER_ERROR_TEXT];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = '\0';
+    (void)napier_fail(context, NAPIER_CORRUPT_DATA, "%s", text);
+    assert_int_equal(strlen(napier_last_error(context)), NAPIER_ERROR_TEXT - 1);
+    assert_int_equal(napier_begin(context), NAPIER_OK);
+    assert_string_equal(napier_last_error(context), "");
+    assert_int_equal(napier_begin(NULL), NAPIER_INVALID_ARGUMENT);
+    assert_int_equal(napier_fail(NULL, NAPIER_IO_ERROR, "x"), NAPIER_IO_ERROR);
+    napier_context_destroy(context);
+    assert_int_equal(c.freed, 1);
+    napier_context_destroy(NULL);
+
+    assert_int_equal(napier_context_create(&context, NULL), NAPIER_OK);
+    assert_in_range(napier_context_threads(context), 1, 1024);
+    napier_context_destroy(context);
+}
+
+static void test_allocation(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_SCALAR, 1);
+    const napier_allocator *a = &context->allocator;
+    assert_null(napier_alloc(a, 0, 8));
+    assert_null(napier_alloc(a, SIZE_MAX / 8 + 1, 8));
+    assert_null(napier_alloc(a, SIZE_MAX, 1)); /* rounding it up would overflow */
+    for (size_t size = 1; size < 300; size += 7) {
+        unsigned char *memory = napier_alloc(a, 1, size);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % NAPIER_ALIGNMENT, 0);
+        memset(memory, 1, size);
+        napier_free(a, memory);
+    }
+    napier_free(a, NULL);
+    napier_context_destroy(context);
+}
+
+/* ---- One view ---------------------------------------------------------------------------------------------------- */
+
+static napier_context *view_context(void) { return context_of(NAPIER_ISA_SCALAR, 1); }
+
+static float memory[64];
+
+static napier_matrix matrix(int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+    return (napier_matrix){memory + 32, rows, cols, row_stride, col_stride, NAPIER_F32};
+}
+
+static void test_views_that_cannot_be(void **state) {
+    (void)state;
+    napier_context *const c = view_context();
+    const napier_status bad = NAPIER_INVALID_ARGUMENT;
+    napier_const_matrix m = napier_read_only(matrix(2, 3, 3, 1));
+    assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
+    m.dtype = (napier_dtype)9;
+    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "dtype", "9", NULL);
+    m = napier_read_only(matrix(-2, 3, 3, 1));
+    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "rows -2", NULL);
+    m = napier_read_only(matrix(2, -3, 3, 1));
+    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "cols -3", NULL);
+    m = (napier_const_matrix){NULL, 2, 3, 3, 1, NAPIER_F32};
+    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "NULL", "6 elements", NULL);
+    m.rows = 0; /* without elements nothing else matters */
+    m.row_stride = INT64_MIN;
+    assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
+    m = napier_read_only(matrix(2, 3, 3, 1));
+    m.data = (const char *)m.data + 2;
+    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "not aligned", "f32", NULL);
+
+    const int64_t big = INT64_MAX;
+    m = napier_read_only(matrix(big, 3, 0, 0)); /* a broadcast that nobody could count */
+    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "rows 9223372036854775807", NULL);
+    const int64_t strides[][2] = {{big, 1}, {1, big}, {big / 8, big / 8}, {INT64_MIN, 1}, {big / 4, -big / 4 - 1}};
+    for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
+        m = napier_read_only(matrix(3, 3, strides[i][0], strides[i][1]));
+        refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "address space", "row_stride", NULL);
+    }
+    m = napier_read_only(matrix(1, 3, INT64_MIN, 1)); /* a stride that is never taken */
+    assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
+    m = napier_read_only(matrix(3, 1, -1, INT64_MAX));
+    assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
+
+    const napier_const_vector v = {memory, 5, INT64_MAX / 4, NAPIER_F32};
+    refused(c, napier_check_vector(c, "lse", v), bad, "lse", "size 5", "stride", NULL);
+    const napier_const_vector w = {memory, -5, 1, NAPIER_F32};
+    refused(c, napier_check_vector(c, "lse", w), bad, "lse", "size -5", NULL);
+    no_problems();
+    napier_context_destroy(c);
+}
+
+static void test_views_to_write(void **state) {
+    (void)state;
+    napier_context *const c = view_context();
+    const napier_status bad = NAPIER_INVALID_ARGUMENT;
+    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 8, 3, 1)), bad, "probs",
+            "row_stride 3 is less than cols 8", NULL);
+    refused(c, napier_check_matrix_out(c, "probs", matrix(8, 2, 1, -3)), bad, "probs", "col_stride -3", "rows 8", NULL);
+    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 0, 1)), bad, "probs", "row_stride 0", NULL);
+    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 1, 0)), bad, "probs", "col_stride 0", NULL);
+    refused(c, napier_check_matrix_out(c, "probs", matrix(3, 4, 6, 4)), bad, "probs", "row_stride 6", "col_stride 4",
+            NULL);
+    assert_int_equal(napier_check_matrix_out(c, "probs", matrix(3, 3, 6, 4)), NAPIER_OK);
+    assert_int_equal(napier_check_matrix_out(c, "probs", matrix(1, 1, 0, 0)), NAPIER_OK);
+    assert_int_equal(napier_check_matrix_out(c, "probs", matrix(2, 1, 1, 0)), NAPIER_OK);
+    const napier_vector v = {memory, 2, 0, NAPIER_F32};
+    refused(c, napier_check_vector_out(c, "lse", v), bad, "lse", "stride 0", NULL);
+    const napier_vector w = {memory, 1, 0, NAPIER_F32};
+    assert_int_equal(napier_check_vector_out(c, "lse", w), NAPIER_OK);
+
+    /* Every small view against counting. */
+    for (int64_t rows = 0; rows <= 4; rows++) {
+        for (int64_t cols = 0; cols <= 4; cols++) {
+            for (int64_t row = -5; row <= 5; row++) {
+                for (int64_t col = -5; col <= 5; col++) {
+                    int taken[64] = {0};
+                    bool twice = false;
+                    for (int64_t i = 0; i < rows; i++) {
+                        for (int64_t j = 0; j < cols; j++) {
+                            twice |= taken[32 + i * row + j * col]++ > 0;
+                        }
+                    }
+                    const napier_status status = napier_check_matrix_out(c, "m", matrix(rows, cols, row, col));
+                    expect((status != NAPIER_OK) == twice, "%lld x %lld, strides %lld, %lld: status %d",
+                           (long long)rows, (long long)cols, (long long)row, (long long)col, (int)status);
+                }
+            }
+        }
+    }
+    no_problems();
+    napier_context_destroy(c);
+}
+
+/* ---- Two views --------------------------------------------------------------------------------------------------- */
+
+enum { ARENA = 8192 };
+static _Alignas(64) unsigned char arena[ARENA];
+
+static int64_t byte_of(napier_const_matrix m, int64_t i, int64_t j) {
+    const int64_t size = (int64_t)napier_dtype_size(m.dtype);
+    const int64_t at = (const unsigned char *)m.data - arena + (i * m.row_stride + j * m.col_stride) * size;
+    assert_in_range(at, 0, ARENA - size);
+    return at;
+}
+
+static void mark(napier_const_matrix m, unsigned char *map) {
+    for (int64_t i = 0; i < m.rows; i++) {
+        for (int64_t j = 0; j < m.cols; j++) {
+            memset(map + byte_of(m, i, j), 1, napier_dtype_size(m.dtype));
+        }
+    }
+}
+
+/* Has one of the view's bytes been marked? */
+static bool meets(napier_const_matrix m, const unsigned char *map) {
+    for (int64_t i = 0; i < m.rows; i++) {
+        for (int64_t j = 0; j < m.cols; j++) {
+            if (memchr(map + byte_of(m, i, j), 1, napier_dtype_size(m.dtype)) != NULL) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static napier_matrix random_view(rng *r) {
+    const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_F32, NAPIER_F64};
+    napier_matrix m = {.dtype = dtypes[rng_below(r, 3)]};
+    m.rows = 1 + rng_below(r, 7);
+    m.cols = 1 + rng_below(r, 7);
+    const int64_t reach = 1 + rng_below(r, 24);
+    m.row_stride = rng_below(r, 2 * reach + 1) - reach;
+    m.col_stride = rng_below(r, 2) ? 1 : rng_below(r, 2 * reach + 1) - reach;
+    const int64_t size = (int64_t)napier_dtype_size(m.dtype);
+    m.data = arena + ARENA / 2 + size * (rng_below(r, 41) - 20);
+    return m;
+}
+
+static void test_overlap_against_a_map(void **state) {
+    (void)state;
+    napier_context *const c = view_context();
+    rng r = rng_make(5);
+    int apart = 0, met = 0, woven = 0;
+    for (int trial = 0; trial < 200000; trial++) {
+        napier_matrix out = random_view(&r);
+        napier_matrix in = random_view(&r);
+        if (rng_below(&r, 4) == 0) { /* often the same strides, or transposed: the usual ways to share an array */
+            in.dtype = out.dtype;
+            const bool turned = rng_below(&r, 2) == 0;
+            in.row_stride = turned ? out.col_stride : out.row_stride;
+            in.col_stride = turned ? out.row_stride : out.col_stride;
+        }
+        unsigned char map[ARENA] = {0};
+        mark(napier_read_only(out), map);
+        const bool truth = meets(napier_read_only(in), map);
+        const bool same = out.data == in.data && out.dtype == in.dtype && out.rows == in.rows && out.cols == in.cols &&
+                          (out.rows == 1 || out.row_stride == in.row_stride) &&
+                          (out.cols == 1 || out.col_stride == in.col_stride);
+        const napier_status status = napier_check_alias(c, "probs", out, "logits", napier_read_only(in));
+        const napier_status wanted = truth && !same ? NAPIER_INVALID_ARGUMENT : NAPIER_OK;
+        expect(status == wanted,
+               "trial %d: %lld x %lld (%lld, %lld) %s at %td and %lld x %lld (%lld, %lld) %s at %td: status %d", trial,
+               (long long)out.rows, (long long)out.cols, (long long)out.row_stride, (long long)out.col_stride,
+               napier_dtype_name(out.dtype), (unsigned char *)out.data - arena, (long long)in.rows, (long long)in.cols,
+               (long long)in.row_stride, (long long)in.col_stride, napier_dtype_name(in.dtype),
+               (unsigned char *)in.data - arena, (int)status);
+        apart += !truth;
+        met += truth;
+        woven += !truth && out.rows > 2 && in.rows > 2 && llabs((long long)((char *)out.data - (char *)in.data)) < 8;
+    }
+    assert_true(apart > 1000 && met > 1000 && woven > 100);
+    no_problems();
+    napier_context_destroy(c);
+}
+
+static void expect_alias(napier_context *c, napier_matrix out, napier_matrix in, bool overlaps, const char *what) {
+    const napier_status status = napier_check_alias(c, "probs", out, "logits", napier_read_only(in));
+    expect((status != NAPIER_OK) == overlaps, "%s: status %d (%s)", what, (int)status, napier_last_error(c));
+}
+
+/* Large views, as callers make them: decided at once, whatever their size. The addresses are never touched. */
+static void test_large_overlaps(void **state) {
+    (void)state;
+    napier_context *const c = view_context();
+    float *const base = (float *)(uintptr_t)0x100000000000;
+    const int64_t n = 1 << 20, w = 1000;
+    const napier_matrix left = {base, n, w / 2, w, 1, NAPIER_F32};
+    const napier_matrix right = {base + w / 2, n, w / 2, w, 1, NAPIER_F32};
+    const napier_matrix even = {base, n, w / 2, w, 2, NAPIER_F32}, odd = {base + 1, n, w / 2, w, 2, NAPIER_F32};
+    const napier_matrix all = {base, n, w, w, 1, NAPIER_F32};
+    const napier_matrix turned = {base, w, n, 1, w, NAPIER_F32};
+    const napier_matrix upwards = {base + (n - 1) * w, n, w / 2, -w, 1, NAPIER_F32};
+    expect_alias(c, left, right, false, "left and right half");
+    expect_alias(c, right, upwards, false, "right half and left half from below");
+    expect_alias(c, left, upwards, true, "left half and itself from below");
+    expect_alias(c, even, odd, false, "even and odd columns");
+    expect_alias(c, even, all, true, "even columns and all");
+    expect_alias(c, all, all, false, "in place");
+    expect_alias(c, turned, all, true, "in place, transposed");
+    const napier_matrix column = {base + 7, 1, n, 0, w, NAPIER_F32};
+    const napier_matrix without = {base + 8, n, w - 8, w, 1, NAPIER_F32};
+    expect_alias(c, column, without, false, "a column and those right of it");
+    expect_alias(c, column, left, true, "a column of it");
+    const napier_matrix halves = {(uint16_t *)(void *)base + 1, n, w / 2, 2 * w, 4, NAPIER_F16};
+    expect_alias(c, halves, odd, false, "f16 inside the even columns, f32 in the odd ones");
+    expect_alias(c, halves, even, true, "f16 inside the even columns");
+    /* Row strides 6 and 4 with an odd distance, and 6 and 4 with even: nothing but gcd tells. */
+    const napier_matrix six = {base, n, 1, 6, 1, NAPIER_F32};
+    const napier_matrix four = {base + 2 * n + 1, n / 2, 1, 4, 1, NAPIER_F32};
+    const napier_matrix four_met = {base + 2 * n + 2, n / 2, 1, 4, 1, NAPIER_F32};
+    expect_alias(c, six, four, false, "every sixth and every fourth, apart");
+    expect_alias(c, six, four_met, true, "every sixth and every fourth");
+    no_problems();
+    napier_context_destroy(c);
+}
+
+/* ---- Work -------------------------------------------------------------------------------------------------------- */
+
+typedef struct work {
+    int *done;
+    int64_t items, chunk;
+    int workers;
+    int wrong; /* written by tasks only where something is wrong */
+    const napier_context *inner;
+} work;
+
+static void mark_done(void *argument, int worker, int64_t begin, int64_t end) {
+    work *w = argument;
+    const bool fits = begin >= 0 && begin < end && end <= w->items && begin % w->chunk == 0 &&
+                      (end - begin == w->chunk || end == w->items) && worker >= 0 && worker < w->workers;
+    const volatile float tiny = 0x1p-126f, one = 1.0f;
+    const bool kept = tiny * 0.5f > 0, nearest = one + tiny == one && -one - tiny == -one;
+    if (!fits || !kept || !nearest) {
+        w->wrong = 1;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        w->done[i]++;
+    }
+}
+
+static void mark_nested(void *argument, int worker, int64_t begin, int64_t end) {
+    const work *w = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        work inner = {w->done + 10 * i, 10, 3, napier_workers(w->inner, 10, 3), 0, NULL};
+        napier_parallel(w->inner, 10, 3, mark_done, &inner);
+    }
+}
+
+static void test_parallel(void **state) {
+    (void)state;
+    const int64_t items[] = {0, 1, 2, 7, 100, 1001}, chunks[] = {1, 3, 64, 5000};
+    for (int threads = 1; threads <= 7; threads += 3) {
+        napier_context *c = context_of(NAPIER_ISA_SCALAR, threads);
+        for (int i = 0; i < 6; i++) {
+            for (int j = 0; j < 4; j++) {
+                int done[1001] = {0};
+                work w = {done, items[i], chunks[j], napier_workers(c, items[i], chunks[j]), 0, NULL};
+                assert_in_range(w.workers, 1, threads);
+                napier_parallel(c, items[i], chunks[j], mark_done, &w);
+                assert_int_equal(w.wrong, 0);
+                for (int64_t k = 0; k < 1001; k++) {
+                    assert_int_equal(done[k], k < items[i]);
+                }
+            }
+        }
+        int done[100] = {0};
+        work w = {done, 10, 1, threads, 0, c};
+        napier_parallel(c, 10, 1, mark_nested, &w);
+        for (int k = 0; k < 100; k++) {
+            assert_int_equal(done[k], 1);
+        }
+        napier_context_destroy(c);
+    }
+}
+
+static void test_floating_point_state(void **state) {
+    (void)state;
+    napier_context *c = context_of(NAPIER_ISA_SCALAR, 3);
+    int done[100] = {0};
+    work w = {done, 100, 1, 3, 0, NULL};
+    assert_int_equal(fesetround(FE_UPWARD), 0);
+    (void)feraiseexcept(FE_INVALID);
+#if defined(__SSE2__)
+    _mm_setcsr(_mm_getcsr() | 0x8040u); /* flush to zero, denormals are zero */
+    const unsigned before = _mm_getcsr();
+#endif
+    napier_parallel(c, 100, 1, mark_done, &w);
+    work alone = {done, 100, 100, 1, 0, NULL};
+    napier_parallel(c, 100, 100, mark_done, &alone);
+#if defined(__SSE2__)
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(0x1f80u);
+    assert_int_equal(before, after);
+#endif
+    assert_int_equal(w.wrong + alone.wrong, 0);
+#if !defined(__SSE2__)
+    assert_int_equal(fegetround(), FE_UPWARD);
+#endif
+    assert_int_equal(fesetround(FE_TONEAREST), 0);
+    napier_context_destroy(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_context_options),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_allocation),
+        cmocka_unit_test(test_views_that_cannot_be),
+        cmocka_unit_test(test_views_to_write),
+        cmocka_unit_test(test_overlap_against_a_map),
+        cmocka_unit_test(test_large_overlaps),
+        cmocka_unit_test(test_parallel),
+        cmocka_unit_test(test_floating_point_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,535 @@
+/* Qwen3's forward pass: against the formula in double, for every dtype of weights, tied and not, any grouping of
+ * heads; the same bits for every instruction set, thread count, batch and memory limit; its steps against their
+ * definition; cos and sin of positions; arguments and memory that runs out. */
+#include "support/check.h"
+
+#include <math.h>
+#include <napier/model.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/bytes.h"
+#include "lm/isa/lm_kernels.h"
+#include "lm/decoder/rope.h"
+#include "support/memory.h"
+#include "support/tiny_model.h"
+
+static napier_model *load(napier_context *context, const tiny_model *m, napier_compute compute, int64_t memory) {
+    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
+    napier_model *model = NULL;
+    options.compute = compute;
+    options.memory = memory;
+    succeeded(context, napier_model_load(context, m->directory, &options, &model), "load");
+    return model;
+}
+
+static void random_ids(int64_t *ids, int64_t count, int64_t vocabulary, uint64_t seed) {
+    rng r = rng_make(seed);
+    for (int64_t i = 0; i < count; i++) {
+        ids[i] = rng_below(&r, vocabulary);
+    }
+}
+
+/* ---- The formula in double --------------------------------------------------------------------------------------- */
+
+/* y[rows of w] = w x, w being a tensor of the model. */
+static void multiply(const tiny_model *m, const char *name, int64_t rows, int64_t cols, const double *x, double *y) {
+    for (int64_t i = 0; i < rows; i++) {
+        y[i] = 0;
+        for (int64_t j = 0; j < cols; j++) {
+            y[i] += tiny_model_weight(m, name, i * cols + j) * x[j];
+        }
+    }
+}
+
+static void normalise(const tiny_model *m, const char *name, int64_t n, const double *x, double *y) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] / sqrt(sum / (double)n + 1e-6) * tiny_model_weight(m, name, i);
+    }
+}
+
+static void rotate(const tiny_model *m, int64_t position, double *head) {
+    const int64_t half = m->head_dim / 2;
+    for (int64_t i = 0; i < half; i++) {
+        const double angle = (double)position * pow(m->theta, -(double)i / (double)half);
+        const double a = head[i], b = head[half + i];
+        head[i] = a * cos(angle) - b * sin(angle);
+        head[half + i] = b * cos(angle) + a * sin(angle);
+    }
+}
+
+enum { MOST = 160, TOKENS = 21 }; /* the widest row */
+
+typedef struct oracle {
+    const tiny_model *m;
+    char prefix[64];
+    double x[TOKENS][MOST], k[TOKENS][MOST], v[TOKENS][MOST];
+} oracle;
+
+static const char *named(const oracle *o, const char *name) {
+    static char full[128];
+    snprintf(full, sizeof full, "%s.%s.weight", o->prefix, name);
+    return full;
+}
+
+static void heads_of(const oracle *o, const char *projection, const char *norm, int64_t heads, int64_t position,
+                     const double *x, double *out) {
+    const int64_t dim = o->m->head_dim;
+    multiply(o->m, named(o, projection), heads * dim, o->m->hidden, x, out);
+    for (int64_t h = 0; norm && h < heads; h++) {
+        double y[MOST];
+        normalise(o->m, named(o, norm), dim, out + h * dim, y);
+        rotate(o->m, position, y);
+        memcpy(out + h * dim, y, (size_t)dim * sizeof *y);
+    }
+}
+
+static void attend(const oracle *o, int64_t token, const double *q, double *out) {
+    const int64_t dim = o->m->head_dim, group = o->m->heads / o->m->kv_heads;
+    for (int64_t h = 0; h < o->m->heads; h++) {
+        const int64_t at = h / group * dim;
+        double weight[TOKENS], sum = 0;
+        for (int64_t j = 0; j <= token; j++) {
+            double dot = 0;
+            for (int64_t i = 0; i < dim; i++) {
+                dot += q[h * dim + i] * o->k[j][at + i];
+            }
+            sum += weight[j] = exp(dot / sqrt((double)dim));
+        }
+        for (int64_t i = 0; i < dim; i++) {
+            out[h * dim + i] = 0;
+            for (int64_t j = 0; j <= token; j++) {
+                out[h * dim + i] += weight[j] / sum * o->v[j][at + i];
+            }
+        }
+    }
+}
+
+static void run_token(oracle *o, int64_t token) {
+    const tiny_model *m = o->m;
+    double normed[MOST], q[MOST], a[MOST], b[MOST], *x = o->x[token];
+    normalise(m, named(o, "input_layernorm"), m->hidden, x, normed);
+    heads_of(o, "self_attn.q_proj", "self_attn.q_norm", m->heads, token, normed, q);
+    heads_of(o, "self_attn.k_proj", "self_attn.k_norm", m->kv_heads, token, normed, o->k[token]);
+    heads_of(o, "self_attn.v_proj", NULL, m->kv_heads, token, normed, o->v[token]);
+    attend(o, token, q, a);
+    multiply(m, named(o, "self_attn.o_proj"), m->hidden, m->heads * m->head_dim, a, b);
+    for (int64_t i = 0; i < m->hidden; i++) {
+        x[i] += b[i];
+    }
+    normalise(m, named(o, "post_attention_layernorm"), m->hidden, x, normed);
+    multiply(m, named(o, "mlp.gate_proj"), m->intermediate, m->hidden, normed, a);
+    multiply(m, named(o, "mlp.up_proj"), m->intermediate, m->hidden, normed, b);
+    for (int64_t i = 0; i < m->intermediate; i++) {
+        a[i] = a[i] / (1 + exp(-a[i])) * b[i];
+    }
+    multiply(m, named(o, "mlp.down_proj"), m->hidden, m->intermediate, a, b);
+    for (int64_t i = 0; i < m->hidden; i++) {
+        x[i] += b[i];
+    }
+}
+
+/* logits[TOKENS][vocabulary] */
+static void oracle_logits(const tiny_model *m, const int64_t *ids, double *logits) {
+    static oracle o;
+    o.m = m;
+    for (int64_t t = 0; t < TOKENS; t++) {
+        for (int64_t i = 0; i < m->hidden; i++) {
+            o.x[t][i] = tiny_model_weight(m, "model.embed_tokens.weight", ids[t] * m->hidden + i);
+        }
+    }
+    for (int64_t layer = 0; layer < m->layers; layer++) {
+        snprintf(o.prefix, sizeof o.prefix, "model.layers.%d", (int)layer);
+        for (int64_t t = 0; t < TOKENS; t++) {
+            run_token(&o, t);
+        }
+    }
+    for (int64_t t = 0; t < TOKENS; t++) {
+        double normed[MOST];
+        normalise(m, "model.norm.weight", m->hidden, o.x[t], normed);
+        multiply(m, m->tied ? "model.embed_tokens.weight" : "lm_head.weight", m->vocabulary, m->hidden, normed,
+                 logits + t * m->vocabulary);
+    }
+}
+
+static void check_against_oracle(tiny_model m, const char *what) {
+    int64_t ids[TOKENS];
+    tiny_model_write(&m);
+    random_ids(ids, TOKENS, m.vocabulary, 7);
+    double *exact = room_for(TOKENS * m.vocabulary, sizeof *exact);
+    float *got = room_for(TOKENS * m.vocabulary, sizeof *got);
+    oracle_logits(&m, ids, exact);
+    for (int compute = 0; compute < 2; compute++) {
+        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        napier_model *model = load(context, &m, (napier_compute)compute, 0);
+        succeeded(context,
+                  napier_model_forward(context, model, napier_indices_i64(ids, TOKENS), napier_indices_i64(NULL, 0),
+                                       napier_rows_f32(NULL, 0, 0), napier_rows_f32(got, TOKENS, m.vocabulary), NULL,
+                                       NULL),
+                  what);
+        double worst = 0;
+        for (int64_t i = 0; i < TOKENS * m.vocabulary; i++) {
+            worst = fmax(worst, fabs((double)got[i] - exact[i]));
+        }
+        const double bound = compute == 0 ? 2e-5 : 0.15;
+        expect(worst <= bound, "%s, compute %d: logits off by %g", what, compute, worst);
+        napier_model_destroy(context, model);
+        napier_context_destroy(context);
+    }
+    tiny_model_remove(&m);
+    free(exact);
+    free(got);
+}
+
+static void test_formula(void **state) {
+    const tiny_model ordinary = TINY_MODEL_INIT;
+    tiny_model m = ordinary;
+    (void)state;
+    check_against_oracle(m, "f32, tied, two groups");
+    m.tied = false;
+    m.old_config = true;
+    m.kv_heads = 4;
+    m.dtype = NAPIER_BF16;
+    check_against_oracle(m, "bf16, untied, a key for each head");
+    m.heads = 8;
+    m.kv_heads = 1;
+    m.dtype = NAPIER_F16;
+    check_against_oracle(m, "f16, untied, one key for all heads");
+    m = ordinary;
+    m.hidden = 37;
+    m.head_dim = 10;
+    m.intermediate = 51;
+    m.vocabulary = 31;
+    m.theta = 1e6;
+    check_against_oracle(m, "odd sizes");
+    no_problems();
+}
+
+/* ---- The same bits ----------------------------------------------------------------------------------------------- */
+
+typedef struct forward_case {
+    const tiny_model *m;
+    napier_compute compute;
+    int64_t *ids, *offsets, sequences;
+    float *hidden, *logits;
+} forward_case;
+
+static void run_case(const forward_case *c, napier_isa isa, int threads, int64_t memory, float *hidden, float *logits) {
+    napier_context *context = context_of(isa, threads);
+    napier_model *model = load(context, c->m, c->compute, memory);
+    const int64_t tokens = c->offsets[c->sequences];
+    succeeded(context,
+              napier_model_forward(context, model, napier_indices_i64(c->ids, tokens),
+                                   napier_indices_i64(c->offsets, c->sequences + 1),
+                                   napier_rows_f32(hidden, tokens, c->m->hidden),
+                                   napier_rows_f32(logits, tokens, c->m->vocabulary), NULL, NULL),
+              "forward");
+    napier_model_destroy(context, model);
+    napier_context_destroy(context);
+}
+
+static void compare_case(const forward_case *c, napier_isa isa, int threads, int64_t memory) {
+    const int64_t tokens = c->offsets[c->sequences];
+    float *hidden = room_for(tokens * c->m->hidden, sizeof *hidden);
+    float *logits = room_for(tokens * c->m->vocabulary, sizeof *logits);
+    run_case(c, isa, threads, memory, hidden, logits);
+    expect(memcmp(hidden, c->hidden, (size_t)(tokens * c->m->hidden) * sizeof *hidden) == 0 &&
+               memcmp(logits, c->logits, (size_t)(tokens * c->m->vocabulary) * sizeof *logits) == 0,
+           "%s, %d threads, memory %lld: other bits", napier_isa_name(isa), threads, (long long)memory);
+    free(hidden);
+    free(logits);
+}
+
+/* Each sequence by itself, on the scalar kernels and one thread. */
+static void run_alone(const forward_case *c) {
+    for (int64_t s = 0; s < c->sequences; s++) {
+        const int64_t begin = c->offsets[s];
+        int64_t offsets[] = {0, c->offsets[s + 1] - begin};
+        forward_case one = *c;
+        one.ids = c->ids + begin;
+        one.offsets = offsets;
+        one.sequences = 1;
+        run_case(&one, NAPIER_ISA_SCALAR, 1, 0, c->hidden + begin * c->m->hidden, c->logits + begin * c->m->vocabulary);
+    }
+}
+
+static void test_bits(void **state) {
+    int64_t offsets[] = {0, 1, 30, 30, 47, 110};
+    int64_t ids[110];
+    (void)state;
+    for (int which = 0; which < 4; which++) {
+        tiny_model m = TINY_MODEL_INIT;
+        m.dtype = which / 2 == 0 ? NAPIER_BF16 : NAPIER_F32;
+        tiny_model_write(&m);
+        random_ids(ids, 110, m.vocabulary, 3);
+        forward_case c = {&m, (napier_compute)(which % 2), ids, offsets, 5, NULL, NULL};
+        c.hidden = room_for(110 * m.hidden, sizeof *c.hidden);
+        c.logits = room_for(110 * m.vocabulary, sizeof *c.logits);
+        run_alone(&c);
+        napier_isa isas[ISA_LIMIT];
+        const int count = available_isas(isas);
+        for (int i = 0; i < count; i++) {
+            compare_case(&c, isas[i], 1, 0);
+        }
+        compare_case(&c, NAPIER_ISA_AUTO, 2, 0);
+        compare_case(&c, NAPIER_ISA_AUTO, 7, 0);
+        compare_case(&c, NAPIER_ISA_AUTO, 1, 3 << 20);
+        free(c.hidden);
+        free(c.logits);
+        tiny_model_remove(&m);
+    }
+    no_problems();
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+static void test_angles(void **state) {
+    float inverse[64], cosines[64], sines[64];
+    const int64_t positions[] = {0, 1, 2, 77, 4095, 40959, 1000003, (1 << 24) - 1};
+    (void)state;
+    napier_rope_inverse(1e6, 64, inverse);
+    for (int i = 0; i < 64; i++) {
+        const double exact = pow(1e6, -(double)i / 64);
+        expect(fabs((double)inverse[i] - exact) <= 2e-7 * exact, "inverse %d is %g, not %g", i, (double)inverse[i],
+               exact);
+    }
+    for (size_t p = 0; p < sizeof positions / sizeof *positions; p++) {
+        napier_rope_angles(inverse, 64, positions[p], cosines, sines);
+        for (int i = 0; i < 64; i++) {
+            const double angle = (double)((float)positions[p] * inverse[i]);
+            expect(fabs((double)cosines[i] - cos(angle)) <= 0x1.01p-25 &&
+                       fabs((double)sines[i] - sin(angle)) <= 0x1.01p-25,
+                   "position %lld, angle %g: %g, %g", (long long)positions[p], angle, (double)cosines[i],
+                   (double)sines[i]);
+        }
+    }
+    for (int i = 0; i < 20000; i++) {
+        const double x = i < 10000 ? (i - 5000) * 0.001 : (double)(float)((i - 9999) * 1677.7216 * (i % 2 ? 1 : -1));
+        double c, s;
+        napier_cos_sin(x, &c, &s);
+        expect(fabs(c - cos(x)) <= 0x1p-51 && fabs(s - sin(x)) <= 0x1p-51, "cos, sin of %a: off by %g, %g", x,
+               c - cos(x), s - sin(x));
+    }
+    no_problems();
+}
+
+static float fill(float *x, int64_t n, uint64_t seed, double size) {
+    rng r = rng_make(seed);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)(size * rng_normal(&r));
+    }
+    return x[0];
+}
+
+/* One instruction set's steps on rows of n elements, into out (4 n floats). */
+static void run_steps(napier_isa isa, int64_t n, double size, float *out) {
+    const napier_model_kernels *kernels = &napier_lm_kernels_of(isa)->model;
+    float x[300], delta[300], weight[300], cosines[150], sines[150];
+    const napier_rms_norm norm = {weight, n, 1e-6f};
+    fill(x, n, 1, size);
+    fill(delta, n, 2, size);
+    fill(weight, n, 3, 1.0);
+    fill(cosines, n / 2, 4, 0.5);
+    fill(sines, n / 2, 5, 0.5);
+    memset(out, 0, (size_t)(4 * n) * sizeof *out);
+    kernels->gate(x, delta, n, out, NAPIER_F32);
+    kernels->norm(&norm, x, delta, out + n, NAPIER_F32);
+    kernels->norm(&norm, x, NULL, out + 2 * n, NAPIER_BF16);
+    if (n % 2 == 0) {
+        kernels->rotate(&norm, x, 1, cosines, sines, out + 3 * n, NAPIER_F32);
+    }
+}
+
+static void test_steps(void **state) {
+    const int64_t sizes[] = {1, 2, 15, 16, 17, 32, 63, 64, 66, 128, 300};
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (double size = 1e-3; size < 1e25; size *= 1e13) {
+            float wanted[1200], got[1200];
+            run_steps(NAPIER_ISA_SCALAR, sizes[i], size, wanted);
+            for (int k = 1; k < count; k++) {
+                run_steps(isas[k], sizes[i], size, got);
+                expect(memcmp(got, wanted, (size_t)(4 * sizes[i]) * sizeof *got) == 0,
+                       "%s, n %lld, size %g: other bits", napier_isa_name(isas[k]), (long long)sizes[i], size);
+            }
+        }
+    }
+    float x[4] = {NAN, -INFINITY, 1, 1}, up[4] = {1, 1, INFINITY, -0.0f}, y[4];
+    napier_lm_kernels_of(NAPIER_ISA_SCALAR)->model.gate(x, up, 4, y, NAPIER_F32);
+    uint32_t bits;
+    memcpy(&bits, y, sizeof bits);
+    expect(bits == 0x7fc00000u, "a NaN is not the canonical one: %08x", bits);
+    no_problems();
+}
+
+/* ---- Arguments and memory ---------------------------------------------------------------------------------------- */
+
+static void test_arguments(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
+    napier_model *model = NULL;
+    float logits[2 * 83];
+    int64_t ids[] = {1, 83}, offsets[] = {0, 3};
+    (void)state;
+    tiny_model_write(&m);
+    refused(context, napier_model_load(context, NULL, NULL, &model), NAPIER_INVALID_ARGUMENT, "directory", NULL);
+    refused(context, napier_model_load(context, "/nowhere", NULL, &model), NAPIER_IO_ERROR, "/nowhere", NULL);
+    options.compute = (napier_compute)7;
+    refused(context, napier_model_load(context, m.directory, &options, &model), NAPIER_INVALID_ARGUMENT, "compute 7",
+            NULL);
+    options.compute = NAPIER_COMPUTE_F32;
+    options.memory = -1;
+    refused(context, napier_model_load(context, m.directory, &options, &model), NAPIER_INVALID_ARGUMENT, "-1", NULL);
+    options.struct_size = 3;
+    refused(context, napier_model_load(context, m.directory, &options, &model), NAPIER_INVALID_ARGUMENT, "3", NULL);
+    model = load(context, &m, NAPIER_COMPUTE_F32, 1000);
+    const napier_matrix none = napier_rows_f32(NULL, 0, 0), out = napier_rows_f32(logits, 2, 83);
+    const napier_indices one = napier_indices_i64(NULL, 0), two = napier_indices_i64(ids, 2);
+    refused(context, napier_model_forward(context, model, two, one, none, out, NULL, NULL), NAPIER_INVALID_ARGUMENT,
+            "ids[1] is 83", NULL);
+    ids[1] = 5;
+    refused(context, napier_model_forward(context, model, two, napier_indices_i64(offsets, 2), none, out, NULL, NULL),
+            NAPIER_INVALID_ARGUMENT, "offsets[1] is 3", NULL);
+    refused(context, napier_model_forward(context, model, two, one, none, napier_rows_f32(logits, 2, 82), NULL, NULL),
+            NAPIER_INVALID_ARGUMENT, "logits", "82", NULL);
+    refused(context, napier_model_forward(context, model, two, one, none, out, NULL, NULL), NAPIER_OUT_OF_MEMORY,
+            "memory: 1000", NULL);
+    refused(context, napier_model_forward(context, NULL, two, one, none, out, NULL, NULL), NAPIER_INVALID_ARGUMENT,
+            "model", NULL);
+    napier_model_info info = NAPIER_MODEL_INFO_INIT;
+    succeeded(context, napier_model_get_info(context, model, &info), "info");
+    expect(info.layers == 2 && info.vocabulary == 83 && info.parameters > 83 * 32 && info.memory == 1000 && info.tied,
+           "info: %lld layers, %lld parameters", (long long)info.layers, (long long)info.parameters);
+    napier_model_destroy(context, model);
+    napier_model_destroy(context, NULL);
+    napier_context_destroy(context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+/* ---- Files of another kind --------------------------------------------------------------------------------------- */
+
+/* All of a file of the model; free it. */
+static char *read_file(const tiny_model *m, const char *name, size_t *size) {
+    char path[256], *bytes = malloc(1 << 20);
+    snprintf(path, sizeof path, "%s/%s", m->directory, name);
+    FILE *file = fopen(path, "rb");
+    assert_true(file && bytes);
+    *size = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
+static void write_file(const tiny_model *m, const char *name, const char *bytes, size_t size) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", m->directory, name);
+    FILE *file = fopen(path, "wb");
+    assert_true(file && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+static void run_model(napier_context *context, const tiny_model *m, float *logits) {
+    const int64_t ids[] = {1, 2, 3};
+    napier_model *model = load(context, m, NAPIER_COMPUTE_F32, 0);
+    succeeded(context,
+              napier_model_forward(context, model, napier_indices_i64(ids, 3), napier_indices_i64(NULL, 0),
+                                   napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, 3, 83), NULL, NULL),
+              m->directory);
+    napier_model_destroy(context, model);
+}
+
+/* A header that ends at an odd place, so that no weight lies on a multiple of its size: the same bits. */
+static void test_odd_places(void **state) {
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tiny_model m = TINY_MODEL_INIT;
+        float even[3 * 83], odd[3 * 83];
+        size_t size;
+        m.dtype = dtypes[k];
+        tiny_model_write(&m);
+        run_model(context, &m, even);
+        char *bytes = read_file(&m, "model.safetensors", &size);
+        const uint64_t length = napier_get_u64((uint8_t *)bytes);
+        memmove(bytes + 8 + length + 1, bytes + 8 + length, size - 8 - length);
+        bytes[8 + length] = ' ';
+        napier_put_u64((uint8_t *)bytes, length + 1);
+        write_file(&m, "model.safetensors", bytes, size + 1);
+        run_model(context, &m, odd);
+        expect(memcmp(even, odd, sizeof even) == 0, "other logits from weights at odd places");
+        free(bytes);
+        tiny_model_remove(&m);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* 137 GB of norms, on the word of config.json: refused before memory is asked for. */
+static void test_boasting_config(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    ledger l = LEDGER_INIT;
+    napier_context *context = ledger_context(&l, 1);
+    napier_model *model = NULL;
+    size_t size;
+    (void)state;
+    ledger_fail(&l, -1);
+    tiny_model_write(&m);
+    char *config = read_file(&m, "config.json", &size), *made = malloc(size + 64);
+    assert_non_null(made);
+    config[size] = '\0';
+    const char *hidden = strstr(config, "\"hidden_size\": 32"), *layers = strstr(config, "\"num_hidden_layers\": 2");
+    assert_true(hidden && layers && hidden < layers);
+    const int length = sprintf(made, "%.*s\"hidden_size\": 1048576%.*s\"num_hidden_layers\": 16384%s",
+                               (int)(hidden - config), config, (int)(layers - hidden) - 17, hidden + 17, layers + 22);
+    write_file(&m, "config.json", made, (size_t)length);
+    refused(context, napier_model_load(context, m.directory, NULL, &model), NAPIER_CORRUPT_DATA, "config.json",
+            "16384 layers", NULL);
+    expect(l.most < 1 << 20, "%zu bytes were taken", l.most);
+    free(config);
+    free(made);
+    napier_context_destroy(context);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+static napier_status load_and_run(napier_context *context, void *argument) {
+    const tiny_model *m = argument;
+    napier_model *model = NULL;
+    const int64_t ids[] = {1, 2, 3};
+    float logits[3 * 83];
+    napier_status status = napier_model_load(context, m->directory, NULL, &model);
+    if (!status) {
+        status = napier_model_forward(context, model, napier_indices_i64(ids, 3), napier_indices_i64(NULL, 0),
+                                      napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, 3, 83), NULL, NULL);
+    }
+    napier_model_destroy(context, model);
+    return status;
+}
+
+static void test_memory(void **state) {
+    tiny_model m = TINY_MODEL_INIT;
+    (void)state;
+    m.layers = 1;
+    tiny_model_write(&m);
+    check_allocations("load and forward", load_and_run, &m);
+    tiny_model_remove(&m);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_formula),    cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_angles),     cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_odd_places), cmocka_unit_test(test_boasting_config),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,575 @@
+/* The curve, the fuzzy set and supervision: against known values, against plain double implementations, and by what must
+ * hold whatever the data. */
+#include "umap_support.h"
+
+#include <napier/umap.h>
+
+#include "support/memory.h"
+
+/* ---- The curve ------------------------------------------------------------------------------------------------------- */
+
+static void test_curve(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    const double table[][3] = {{0, 1.93281, 0.79049},   {0.001, 1.92907, 0.79150}, {0.01, 1.89561, 0.80064},
+                               {0.1, 1.57694, 0.89506}, {0.25, 1.12144, 1.05750},  {0.5, 0.58303, 1.33417}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        float a = 0, b = 0;
+        succeeded(context, napier_umap_find_ab_params(context, table[i][0], 1.0, &a, &b), "curve");
+        expect(fabs((double)a - table[i][1]) < 1e-5 && fabs((double)b - table[i][2]) < 1e-5,
+               "min_dist %g: a %.6f, b %.6f, not %.5f, %.5f", table[i][0], (double)a, (double)b, table[i][1],
+               table[i][2]);
+    }
+    /* the same curve in other units: a spread^2b is the same */
+    for (double spread = 1e-3; spread < 1e4; spread *= 10) {
+        float a = 0, b = 0;
+        succeeded(context, napier_umap_find_ab_params(context, 0.1 * spread, spread, &a, &b), "curve");
+        expect(fabs((double)a * pow(spread, 2 * (double)b) - 1.57694) < 2e-5 && fabs((double)b - 0.89506) < 1e-5,
+               "spread %g: a %.6g, b %.6f", spread, (double)a, (double)b);
+    }
+    float a = 0, b = 0;
+    for (double share = 0; share <= 1; share += 1.0 / 64) {
+        succeeded(context, napier_umap_find_ab_params(context, share, 1.0, &a, &b), "curve");
+        expect(a > 0 && b > 0.7f && b < 3.0f, "min_dist %g: a %g, b %g", share, (double)a, (double)b);
+    }
+    const double bad[][2] = {{-0.1, 1}, {1.1, 1},   {NAN, 1},        {0.1, 0},
+                             {0.1, -1}, {0.1, NAN}, {0.1, INFINITY}, {0, 1e-40}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        a = 7;
+        expect(napier_umap_find_ab_params(context, bad[i][0], bad[i][1], &a, &b) == NAPIER_INVALID_ARGUMENT && a == 7,
+               "min_dist %g, spread %g", bad[i][0], bad[i][1]);
+        expect(napier_last_error(context)[0] != '\0', "no text");
+    }
+    expect(napier_umap_find_ab_params(context, 0.1, 1, NULL, &b) == NAPIER_INVALID_ARGUMENT, "a NULL");
+    expect(napier_umap_find_ab_params(NULL, 0.1, 1, &a, &b) == NAPIER_INVALID_ARGUMENT, "context NULL");
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Neighbours of random points, by looking at all -------------------------------------------------------------------- */
+
+enum { N = 300, K = 12, DIMS = 4 };
+
+typedef struct neighbors {
+    int64_t n, k;
+    int32_t *indices;
+    float *distances;
+} neighbors;
+
+static neighbors neighbors_of(const float *x, int64_t n, int64_t dims, int64_t k) {
+    neighbors q = {n, k, room_for(n * k, sizeof(int32_t)), room_for(n * k, sizeof(float))};
+    float *d = room_for(n, sizeof *d);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (int64_t c = 0; c < dims; c++) {
+                const double gap = (double)x[i * dims + c] - (double)x[j * dims + c];
+                sum += gap * gap;
+            }
+            d[j] = j == i ? -1.0f : (float)sqrt(sum); /* itself first */
+        }
+        for (int64_t e = 0; e < k; e++) {
+            int64_t best = 0;
+            for (int64_t j = 1; j < n; j++) {
+                best = d[j] < d[best] ? j : best;
+            }
+            q.indices[i * k + e] = (int32_t)best;
+            q.distances[i * k + e] = d[best] < 0 ? 0.0f : d[best];
+            d[best] = INFINITY;
+        }
+    }
+    free(d);
+    return q;
+}
+
+/* Clusters of unlike size, with equal points among them. */
+static neighbors some_neighbors(uint64_t seed) {
+    static float x[N * DIMS];
+    for (int64_t i = 0; i < N; i++) {
+        for (int64_t c = 0; c < DIMS; c++) {
+            x[i * DIMS + c] = (float)(umap_normal(&seed) * (double)(1 + i % 3) + 6.0 * (double)(i % 5));
+        }
+        if (i % 10 == 9) {
+            memcpy(x + i * DIMS, x + (i - 5) * DIMS, DIMS * sizeof *x);
+        }
+    }
+    for (int64_t i = 100; i < 120; i++) { /* more equals than neighbours */
+        memcpy(x + i * DIMS, x + 100 * DIMS, DIMS * sizeof *x);
+    }
+    return neighbors_of(x, N, DIMS, K);
+}
+
+static void free_neighbors(neighbors *q) {
+    free(q->indices);
+    free(q->distances);
+}
+
+/* ---- Rho and sigma ------------------------------------------------------------------------------------------------------ */
+
+static void plain_smooth(const neighbors *q, double local_connectivity, double *rhos, double *sigmas) {
+    double mean_of_all = 0;
+    for (int64_t i = 0; i < q->n * q->k; i++) {
+        mean_of_all += (double)q->distances[i] / (double)(q->n * q->k);
+    }
+    for (int64_t i = 0; i < q->n; i++) {
+        const float *d = q->distances + i * q->k;
+        double away[K] = {0}, mean = 0;
+        int64_t count = 0;
+        for (int64_t j = 0; j < q->k; j++) {
+            mean += (double)d[j] / (double)q->k;
+            if (d[j] > 0) {
+                away[count++] = (double)d[j];
+            }
+        }
+        const int64_t whole = (int64_t)floor(local_connectivity);
+        const double part = local_connectivity - (double)whole;
+        rhos[i] = 0;
+        if ((double)count >= local_connectivity) {
+            if (whole > 0) {
+                rhos[i] = away[whole - 1] + (part > 1e-5 ? part * (away[whole] - away[whole - 1]) : 0);
+            } else {
+                rhos[i] = part * away[0];
+            }
+        } else if (count > 0) {
+            rhos[i] = away[count - 1];
+        }
+        double low = 0, high = INFINITY, middle = 1;
+        for (int round = 0; round < 64; round++) {
+            double sum = 0;
+            for (int64_t j = 1; j < q->k; j++) {
+                const double gap = (double)d[j] - rhos[i];
+                sum += gap > 0 ? exp(-gap / middle) : 1;
+            }
+            if (fabs(sum - log2((double)q->k)) < 1e-5) {
+                break;
+            }
+            if (sum > log2((double)q->k)) {
+                high = middle;
+                middle = (low + high) / 2;
+            } else {
+                low = middle;
+                middle = isinf(high) ? 2 * middle : (low + high) / 2;
+            }
+        }
+        sigmas[i] = fmax(middle, 1e-3 * (rhos[i] > 0 ? mean : mean_of_all));
+    }
+}
+
+static void test_smooth(void **state) {
+    (void)state;
+    static float rhos[N], sigmas[N];
+    static double true_rhos[N], true_sigmas[N];
+    neighbors q = some_neighbors(1);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    const double connectivities[] = {0, 0.5, 1, 1.5, 2, 3.25, 11, 40};
+    for (size_t c = 0; c < sizeof connectivities / sizeof *connectivities; c++) {
+        succeeded(context, napier_umap_smooth_knn_dist(context, q.distances, N, K, connectivities[c], rhos, sigmas),
+                  "smooth");
+        plain_smooth(&q, connectivities[c], true_rhos, true_sigmas);
+        for (int64_t i = 0; i < N; i++) {
+            expect(fabs((double)rhos[i] - true_rhos[i]) <= 1e-6 * (1 + true_rhos[i]), "%g: rho %lld is %.9g, not %.9g",
+                   connectivities[c], (long long)i, (double)rhos[i], true_rhos[i]);
+            expect(fabs((double)sigmas[i] - true_sigmas[i]) <= 1e-4 * true_sigmas[i],
+                   "%g: sigma %lld is %.9g, not %.9g", connectivities[c], (long long)i, (double)sigmas[i],
+                   true_sigmas[i]);
+        }
+    }
+    /* the sum that sigma is for, where it is not held up by its floor; at any scale of the data */
+    static float scaled[N * K];
+    for (int e = -100; e <= 100; e += 20) {
+        for (int64_t i = 0; i < N * K; i++) {
+            scaled[i] = ldexpf(q.distances[i], e);
+        }
+        succeeded(context, napier_umap_smooth_knn_dist(context, scaled, N, K, 1.0, rhos, sigmas), "scaled");
+        for (int64_t i = 0; i < N; i++) {
+            double sum = 0;
+            int near = 0;
+            for (int64_t j = 1; j < K; j++) {
+                sum += exp(-fmax(0, (double)(scaled[i * K + j] - rhos[i])) / (double)sigmas[i]);
+                near += scaled[i * K + j] <= rhos[i];
+            }
+            const int held_up = near > log2(K); /* no sigma is small enough */
+            expect(held_up || fabs(sum - log2(K)) < 1e-3, "2^%d: the sum of row %lld is %g", e, (long long)i, sum);
+        }
+    }
+    napier_context_destroy(context);
+    free_neighbors(&q);
+    no_problems();
+}
+
+/* ---- The set -------------------------------------------------------------------------------------------------------------- */
+
+static void dense_of_graph(const napier_umap_graph *g, double *w) {
+    memset(w, 0, (size_t)(g->n * g->n) * sizeof *w);
+    for (int64_t v = 0; v < g->n; v++) {
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            w[v * g->n + g->targets[e]] = (double)g->weights[e];
+        }
+    }
+}
+
+static void check_invariants(const napier_umap_graph *g, const char *what) {
+    expect(g->starts[0] == 0, "%s: starts[0]", what);
+    for (int64_t v = 0; v < g->n; v++) {
+        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+            expect(g->weights[e] > 0 && g->weights[e] <= 1, "%s: weight %.9g", what, (double)g->weights[e]);
+            expect(g->targets[e] != v && g->targets[e] < g->n, "%s: edge %lld-%u", what, (long long)v, g->targets[e]);
+            expect(e == g->starts[v] || g->targets[e] > g->targets[e - 1], "%s: row %lld is not ascending", what,
+                   (long long)v);
+            const int64_t u = g->targets[e];
+            int64_t mirror = g->starts[u];
+            while (mirror < g->starts[u + 1] && g->targets[mirror] != v) {
+                mirror++;
+            }
+            expect(mirror < g->starts[u + 1] && g->weights[mirror] == g->weights[e], "%s: %lld-%lld is not symmetric",
+                   what, (long long)v, (long long)u);
+        }
+    }
+}
+
+static void plain_set(const neighbors *q, double local_connectivity, double mix, double *w) {
+    static double rhos[N], sigmas[N], a[N * N];
+    plain_smooth(q, local_connectivity, rhos, sigmas);
+    memset(a, 0, sizeof a);
+    for (int64_t i = 0; i < q->n; i++) {
+        for (int64_t j = 0; j < q->k; j++) {
+            const int64_t at = i * q->k + j;
+            const double gap = (double)q->distances[at] - rhos[i];
+            if (q->indices[at] >= 0 && q->indices[at] != i) {
+                a[i * q->n + q->indices[at]] = gap <= 0 || sigmas[i] == 0 ? 1 : exp(-gap / sigmas[i]);
+            }
+        }
+    }
+    for (int64_t i = 0; i < q->n; i++) {
+        for (int64_t j = 0; j < q->n; j++) {
+            const double x = a[i * q->n + j], y = a[j * q->n + i];
+            w[i * q->n + j] = mix * (x + y - x * y) + (1 - mix) * x * y;
+        }
+    }
+}
+
+static void test_set(void **state) {
+    (void)state;
+    static double wanted[N * N], got[N * N];
+    neighbors q = some_neighbors(2);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    const double cases[][2] = {{1, 1}, {1, 0}, {1, 0.5}, {1.5, 1}, {2, 0.25}, {0, 1}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        napier_umap_graph *g = NULL;
+        if (!succeeded(
+                context,
+                napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, cases[c][0], cases[c][1], &g),
+                "set")) {
+            continue;
+        }
+        check_invariants(g, "set");
+        plain_set(&q, cases[c][0], cases[c][1], wanted);
+        dense_of_graph(g, got);
+        double worst = 0;
+        for (int64_t i = 0; i < (int64_t)N * N; i++) {
+            worst = fmax(worst, fabs(got[i] - wanted[i]));
+        }
+        expect(worst < 2e-5, "connectivity %g, mix %g: weights differ by %g", cases[c][0], cases[c][1], worst);
+        if (cases[c][1] == 1 && cases[c][0] >= 1) {
+            for (int64_t v = 0; v < N; v++) {
+                double most = 0;
+                for (int64_t j = 0; j < N; j++) {
+                    most = fmax(most, got[v * N + j]);
+                }
+                expect(most == 1, "the strongest edge of %lld weighs %.9g", (long long)v, most);
+            }
+        }
+        napier_umap_graph_destroy(context, g);
+    }
+    napier_context_destroy(context);
+    free_neighbors(&q);
+    no_problems();
+}
+
+/* Missing neighbours are passed over; one point and one neighbour are no accident. */
+static void test_small_sets(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    const int32_t indices[] = {0, 1, -1, 1, 0, -1, 2, -1, -1};
+    const float distances[] = {0, 2, INFINITY, 0, 2, INFINITY, 0, INFINITY, INFINITY};
+    napier_umap_graph *g = NULL;
+    succeeded(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1, &g), "missing");
+    expect(g && g->starts[1] == 1 && g->starts[2] == 2 && g->starts[3] == 2 && g->weights[0] == 1 && g->weights[1] == 1,
+           "two points at distance 2 are joined by 1, the third by nothing");
+    napier_umap_graph_destroy(context, g);
+    succeeded(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 1, 1, 1, 1, &g), "one point");
+    expect(g && g->n == 1 && g->starts[1] == 0, "one point");
+    napier_umap_graph_destroy(context, g);
+    succeeded(context, napier_umap_fuzzy_simplicial_set(context, NULL, NULL, 0, 5, 1, 1, &g), "no points");
+    expect(g && g->n == 0 && g->starts[0] == 0, "no points");
+    napier_umap_graph_destroy(context, g);
+
+    const int32_t equal_indices[] = {0, 1, 2, 1, 0, 2, 2, 0, 1};
+    const float zeros[9] = {0};
+    succeeded(context, napier_umap_fuzzy_simplicial_set(context, equal_indices, zeros, 3, 3, 1, 1, &g), "equal points");
+    expect(g && g->starts[3] == 6, "equal points");
+    for (int e = 0; g && e < 6; e++) {
+        expect(g->weights[e] == 1, "equal points are joined by %g", (double)g->weights[e]);
+    }
+    napier_umap_graph_destroy(context, g);
+
+    const struct {
+        int32_t index;
+        float distance;
+        const char *word;
+    } bad[] = {{3, 2, "neighbour 1 of row 1 is 3"},
+               {-2, 2, "is -2"},
+               {0, NAN, "nan"},
+               {0, -1, "-1"},
+               {0, INFINITY, "inf"},
+               {1, 2, "twice"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int32_t broken[9];
+        float far[9];
+        memcpy(broken, indices, sizeof broken);
+        memcpy(far, distances, sizeof far);
+        broken[4] = bad[i].index;
+        far[4] = bad[i].distance;
+        if (bad[i].index == 1) { /* not itself, but a neighbour named twice */
+            broken[4] = broken[5] = 2;
+            far[5] = 2;
+        }
+        refused(context, napier_umap_fuzzy_simplicial_set(context, broken, far, 3, 3, 1, 1, &g),
+                NAPIER_INVALID_ARGUMENT, "row 1", bad[i].word, NULL);
+        expect(g == NULL, "a graph");
+    }
+    const float falling[] = {0, 3, 2};
+    float rho, sigma;
+    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 3, 1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
+            "neighbour 2", "ascending", NULL);
+    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 0, 1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
+            "n_neighbors", "0", NULL);
+    refused(context, napier_umap_smooth_knn_dist(context, falling, -1, 1, 1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
+            "-1", NULL);
+    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 1, -1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
+            "local_connectivity", NULL);
+    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 1, 1, NULL, &sigma), NAPIER_INVALID_ARGUMENT,
+            "rhos", NULL);
+    refused(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1.5, &g),
+            NAPIER_INVALID_ARGUMENT, "set_op_mix_ratio", NULL);
+    refused(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1, NULL),
+            NAPIER_INVALID_ARGUMENT, "out", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Supervision -------------------------------------------------------------------------------------------------------------- */
+
+/* Rows divided by their largest, then the union. */
+static void plain_reset(double *w, int64_t n) {
+    static double a[N * N];
+    for (int64_t i = 0; i < n; i++) {
+        double most = 0;
+        for (int64_t j = 0; j < n; j++) {
+            most = fmax(most, w[i * n + j]);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            a[i * n + j] = most > 0 ? w[i * n + j] / most : 0;
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            w[i * n + j] = a[i * n + j] + a[j * n + i] - a[i * n + j] * a[j * n + i];
+        }
+    }
+}
+
+static double worst_gap(const double *a, const double *b, int64_t n) {
+    double worst = 0;
+    for (int64_t i = 0; i < n * n; i++) {
+        worst = fmax(worst, fabs(a[i] - b[i]));
+    }
+    return worst;
+}
+
+static void test_categories(void **state) {
+    (void)state;
+    static double w[N * N], got[N * N];
+    static int32_t categories[N];
+    neighbors q = some_neighbors(3);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int64_t i = 0; i < N; i++) {
+        categories[i] = (int32_t)(i % 6) - 1;
+    }
+    const double weights[] = {0, 0.5, 0.9, 1};
+    for (int k = 0; k < 4; k++) {
+        napier_umap_graph *g = NULL;
+        succeeded(context, napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g), "set");
+        dense_of_graph(g, w);
+        for (int64_t i = 0; i < N; i++) {
+            for (int64_t j = 0; j < N; j++) {
+                const int unknown = categories[i] < 0 || categories[j] < 0;
+                const double far = weights[k] < 1 ? 2.5 / (1 - weights[k]) : 1e12;
+                w[i * N + j] *= unknown ? exp(-1) : categories[i] != categories[j] ? exp(-far) : 1;
+            }
+        }
+        plain_reset(w, N);
+        succeeded(context, napier_umap_join_categories(context, &g, categories, weights[k]), "join");
+        check_invariants(g, "categories");
+        dense_of_graph(g, got);
+        expect(worst_gap(got, w, N) < 1e-6, "target_weight %g: weights differ by %g", weights[k], worst_gap(got, w, N));
+        napier_umap_graph *const before = g;
+        refused(context, napier_umap_join_categories(context, &g, categories, 1.5), NAPIER_INVALID_ARGUMENT,
+                "target_weight", NULL);
+        refused(context, napier_umap_join_categories(context, &g, NULL, 0.5), NAPIER_INVALID_ARGUMENT, "categories",
+                NULL);
+        expect(g == before, "an error replaced the graph");
+        napier_umap_graph_destroy(context, g);
+    }
+    napier_context_destroy(context);
+    free_neighbors(&q);
+    no_problems();
+}
+
+/* The set of the numbers, not symmetrised, and both joined: as written in src/umap/graph/supervised.c. */
+static void plain_numbers(double *w, const float *numbers, int64_t k, double weight) {
+    static double right[N * N], rhos[N], sigmas[N];
+    neighbors q = neighbors_of(numbers, N, 1, k);
+    plain_smooth(&q, 1, rhos, sigmas);
+    memset(right, 0, sizeof right);
+    double left_least = 1, right_least = 1;
+    for (int64_t i = 0; i < N; i++) {
+        for (int64_t j = 0; j < k; j++) {
+            const double gap = (double)q.distances[i * k + j] - rhos[i];
+            if (q.indices[i * k + j] != i) {
+                double *r = &right[i * N + q.indices[i * k + j]];
+                *r = gap <= 0 ? 1 : exp(-gap / sigmas[i]);
+                right_least = fmin(right_least, *r);
+            }
+        }
+    }
+    for (int64_t i = 0; i < (int64_t)N * N; i++) {
+        left_least = w[i] > 0 ? fmin(left_least, w[i]) : left_least;
+    }
+    left_least = fmax(left_least / 2, 1e-8);
+    right_least = fmin(fmax(right_least / 2, 1e-8), 1e-4);
+    for (int64_t i = 0; i < (int64_t)N * N; i++) {
+        if (w[i] > 0 || right[i] > 0) {
+            const double l = w[i] > 0 ? w[i] : left_least, r = right[i] > 0 ? right[i] : right_least;
+            w[i] = weight < 0.5 ? l * pow(r, weight / (1 - weight)) : pow(l, (1 - weight) / weight) * r;
+        }
+    }
+    plain_reset(w, N);
+    free_neighbors(&q);
+}
+
+static void test_numbers(void **state) {
+    (void)state;
+    static double w[N * N], got[N * N];
+    static float numbers[N];
+    neighbors q = some_neighbors(4);
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    uint64_t seed = 8;
+    for (int64_t i = 0; i < N; i++) {
+        numbers[i] = (float)umap_normal(&seed);
+    }
+    const double weights[] = {0, 0.25, 0.5, 0.75, 1};
+    for (int k = 0; k < 5; k++) {
+        napier_umap_graph *g = NULL;
+        succeeded(context, napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g), "set");
+        dense_of_graph(g, w);
+        plain_numbers(w, numbers, K, weights[k]);
+        succeeded(context, napier_umap_join_numbers(context, &g, numbers, K, weights[k]), "join");
+        check_invariants(g, "numbers");
+        dense_of_graph(g, got);
+        expect(worst_gap(got, w, N) < 1e-4, "target_weight %g: weights differ by %g", weights[k], worst_gap(got, w, N));
+        napier_umap_graph_destroy(context, g);
+    }
+    /* few different numbers: equals first, by index; more neighbours than points */
+    for (int64_t i = 0; i < N; i++) {
+        numbers[i] = (float)(i % 3);
+    }
+    napier_umap_graph *g = NULL;
+    succeeded(context, napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g), "set");
+    succeeded(context, napier_umap_join_numbers(context, &g, numbers, 10 * N, 0.5), "equals");
+    check_invariants(g, "equals");
+    numbers[7] = NAN;
+    refused(context, napier_umap_join_numbers(context, &g, numbers, K, 0.5), NAPIER_INVALID_ARGUMENT, "element 7",
+            NULL);
+    refused(context, napier_umap_join_numbers(context, &g, numbers, 0, 0.5), NAPIER_INVALID_ARGUMENT, "n_neighbors",
+            NULL);
+    napier_umap_graph_destroy(context, g);
+    napier_context_destroy(context);
+    free_neighbors(&q);
+    no_problems();
+}
+
+/* ---- Bits and memory -------------------------------------------------------------------------------------------------------------- */
+
+typedef struct set_job {
+    const neighbors *q;
+    const float *numbers;
+    const int32_t *categories;
+    int keep;
+    napier_umap_graph *result; /* if kept, of the context that made it */
+} set_job;
+
+static napier_status run_set(napier_context *context, void *argument) {
+    set_job *j = argument;
+    static float rhos[N], sigmas[N];
+    napier_umap_graph *g = NULL;
+    napier_status status = napier_umap_smooth_knn_dist(context, j->q->distances, N, K, 1.0, rhos, sigmas);
+    if (!status)
+        status = napier_umap_fuzzy_simplicial_set(context, j->q->indices, j->q->distances, N, K, 1.0, 1.0, &g);
+    if (!status)
+        status = napier_umap_join_numbers(context, &g, j->numbers, K, 0.3);
+    if (!status)
+        status = napier_umap_join_categories(context, &g, j->categories, 0.5);
+    if (!status && j->keep) {
+        j->result = g;
+        return status;
+    }
+    napier_umap_graph_destroy(context, g);
+    return status;
+}
+
+static void test_bits(void **state) {
+    (void)state;
+    static float numbers[N];
+    static int32_t categories[N];
+    neighbors q = some_neighbors(6);
+    uint64_t seed = 9;
+    for (int64_t i = 0; i < N; i++) {
+        numbers[i] = (float)umap_unit(&seed);
+        categories[i] = (int32_t)(i / 100) - 1;
+    }
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    napier_context *first_context = context_of(NAPIER_ISA_SCALAR, 1);
+    set_job first = {&q, numbers, categories, 1, NULL};
+    succeeded(first_context, run_set(first_context, &first), "first");
+    for (int k = 0; k < count; k++) {
+        for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
+            napier_context *context = context_of(isas[k], threads);
+            set_job j = {&q, numbers, categories, 1, NULL};
+            succeeded(context, run_set(context, &j), "bits");
+            const size_t edges = (size_t)first.result->starts[N];
+            expect(j.result && memcmp(j.result->starts, first.result->starts, (N + 1) * sizeof(int64_t)) == 0 &&
+                       memcmp(j.result->targets, first.result->targets, edges * sizeof(uint32_t)) == 0 &&
+                       memcmp(j.result->weights, first.result->weights, edges * sizeof(float)) == 0,
+                   "%s, %d threads: other bits", napier_isa_name(isas[k]), threads);
+            napier_umap_graph_destroy(context, j.result);
+            napier_context_destroy(context);
+        }
+    }
+    napier_umap_graph_destroy(first_context, first.result);
+    napier_context_destroy(first_context);
+    set_job j = {&q, numbers, categories, 0, NULL};
+    check_allocations("fuzzy set", run_set, &j);
+    free_neighbors(&q);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_curve),      cmocka_unit_test(test_smooth),     cmocka_unit_test(test_set),
+        cmocka_unit_test(test_small_sets), cmocka_unit_test(test_categories), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_bits),
+    };
+    return cmocka_run_group_tests_name("umap fuzzy set", tests, NULL, NULL);
+}

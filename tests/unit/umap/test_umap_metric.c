@@ -1,0 +1,677 @@
+/* Every metric against its definition, written once more in double and as plainly as it reads; dense and CSR, every dtype
+ * and layout, symmetric, the same bits on every instruction set and for any number of threads; hostile input. */
+#include "umap_support.h"
+
+#include <napier/umap.h>
+
+#include "support/memory.h"
+#include "umap/metric/metric.h"
+
+/* ---- Definitions --------------------------------------------------------------------------------------------------- */
+
+typedef struct truth {
+    const double *x, *y;
+    int64_t cols;
+    double p;
+    const double *values; /* variances, or the inverse covariance */
+} truth;
+
+static double norm_of(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+    }
+    return sqrt(sum);
+}
+
+static double cosine_of(const double *x, const double *y, int64_t n) {
+    const double a = norm_of(x, n), b = norm_of(y, n);
+    if (a == 0 || b == 0) {
+        return a == b ? 0 : 1;
+    }
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double gap = x[i] / a - y[i] / b;
+        sum += gap * gap;
+    }
+    return sum / 2;
+}
+
+static double correlation_of(const double *x, const double *y, int64_t n) {
+    double a[512], b[512], mean_a = 0, mean_b = 0;
+    for (int64_t i = 0; i < n; i++) {
+        mean_a += x[i] / (double)n;
+        mean_b += y[i] / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        a[i] = fabs(x[i] - mean_a) < 1e-12 ? 0 : x[i] - mean_a;
+        b[i] = fabs(y[i] - mean_b) < 1e-12 ? 0 : y[i] - mean_b;
+    }
+    return cosine_of(a, b, n);
+}
+
+static double boolean_of(napier_metric metric, const double *x, const double *y, int64_t n) {
+    double tt = 0, tf = 0, ft = 0, ff = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int a = x[i] != 0, b = y[i] != 0;
+        tt += a && b;
+        tf += a && !b;
+        ft += !a && b;
+        ff += !a && !b;
+    }
+    const double ne = tf + ft, all = (double)n;
+    switch (metric) {
+    case NAPIER_METRIC_JACCARD: return tt + ne == 0 ? 0 : ne / (tt + ne);
+    case NAPIER_METRIC_DICE: return ne == 0 ? 0 : ne / (2 * tt + ne);
+    case NAPIER_METRIC_YULE: return tf == 0 || ft == 0 ? 0 : 2 * tf * ft / (tt * ff + tf * ft);
+    case NAPIER_METRIC_RUSSELLRAO: return ne == 0 ? 0 : (all - tt) / all;
+    case NAPIER_METRIC_ROGERSTANIMOTO:
+    case NAPIER_METRIC_SOKALMICHENER: return 2 * ne / (tt + ff + 2 * ne);
+    case NAPIER_METRIC_SOKALSNEATH: return ne == 0 ? 0 : ne / (0.5 * tt + ne);
+    case NAPIER_METRIC_KULSINSKI: return ne == 0 ? 0 : (ne - tt + all) / (ne + all);
+    default: return ne / all;
+    }
+}
+
+static double haversine_of(const double *x, const double *y) {
+    const double a = sin((x[0] - y[0]) / 2), b = sin((x[1] - y[1]) / 2);
+    return 2 * asin(fmin(1, sqrt(a * a + cos(x[0]) * cos(y[0]) * b * b)));
+}
+
+static double true_distance(napier_metric metric, truth t) {
+    const double *x = t.x, *y = t.y;
+    double sum = 0, other = 0;
+    for (int64_t i = 0; i < t.cols; i++) {
+        const double gap = fabs(x[i] - y[i]);
+        switch (metric) {
+        case NAPIER_METRIC_EUCLIDEAN: sum += gap * gap; break;
+        case NAPIER_METRIC_CHEBYSHEV: sum = fmax(sum, gap); break;
+        case NAPIER_METRIC_MINKOWSKI: sum += pow(gap, t.p); break;
+        case NAPIER_METRIC_CANBERRA: sum += gap == 0 ? 0 : gap / (fabs(x[i]) + fabs(y[i])); break;
+        case NAPIER_METRIC_BRAYCURTIS:
+            other += fabs(x[i] + y[i]);
+            sum += gap;
+            break;
+        case NAPIER_METRIC_SEUCLIDEAN: sum += t.values[i] > 0 ? gap * gap / t.values[i] : 0; break;
+        case NAPIER_METRIC_HAMMING: sum += gap != 0; break;
+        case NAPIER_METRIC_MAHALANOBIS:
+            for (int64_t j = 0; j < t.cols; j++) {
+                sum += (x[i] - y[i]) * t.values[i * t.cols + j] * (x[j] - y[j]);
+            }
+            break;
+        default: sum += gap; break;
+        }
+    }
+    switch (metric) {
+    case NAPIER_METRIC_EUCLIDEAN:
+    case NAPIER_METRIC_SEUCLIDEAN:
+    case NAPIER_METRIC_MAHALANOBIS: return sqrt(sum);
+    case NAPIER_METRIC_MINKOWSKI: return pow(sum, 1 / t.p);
+    case NAPIER_METRIC_BRAYCURTIS: return other > 0 ? sum / other : 0;
+    case NAPIER_METRIC_HAMMING: return sum / (double)t.cols;
+    case NAPIER_METRIC_COSINE: return cosine_of(x, y, t.cols);
+    case NAPIER_METRIC_CORRELATION: return correlation_of(x, y, t.cols);
+    case NAPIER_METRIC_HELLINGER: {
+        double a = 0, b = 0, both = 0;
+        for (int64_t i = 0; i < t.cols; i++) {
+            a += x[i];
+            b += y[i];
+            both += sqrt(x[i] * y[i]);
+        }
+        return a == 0 || b == 0 ? (a == b ? 0 : 1) : sqrt(fmax(0, 1 - both / sqrt(a * b)));
+    }
+    case NAPIER_METRIC_HAVERSINE: return haversine_of(x, y);
+    case NAPIER_METRIC_MANHATTAN:
+    case NAPIER_METRIC_CHEBYSHEV:
+    case NAPIER_METRIC_CANBERRA: return sum;
+    default: return boolean_of(metric, x, y, t.cols);
+    }
+}
+
+/* ---- Data ------------------------------------------------------------------------------------------------------------ */
+
+enum { ROWS = 24, MOST_COLS = 300 };
+
+/* Row 0 is zero, row 1 too, row 2 constant, 3 and 4 equal, 5 = 2 * 4; about `share` of the others' values are not 0. */
+static void make_rows(float *x, int64_t cols, double share, int positive, uint64_t seed) {
+    for (int64_t i = 0; i < ROWS; i++) {
+        for (int64_t c = 0; c < cols; c++) {
+            const double value = umap_normal(&seed);
+            const int kept = umap_unit(&seed) < share;
+            x[i * cols + c] = kept ? (float)(positive ? fabs(value) : value) : 0.0f;
+        }
+    }
+    for (int64_t c = 0; c < cols; c++) {
+        x[c] = x[cols + c] = 0.0f;
+        x[2 * cols + c] = 0.1f;
+        x[4 * cols + c] = x[3 * cols + c];
+        x[5 * cols + c] = 2.0f * x[4 * cols + c];
+    }
+}
+
+typedef struct csr {
+    napier_csr_matrix m;
+    int64_t starts[ROWS + 1];
+    int32_t *columns;
+    float *values;
+} csr;
+
+static void make_csr(csr *s, const float *x, int64_t cols) {
+    s->columns = room_for(ROWS * cols + 1, sizeof *s->columns);
+    s->values = room_for(ROWS * cols + 1, sizeof *s->values);
+    int64_t at = 0;
+    for (int64_t i = 0; i < ROWS; i++) {
+        s->starts[i] = at;
+        for (int64_t c = 0; c < cols; c++) {
+            if (x[i * cols + c] != 0.0f || (c + i) % 7 == 0) { /* some explicit zeros */
+                s->columns[at] = (int32_t)c;
+                s->values[at++] = x[i * cols + c];
+            }
+        }
+    }
+    s->starts[ROWS] = at;
+    s->m = (napier_csr_matrix){ROWS, cols, s->starts, s->columns, s->values};
+}
+
+static void free_csr(csr *s) {
+    free(s->columns);
+    free(s->values);
+}
+
+static napier_umap_samples dense_of(const float *x, int64_t rows, int64_t cols) {
+    return (napier_umap_samples){napier_const_rows_f32(x, rows, cols), NULL};
+}
+
+static napier_umap_samples sparse_of(const csr *s) { return (napier_umap_samples){{0}, &s->m}; }
+
+/* ---- Truth ------------------------------------------------------------------------------------------------------------- */
+
+static void compare(const napier_points *points, const float *x, int64_t cols, const double *values, double p,
+                    const char *what) {
+    double a[MOST_COLS], b[MOST_COLS];
+    for (int64_t i = 0; i < ROWS; i++) {
+        for (int64_t j = 0; j < ROWS; j++) {
+            for (int64_t c = 0; c < cols; c++) {
+                a[c] = (double)x[i * cols + c];
+                b[c] = (double)x[j * cols + c];
+            }
+            const double wanted = true_distance(points->metric, (truth){a, b, cols, p, values});
+            const float got = napier_points_distance(points, i, points, j);
+            const float mirror = napier_points_distance(points, j, points, i);
+            /* hellinger's definition cancels near 0 where ours does not */
+            const double slack = points->metric == NAPIER_METRIC_HELLINGER ? 2e-4 : 2e-6;
+            if (!expect(fabs((double)got - wanted) <= slack * (1 + wanted),
+                        "%s %s, %lld columns: d(%lld, %lld) = %.9g, not %.9g", what, napier_metric_name(points->metric),
+                        (long long)cols, (long long)i, (long long)j, (double)got, wanted)) {
+                return;
+            }
+            expect(memcmp(&got, &mirror, sizeof got) == 0, "%s %s: not symmetric at (%lld, %lld)", what,
+                   napier_metric_name(points->metric), (long long)i, (long long)j);
+        }
+    }
+}
+
+static int is_positive(napier_metric metric) { return metric == NAPIER_METRIC_HELLINGER; }
+
+/* An inverse covariance of some size: a diagonal and a rank-one part. */
+static void make_values(napier_metric metric, int64_t cols, float *f, double *d) {
+    if (metric == NAPIER_METRIC_SEUCLIDEAN) {
+        for (int64_t c = 0; c < cols; c++) {
+            f[c] = 0.5f + (float)(c % 5);
+            d[c] = (double)f[c];
+        }
+    }
+    for (int64_t i = 0; i < cols && metric == NAPIER_METRIC_MAHALANOBIS; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            f[i * cols + j] = (i == j ? 1.5f : 0.0f) + 0.25f / (float)((1 + i % 3) * (1 + j % 3));
+            d[i * cols + j] = (double)f[i * cols + j];
+        }
+    }
+}
+
+static void check_metric(napier_context *context, napier_metric metric, int64_t cols, double share, double p) {
+    static float x[ROWS * MOST_COLS], values[MOST_COLS * MOST_COLS];
+    static double wide[MOST_COLS * MOST_COLS];
+    make_rows(x, cols, share, is_positive(metric), 7 + (uint64_t)cols);
+    make_values(metric, cols, values, wide);
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    options.metric = metric;
+    options.p = p;
+    options.metric_values = metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS ? values : NULL;
+    napier_points *points = NULL;
+    if (succeeded(context, napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+                  napier_metric_name(metric))) {
+        compare(points, x, cols, wide, p, "dense");
+    }
+    napier_points_destroy(context, points);
+    csr s;
+    make_csr(&s, x, cols);
+    if (succeeded(context, napier_points_create(context, "samples", sparse_of(&s), &options, NULL, &points),
+                  "CSR made dense")) {
+        compare(points, x, cols, wide, p, "CSR made dense");
+    }
+    napier_points_destroy(context, points);
+    free_csr(&s);
+}
+
+static void test_definitions(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
+        const int64_t cols[] = {1, 2, 15, 16, 17, 64, 300};
+        for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
+            if (metric == NAPIER_METRIC_HAVERSINE && cols[i] != 2) {
+                continue;
+            }
+            check_metric(context, (napier_metric)metric, cols[i], 0.3, 3.0);
+            check_metric(context, (napier_metric)metric, cols[i], 1.0, 1.5);
+        }
+    }
+    check_metric(context, NAPIER_METRIC_MINKOWSKI, 20, 0.7, 1.0);
+    check_metric(context, NAPIER_METRIC_MINKOWSKI, 20, 0.7, 2.0);
+    check_metric(context, NAPIER_METRIC_MINKOWSKI, 20, 0.7, 7.25);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* CSR with so many columns that it stays CSR: rows of a few hundred columns spread over many, with zeros between. */
+static void test_wide_csr(void **state) {
+    (void)state;
+    enum { COLS = 240, STEP = 40, WIDE = COLS * STEP };
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    static float x[ROWS * COLS];
+    static float wide[ROWS * WIDE];
+    for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
+        if (metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_MAHALANOBIS) {
+            continue;
+        }
+        make_rows(x, COLS, 0.4, is_positive((napier_metric)metric), 3);
+        memset(wide, 0, sizeof wide);
+        for (int64_t i = 0; i < ROWS; i++) {
+            for (int64_t c = 0; c < COLS; c++) {
+                wide[i * WIDE + c * STEP + i % 3] = x[i * COLS + c];
+            }
+        }
+        csr s;
+        make_csr(&s, wide, WIDE);
+        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        options.metric = (napier_metric)metric;
+        options.p = 3.5;
+        napier_points *points = NULL, *dense = NULL, *queries = NULL;
+        succeeded(context, napier_points_create(context, "samples", sparse_of(&s), &options, NULL, &points), "wide");
+        succeeded(context, napier_points_create(context, "samples", dense_of(wide, ROWS, WIDE), &options, NULL, &dense),
+                  "dense");
+        succeeded(context,
+                  napier_points_create(context, "queries", dense_of(wide, ROWS, WIDE), &options, points, &queries),
+                  "dense queries of CSR points");
+        if (points && dense && queries) {
+            expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR", napier_metric_name(metric));
+            for (int64_t i = 0; i < ROWS; i++) {
+                for (int64_t j = 0; j < ROWS; j++) {
+                    const float a = napier_points_distance(points, i, points, j);
+                    const float b = napier_points_distance(dense, i, dense, j);
+                    const float q = napier_points_distance(queries, i, points, j);
+                    expect(fabsf(a - b) <= 2e-6f * (1.0f + b), "%s: CSR %.9g, dense %.9g at (%lld, %lld)",
+                           napier_metric_name(metric), (double)a, (double)b, (long long)i, (long long)j);
+                    expect(a == q, "%s: %.9g as a query, not %.9g", napier_metric_name(metric), (double)q, (double)a);
+                    expect(a == napier_points_distance(points, j, points, i), "%s: not symmetric",
+                           napier_metric_name(metric));
+                }
+            }
+        }
+        napier_points_destroy(context, points);
+        napier_points_destroy(context, dense);
+        napier_points_destroy(context, queries);
+        free_csr(&s);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* Parameters from the data: scaled and turned columns must have variance 1 and no covariance. */
+static void test_parameters_from_data(void **state) {
+    (void)state;
+    enum { N = 200, COLS = 5 };
+    static float x[N * COLS];
+    uint64_t seed = 5;
+    for (int64_t i = 0; i < N; i++) {
+        double z[COLS];
+        for (int c = 0; c < COLS; c++) {
+            z[c] = umap_normal(&seed);
+        }
+        for (int c = 0; c < COLS; c++) {
+            x[i * COLS + c] = (float)(100.0 + (c + 1) * z[c] + (c > 0 ? 2.0 * z[c - 1] : 0.0));
+        }
+    }
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    const napier_metric metrics[] = {NAPIER_METRIC_SEUCLIDEAN, NAPIER_METRIC_MAHALANOBIS};
+    for (int k = 0; k < 2; k++) {
+        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        options.metric = metrics[k];
+        napier_points *points = NULL, *queries = NULL;
+        succeeded(context, napier_points_create(context, "samples", dense_of(x, N, COLS), &options, NULL, &points), "");
+        succeeded(context, napier_points_create(context, "queries", dense_of(x, N, COLS), &options, points, &queries),
+                  "");
+        for (int a = 0; a < COLS && points; a++) {
+            for (int b = 0; b <= a; b++) {
+                double mean_a = 0, mean_b = 0, sum = 0;
+                for (int64_t i = 0; i < N; i++) {
+                    mean_a += (double)points->rows[i * points->width + a] / N;
+                    mean_b += (double)points->rows[i * points->width + b] / N;
+                }
+                for (int64_t i = 0; i < N; i++) {
+                    sum += ((double)points->rows[i * points->width + a] - mean_a) *
+                           ((double)points->rows[i * points->width + b] - mean_b) / (N - 1);
+                }
+                if (k == 1 || a == b) {
+                    expect(fabs(sum - (a == b)) < 1e-3, "%s: covariance (%d, %d) is %g", napier_metric_name(metrics[k]),
+                           a, b, sum);
+                }
+            }
+        }
+        expect(points && queries && memcmp(points->rows, queries->rows, N * 16 * sizeof(float)) == 0,
+               "%s: queries are changed in another way", napier_metric_name(metrics[k]));
+        napier_points_destroy(context, points);
+        napier_points_destroy(context, queries);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Bits ---------------------------------------------------------------------------------------------------------------- */
+
+static void test_bits(void **state) {
+    (void)state;
+    enum { COLS = 77 };
+    static float x[ROWS * COLS], expected[NAPIER_METRIC_PRECOMPUTED][ROWS * ROWS];
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int k = 0; k < count; k++) {
+        for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
+            napier_context *context = context_of(isas[k], threads);
+            for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
+                const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
+                                     : metric == NAPIER_METRIC_MAHALANOBIS ? 4
+                                                                           : COLS;
+                make_rows(x, cols, 0.8, is_positive((napier_metric)metric), 11);
+                napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+                options.metric = (napier_metric)metric;
+                options.p = 2.5;
+                napier_points *points = NULL;
+                succeeded(context,
+                          napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+                          napier_metric_name(metric));
+                for (int64_t i = 0; i < ROWS * ROWS && points; i++) {
+                    const float d = napier_points_distance(points, i / ROWS, points, i % ROWS);
+                    if (k == 0 && threads == 1) {
+                        expected[metric][i] = d;
+                    }
+                    expect(memcmp(&d, &expected[metric][i], sizeof d) == 0, "%s: other bits for %s, %d threads",
+                           napier_metric_name(metric), napier_isa_name(isas[k]), threads);
+                }
+                napier_points_destroy(context, points);
+            }
+            napier_context_destroy(context);
+        }
+    }
+    no_problems();
+}
+
+/* One against many gives the bits of one against one, whatever the number of rows. */
+static void check_many(const napier_points *points, const char *metric, const char *isa) {
+    static const int64_t numbers[] = {1, 3, 15, 16, 17, 31, NAPIER_DISTANCES};
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        uint32_t which[NAPIER_DISTANCES];
+        float many[NAPIER_DISTANCES];
+        for (int64_t c = 0; c < numbers[k]; c++) {
+            which[c] = (uint32_t)((c * 7 + (int64_t)k) % ROWS);
+        }
+        for (int64_t i = 0; i < ROWS; i++) {
+            napier_points_distances(points, i, points, which, numbers[k], many);
+            for (int64_t c = 0; c < numbers[k]; c++) {
+                const float one = napier_points_distance(points, i, points, which[c]);
+                expect(memcmp(&one, &many[c], sizeof one) == 0, "%s, %s: rows %lld and %u of %lld: %.9g, alone %.9g",
+                       metric, isa, (long long)i, which[c], (long long)numbers[k], (double)many[c], (double)one);
+            }
+        }
+    }
+}
+
+static void test_many(void **state) {
+    (void)state;
+    static const double powers[] = {1.0, 2.0, 2.5, HUGE_VAL};
+    static const int64_t widths[] = {1, 16, 50, 129};
+    static float x[ROWS * 129];
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int turn = 0; turn < count * NAPIER_METRIC_PRECOMPUTED * 4; turn++) {
+        const napier_metric metric = (napier_metric)(turn / 4 % NAPIER_METRIC_PRECOMPUTED);
+        const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
+                             : metric == NAPIER_METRIC_MAHALANOBIS ? 4
+                                                                   : widths[turn % 4];
+        napier_context *context = context_of(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED], 1);
+        make_rows(x, cols, 0.6, is_positive(metric), 19);
+        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+        options.metric = metric;
+        options.p = powers[turn % 4];
+        napier_points *points = NULL;
+        if (succeeded(context,
+                      napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+                      napier_metric_name(metric))) {
+            check_many(points, napier_metric_name(metric), napier_isa_name(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED]));
+        }
+        napier_points_destroy(context, points);
+        napier_context_destroy(context);
+    }
+    no_problems();
+}
+
+/* Every dtype and layout gives the rows of its f32 values. */
+static void test_layouts(void **state) {
+    (void)state;
+    enum { COLS = 19 };
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
+    for (int d = 0; d < 4; d++) {
+        for (int l = 0; l < LAYOUTS; l++) {
+            grid g = grid_make((layout)l, ROWS, COLS, dtypes[d]);
+            grid_fill(&g, ROW_NORMAL, 3);
+            const napier_umap_samples samples = {grid_input(&g), NULL};
+            napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+            napier_points *points = NULL;
+            succeeded(context, napier_points_create(context, "samples", samples, &options, NULL, &points), "layout");
+            for (int64_t i = 0; i < ROWS && points; i++) {
+                for (int64_t c = 0; c < points->width; c++) {
+                    const float wanted = c < COLS ? (float)grid_get(&g, i, c) : 0.0f;
+                    expect(points->rows[i * points->width + c] == wanted, "%s %s: (%lld, %lld)",
+                           napier_dtype_name(dtypes[d]), layout_name((layout)l), (long long)i, (long long)c);
+                }
+            }
+            napier_points_destroy(context, points);
+            grid_free(&g);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Precomputed ----------------------------------------------------------------------------------------------------------- */
+
+static void test_precomputed(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    options.metric = NAPIER_METRIC_PRECOMPUTED;
+    const float d[9] = {0, 1, 2, 1, 0, 3, 2, 3, 0};
+    napier_points *points = NULL;
+    succeeded(context, napier_points_create(context, "samples", dense_of(d, 3, 3), &options, NULL, &points), "");
+    for (int64_t i = 0; i < 9 && points; i++) {
+        expect(napier_points_distance(points, i / 3, points, i % 3) == d[i], "dense (%d)", (int)i);
+    }
+    napier_points_destroy(context, points);
+    const int64_t starts[] = {0, 2, 3, 3};
+    const int32_t columns[] = {1, 2, 0};
+    const float values[] = {0, 4, 1};
+    const napier_csr_matrix m = {3, 3, starts, columns, values};
+    const float wanted[9] = {0, 0, 4, 1, 0, INFINITY, INFINITY, INFINITY, 0};
+    succeeded(context,
+              napier_points_create(context, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &points), "");
+    for (int64_t i = 0; i < 9 && points; i++) {
+        expect(napier_points_distance(points, i / 3, points, i % 3) == wanted[i], "sparse (%d)", (int)i);
+    }
+    napier_points_destroy(context, points);
+    refused(context, napier_points_create(context, "samples", dense_of(d, 2, 3), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "samples", "2 x 3", "square", NULL);
+    const float negative[1] = {-1};
+    refused(context, napier_points_create(context, "samples", dense_of(negative, 1, 1), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "row 0", "column 0", "-1", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- What is refused --------------------------------------------------------------------------------------------------------- */
+
+static void refuse_csr(napier_context *context, napier_csr_matrix m, const char *word, const char *other) {
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    napier_points *points = NULL;
+    refused(context, napier_points_create(context, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "samples", word, other, NULL);
+    expect(points == NULL, "points in spite of %s", word);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    napier_context *context = context_of(NAPIER_ISA_AUTO, 3);
+    const int64_t starts[] = {0, 2, 3}, falling[] = {0, 2, 1}, late[] = {1, 2, 3}, empty[] = {0, 0, 0};
+    const int32_t columns[] = {0, 2, 1}, twice[] = {1, 1, 1}, descending[] = {2, 0, 1}, far[] = {0, 3, 1},
+                  below[] = {0, 1, -1};
+    const float values[] = {1, 2, 3}, nan_values[] = {1, 2, NAN};
+    refuse_csr(context, (napier_csr_matrix){2, 3, NULL, columns, values}, "row_starts", "NULL");
+    refuse_csr(context, (napier_csr_matrix){2, 3, falling, columns, values}, "row_starts[2] 1", "less");
+    refuse_csr(context, (napier_csr_matrix){2, 3, late, columns, values}, "row_starts[0]", "1");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, twice, values}, "row 0", "1 after 1");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, descending, values}, "row 0", "0 after 2");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, far, values}, "row 0", "column 3");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, below, values}, "row 1", "column -1");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, columns, nan_values}, "row 1", "column 1");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, NULL, values}, "columns", "NULL");
+    refuse_csr(context, (napier_csr_matrix){2, 3, starts, columns, NULL}, "values", "NULL");
+    refuse_csr(context, (napier_csr_matrix){-2, 3, starts, columns, values}, "-2", "");
+    refuse_csr(context, (napier_csr_matrix){2, 0, empty, NULL, NULL}, "no columns", "");
+    refuse_csr(context, (napier_csr_matrix){(int64_t)1 << 31, 3, starts, columns, values}, "2^31", "");
+
+    static float x[1000 * 3];
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    napier_points *points = NULL;
+    x[3 * 700 + 1] = NAN;
+    x[3 * 500 + 2] = INFINITY;
+    refused(context, napier_points_create(context, "samples", dense_of(x, 1000, 3), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "samples", "row 500", "column 2", "inf", NULL);
+    const double big[2] = {1.0, 1e39};
+    const napier_umap_samples wide = {napier_const_rows(big, 2, 1, NAPIER_F64), NULL};
+    refused(context, napier_points_create(context, "samples", wide, &options, NULL, &points), NAPIER_INVALID_ARGUMENT,
+            "row 1", "column 0", "1e+39", NULL);
+
+    const float y[4] = {1, -2, 3, 4};
+    options.metric = NAPIER_METRIC_HELLINGER;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "row 0", "column 1", "negative", NULL);
+    options.metric = NAPIER_METRIC_HAVERSINE;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 1, 4), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "haversine", "4", NULL);
+    options.metric = NAPIER_METRIC_MINKOWSKI;
+    options.p = 0.5;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "p", "0.5", NULL);
+    options.metric = (napier_metric)99;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "metric", "99", NULL);
+    options.metric = NAPIER_METRIC_MAHALANOBIS; /* two points span a line */
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "singular", NULL);
+    const float indefinite[4] = {1, 2, 2, 1}, lopsided[4] = {1, 0, 1, 1};
+    options.metric_values = indefinite;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "semidefinite", NULL);
+    options.metric_values = lopsided;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "symmetric", NULL);
+    options.metric = NAPIER_METRIC_SEUCLIDEAN;
+    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
+            NAPIER_INVALID_ARGUMENT, "variance 1", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static void test_names(void **state) {
+    (void)state;
+    for (int metric = 0; metric <= NAPIER_METRIC_PRECOMPUTED; metric++) {
+        const char *name = napier_metric_name((napier_metric)metric);
+        expect(name && napier_metric_from_name(name) == metric, "metric %d", metric);
+    }
+    expect(napier_metric_name((napier_metric)23) == NULL && napier_metric_name((napier_metric)-1) == NULL, "no metric");
+    expect(napier_metric_from_name("cityblock") == NAPIER_METRIC_MANHATTAN, "cityblock");
+    expect(napier_metric_from_name("l2") == NAPIER_METRIC_EUCLIDEAN, "l2");
+    expect(napier_metric_from_name("linf") == NAPIER_METRIC_CHEBYSHEV, "linf");
+    expect(napier_metric_from_name("Euclidean") == -1 && napier_metric_from_name("") == -1 &&
+               napier_metric_from_name(NULL) == -1,
+           "no name");
+    no_problems();
+}
+
+/* ---- Memory -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct create_job {
+    napier_umap_samples samples;
+    napier_metric metric;
+} create_job;
+
+static napier_status create_points(napier_context *context, void *argument) {
+    const create_job *j = argument;
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    options.metric = j->metric;
+    napier_points *points = NULL, *queries = NULL;
+    napier_status status = napier_points_create(context, "samples", j->samples, &options, NULL, &points);
+    expect((status == NAPIER_OK) == (points != NULL), "points and status %d", (int)status);
+    if (!status) {
+        status = napier_points_create(context, "queries", j->samples, &options, points, &queries);
+    }
+    napier_points_destroy(context, points);
+    napier_points_destroy(context, queries);
+    return status;
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    static float x[ROWS * 4], wide[ROWS * 5000];
+    make_rows(x, 4, 1.0, 1, 2);
+    make_rows(wide, 5000, 0.1, 1, 2);
+    csr s;
+    make_csr(&s, wide, 5000);
+    for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
+        create_job dense = {dense_of(x, ROWS, metric == NAPIER_METRIC_HAVERSINE ? 2 : 4), (napier_metric)metric};
+        check_allocations(napier_metric_name((napier_metric)metric), create_points, &dense);
+        create_job sparse = {sparse_of(&s), (napier_metric)metric};
+        if (metric != NAPIER_METRIC_HAVERSINE && metric != NAPIER_METRIC_MAHALANOBIS) {
+            check_allocations("CSR", create_points, &sparse);
+        }
+    }
+    free_csr(&s);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_definitions),
+        cmocka_unit_test(test_wide_csr),
+        cmocka_unit_test(test_parameters_from_data),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_precomputed),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests_name("umap metrics", tests, NULL, NULL);
+}

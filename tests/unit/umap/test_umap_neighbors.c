@@ -1,0 +1,764 @@
+/* Nearest neighbours against all pairs, measured one by one and sorted: the same indices and the same bits, whatever
+ * the data, the threads, the instruction set; the kernels below them against their definitions; NN-descent's recall. */
+#include "support/check.h"
+
+#include <math.h>
+#include <napier/umap.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa/ops_kernels.h"
+#include "support/memory.h"
+#include "umap/metric/metric.h"
+
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
+
+static void fill_random(float *x, int64_t n, uint64_t seed) {
+    rng r = rng_make(seed);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)rng_normal(&r);
+    }
+}
+
+static bool same_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, (size_t)n * sizeof *a) == 0; }
+
+static void check_product(const napier_linear_kernels *kernels, int64_t rows, int64_t k, int64_t pad, const char *isa) {
+    const int64_t lda = k + pad, ldc = NAPIER_PANEL + pad;
+    float *const a = room_for(rows * lda + 1, sizeof *a), *const b = room_for(k * NAPIER_PANEL + 1, sizeof *b);
+    float *const c = room_for(rows * ldc, sizeof *c), *const expected = room_for(rows * ldc, sizeof *c);
+    fill_random(a, rows * lda, 1);
+    fill_random(b, k * NAPIER_PANEL, 2);
+    for (int64_t i = 0; i < rows * ldc; i++) {
+        c[i] = expected[i] = 77.0f;
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t j = 0; j < NAPIER_PANEL; j++) {
+            float sum = 0;
+            for (int64_t i = 0; i < k; i++) {
+                sum = fmaf(a[r * lda + i], b[i * NAPIER_PANEL + j], sum);
+            }
+            expected[r * ldc + j] = sum;
+        }
+    }
+    kernels->product(a, lda, rows, b, k, c, ldc);
+    expect(same_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows,
+           (long long)k);
+    free(a);
+    free(b);
+    free(c);
+    free(expected);
+}
+
+static void test_product(void **state) {
+    (void)state;
+    static const int64_t depths[] = {0, 1, 2, 7, 16, 33, 100};
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int i = 0; i < count; i++) {
+        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
+        for (int64_t rows = 1; rows <= 40; rows++) {
+            for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+                check_product(kernels, rows, depths[d], rows % 3, napier_isa_name(isas[i]));
+            }
+        }
+    }
+    no_problems();
+}
+
+/* 64 lanes, each element by fma onto its own, then folds by halves. */
+static float pair_sum(bool difference, const float *a, const float *b, int64_t n) {
+    float lane[64] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const float d = difference ? a[i] - b[i] : a[i];
+        lane[i % 64] = fmaf(d, difference ? d : b[i], lane[i % 64]);
+    }
+    for (int half = 32; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            lane[i] += lane[i + half];
+        }
+    }
+    return lane[0];
+}
+
+static void test_pair_sums(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int64_t n = 0; n <= 260; n++) {
+        float *const a = room_for(n + 1, sizeof *a), *const b = room_for(n + 1, sizeof *b);
+        fill_random(a, n, 3);
+        fill_random(b, n, 4);
+        for (int i = 0; i < count; i++) {
+            const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
+            const float got[2] = {kernels->dot(a, b, n), kernels->squared_distance(a, b, n)};
+            const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
+            expect(same_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(isas[i]), (long long)n,
+                   (double)got[0], (double)got[1]);
+        }
+        free(a);
+        free(b);
+    }
+    no_problems();
+}
+
+static void check_near_pairs(const napier_linear_kernels *kernels, int64_t k, const char *isa) {
+    float *const a = room_for(k * NAPIER_PANEL, sizeof *a), *const b = room_for(k * NAPIER_PANEL, sizeof *b);
+    float halves[2][NAPIER_PANEL], limits[2][NAPIER_PANEL];
+    fill_random(a, k * NAPIER_PANEL, 5);
+    fill_random(b, k * NAPIER_PANEL, 6);
+    for (int side = 0; side < 2; side++) {
+        fill_random(halves[side], NAPIER_PANEL, 7 + (uint64_t)side);
+        fill_random(limits[side], NAPIER_PANEL, 9 + (uint64_t)side);
+    }
+    halves[0][3] = halves[1][5] = HUGE_VALF; /* no point there */
+    limits[0][3] = limits[1][5] = HUGE_VALF;
+    limits[0][7] = -HUGE_VALF; /* everything is near */
+    uint32_t hits[NAPIER_PANEL], rows = 0;
+    const napier_near_side x = {a, halves[0], limits[0]}, y = {b, halves[1], limits[1]};
+    const uint32_t got = kernels->near_pairs(x, y, k, hits);
+    for (int r = 0; r < NAPIER_PANEL; r++) {
+        uint32_t expected = 0;
+        for (int j = 0; j < NAPIER_PANEL; j++) {
+            float sum = -halves[0][r] - halves[1][j];
+            for (int64_t i = 0; i < k; i++) {
+                sum = fmaf(a[i * NAPIER_PANEL + r], b[i * NAPIER_PANEL + j], sum);
+            }
+            const float limit = limits[0][r] < limits[1][j] ? limits[0][r] : limits[1][j];
+            expected |= sum > limit ? 1u << j : 0u;
+        }
+        rows |= expected ? 1u << r : 0u;
+        expect(hits[r] == expected, "%s: k = %lld, row %d: %08x, expected %08x", isa, (long long)k, r, hits[r],
+               expected);
+    }
+    expect(got == rows, "%s: rows %08x, expected %08x", isa, got, rows);
+    free(a);
+    free(b);
+}
+
+static void test_near_pairs(void **state) {
+    (void)state;
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int i = 0; i < count; i++) {
+        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
+        for (int64_t k = 1; k <= 70; k += 3) {
+            check_near_pairs(kernels, k, napier_isa_name(isas[i]));
+        }
+        float low_a[32], high_a[32], low_b[32], high_b[32], sum = 0;
+        fill_random(low_a, 32, 11);
+        fill_random(low_b, 32, 12);
+        for (int j = 0; j < 32; j++) {
+            high_a[j] = low_a[j] + 0.25f;
+            high_b[j] = low_b[j] + 0.5f;
+            const float gap = low_b[j] > high_a[j]   ? low_b[j] - high_a[j]
+                              : low_a[j] > high_b[j] ? low_a[j] - high_b[j]
+                                                     : 0;
+            sum += gap * gap;
+        }
+        const float gap = kernels->box_gap(low_a, high_a, low_b, high_b, 32);
+        expect(fabsf(gap - sum) <= 1e-5f * sum, "box_gap %g, expected %g", (double)gap, (double)sum);
+        expect(kernels->box_gap(low_a, high_a, low_a, high_a, 32) == 0.0f, "a box is not at itself");
+    }
+    no_problems();
+}
+
+/* ---- Data -------------------------------------------------------------------------------------------------------- */
+
+typedef enum data_kind {
+    DATA_NORMAL,
+    DATA_CLUSTERS, /* 20 far apart */
+    DATA_LATTICE,  /* small integers: many ties and duplicates */
+    DATA_EQUAL,    /* one point */
+    DATA_PAIRS,    /* every point twice */
+    DATA_CROWDS,   /* every other point is one of three */
+    DATA_SHIFTED,  /* small differences far from 0 */
+    DATA_HUGE,     /* squares overflow */
+    DATA_TINY,     /* squares underflow */
+    DATA_OUTLIERS, /* a few at 1e30 */
+    DATA_ONE_FAR,  /* a row out of all measure, which no sample meets */
+    DATA_LOW_RANK, /* few directions matter */
+    DATA_KINDS
+} data_kind;
+
+static const char *data_name(data_kind kind) {
+    static const char *const names[DATA_KINDS] = {"normal",  "clusters", "lattice", "equal",    "pairs",   "crowds",
+                                                  "shifted", "huge",     "tiny",    "outliers", "one far", "low rank"};
+    return names[kind];
+}
+
+static float *make_data(data_kind kind, int64_t n, int64_t cols, uint64_t seed) {
+    float *const x = room_for(n * cols, sizeof *x);
+    float centres[20][8], mix[6][16];
+    fill_random(centres[0], 160, seed + 1);
+    fill_random(mix[0], 96, seed + 2);
+    for (int64_t i = 0; i < n; i++) {
+        rng r = rng_make(seed * 1000003 + (uint64_t)(kind == DATA_PAIRS             ? i / 2
+                                                     : kind == DATA_CROWDS && i % 2 ? i % 6
+                                                                                    : i));
+        double hidden[6];
+        for (int h = 0; h < 6; h++) {
+            hidden[h] = rng_normal(&r);
+        }
+        for (int64_t j = 0; j < cols; j++) {
+            const double z = rng_normal(&r);
+            double v = z;
+            switch (kind) {
+            case DATA_CLUSTERS: v = z + 30 * (double)centres[i % 20][j % 8]; break;
+            case DATA_LATTICE: v = (double)rng_below(&r, 3); break;
+            case DATA_EQUAL: v = (double)j; break;
+            case DATA_SHIFTED: v = 1e4 + 0.01 * z; break;
+            case DATA_HUGE: v = 1e25 * z; break;
+            case DATA_TINY: v = 1e-25 * z; break;
+            case DATA_OUTLIERS: v = i % 97 == 5 ? 1e30 * z : z; break;
+            case DATA_ONE_FAR: v = i == 1 ? 1e30 * z : 1e-3 * z; break;
+            case DATA_LOW_RANK:
+                v = 0.05 * z;
+                for (int h = 0; h < 6; h++) {
+                    v += hidden[h] * (double)mix[h][(j * 7 + h) % 16];
+                }
+                break;
+            default: break;
+            }
+            x[i * cols + j] = (float)v;
+        }
+    }
+    return x;
+}
+
+static napier_umap_samples dense(const float *x, int64_t n, int64_t cols) {
+    const napier_umap_samples samples = {napier_const_rows_f32(x, n, cols), NULL};
+    return samples;
+}
+
+static napier_neighbors_options options_for(int64_t n_neighbors, napier_metric metric, napier_neighbors_method method) {
+    napier_neighbors_options o = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    o.n_neighbors = n_neighbors;
+    o.metric = metric;
+    o.method = method;
+    return o;
+}
+
+/* ---- All pairs --------------------------------------------------------------------------------------------------- */
+
+typedef struct candidate {
+    float distance;
+    int32_t index;
+} candidate;
+
+static int compare_candidates(const void *a, const void *b) {
+    const candidate *const x = a, *const y = b;
+    return x->distance < y->distance   ? -1
+           : x->distance > y->distance ? 1
+                                       : (x->index > y->index) - (x->index < y->index);
+}
+
+/* The neighbours of a query, by definition. `own` >= 0: the query is that sample, and comes first. */
+static void neighbours_of(const napier_points *samples, const napier_points *queries, int64_t query, int64_t own,
+                          int64_t n_neighbors, int32_t *indices, float *distances) {
+    candidate *const all = room_for(samples->n, sizeof *all);
+    for (int64_t j = 0; j < samples->n; j++) {
+        all[j] = (candidate){napier_points_distance(queries, query, samples, j), (int32_t)j};
+        all[j].distance = j == own ? -1.0f : all[j].distance;
+    }
+    qsort(all, (size_t)samples->n, sizeof *all, compare_candidates);
+    for (int64_t k = 0; k < n_neighbors; k++) {
+        indices[k] = all[k].index;
+        distances[k] = all[k].index == own ? 0.0f : all[k].distance;
+    }
+    free(all);
+}
+
+typedef struct result {
+    int64_t rows, n_neighbors;
+    int32_t *indices;
+    float *distances;
+} result;
+
+static result result_make(int64_t rows, int64_t n_neighbors) {
+    result r = {rows, n_neighbors, room_for(rows * n_neighbors, sizeof(int32_t)),
+                room_for(rows * n_neighbors, sizeof(float))};
+    memset(r.indices, 0xa5, (size_t)(rows * n_neighbors) * sizeof(int32_t));
+    memset(r.distances, 0xa5, (size_t)(rows * n_neighbors) * sizeof(float));
+    return r;
+}
+
+static void result_free(result *r) {
+    free(r->indices);
+    free(r->distances);
+}
+
+static bool result_equal(const result *a, const result *b) {
+    const size_t bytes = (size_t)(a->rows * a->n_neighbors) * 4;
+    return memcmp(a->indices, b->indices, bytes) == 0 && memcmp(a->distances, b->distances, bytes) == 0;
+}
+
+/* Every `step`-th row of a result against all pairs. */
+static void check_against_all_pairs(napier_context *context, const float *x, int64_t n, int64_t cols,
+                                    const napier_neighbors_options *o, const result *got, int64_t step,
+                                    const char *what) {
+    napier_points *points = NULL;
+    if (!succeeded(context, napier_points_create(context, "samples", dense(x, n, cols), o, NULL, &points), what)) {
+        return;
+    }
+    const int64_t k = o->n_neighbors;
+    int32_t *const indices = room_for(k, sizeof *indices);
+    float *const distances = room_for(k, sizeof *distances);
+    for (int64_t i = 0; i < n; i += step) {
+        neighbours_of(points, points, i, i, k, indices, distances);
+        for (int64_t j = 0; j < k; j++) {
+            const int32_t index = got->indices[i * k + j];
+            const float distance = got->distances[i * k + j];
+            if (!expect(index == indices[j] && memcmp(&distance, &distances[j], 4) == 0,
+                        "%s, %lld x %lld, k = %lld, row %lld: place %lld is %d at %.9g, expected %d at %.9g", what,
+                        (long long)n, (long long)cols, (long long)k, (long long)i, (long long)j, (int)index,
+                        (double)distance, (int)indices[j], (double)distances[j])) {
+                break;
+            }
+        }
+    }
+    free(indices);
+    free(distances);
+    napier_points_destroy(context, points);
+}
+
+static void check_search(napier_context *context, data_kind kind, int64_t n, int64_t cols, int64_t k,
+                         napier_metric metric, int64_t step) {
+    float *const x = make_data(kind, n, cols, 17);
+    const napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
+    result got = result_make(n, k);
+    if (succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances),
+                  data_name(kind))) {
+        char what[64];
+        snprintf(what, sizeof what, "%s, %s", data_name(kind), napier_metric_name(metric));
+        check_against_all_pairs(context, x, n, cols, &o, &got, step, what);
+    }
+    result_free(&got);
+    free(x);
+}
+
+static void test_exact(void **state) {
+    (void)state;
+    static const int64_t shapes[][3] = {{2, 1, 2},    {5, 3, 5},    {31, 15, 4},    {32, 16, 32},  {33, 17, 33},
+                                        {100, 1, 15}, {500, 2, 15}, {700, 100, 15}, {1000, 50, 8}, {300, 65, 300}};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int kind = 0; kind < DATA_KINDS; kind++) {
+        for (size_t s = 0; s < (SANITIZED ? 6 : sizeof shapes / sizeof *shapes); s++) {
+            check_search(context, (data_kind)kind, shapes[s][0], shapes[s][1], shapes[s][2], NAPIER_METRIC_EUCLIDEAN,
+                         1);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* Enough rows and columns for a subspace. */
+static void test_exact_subspace(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int kind = 0; kind < DATA_KINDS; kind += SANITIZED ? 3 : 1) {
+        check_search(context, (data_kind)kind, 4200, kind == DATA_LOW_RANK ? 300 : 90, 15, NAPIER_METRIC_EUCLIDEAN, 53);
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+static void test_metrics(void **state) {
+    (void)state;
+    static const napier_metric metrics[] = {NAPIER_METRIC_COSINE,    NAPIER_METRIC_CORRELATION, NAPIER_METRIC_MANHATTAN,
+                                            NAPIER_METRIC_CHEBYSHEV, NAPIER_METRIC_SEUCLIDEAN,  NAPIER_METRIC_HAMMING,
+                                            NAPIER_METRIC_JACCARD};
+    static const data_kind kinds[] = {DATA_NORMAL, DATA_LATTICE, DATA_CLUSTERS, DATA_PAIRS, DATA_CROWDS};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
+        for (size_t d = 0; d < sizeof kinds / sizeof *kinds; d++) {
+            check_search(context, kinds[d], 200, 16, 10, metrics[m], 1);
+        }
+    }
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* Distances are what they say: against double. */
+static void test_distances(void **state) {
+    (void)state;
+    enum { N = 300, COLS = 40, K = 12 };
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    float *const x = make_data(DATA_CLUSTERS, N, COLS, 3);
+    const napier_neighbors_options o = options_for(K, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    result got = result_make(N, K);
+    succeeded(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances), "search");
+    for (int64_t i = 0; i < N; i++) {
+        double farthest = 0;
+        int nearer = 0;
+        for (int64_t k = 0; k < K; k++) {
+            double sum = 0;
+            for (int64_t c = 0; c < COLS; c++) {
+                const double d = (double)x[i * COLS + c] - (double)x[got.indices[i * K + k] * COLS + c];
+                sum += d * d;
+            }
+            farthest = sqrt(sum);
+            expect(fabs(farthest - (double)got.distances[i * K + k]) <= 1e-6 * farthest,
+                   "row %lld, place %lld: %g, expected %g", (long long)i, (long long)k,
+                   (double)got.distances[i * K + k], farthest);
+        }
+        for (int64_t j = 0; j < N; j++) {
+            double sum = 0;
+            for (int64_t c = 0; c < COLS; c++) {
+                const double d = (double)x[i * COLS + c] - (double)x[j * COLS + c];
+                sum += d * d;
+            }
+            nearer += sqrt(sum) < farthest * (1 - 1e-6);
+        }
+        expect(nearer < K, "row %lld: %d are nearer than the last of %d", (long long)i, nearer, K);
+    }
+    result_free(&got);
+    free(x);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Bits -------------------------------------------------------------------------------------------------------- */
+
+static void check_bits(data_kind kind, int64_t n, int64_t cols, int64_t k, napier_metric metric,
+                       napier_neighbors_method method) {
+    static const int threads[] = {1, 2, 7};
+    float *const x = make_data(kind, n, cols, 23);
+    const napier_neighbors_options o = options_for(k, metric, method);
+    result expected = result_make(n, k);
+    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
+    succeeded(scalar, napier_nearest_neighbors(scalar, dense(x, n, cols), &o, expected.indices, expected.distances),
+              "scalar");
+    napier_context_destroy(scalar);
+    napier_isa isas[ISA_LIMIT];
+    const int count = available_isas(isas);
+    for (int turn = 0; turn < 3 * count; turn++) {
+        napier_context *const context = context_of(isas[turn / 3], threads[turn % 3]);
+        result got = result_make(n, k);
+        succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances),
+                  "bits");
+        expect(result_equal(&got, &expected), "%s, %lld x %lld, %s, method %d: other bits on %s with %d threads",
+               data_name(kind), (long long)n, (long long)cols, napier_metric_name(metric), (int)method,
+               napier_isa_name(isas[turn / 3]), threads[turn % 3]);
+        result_free(&got);
+        napier_context_destroy(context);
+    }
+    result_free(&expected);
+    free(x);
+}
+
+static void test_bits(void **state) {
+    (void)state;
+    check_bits(DATA_NORMAL, 900, 20, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_bits(DATA_LATTICE, 600, 3, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_bits(DATA_CROWDS, 600, 20, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_bits(DATA_CLUSTERS, 500, 33, 10, NAPIER_METRIC_COSINE, NAPIER_NEIGHBORS_EXACT);
+    if (!SANITIZED) {
+        check_bits(DATA_LOW_RANK, 4100, 64, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    }
+    check_bits(DATA_NORMAL, 300, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
+    check_bits(DATA_CLUSTERS, 900, 20, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_NN_DESCENT);
+    check_bits(DATA_NORMAL, 700, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_NN_DESCENT);
+    no_problems();
+}
+
+/* ---- Queries ----------------------------------------------------------------------------------------------------- */
+
+static void check_queries(napier_context *context, data_kind kind, int64_t n, int64_t queries, int64_t cols, int64_t k,
+                          napier_metric metric, int64_t step) {
+    float *const x = make_data(kind, n + queries, cols, 31), *const q = x + n * cols;
+    const napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_AUTO);
+    result got = result_make(queries, k);
+    napier_points *a = NULL, *b = NULL;
+    int32_t *const indices = room_for(k, sizeof *indices);
+    float *const distances = room_for(k, sizeof *distances);
+    succeeded(context,
+              napier_nearest_neighbors_of(context, dense(x, n, cols), dense(q, queries, cols), &o, got.indices,
+                                          got.distances),
+              "queries");
+    if (succeeded(context, napier_points_create(context, "samples", dense(x, n, cols), &o, NULL, &a), "points") &&
+        succeeded(context, napier_points_create(context, "queries", dense(q, queries, cols), &o, a, &b), "points")) {
+        for (int64_t i = 0; i < queries; i += step) {
+            neighbours_of(a, b, i, -1, k, indices, distances);
+            expect(memcmp(indices, got.indices + i * k, (size_t)k * 4) == 0 &&
+                       memcmp(distances, got.distances + i * k, (size_t)k * 4) == 0,
+                   "%s, %lld queries, %s: query %lld differs", data_name(kind), (long long)queries,
+                   napier_metric_name(metric), (long long)i);
+        }
+        napier_points_destroy(context, b);
+    }
+    napier_points_destroy(context, a);
+    result_free(&got);
+    free(indices);
+    free(distances);
+    free(x);
+}
+
+static void test_queries(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    for (int kind = 0; kind < DATA_KINDS; kind++) {
+        check_queries(context, (data_kind)kind, 333, 1, 19, 7, NAPIER_METRIC_EUCLIDEAN, 1);
+        check_queries(context, (data_kind)kind, 333, 500, 19, 7, NAPIER_METRIC_EUCLIDEAN, 1);
+    }
+    check_queries(context, DATA_LOW_RANK, 4200, 700, 80, 7, NAPIER_METRIC_EUCLIDEAN, 23);
+    check_queries(context, DATA_NORMAL, 100, 100, 19, 100, NAPIER_METRIC_COSINE, 1);
+    check_queries(context, DATA_NORMAL, 100, 100, 19, 1, NAPIER_METRIC_MANHATTAN, 1);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Precomputed ------------------------------------------------------------------------------------------------- */
+
+static void test_precomputed(void **state) {
+    (void)state;
+    enum { N = 5, K = 4 };
+    static const float matrix[N * N] = {0, 3, 1, 1, 9, 3, 0, 2, 8, 7, 1, 2, 0, 5, 5, 1, 8, 5, 0, 4, 9, 7, 5, 4, 0};
+    static const int32_t expected[N * K] = {0, 2, 3, 1, 1, 2, 0, 4, 2, 0, 1, 3, 3, 0, 4, 2, 4, 3, 2, 1};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    const napier_neighbors_options o = options_for(K, NAPIER_METRIC_PRECOMPUTED, NAPIER_NEIGHBORS_AUTO);
+    result got = result_make(N, K);
+    succeeded(context, napier_nearest_neighbors(context, dense(matrix, N, N), &o, got.indices, got.distances), "dense");
+    for (int i = 0; i < N * K; i++) {
+        expect(got.indices[i] == expected[i] &&
+                   got.distances[i] == (i % K == 0 ? 0.0f : matrix[i / K * N + expected[i]]),
+               "place %d: %d at %g", i, (int)got.indices[i], (double)got.distances[i]);
+    }
+    /* row 0: 1 and 3; row 1: itself only; row 2: all others; row 3: none; row 4: 0 */
+    static const int64_t starts[N + 1] = {0, 2, 3, 7, 7, 8};
+    static const int32_t columns[] = {1, 3, 1, 0, 1, 3, 4, 0};
+    static const float values[] = {4, 2, 0, 1, 1, 3, 0.5f, 6};
+    static const int32_t sparse_expected[N * K] = {0, 3, 1, -1, 1, -1, -1, -1, 2, 4, 0, 1, 3, -1, -1, -1, 4, 0, -1, -1};
+    const napier_csr_matrix m = {N, N, starts, columns, values};
+    const napier_umap_samples samples = {{0}, &m};
+    succeeded(context, napier_nearest_neighbors(context, samples, &o, got.indices, got.distances), "sparse");
+    for (int i = 0; i < N * K; i++) {
+        expect(got.indices[i] == sparse_expected[i] && (got.indices[i] >= 0) == (got.distances[i] < HUGE_VALF),
+               "sparse, place %d: %d at %g", i, (int)got.indices[i], (double)got.distances[i]);
+    }
+    result_free(&got);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- NN-descent -------------------------------------------------------------------------------------------------- */
+
+static double recall(const result *exact, const result *found) {
+    int64_t met = 0, all = 0;
+    for (int64_t i = 0; i < exact->rows; i++) {
+        for (int64_t k = 1; k < exact->n_neighbors; k++, all++) {
+            for (int64_t j = 1; j < found->n_neighbors; j++) {
+                if (found->indices[i * found->n_neighbors + j] == exact->indices[i * exact->n_neighbors + k]) {
+                    met++;
+                    break;
+                }
+            }
+        }
+    }
+    return (double)met / (double)all;
+}
+
+static void check_recall(napier_context *context, data_kind kind, int64_t n, int64_t cols, int64_t k,
+                         napier_metric metric, double least) {
+    float *const x = make_data(kind, n, cols, 41);
+    napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
+    result exact = result_make(n, k), found = result_make(n, k);
+    succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, exact.indices, exact.distances),
+              "exact");
+    o.method = NAPIER_NEIGHBORS_NN_DESCENT;
+    succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, found.indices, found.distances),
+              "NN-descent");
+    const double share = recall(&exact, &found);
+    expect(share >= least, "%s %lld x %lld, %s: recall %g", data_name(kind), (long long)n, (long long)cols,
+           napier_metric_name(metric), share);
+    for (int64_t i = 0; i < n; i++) {
+        expect(found.indices[i * k] == i && found.distances[i * k] == 0.0f, "row %lld is not its own first",
+               (long long)i);
+        for (int64_t j = 2; j < k; j++) {
+            const candidate before = {found.distances[i * k + j - 1], found.indices[i * k + j - 1]};
+            const candidate here = {found.distances[i * k + j], found.indices[i * k + j]};
+            expect(compare_candidates(&before, &here) < 0 && here.index >= 0 && here.index < n && here.index != i,
+                   "row %lld, place %lld: %d at %g", (long long)i, (long long)j, (int)here.index,
+                   (double)here.distance);
+        }
+    }
+    result_free(&exact);
+    result_free(&found);
+    free(x);
+}
+
+static void test_descent(void **state) {
+    (void)state;
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    if (!SANITIZED) {
+        check_recall(context, DATA_CLUSTERS, 4000, 20, 15, NAPIER_METRIC_EUCLIDEAN, 0.99);
+        check_recall(context, DATA_LOW_RANK, 4000, 60, 15, NAPIER_METRIC_COSINE, 0.99);
+    }
+    check_recall(context, DATA_CLUSTERS, 2000, 10, 10, NAPIER_METRIC_MANHATTAN, 0.99);
+    /* no way leads to the nearest where many directions matter alike: longer lists, or all pairs */
+    check_recall(context, DATA_NORMAL, 3000, 20, 15, NAPIER_METRIC_EUCLIDEAN, 0.99);
+    check_recall(context, DATA_NORMAL, 2000, 50, 15, NAPIER_METRIC_CANBERRA, 0.99);
+    check_recall(context, DATA_EQUAL, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.0);
+    check_recall(context, DATA_PAIRS, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
+    check_recall(context, DATA_CROWDS, 3000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
+    check_recall(context, DATA_NORMAL, 600, 5, 130, NAPIER_METRIC_EUCLIDEAN, 0.99);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static void check_memory(data_kind kind, int64_t n, int64_t cols, int64_t queries, napier_metric metric,
+                         napier_neighbors_method method) {
+    float *const x = make_data(kind, n, cols, 53);
+    const napier_neighbors_options o = options_for(5, metric, method);
+    const int64_t rows = queries > 0 ? queries : n;
+    result expected = result_make(rows, 5);
+    ledger l = LEDGER_INIT;
+    napier_context *const context = ledger_context(&l, 2);
+    const int64_t held = l.live;
+    napier_status status = NAPIER_OK;
+    for (int64_t k = -1; k < 200; k++) {
+        result got = result_make(rows, 5);
+        ledger_fail(&l, k);
+        status = queries > 0 ? napier_nearest_neighbors_of(context, dense(x, n, cols), dense(x, queries, cols), &o,
+                                                           got.indices, got.distances)
+                             : napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances);
+        ledger_fail(&l, -1);
+        expect(l.live == held, "allocation %lld fails: %lld blocks lost", (long long)k, (long long)(l.live - held));
+        if (status == NAPIER_OUT_OF_MEMORY) {
+            expect(napier_last_error(context)[0] != '\0', "no text for OUT_OF_MEMORY");
+            expect((uint32_t)got.indices[0] == 0xa5a5a5a5u, "the output was touched");
+        } else if (k < 0) {
+            memcpy(expected.indices, got.indices, (size_t)rows * 20);
+            memcpy(expected.distances, got.distances, (size_t)rows * 20);
+        } else {
+            expect(result_equal(&got, &expected), "other bits after allocation %lld failed", (long long)k);
+        }
+        result_free(&got);
+        if (status == NAPIER_OK && k >= 0) {
+            break;
+        }
+    }
+    expect(status == NAPIER_OK, "never succeeds: %s", napier_status_string(status));
+    napier_context_destroy(context);
+    result_free(&expected);
+    free(x);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    check_memory(DATA_LOW_RANK, 100, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 100, 5, 0, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 100, 5, 70, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 4100, 64, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_CROWDS, 200, 5, 0, NAPIER_METRIC_CANBERRA, NAPIER_NEIGHBORS_EXACT);
+    check_memory(DATA_LOW_RANK, 600, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_NN_DESCENT);
+    no_problems();
+}
+
+/* ---- Arguments and progress -------------------------------------------------------------------------------------- */
+
+static void test_arguments(void **state) {
+    (void)state;
+    enum { N = 10, COLS = 3 };
+    float x[N * COLS], distances[N * N];
+    int32_t indices[N * N];
+    fill_random(x, N * COLS, 61);
+    const napier_umap_samples samples = dense(x, N, COLS);
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    napier_neighbors_options o = options_for(11, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
+    expect(napier_nearest_neighbors(NULL, samples, &o, indices, distances) == NAPIER_INVALID_ARGUMENT, "no context");
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "n_neighbors", "11", "10", NULL);
+    o.n_neighbors = 1;
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "n_neighbors", "1", NULL);
+    o.n_neighbors = INT64_MAX;
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "n_neighbors", NULL);
+    o.n_neighbors = 5;
+    refused(context, napier_nearest_neighbors(context, samples, &o, NULL, distances), NAPIER_INVALID_ARGUMENT,
+            "indices", NULL);
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, NULL), NAPIER_INVALID_ARGUMENT,
+            "distances", NULL);
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)(indices + 4)),
+            NAPIER_INVALID_ARGUMENT, "distances", "overlaps", NULL);
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)((char *)distances + 1)),
+            NAPIER_INVALID_ARGUMENT, "distances", NULL);
+    o.method = (napier_neighbors_method)9;
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "method", "9", NULL);
+    o.method = NAPIER_NEIGHBORS_AUTO;
+    o.metric = (napier_metric)99;
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "metric", "99", NULL);
+    o.metric = NAPIER_METRIC_EUCLIDEAN;
+    o.struct_size = 3;
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "struct_size", "3", NULL);
+    o.struct_size = sizeof o;
+    refused(context, napier_nearest_neighbors(context, dense(x, 0, COLS), &o, indices, distances),
+            NAPIER_INVALID_ARGUMENT, NULL);
+    refused(context, napier_nearest_neighbors_of(context, samples, dense(x, 4, 2), &o, indices, distances),
+            NAPIER_INVALID_ARGUMENT, "queries", NULL);
+    succeeded(context, napier_nearest_neighbors_of(context, samples, dense(x, 0, COLS), &o, NULL, NULL), "no queries");
+    x[7] = NAN;
+    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
+            "samples", "2", "nan", NULL);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+typedef struct told {
+    int calls, stop_at;
+    double last;
+} told;
+
+static int tell(const char *stage, double done, void *user) {
+    told *const t = user;
+    expect(strcmp(stage, "neighbours") == 0, "stage %s", stage);
+    expect(done >= t->last && done <= 1.0, "%g after %g", done, t->last);
+    t->last = done;
+    return ++t->calls == t->stop_at;
+}
+
+static void test_progress(void **state) {
+    (void)state;
+    enum { N = 600, COLS = 6, K = 5 };
+    static const napier_metric metrics[] = {NAPIER_METRIC_EUCLIDEAN, NAPIER_METRIC_MANHATTAN, NAPIER_METRIC_EUCLIDEAN};
+    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+    float *const x = make_data(DATA_NORMAL, N, COLS, 71);
+    for (int way = 0; way < 3; way++) {
+        napier_neighbors_options o =
+            options_for(K, metrics[way], way == 2 ? NAPIER_NEIGHBORS_NN_DESCENT : NAPIER_NEIGHBORS_EXACT);
+        told t = {0, 0, 0};
+        o.progress = tell;
+        o.user = &t;
+        result got = result_make(N, K);
+        succeeded(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances),
+                  "told");
+        expect(t.calls > 1 && t.last == 1.0, "way %d: told %d times, the last time %g", way, t.calls, t.last);
+        result_free(&got);
+        got = result_make(N, K);
+        t = (told){0, 2, 0};
+        refused(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances),
+                NAPIER_CANCELLED, "cancelled", NULL);
+        expect(t.calls == 2 && (uint32_t)got.indices[0] == 0xa5a5a5a5u, "way %d: went on", way);
+        result_free(&got);
+    }
+    free(x);
+    napier_context_destroy(context);
+    no_problems();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_product),     cmocka_unit_test(test_pair_sums), cmocka_unit_test(test_near_pairs),
+        cmocka_unit_test(test_distances),   cmocka_unit_test(test_exact),     cmocka_unit_test(test_exact_subspace),
+        cmocka_unit_test(test_metrics),     cmocka_unit_test(test_bits),      cmocka_unit_test(test_queries),
+        cmocka_unit_test(test_precomputed), cmocka_unit_test(test_descent),   cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_arguments),   cmocka_unit_test(test_progress),
+    };
+    return cmocka_run_group_tests_name("umap_neighbors", tests, NULL, NULL);
+}
