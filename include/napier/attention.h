@@ -15,7 +15,7 @@
  * Error bounds for f32 output. S is the largest sum_i |scale q_i k_i| (plus |mask|) over the keys of a row:
  *     output   (2 (dim + 4) S + keys + 12) 2^-24 max_j |v_j|
  *     lse      ((dim + 4) S + keys / 16 + 12) 2^-24 + 1 ulp
- * Measured errors are below a tenth of these bounds (tests/unit/test_attention.c). */
+ * Measured errors are below a tenth of these bounds (tests/unit/attention/test_attention.c). */
 #ifndef NAPIER_ATTENTION_H
 #define NAPIER_ATTENTION_H
 
