@@ -32,7 +32,7 @@ groups=(
     "valgrind 500 memory errors and leaks"
     "exhaustive 900 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
     "fuzz 700 a short run of every fuzzer, with sanitizers"
-    "hostile 500 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
+    "hostile 1500 inputs that were made to do harm, through the program: with sanitizers, and for its memory without"
     "cli 400 the program, as script and exact expected output"
     "install 400 the installed package, as CMake and pkg-config see it"
     "python 900 the Python package: pip install, and its tests against NumPy and SciPy"
@@ -408,9 +408,9 @@ group_hostile() {
     have python3 || { skip hostile "no python3 on this machine"; return; }
     local programs="napier_cli replay_state_load replay_umap_model replay_umap_csr" inputs=2000
     [ -n "${QUICK:-}" ] && inputs=400
-    build_asan "$programs" && check_counted 400 "hostile inputs, address and undefined" python3 "$root/tests/hostile/run.py" \
+    build_asan "$programs" && check_counted 600 "hostile inputs, address and undefined" python3 "$root/tests/hostile/run.py" \
         --program "$work/asan/napier" --inputs "$inputs" --work "$work/hostile-asan"
-    build "$release" "$main_cc" "$programs" -DCMAKE_BUILD_TYPE=Release && check_counted 200 "hostile inputs, memory" \
+    build "$release" "$main_cc" "$programs" -DCMAKE_BUILD_TYPE=Release && check_counted 400 "hostile inputs, memory" \
         python3 "$root/tests/hostile/run.py" --program "$work/$release/napier" --inputs "$inputs" --seed memory \
         --work "$work/hostile-release"
 }
