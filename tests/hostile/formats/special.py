@@ -34,7 +34,7 @@ INPUTS = [
     (["umap", "in.npy", "--transform", "m.umap", "-o", "out.npy"], "m.umap"),
     (["umap", "map.npy", "--inverse-transform", "m.umap", "-o", "out.npy"], "m.umap"),
     (["grpo", "in.jsonl", "-o", "out.json"], "in.jsonl"),
-    (["kl", "--logprobs", "in.npy", "--ref", "rubric.npy", "-o", "out.jsonl"], "rubric.npy"),
+    (["kl", "--logprobs", "in.npy", "--ref", "again.npy", "-o", "out.jsonl"], "again.npy"),
     (["kl", "--logits", "in.npy", "--ref-logits", "again.npy", "-o", "out.jsonl"], "in.npy"),
     (["rubric", "in.jsonl", "--rubric", "rubric.npy", "-o", "out.jsonl"], "rubric.npy"),
     (["rubric", "in.jsonl", "--rubric", "rubric.npy", "--weights", "weights.csv", "-o", "out.jsonl"], "weights.csv"),
