@@ -33,7 +33,7 @@ static const struct grpo_number {
     {{"vespo-k-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_k_negative)},
     {{"vespo-lambda-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_lambda_negative)},
     {{"num-items-in-batch", 0, 1e15, true, "a number above 0"}, offsetof(napier_grpo_options, num_items)},
-    {{"importance-sampling-cap", 0, INFINITY, true, "a number above 0, or inf"},
+    {{"importance-sampling-cap", 0, HUGE_VAL, true, "a number above 0, or inf"},
      offsetof(napier_grpo_options, correction_cap)},
     {{"importance-sampling-floor", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, correction_floor)},
     {{"top-entropy-quantile", 0, 1, true, "a number above 0, at most 1"},

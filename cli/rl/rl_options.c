@@ -29,7 +29,7 @@ void rl_make_specs(option_spec specs[RL_MOST_SPECS], unsigned fields, const opti
 }
 
 int rl_set_number(const rl_request *q, const rl_number *option, const char *value, double *number) {
-    double parsed = INFINITY;
+    double parsed = (double)INFINITY;
     const bool number_or_inf = strcmp(value, "inf") == 0 || parse_number(value, &parsed);
     if (!number_or_inf || isnan(parsed) || parsed < option->least || parsed > option->most ||
         (option->above && parsed <= option->least)) {
