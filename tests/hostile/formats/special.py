@@ -8,7 +8,7 @@ from case import Case
 from formats import jsonl, language, npy, npz, umap_model
 
 NAME = "special"
-SHARE = 420
+SHARE = 600
 
 
 def good_files(rng):
@@ -54,6 +54,8 @@ OUTPUTS = [
     (["logsumexp", "in.npy", "-o", "out.csv"], "out.csv"),
     (UMAP + ["-o", "out.npy"], "out.npy"),
     (UMAP + ["--model", "m.umap"], "m.umap"),
+    (UMAP + ["-o", "out.npy", "--model", "m.umap", "--plot", "p.svg"], "m.umap"),
+    (UMAP + ["-o", "out.npy", "--model", "m.umap", "--plot", "p.svg"], "p.svg"),
     (UMAP + ["--plot", "p.svg"], "p.svg"),
     (UMAP + ["--plot", "p.html"], "p.html"),
     (["grpo", "in.jsonl", "-o", "out.json"], "out.json"),
