@@ -235,7 +235,7 @@ def wrong_ending(case, status, told, ended):
 
 
 def wrong_message(case, status, told):
-    if case.program != "napier":
+    if case.program != "napier" or case.file_size and told.startswith(b"OMP: "):  # libomp keeps a file in memory: too large
         return []
     found = []
     if any(byte < 0x20 and byte != 0x0A or byte == 0x7F for byte in told) or b"\xc2\x9b" in told:
