@@ -27,12 +27,16 @@ static int resolve(const char *path, char place[NAPIER_PATH_ROOM]) {
 int napier_output_file_place(napier_output_file *file, const char *path) {
     struct stat info;
     const int exists = stat(path, &info) == 0;
+    const int too_long = !exists && errno == ENAMETOOLONG; /* the name beside it is short: it would fail when renamed */
     file->fd = -1;
     file->mode = 0;
     file->temporary[0] = '\0';
     file->is_moved = !exists || S_ISREG(info.st_mode);
     if (!*path) {
         return ENOENT;
+    }
+    if (too_long) {
+        return ENAMETOOLONG;
     }
     if (exists && S_ISDIR(info.st_mode)) {
         return EISDIR;
