@@ -12,7 +12,7 @@ typedef struct napier_score_head {
     const napier_model *model;
     napier_token_options options;
     napier_indices response_ids;
-    const napier_score_results *results;
+    napier_score_results results;
     int64_t most_rows, per_row; /* at a time; ids of a row */
     napier_const_matrix states; /* row i of the batch that is rated */
     int64_t rows, last;         /* gathered; the row of states that the last of them is */

@@ -30,7 +30,7 @@ typedef struct napier_prompt {
 
 /* Stays where it is made: lists may point into it. */
 typedef struct napier_score_lists {
-    const napier_score_batch *batch;
+    napier_score_batch batch;
     bool unshared;
     int64_t prefix_token; /* instead of an empty prompt; negative: none */
     int64_t responses;    /* that are not empty */

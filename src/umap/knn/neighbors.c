@@ -109,17 +109,16 @@ static napier_status run(napier_context *context, const napier_neighbors_options
 static napier_status run_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                            const napier_neighbors_options *options, int32_t *indices,
                                            float *distances) {
-    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_neighbors_options o;
     napier_points *points = NULL;
     napier_status status = napier_begin(context);
     if (!status)
-        status = napier_search_check_options(context, o, 2);
+        status = napier_search_read_options(context, options, 2, &o);
     if (!status)
-        status = napier_points_create(context, "samples", samples, o, NULL, &points);
+        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
     if (!status) {
-        status = check_apart(context, "samples", samples, points->n, o, indices, distances);
-        status = status ? status : run(context, o, points, points, indices, distances);
+        status = check_apart(context, "samples", samples, points->n, &o, indices, distances);
+        status = status ? status : run(context, &o, points, points, indices, distances);
         napier_points_destroy(context, points);
     }
     return status;
@@ -136,22 +135,21 @@ napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samp
 static napier_status run_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                               napier_umap_samples queries, const napier_neighbors_options *options,
                                               int32_t *indices, float *distances) {
-    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_neighbors_options o;
     napier_points *points = NULL, *others = NULL;
     napier_status status = napier_begin(context);
     if (!status)
-        status = napier_search_check_options(context, o, 1);
+        status = napier_search_read_options(context, options, 1, &o);
     if (!status)
-        status = napier_points_create(context, "samples", samples, o, NULL, &points);
+        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
     if (!status) {
-        status = napier_points_create(context, "queries", queries, o, points, &others);
+        status = napier_points_create(context, "queries", queries, &o, points, &others);
         if (!status) {
-            status = check_apart(context, "samples", samples, others->n, o, indices, distances);
+            status = check_apart(context, "samples", samples, others->n, &o, indices, distances);
             if (!status)
-                status = check_apart(context, "queries", queries, others->n, o, indices, distances);
+                status = check_apart(context, "queries", queries, others->n, &o, indices, distances);
             if (!status)
-                status = run(context, o, points, others, indices, distances);
+                status = run(context, &o, points, others, indices, distances);
             napier_points_destroy(context, others);
         }
         napier_points_destroy(context, points);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "core/base/struct_size.h"
+
 napier_status napier_search_progress(const napier_search *s, double done) {
     const napier_neighbors_options *o = s->options;
     const double all = done < 1.0 ? s->told + (1.0 - s->told) * done : 1.0;
@@ -17,10 +19,12 @@ napier_status napier_search_no_memory(const napier_search *s, const char *what) 
                        (long long)s->samples->n, (long long)s->samples->cols);
 }
 
-napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *o, int64_t least) {
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
-                           (unsigned long)o->struct_size, (unsigned long)sizeof *o);
+napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
+                                         int64_t least, napier_neighbors_options *o) {
+    *o = (napier_neighbors_options)NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_NEIGHBORS_OPTIONS_INIT", options, o);
+    if (status) {
+        return status;
     }
     if (o->n_neighbors < least) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than %lld",

@@ -59,9 +59,10 @@ static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t 
     *b = *a ^ round;
 }
 
-/* Options that can be: n_neighbors at least `least`. Outputs that are there, aligned and apart. */
-napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *options,
-                                          int64_t least);
+/* Reads the caller's options (NULL: defaults), whose n_neighbors is at least `least`. */
+napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
+                                         int64_t least, napier_neighbors_options *o);
+/* Outputs that are there, aligned and apart. */
 napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
                                           int64_t rows, int64_t n_neighbors);
 

@@ -8,8 +8,8 @@
 /* Changes the forces [n, components] of an epoch before they are applied: densMAP's part. */
 typedef void napier_more_forces(void *user, int64_t epoch, const float *y, float *forces);
 
-/* Epochs within their total, and known schemes? */
-napier_status napier_umap_check_epochs(napier_context *context, const napier_umap_epochs *epochs);
+/* Reads the caller's epochs (NULL: defaults): within their total, and of known schemes. */
+napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs, napier_umap_epochs *e);
 
 typedef struct napier_epochs_run {
     const napier_umap_params *params;
