@@ -23,7 +23,7 @@ typedef struct napier_cuda_grpo_logits {
     bool once;
 } napier_cuda_grpo_logits;
 
-/* ---- Arguments to jobs --------------------------------------------------------------------------------------------- */
+/* ---- Arguments to jobs -------------------------------------------------------------------------------------------- */
 
 /* One id a row, its log-probability and entropy wanted: to the workspace, or to be asked about. */
 static napier_status napier_cuda_score_call(napier_cuda_context *context, const napier_grpo_logits *g,
@@ -97,7 +97,7 @@ static napier_status napier_cuda_grpo_logits_jobs(napier_cuda_context *context, 
     return status;
 }
 
-/* ---- Work ---------------------------------------------------------------------------------------------------------- */
+/* ---- Work --------------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_cuda_grpo_once(napier_cuda_context *context, struct CUstream_st *stream,
                                            const napier_cuda_grpo_logits *g) {

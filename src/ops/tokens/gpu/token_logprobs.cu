@@ -5,7 +5,7 @@
 /* after the language */
 #include "ops/tokens/gpu/token_cuda.h"
 
-/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
 
 /* How many of a tile's elements stand before each id, added to its rank. */
 CUDA_INLINE void napier_cuda_token_ranks(const napier_dtype dtype, const napier_cuda_token_job *job, int64_t row,
@@ -117,7 +117,7 @@ NAPIER_TOKEN_KERNELS(f32, NAPIER_F32)
 NAPIER_TOKEN_KERNELS(f16, NAPIER_F16)
 NAPIER_TOKEN_KERNELS(bf16, NAPIER_BF16)
 
-/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rows --------------------------------------------------------------------------------------------------------- */
 
 /* The first place of the row's maximum: its tile by the slots, then that tile again. */
 CUDA_INLINE int64_t napier_cuda_token_argmax(const napier_cuda_token_job *job, int64_t row, float max) {
