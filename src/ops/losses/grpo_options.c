@@ -1,4 +1,4 @@
-/* ops/losses/grpo_options.c - the arguments of the GRPO losses, checked and turned into a job. */
+/* ops/losses/grpo_options.c - checks the arguments of the GRPO losses and makes a job from them. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -29,7 +29,7 @@ static napier_status napier_grpo_enums(napier_context *context, const napier_grp
 typedef struct napier_grpo_range {
     const char *name;
     double value, least;
-    bool above; /* more than `least`, not equal */
+    bool above; /* the value must be more than `least`, not equal */
     bool infinite;
 } napier_grpo_range;
 
@@ -116,7 +116,7 @@ static napier_status napier_grpo_needs(napier_context *context, const char *name
     return NAPIER_OK;
 }
 
-/* T is logprobs' size, or, from logits, `tokens`. */
+/* T is the size of logprobs or, from logits, `tokens`. */
 static napier_status napier_grpo_batch_check(napier_context *context, const napier_grpo_batch *batch, bool logits,
                                              int64_t tokens) {
     if (!batch || batch->struct_size != sizeof *batch) {
@@ -143,7 +143,7 @@ static napier_status napier_grpo_batch_check(napier_context *context, const napi
     return status;
 }
 
-/* What the options need of the batch; where there are no tokens nothing is missing. */
+/* Checks that the batch has the vectors that the options need. Without tokens nothing is missing. */
 static napier_status napier_grpo_missing(napier_context *context, const napier_grpo_batch *batch,
                                          const napier_grpo_options *o, bool logits, int64_t tokens) {
     if (tokens == 0) {

@@ -1,5 +1,5 @@
-/* ops/losses/gpu/kl_full.cu - KL divergence over the whole vocabulary: the slots of both rows (token_logprobs.cu) to
- * their sums, tiles to sums of terms, those to the divergence, and the gradient. */
+/* ops/losses/gpu/kl_full.cu - KL divergence over the whole vocabulary: from the slots of both rows (token_logprobs.cu)
+ * to their sums, from tiles to sums of terms, from those to the divergence, and the gradient. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
@@ -23,7 +23,7 @@ CUDA_INLINE void napier_cuda_kl_sum_slots(const napier_cuda_token_slot *slots, i
     __syncwarp();
 }
 
-/* A warp a row of one of the two. */
+/* One warp per row of one of the two matrices. */
 CUDA_KERNEL(napier_kl_full_rows, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     CUDA_SHARED(napier_sum, sums);
     napier_sum *const mine = sums + threadIdx.x / CUDA_WARP;
@@ -123,7 +123,7 @@ CUDA_INLINE void napier_cuda_kl_full_put(napier_matrix m, int64_t row, int64_t c
     }
 }
 
-/* A thread reads both logits of a column before it writes: the results may be in their place. */
+/* A thread reads both logits of a column before it writes, because the results may be in place of them. */
 CUDA_KERNEL(napier_kl_full_gradients, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     const int64_t cols = job.kl.policy.cols;
     for (int64_t i = cuda_warp(); i < job.kl.policy.rows * job.tiles; i += cuda_warps()) {
