@@ -1,23 +1,23 @@
 /* napier/model.h - Qwen3 in C: per-token log-probabilities of responses given prompts.
  *
- * For old and reference log-probabilities, evaluation and judging; not a chat engine. Each distinct prompt runs
- * through the model once, and its keys and values are shared by all of its responses; prompts that begin alike share
- * what is alike; all of a batch goes through a layer together.
+ * It computes old and reference log-probabilities, evaluations and judgements. It does not generate text. Each distinct
+ * prompt runs through the model once, and all of its responses share its keys and values. Prompts with a common
+ * beginning share that beginning. All tokens of a batch go through a layer together.
  *
- * Bits. A token's results depend on the model, the compute mode, the tokens before it and the temperature: not on
- * what else is in the batch or in what order, on sharing, the memory limit, threads, instruction set or compiler.
- * They are contractual. napier_model_forward and then napier_token_logprobs (or napier_linear_token_logprobs) give
- * the same bits.
+ * Bits. A token's results depend only on the model, the compute mode, the tokens before it and the temperature. They do
+ * not depend on the other members of the batch or their order, sharing, the memory limit, threads, instruction set or
+ * compiler. They are contractual. napier_model_forward followed by napier_token_logprobs (or by
+ * napier_linear_token_logprobs) gives the same bits.
  *
- * Compute modes. F32: activations in f32, weights widened exactly. BF16: activations are rounded to bf16 before each
- * product and before attention, as bf16 inference does; all arithmetic, sums and the residual stream are f32. Weights
- * are used as they are stored, bf16, f16 or f32, and never rounded. Products and attention have the orders of
- * napier/linear.h and napier/attention.h; docs/model.md has the rest.
+ * Compute modes. F32: activations are f32, and weights are widened exactly. BF16: activations are rounded to bf16
+ * before each product and before attention, as in bf16 inference; all arithmetic, sums and the residual stream are f32.
+ * In both modes the weights are used as they are stored (bf16, f16 or f32) and never rounded. Products and attention
+ * have the order of operations of napier/linear.h and napier/attention.h. docs/model.md defines the other steps.
  *
- * Tokens are ids, i32 or i64; a text is encoded by napier/tokenizer.h. Ragged lists: list b is elements offsets[b] ..
- * offsets[b + 1] - 1, the first offset 0, the last the size. Outputs overlap neither inputs nor one another. On an
- * error that is found in the arguments nothing has been written. A model is never changed once loaded: any number of
- * threads may use it, each with a context of its own.
+ * Tokens are ids, i32 or i64; napier/tokenizer.h encodes text. Ragged lists: list b has the elements offsets[b] ..
+ * offsets[b + 1] - 1; the first offset is 0 and the last is the number of elements. An output must not overlap an input
+ * or another output. If a call finds an error in its arguments, it has written nothing. No call changes a loaded model,
+ * so any number of threads may use it, each with its own context.
  *
  * These functions are in builds with NAPIER_MODEL, which needs cJSON, PCRE2 and utf8proc. */
 #ifndef NAPIER_MODEL_H
@@ -38,36 +38,38 @@ typedef enum napier_compute { NAPIER_COMPUTE_F32 = 0, NAPIER_COMPUTE_BF16 = 1 } 
 typedef struct napier_model_options {
     size_t struct_size; /* sizeof(napier_model_options) */
     napier_compute compute;
-    int64_t memory; /* bytes that a call may take beside the weights and its results; 0: 1 GiB (default). Work is cut
-                       into chunks that fit, each of which runs its prompts anew; what is too little for the longest
-                       sequence is an error that says how much it needs */
+    int64_t memory; /* bytes that a call may use besides the weights and its results; 0: 1 GiB (default). Calls divide
+                       their work into chunks that fit, and each chunk runs its prompts again. If even the longest
+                       sequence does not fit, the call fails with a message that says how much it needs */
 } napier_model_options;
 
 #define NAPIER_MODEL_OPTIONS_INIT \
     { sizeof(napier_model_options), NAPIER_COMPUTE_F32, 0 }
 
-/* Loads the model in a directory: config.json, and model.safetensors or its shards. Weights are mapped, not read: the
- * first call reads them, and a file that gets shorter meanwhile ends the program (SIGBUS), so replace files by
- * renaming; tensors at odd places are copied. The caller destroys *out with the same context; NULL on an error. options
- * NULL: defaults. Errors: IO_ERROR (a file cannot be read, or is none but a pipe, a device, ...), CORRUPT_DATA (a file
- * is not what it should be, a tensor is missing or has another shape), UNSUPPORTED (what is not a dense Qwen3, by
- * name), INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/* Loads the model in a directory: config.json, and model.safetensors or its shards. options NULL: defaults. The caller
+ * destroys *out with the same context. On an error *out is NULL.
+ * The weights are memory-mapped, so the first call that uses them reads them from the file. If another program
+ * truncates a mapped file, this program dies with SIGBUS; so replace model files by renaming. Tensors that are not
+ * aligned are copied.
+ * Errors: IO_ERROR (a file cannot be read, or is a pipe, a device or anything else but a regular file), CORRUPT_DATA (a
+ * file has the wrong format, a tensor is missing or has the wrong shape), UNSUPPORTED (not a dense Qwen3; the message
+ * names what is unsupported), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_model_load(napier_context *context, const char *directory,
                                            const napier_model_options *options, napier_model **out);
-/* NULL is allowed. */
+/* Frees a model. NULL is allowed. */
 NAPIER_API void napier_model_destroy(napier_context *context, napier_model *model);
 
 typedef struct napier_model_info {
     size_t struct_size; /* sizeof(napier_model_info) */
     int64_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary;
-    int64_t positions; /* that the model was made for, which is no limit here; 0: not known */
+    int64_t positions; /* the context length the model was trained for, which these calls do not enforce; 0: unknown */
     int64_t parameters;
     int64_t weight_bytes;
-    napier_dtype weights; /* of the embedding */
-    int tied;             /* the head is the embedding */
+    napier_dtype weights; /* the dtype of the embedding */
+    int tied;             /* 1: the head uses the weights of the embedding */
     napier_compute compute;
     int64_t memory;
-    int64_t bos, eos; /* ids; -1: not known. eos: the first of them */
+    int64_t bos, eos; /* ids; -1: unknown. eos is the first if the model has several */
 } napier_model_info;
 
 #define NAPIER_MODEL_INFO_INIT \
@@ -76,14 +78,15 @@ typedef struct napier_model_info {
 NAPIER_API napier_status napier_model_get_info(napier_context *context, const napier_model *model,
                                                napier_model_info *info);
 
-/* The head's weights [V, H], for napier_linear_token_logprobs; they live as long as the model. */
+/* The head's weights [V, H], for napier_linear_token_logprobs. The view is valid as long as the model. */
 NAPIER_API napier_const_matrix napier_model_head(const napier_model *model);
 
 /* ---- All positions ------------------------------------------------------------------------------------------------
- * The states after the last norm, and the logits: ids [N] in ragged sequences (offsets of size 0: one), hidden
- * [N, H] and logits [N, V] of any dtype but f64; either may be absent (data NULL). logits[i] is about token i + 1. In
- * F32 hidden as f32, in BF16 hidden as bf16 or f32 is what the head multiplies, exactly; bf16 weights then want it as
- * bf16.
+ * The states after the last norm (hidden [N, H]) and the logits [N, V] of the tokens ids [N], which form ragged
+ * sequences (offsets of size 0: one sequence). Row i of the logits predicts token i + 1. Either output may be absent
+ * (data NULL), and may have any dtype but f64.
+ * The head multiplies exactly the values of hidden if it is f32 in mode F32, or bf16 or f32 in mode BF16. To multiply
+ * them yourself by bf16 weights in mode BF16, ask for bf16, since napier_matmul uses another order for bf16 by bf16.
  * progress may be NULL. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY, CANCELLED (outputs are then undefined). */
 NAPIER_API napier_status napier_model_forward(napier_context *context, const napier_model *model, napier_indices ids,
                                               napier_indices offsets, napier_matrix hidden, napier_matrix logits,
@@ -91,10 +94,10 @@ NAPIER_API napier_status napier_model_forward(napier_context *context, const nap
 
 /* ---- Responses ---------------------------------------------------------------------------------------------------*/
 
-/* P prompts and B responses of T tokens together. */
+/* P prompts, and B responses with T tokens in total. */
 typedef struct napier_score_batch {
     size_t struct_size;              /* sizeof(napier_score_batch) */
-    napier_indices prompt_ids;       /* of all prompts */
+    napier_indices prompt_ids;       /* the tokens of all prompts */
     napier_indices prompt_offsets;   /* [P + 1] */
     napier_indices response_ids;     /* [T] */
     napier_indices response_offsets; /* [B + 1] */
@@ -107,8 +110,8 @@ typedef struct napier_score_batch {
 typedef struct napier_score_options {
     size_t struct_size;   /* sizeof(napier_score_options) */
     double temperature;   /* finite and > 0; default 1 */
-    int64_t prefix_token; /* stands in for an empty prompt; -1: that is an error (default) */
-    int unshared;         /* not 0: each response runs its prompt again, for comparison: the same bits */
+    int64_t prefix_token; /* replaces an empty prompt; -1: an empty prompt is an error (default) */
+    int unshared;         /* not 0: run the prompt again for each response, for comparison; the bits are the same */
     napier_progress *progress;
     void *user;
 } napier_score_options;
@@ -116,45 +119,46 @@ typedef struct napier_score_options {
 #define NAPIER_SCORE_OPTIONS_INIT \
     { sizeof(napier_score_options), 1.0, -1, 0, NULL, NULL }
 
-/* Of each token of the responses, in the order of response_ids; data NULL: not wanted. f32, f16 or bf16. With the
- * batch's response_ids and response_offsets they are what napier_kl_per_response, napier_rubric_score and
- * napier_grpo_loss take. */
+/* Results for each token of the responses, in the order of response_ids. Leave data NULL for those you do not want. The
+ * vectors are f32, f16 or bf16. Together with the batch's response_ids and response_offsets they are the input of
+ * napier_kl_per_response, napier_rubric_score and napier_grpo_loss. */
 typedef struct napier_score_results {
     size_t struct_size;     /* sizeof(napier_score_results) */
     napier_vector logprobs; /* [T] */
-    napier_vector entropy;  /* [T] of the distribution that the token was drawn from */
-    int64_t *argmax;    /* [T] the most probable token, the lowest id among equals; -1 where the logits have a NaN */
-    uint8_t *is_greedy; /* [T] 1 where the response has that token, else 0 */
+    napier_vector entropy;  /* [T]: of the distribution that the token was drawn from */
+    int64_t *argmax;        /* [T]: the most probable token, the lowest id if equal; -1 where the logits have a NaN */
+    uint8_t *is_greedy;     /* [T]: 1 where the response has that token, else 0 */
 } napier_score_results;
 
 #define NAPIER_SCORE_RESULTS_INIT \
     { .struct_size = sizeof(napier_score_results) }
 
 /* logprobs[t] = log p(token t of the response | its prompt, the tokens of the response before t), from logits divided
- * by the temperature; row i of a forward pass is about token i + 1, so a response's first token is rated by the
- * prompt's last. An empty response gets nothing. Equal prompts are found, whether given once or again; so are common
- * beginnings of 16 tokens and more where they save work. progress is told after each layer ("scoring"). Errors:
- * INVALID_ARGUMENT (an id that the vocabulary has not, offsets that fall, an empty prompt: the text names the index
- * and the value), OUT_OF_MEMORY, CANCELLED (results are then undefined). */
+ * by the temperature. Row i of a forward pass predicts token i + 1, so the last row of the prompt rates the first token
+ * of a response. An empty response has no results. The call finds equal prompts, whether prompt_of refers to one prompt
+ * or the batch repeats it. It also finds common beginnings of at least 16 tokens, and shares them where that saves
+ * work. It calls progress after each layer (stage "scoring").
+ * Errors: INVALID_ARGUMENT (an id outside the vocabulary, offsets that decrease, an empty prompt; the message names the
+ * index and the value), OUT_OF_MEMORY, CANCELLED (results are then undefined). */
 NAPIER_API napier_status napier_model_batch_logprobs(napier_context *context, const napier_model *model,
                                                      const napier_score_batch *batch,
                                                      const napier_score_options *options,
                                                      const napier_score_results *results);
-/* The same for one pair: results of size response.size. */
+/* The same for one prompt and one response. The results have size response.size. */
 NAPIER_API napier_status napier_model_logprobs_for(napier_context *context, const napier_model *model,
                                                    napier_indices prompt, napier_indices response,
                                                    const napier_score_options *options,
                                                    const napier_score_results *results);
 
-/* What a call of napier_model_batch_logprobs would do. */
+/* The work that a call of napier_model_batch_logprobs would do. */
 typedef struct napier_score_plan {
     size_t struct_size;      /* sizeof(napier_score_plan) */
-    int64_t prompts;         /* distinct ones with a response that is not empty */
+    int64_t prompts;         /* distinct prompts with at least one response that is not empty */
     int64_t tokens;          /* T */
-    int64_t tokens_run;      /* through the layers: prompts and responses, a prompt once for each chunk that it is in */
-    int64_t tokens_unshared; /* if each response ran its prompt again */
+    int64_t tokens_run;      /* tokens run through the layers: responses, and a prompt once for each of its chunks */
+    int64_t tokens_unshared; /* the same if each response ran its prompt again */
     int64_t chunks;
-    int64_t bytes; /* of memory at most, beside weights and results */
+    int64_t bytes; /* upper bound of memory, besides weights and results */
 } napier_score_plan;
 
 #define NAPIER_SCORE_PLAN_INIT \
@@ -165,19 +169,19 @@ NAPIER_API napier_status napier_model_batch_plan(napier_context *context, const 
                                                  napier_score_plan *plan);
 
 /* ---- Judging ------------------------------------------------------------------------------------------------------
- * The model itself as the judge of B responses by C criteria: a prompt for each response and criterion asks for a
- * verdict, and the log-probabilities of given verdicts ("Yes", "No") are the answer. With L_v the sum of the
- * log-probabilities of verdict v's tokens after the prompt, at the temperature of the options,
+ * The model judges B responses by C criteria. One prompt for each response and criterion asks for a verdict, and the
+ * log-probabilities of the given verdicts ("Yes", "No") are the answer. L_v is the sum of the log-probabilities of
+ * verdict v's tokens after the prompt, at the temperature of the options. Then
  *     p_v = exp(L_v) / sum_u exp(L_u)
  *     scores[b][c] = weights[c] * sum_v p_v values[v],  rewards[b] = sum_c scores[b][c],
- * as napier_rubric_score has them; sums in double, ascending. */
+ * like the scores and rewards of napier_rubric_score. Sums are in double, in ascending order. */
 typedef struct napier_judge_batch {
     size_t struct_size;             /* sizeof(napier_judge_batch) */
-    napier_indices prompt_ids;      /* of all prompts */
+    napier_indices prompt_ids;      /* the tokens of all prompts */
     napier_indices prompt_offsets;  /* [B C + 1]: list b C + c asks about response b and criterion c */
     int64_t criteria;               /* C > 0 */
-    napier_indices verdict_ids;     /* of all verdicts */
-    napier_indices verdict_offsets; /* [V + 1], none empty, V > 0 */
+    napier_indices verdict_ids;     /* the tokens of all verdicts */
+    napier_indices verdict_offsets; /* [V + 1]; V > 0, and no verdict is empty */
     const double *values;           /* [V] */
     napier_const_vector weights;    /* [C]; data NULL: all 1 */
 } napier_judge_batch;
@@ -185,8 +189,8 @@ typedef struct napier_judge_batch {
 #define NAPIER_JUDGE_BATCH_INIT \
     { .struct_size = sizeof(napier_judge_batch) }
 
-/* scores [B, C], rewards [B], logprobs [B C, V] (L_v); each may be absent (data NULL). Where all L_v are -inf or one is
- * NaN the score is NaN. Errors: as napier_model_batch_logprobs. */
+/* scores [B, C], rewards [B], logprobs [B C, V] (L_v). Each may be absent (data NULL). A score is NaN where all L_v are
+ * -inf or one is NaN. Errors: as napier_model_batch_logprobs. */
 NAPIER_API napier_status napier_model_judge(napier_context *context, const napier_model *model,
                                             const napier_judge_batch *batch, const napier_score_options *options,
                                             napier_matrix scores, napier_vector rewards, napier_matrix logprobs);
@@ -198,9 +202,9 @@ typedef struct napier_text {
     size_t size;
 } napier_text;
 
-/* The lists of ids of `count` texts: each is encoded by itself and appended to ids, and offsets [count + 1] say where
- * it begins, the first offset 0: ids is emptied first. Prompts and responses encoded so make a napier_score_batch.
- * Errors: as napier_tokenizer_encode; the text names the number of the text. */
+/* Encodes `count` texts, each on its own, into one ragged list. The call empties ids, appends the ids of all texts, and
+ * sets offsets [count + 1]: text i has the ids offsets[i] .. offsets[i + 1] - 1. Prompts and responses encoded this way
+ * make a napier_score_batch. Errors: as napier_tokenizer_encode; the message names the number of the text. */
 NAPIER_API napier_status napier_model_encode_texts(napier_context *context, const napier_tokenizer *tokenizer,
                                                    const napier_text *texts, int64_t count,
                                                    const napier_encode_options *options, napier_token_buffer *ids,

@@ -10,14 +10,14 @@ from ._logsumexp import _is_tensor
 
 
 class BatchLogprobs(NamedTuple):
-    """What batch_logprobs gives: of each token of the responses, one response after another."""
+    """The result of batch_logprobs: values for each token of the responses, one response after another."""
     logprobs: object
     token_ids: object
     offsets: object
 
 
 class Scores(NamedTuple):
-    """What score gives."""
+    """The result of score."""
     logprobs: object
     token_ids: object
     offsets: object
@@ -27,9 +27,9 @@ class Scores(NamedTuple):
 
 
 class Tokenizer:
-    """A byte-level BPE tokenizer, by its tokenizer.json: a path, or the JSON itself as bytes.
+    """A byte-level BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
 
-    Ids are those of Hugging Face tokenizers. encode adds nothing before or after the text.
+    Ids are those of Hugging Face tokenizers. encode adds no token before or after the text.
     """
 
     def __init__(self, path):
@@ -43,11 +43,11 @@ class Tokenizer:
         return _napier._tokenizer_vocab_size(self._handle)
 
     def encode(self, text, *, plain_special=False):
-        """The ids of a text, as a list. plain_special: "<|im_end|>" and the like are text as any other."""
+        """The ids of a text, as a list. plain_special: encode "<|im_end|>" and other special tokens as plain text."""
         return _napier._tokenizer_encode(self._handle, text, plain_special)
 
     def decode(self, ids, *, skip_special=False):
-        """The text of ids; bytes that are no UTF-8 become U+FFFD."""
+        """The text of ids. Bytes that are not UTF-8 become U+FFFD."""
         return self.decode_bytes(ids, skip_special=skip_special).decode("utf-8", "replace")
 
     def decode_bytes(self, ids, *, skip_special=False):
@@ -55,24 +55,24 @@ class Tokenizer:
         return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special)
 
     def token(self, id):
-        """The bytes that an id stands for, or None."""
+        """The bytes of the token with this id, or None."""
         return _napier._tokenizer_token(self._handle, id)
 
     def id_of(self, token):
-        """The id of the token that stands for exactly this text, or None."""
+        """The id of the token with exactly this text, or None."""
         id = _napier._tokenizer_id(self._handle, token)
         return None if id < 0 else id
 
     def is_special(self, id):
-        """Whether the id is of an added token that is marked special."""
+        """True if the id is that of an added token marked special."""
         return _napier._tokenizer_is_special(self._handle, id)
 
     @staticmethod
     def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False):
         """A conversation in Qwen3's chat format, as its template renders it.
 
-        messages : list of {"role": .., "content": ..}; an assistant's may have "reasoning_content" and "tool_calls". "name" and
-            "tool_call_id" are left out, as the template does; any other key is an error
+        messages : list of {"role": .., "content": ..}. A message of the assistant may have "reasoning_content" and
+            "tool_calls". "name" and "tool_call_id" are ignored, as by the template; any other key is an error
         tools : list of tools, each a dict, or its JSON as a str
         """
         rendered = [_message(f"messages[{i}]", m) for i, m in enumerate(messages)]
@@ -81,17 +81,17 @@ class Tokenizer:
 
 
 class Qwen3:
-    """A Qwen3 language model on the CPU, for log-probabilities of given responses: the same bits on every machine, and whatever
-    else is in the batch.
+    """A Qwen3 language model on the CPU, for log-probabilities of given responses. The bits are the same on every machine and
+    in every batch.
 
     Parameters
     ----------
     directory : path
-        With config.json, model.safetensors (or shards), and tokenizer.json if texts are to be given.
+        Has config.json, model.safetensors (or shards), and tokenizer.json if you pass texts.
     compute : 'float32' or 'bfloat16'
-        bfloat16: activations are rounded to it before products, as bf16 inference does. Weights are used as they are stored.
+        bfloat16: activations are rounded to bfloat16 before products, as in bf16 inference. Weights are used as stored.
     memory : int
-        Bytes a call may take beside the weights and its results; 0: 1 GiB.
+        Bytes that a call may use besides the weights and its results; 0: 1 GiB.
     """
 
     def __init__(self, directory, *, compute="float32", memory=0):
@@ -104,7 +104,7 @@ class Qwen3:
 
     @classmethod
     def from_pretrained(cls, path, *, compute="float32", memory=0):
-        """The model in a local directory, as transformers saves it. Nothing is fetched."""
+        """Loads a model from a local directory in the format of transformers. It does not download."""
         return cls(path, compute=compute, memory=memory)
 
     def __reduce__(self):
@@ -114,7 +114,7 @@ class Qwen3:
         return f"<Qwen3 {self.info['parameters']:,} parameters, {self.info['layers']} layers, {self.info['compute']}>"
 
     def encode(self, text):
-        """The ids of a text, by the model's tokenizer."""
+        """The ids of a text, from the model's tokenizer."""
         if self.tokenizer is None:
             raise ValueError("text: this model's directory has no tokenizer.json; give ids")
         return self.tokenizer.encode(text)
@@ -126,34 +126,34 @@ class Qwen3:
         return self.tokenizer.decode(ids, skip_special=skip_special)
 
     def head(self):
-        """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs or torch.from_numpy: float32 or
-        float16, as they are stored; bfloat16, which NumPy does not have, as float32, exactly."""
+        """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
+        are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it."""
         return _napier._model_head(self._handle)
 
     def forward(self, ids, offsets=None, *, hidden=False, logits=True, progress=None):
-        """The logits [N, V] of ids [N], float32; with hidden=True (hidden, logits), the states after the last norm being what
-        the head multiplies. offsets: where each of several sequences begins."""
+        """The logits [N, V] of ids [N], float32. With hidden=True returns (hidden, logits), where hidden are the states after
+        the last norm, which the head multiplies. offsets: the starts of several sequences, and the end of the last."""
         offsets = None if offsets is None else _ids(offsets, "offsets")
         h, z = _napier._model_forward(self._handle, _ids(ids, "ids"), offsets, hidden, logits, progress)
         return (h, z) if hidden else z
 
     def logprobs_for(self, prompt, response, *, temperature=1.0):
-        """log p of each token of a response [T] after a prompt; both are texts or ids."""
+        """The log-probability of each token of a response [T] after a prompt. Both are texts or ids."""
         return self.batch_logprobs([prompt], [response], temperature=temperature).logprobs
 
     def batch_logprobs(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, progress=None):
-        """log p of each token of many responses: (logprobs [T], token_ids [T], offsets [B + 1]).
+        """The log-probability of each token of many responses: (logprobs [T], token_ids [T], offsets [B + 1]).
 
         Parameters
         ----------
         prompts, responses : lists of texts, or of lists of ids
             Response b answers prompt b, or prompt prompt_of[b]. Equal prompts and common beginnings run once.
         prefix_token : int
-            What stands in for an empty prompt; else that is an error.
+            Replaces an empty prompt. Without it an empty prompt is an error.
         progress : function of (stage, done)
-            A true answer stops the call.
+            If it returns a true value, the call stops.
 
-        The three are what napier.kl_per_response, rubric_score and grpo_loss take.
+        The three results are the input of napier.kl_per_response, rubric_score and grpo_loss.
         """
         scores = self.score(prompts, responses, prompt_of=prompt_of, temperature=temperature, prefix_token=prefix_token,
                             progress=progress, entropy=False, greedy=False)
@@ -161,7 +161,8 @@ class Qwen3:
 
     def score(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, entropy=True, greedy=True,
               unshared=False, progress=None):
-        """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether it was chosen."""
+        """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
+        that token."""
         lists = self._lists(prompts, responses, prompt_of)
         logprobs, entropies, argmax = _napier._model_scores(
             self._handle, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress, entropy,
@@ -170,16 +171,17 @@ class Qwen3:
         return Scores(logprobs, ids, offsets, entropies, argmax, None if argmax is None else argmax == ids)
 
     def plan(self, prompts, responses, *, prompt_of=None, prefix_token=None, unshared=False):
-        """What batch_logprobs would do: a dict of how many tokens run through the model, in how many chunks and bytes."""
+        """The work of a call of batch_logprobs: a dict with the numbers of tokens that run through the model, of chunks and of
+        bytes."""
         lists = self._lists(prompts, responses, prompt_of)
         return _napier._model_plan(self._handle, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None)
 
     def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
-        """The model as judge: (scores [B, C], rewards [B], logprobs [B * C, V]).
+        """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
 
         prompts : list of B * C texts or lists of ids; prompt b * criteria + c asks about response b and criterion c
         verdicts : list of V texts or lists of ids, such as ["Yes", "No"]
-        values : V numbers, what each verdict is worth
+        values : V numbers, the value of each verdict
         weights : C numbers, default 1
         """
         prompt_ids, prompt_offsets = self._ragged(prompts, "prompts")
@@ -197,7 +199,7 @@ class Qwen3:
         return (*self._ragged(prompts, "prompts"), *self._ragged(responses, "responses"), prompt_of)
 
     def _ragged(self, texts, name):
-        """All ids, and where each list begins."""
+        """Returns all ids as one array, and the offsets of the lists."""
         lists = [self.encode(x) if isinstance(x, (str, bytes)) else _ids(x, name) for x in texts]
         offsets = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(x) for x in lists], out=offsets[1:])
@@ -205,7 +207,7 @@ class Qwen3:
 
 
 def _json(value):
-    """As the template writes it; a str is JSON already."""
+    """The JSON of a value as the template writes it. A str is JSON already."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,13 +1,13 @@
-"""Napier as a model of EleutherAI's lm-evaluation-harness: multiple-choice tasks and perplexities by log-probabilities.
+"""Napier as a model of EleutherAI's lm-evaluation-harness, for multiple-choice tasks and perplexities from log-probabilities.
 
     python -m napier.lm_eval --model_args pretrained=DIRECTORY,compute=bfloat16 --tasks arc_easy --limit 100
 
-is the harness's own command, lm_eval, with `napier` among its models and chosen unless --model names another. The harness looks
-for no models outside itself, so lm_eval itself does not know `--model napier`; in Python, `import napier.lm_eval` comes before
-`lm_eval.simple_evaluate(model="napier", ...)`. Results do not depend on the batch, so the batch size changes nothing. Tasks
-that generate text are refused: this is no chat engine.
+is the harness's own command, lm_eval, with `napier` added to its models and chosen unless --model names another. The harness
+does not search for models outside itself, so the command lm_eval does not know `--model napier`. In Python, write
+`import napier.lm_eval` before `lm_eval.simple_evaluate(model="napier", ...)`. Results do not depend on the batch, so the batch
+size changes nothing. Tasks that generate text are refused, because Napier does not generate.
 """
-if __name__ == "__main__":  # the module itself, not a copy of it: a model is registered once
+if __name__ == "__main__":  # import the module instead of running a second copy, so that the model is registered once
     from napier.lm_eval import main
 
     raise SystemExit(main())
@@ -16,10 +16,10 @@ import json
 import os
 
 try:
-    import lm_eval.models  # the harness's own, which it looks for only while it knows no model at all
+    import lm_eval.models  # the harness imports its own models only while none is registered
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model as _register
-except ImportError as error:  # the harness is not here: the class can still be used by itself
+except ImportError as error:  # without the harness, the class can still be used on its own
     TemplateLM, missing = object, error
 
     def _register(*names):
@@ -31,8 +31,8 @@ from ._qwen3 import Qwen3
 
 
 def _special_token(model, name):
-    """The id of a tokenizer's bos_token or eos_token, as transformers finds it, and so the harness's hf; None: it has none."""
-    token = {"eos_token": "<|endoftext|>"}.get(name)  # of Qwen's tokenizers, where no file says another
+    """The id of a tokenizer's bos_token or eos_token, as in transformers and so in the harness's hf; None if it has none."""
+    token = {"eos_token": "<|endoftext|>"}.get(name)  # the default of Qwen's tokenizers
     for file in ("tokenizer_config.json", "special_tokens_map.json"):
         path = os.path.join(model.directory, file)
         if os.path.exists(path):
@@ -49,12 +49,11 @@ def _special_token(model, name):
 
 @_register("napier")
 class NapierLM(TemplateLM):
-    """A Qwen3 for the harness. pretrained: a directory, or a Qwen3; compute, memory: as Qwen3 has them.
+    """A Qwen3 for the harness. pretrained: a directory, or a Qwen3; compute, memory: as in Qwen3.
 
-    max_length: tokens of context and continuation together; default: what the model was made for.
-    prefix_token_id: what stands in for an empty context; default, as the harness's hf: the tokenizer's bos_token, else its
-    eos_token.
-    batch_size, max_batch_size, device: the harness always gives them; they change nothing, as Qwen3 runs on the CPU.
+    max_length: maximum of tokens in context and continuation together; default: the model's context length.
+    prefix_token_id: replaces an empty context; default, as in the harness's hf: the tokenizer's bos_token, else its eos_token.
+    batch_size, max_batch_size, device: the harness always passes them; they have no effect, because Qwen3 runs on the CPU.
     """
 
     def __init__(self, pretrained, compute="float32", memory=0, max_length=None, prefix_token_id=None, batch_size=None,
@@ -77,12 +76,12 @@ class NapierLM(TemplateLM):
 
     @property
     def eot_token_id(self):
-        """What ends a document."""
+        """The token that ends a document."""
         return self._eos
 
     @property
     def prefix_token_id(self):
-        """What stands in for an empty context."""
+        """The token that replaces an empty context."""
         return self._prefix
 
     @property
@@ -90,15 +89,15 @@ class NapierLM(TemplateLM):
         return "napier"
 
     def tok_encode(self, string, add_special_tokens=None, **_):
-        """The ids of a text; nothing is added, as Qwen's models have no BOS."""
+        """The ids of a text. No token is added, because Qwen's models have no BOS."""
         return self.model.encode(string)
 
     def _loglikelihood_tokens(self, requests, **_):
-        """[((context, continuation), context ids, continuation ids)] to [(log p of the continuation, is it greedy?)]."""
+        """From [((context, continuation), context ids, continuation ids)] to [(log p of the continuation, is it greedy)]."""
         prompts, responses = [], []
         for _, context, continuation in requests:
             whole = (list(context) or [self.prefix_token_id]) + list(continuation)
-            whole = whole[-(self.max_length + 1):]  # the last token is rated and not run
+            whole = whole[-(self.max_length + 1):]  # the last token is rated but does not run through the model
             cut = len(whole) - len(continuation)
             if cut < 1:
                 raise ValueError(f"a continuation of {len(continuation)} tokens is longer than max_length {self.max_length}")
@@ -116,7 +115,7 @@ class NapierLM(TemplateLM):
         return results
 
     def loglikelihood_rolling(self, requests, disable_tqdm=False):
-        """log p of whole texts, in windows of max_length tokens, each token rated once."""
+        """The log-probability of whole texts, in windows of max_length tokens, with each token rated once."""
         windows, owner = [], []
         for i, request in enumerate(requests):
             for window in self._windows(self.tok_encode(request.args[0])):
@@ -128,7 +127,8 @@ class NapierLM(TemplateLM):
         return totals
 
     def _windows(self, ids):
-        """(context, continuation): the first window after the prefix token; later ones see as much before them as fits."""
+        """Yields (context, continuation). The context of the first window is the prefix token, that of the others as many
+        preceding tokens as fit."""
         n = self.max_length
         for begin in range(0, len(ids), n):
             end = min(begin + n, len(ids))

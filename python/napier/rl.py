@@ -1,8 +1,8 @@
 """Log-probabilities of tokens, KL, rubric scores and the GRPO family of losses, for post-training of language models.
 
-Responses are ragged: token arrays hold all tokens of all responses, and response i is tokens offsets[i] to offsets[i + 1].
-Arithmetic is float32; float64 arrays are rounded to it. The log-probability of a token has the same bits by every route.
-Gradients: napier.torch, or the functions *_backward.
+Responses are ragged: token arrays hold all tokens of all responses, and response i has the tokens offsets[i] to
+offsets[i + 1] - 1. Arithmetic is float32; float64 arrays are rounded to it. The log-probability of a token has the same bits
+by every route. For gradients use napier.torch, or the functions *_backward.
 """
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class TokenLogprobs(NamedTuple):
-    """What one read of each row of logits gave; None: not asked for."""
+    """The results of one read of each row of logits. None: not requested."""
 
     logprobs: object = None
     lse: object = None
@@ -41,12 +41,12 @@ def _array(x):
 
 
 def _want(lse, entropy, loss, argmax, rank):
-    """The bits by which C knows what is wanted."""
+    """The bit mask that tells C which results are wanted."""
     return bool(lse) | bool(entropy) << 1 | bool(loss) << 2 | bool(argmax) << 3 | bool(rank) << 4
 
 
 def _shaped(results, lead, ids):
-    """Results of rows as results of the leading dimensions; one id a row has no dimension of its own."""
+    """Reshapes results of rows to the leading dimensions. One id per row has no dimension of its own."""
     logprobs, lse, entropy, loss, argmax, rank, top_ids, top_logprobs = results
     each = () if ids is None or tuple(ids.shape) == lead else tuple(ids.shape)[len(lead):]
 
@@ -61,7 +61,8 @@ def _shaped(results, lead, ids):
 
 
 def _without_rows(results, rows, ids):
-    """Without rows C cannot tell how many ids each has, and gives no log-probabilities: here are none, as an array."""
+    """Adds an empty array of log-probabilities if there are no rows. C returns none, since it cannot tell how many ids a row
+    would have."""
     if rows.shape[0] or ids is None:
         return results
     none = _napier.token_logprobs(rows, None, want=1)[1]
@@ -69,7 +70,7 @@ def _without_rows(results, rows, ids):
 
 
 def _token_arguments(x, ids, keep, what):
-    """Rows, ids and keep as matrices, and the leading dimensions."""
+    """Returns rows, ids and keep as matrices, and the leading dimensions."""
     x = _array(x)
     if len(x.shape) < 1:
         raise ValueError(f"{what}: expected at least 1 dimension")
@@ -95,26 +96,26 @@ def _size(shape):
 
 def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
                    keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0):
-    """Log-probabilities of chosen tokens, and what else is wanted, from one read of each row of logits.
+    """Log-probabilities of chosen tokens, and other requested results, from one read of each row of logits.
 
     Parameters
     ----------
     logits : [..., V] float32, float16 or bfloat16
     ids : [...] or [..., K] integers, optional
     temperature : float, > 0
-    softcap : float; 0: none. logits become softcap * tanh(logits / softcap) first
-    ignore_index : an id of this value gets log-probability 0
-    label_smoothing, z_loss : of `loss` only
+    softcap : float; 0: none. Otherwise logits first become softcap * tanh(logits / softcap)
+    ignore_index : an id with this value gets log-probability 0
+    label_smoothing, z_loss : affect only `loss`
     keep : bool [V] or [..., V], optional
-        The kept set, as after a top-k or top-p filter: probabilities are renormalised over it.
+        The kept set, as after a top-k or top-p filter. Probabilities are renormalised over it.
     lse, entropy, loss, argmax, rank : bool
-        What to return beside the log-probabilities.
+        The results to return besides the log-probabilities.
     top_k : int
-        The ids and log-probabilities of so many most likely tokens.
+        Return the ids and log-probabilities of this number of most likely tokens.
 
     Returns
     -------
-    TokenLogprobs : a named tuple, float32 and int64; None for what was not asked for.
+    TokenLogprobs : a named tuple of float32 and int64 arrays. Results that were not requested are None.
 
     Examples
     --------
@@ -133,9 +134,9 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
 def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
                           label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False,
                           argmax=False, rank=False, top_k=0):
-    """token_logprobs of hidden @ weights.T, without ever storing those logits.
+    """token_logprobs of hidden @ weights.T, without storing the logits.
 
-    hidden [..., H], weights [V, H]; the rest as in token_logprobs. Memory: at most about 256 MB beside the results.
+    hidden is [..., H], weights is [V, H]; the rest is as in token_logprobs. Memory besides the results: at most about 256 MB.
     """
     rows, ids, keep, lead = _token_arguments(hidden, ids, keep, "hidden")
     results = _napier.linear_token_logprobs(rows, weights, ids, temperature, softcap, ignore_index, label_smoothing,
@@ -144,7 +145,7 @@ def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap
 
 
 def gather_logprobs(logprobs, ids):
-    """logprobs[..., ids]: the chosen entry of each row of a matrix of log-probabilities [..., V]; ids [...]."""
+    """logprobs[..., ids]: the chosen element of each row of log-probabilities [..., V], for ids [...]."""
     logprobs, ids = _array(logprobs), _array(ids)
     if tuple(ids.shape) != tuple(logprobs.shape[:-1]):
         raise ValueError(f"ids: shape {tuple(ids.shape)} is not that of logprobs without its last dimension")
@@ -157,8 +158,8 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estima
                     clamp_ratio=0.0, clamp_kl=0.0):
     """KL of each response from the log-probabilities of its tokens: [B].
 
-    With d = ref - policy, estimator 'k1' is -d, 'k2' d**2 / 2, 'k3' exp(d) - d - 1; reduction 'sum' or 'mean'. The KL of
-    a policy with itself is exactly 0.
+    With d = ref - policy, estimator 'k1' is -d, 'k2' is d**2 / 2 and 'k3' is exp(d) - d - 1. reduction is 'sum' or 'mean'. The
+    KL of a policy with itself is exactly 0.
 
     Examples
     --------
@@ -179,8 +180,8 @@ def kl_full(policy_logits, ref_logits, *, temperature=1.0):
 
 
 def rubric_score(logprobs, token_ids, offsets, rubric, weights):
-    """(scores [B, C], rewards [B]): weights[c] * sum of logprobs * rubric[c, token id] over a response's tokens, and the sum
-    over criteria. rubric is [C, V], weights [C]."""
+    """Returns (scores [B, C], rewards [B]). A score is weights[c] * sum of logprobs * rubric[c, token id] over the tokens of a
+    response, and a reward is the sum of scores over criteria. rubric is [C, V], weights is [C]."""
     return _rubric_score(logprobs, token_ids, offsets, rubric, weights)
 
 
@@ -203,8 +204,8 @@ class GrpoFromLogits(NamedTuple):
 
 def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
-    """(losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of their sum. Options as in
-    grpo_loss."""
+    """Returns (losses [T], grad_logprobs [T]): each token's loss before reduction, and the derivative of the sum of losses.
+    Options are as in grpo_loss."""
     return _grpo_token_loss(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, entropies, mask,
                             options)
 
@@ -218,11 +219,11 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
     logprobs : [T] of the policy
     advantages : [B], or [T]
     offsets : [B + 1] integers
-        A response without tokens takes no part in means over responses, unlike a row of a padded batch that is masked
-        altogether; count_empty_responses=True counts it, as TRL does.
+        Means over responses leave out a response without tokens, but not a fully masked row of a padded batch.
+        count_empty_responses=True counts it, as TRL does.
     old_logprobs, ref_logprobs, sampler_logprobs, entropies : [T], optional
-        Without old_logprobs the step is on-policy. ref_logprobs are for beta, sampler_logprobs for the correction and the
-        off-policy mask.
+        Without old_logprobs the step is on-policy. beta needs ref_logprobs; the correction and the off-policy mask use
+        sampler_logprobs.
     mask : bool [T], optional
     **options
         loss_type : 'grpo', 'bnpo', 'dr_grpo', 'dapo', 'gspo', 'cispo', 'sapo', 'vespo', 'luspo', 'token_mean'
@@ -232,7 +233,8 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
         max_completion_length, num_items, correction ('none', 'token_truncate', 'token_mask', 'sequence_truncate',
         'sequence_mask'), correction_cap (3), correction_floor, top_entropy_quantile (1), entropy_coefficient (0),
         off_policy_threshold, count_empty_responses (False), entropy_threshold : see docs/rl.md and napier/rl.h.
-        entropy_threshold is the value in place of top_entropy_quantile, for a quantile taken over several processes.
+        entropy_threshold is the value of the quantile, in place of top_entropy_quantile, if it is taken over several
+        processes.
 
     Returns
     -------
@@ -244,15 +246,15 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
 
 
 def compute_grpo_loss(policy_lps, old_lps, advantages, offsets, beta=0.0, ref_lps=None, eps=0.2):
-    """The loss of the source document: mean over tokens of the clipped loss plus beta times the mean KL of responses."""
+    """The simple form: mean over tokens of the clipped loss, plus beta times the mean over responses of their summed KL."""
     return grpo_loss(policy_lps, advantages, offsets, old_logprobs=old_lps, ref_logprobs=ref_lps, beta=beta, epsilon=eps,
                      loss_type="token_mean").loss
 
 
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                      mask=None, temperature=1.0, softcap=0.0, gradient=True, out=None, **options):
-    """The loss and its gradient straight from logits [T, V] and the tokens' ids [T]. out: where the gradient goes; may be
-    the logits themselves. Options as in grpo_loss. Returns GrpoFromLogits."""
+    """The loss and its gradient directly from logits [T, V] and the tokens' ids [T]. out: the array for the gradient, which may
+    be the logits themselves. Options are as in grpo_loss. Returns GrpoFromLogits."""
     metrics, grad_logits, logprobs, entropies = _napier.grpo_from_logits(
         logits, ids, None, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, None, mask, options,
         temperature, softcap, gradient, out)

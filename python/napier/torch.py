@@ -1,14 +1,13 @@
-"""Napier under PyTorch's autograd, torch.compile and torch.nn: the functions of `napier` and `napier.rl`, for tensors of
-float32, float16, bfloat16 and (softmax, log_softmax, logsumexp) float64, on the CPU and, where napier was built with CUDA, on
-GPUs.
+"""Napier for PyTorch's autograd, torch.compile and torch.nn: the functions of `napier` and `napier.rl`, for tensors of float32,
+float16, bfloat16 and (softmax, log_softmax, logsumexp) float64, on the CPU and, if napier was built with CUDA, on GPUs.
 
-On a GPU a call puts its work into the device's current stream and does not wait. All tensors of a call lie on one device. Ids
-and offsets that are wrong give NaN there; synchronize() raises what was wrong.
+On a GPU a call adds its work to the device's current stream and does not wait. All tensors of a call must be on one device.
+Invalid ids and offsets give NaN there, and synchronize() raises an error for them.
 
 Every function is a custom operator of torch.library (torch.ops.napier.*) with a rule for shapes and one for gradients, so
-that compiled graphs hold it whole. Results have the same bits as those of `napier`. Gradients are once differentiable, with
-backward() and torch.autograd.grad; softmax, log_softmax and logsumexp without weights have forward mode too. What has no
-derivative says so when one is asked for.
+compiled graphs contain it as one node. Results have the same bits as those of `napier`. Gradients are once differentiable, with
+backward() and torch.autograd.grad. softmax, log_softmax and logsumexp without weights also have forward mode. An operator
+without a derivative raises an error if one is requested.
 """
 import inspect
 from typing import Optional
@@ -36,12 +35,12 @@ Tensor = torch.Tensor
 
 @torch.compiler.assume_constant_result
 def _gpus():
-    """GPUs that this build can compute on: asked when the first tensor of one is seen, as it starts the CUDA runtime."""
+    """The number of GPUs that this build can use. Called only for the first GPU tensor, because it starts the CUDA runtime."""
     return _napier.cuda_device_count()
 
 
 def _check(**tensors):
-    """Says by the argument's name what is no tensor, and where this build cannot compute."""
+    """Raises an error that names the argument if it is not a supported tensor, or is on an unsupported device."""
     for name, x in tensors.items():
         if x is None:
             continue
@@ -70,16 +69,16 @@ def _check(**tensors):
 
 
 def synchronize(device=None):
-    """Waits for the current stream of a GPU (default: the current one), and raises a ValueError for the first id or offset
-    since the last call that a kernel found out of range."""
+    """Waits for the current stream of a GPU (default: the current GPU). Raises a ValueError for the first id or offset that a
+    kernel has found out of range since the last call."""
     stream = torch.cuda.current_stream(device)
     stream.synchronize()
     _napier._cuda_synchronize(torch.empty(0, device=stream.device))
 
 
 def _operator(name):
-    """custom_op for functions that take tensors without their graph, and make new ones. What has no kernels for a GPU says so
-    itself."""
+    """custom_op for functions that take tensors without their graph and return new ones. A function without GPU kernels raises
+    its own error."""
 
     def decorate(function):
         def call(*args):
@@ -97,8 +96,8 @@ _library = torch.library.Library("napier", "FRAGMENT")
 
 
 def _once(operator, backward, setup, tensors=1, forward_mode=None):
-    """Gradients to the first tensors of an operator, once differentiable. forward_mode(output, inputs, tangents): the
-    output's tangent, for an operator whose one output has one."""
+    """Registers gradients with respect to the first `tensors` inputs of an operator, once differentiable.
+    forward_mode(output, inputs, tangents) is the output's tangent, for an operator with one output."""
     names, title = _names(operator), _title(operator)
 
     def checked_setup(ctx, inputs, output):
@@ -112,7 +111,7 @@ def _once(operator, backward, setup, tensors=1, forward_mode=None):
 
 
 def _last(operator):
-    """An operator that computes a gradient, and has none."""
+    """Registers an operator that computes a gradient and has none itself."""
 
     def refuse(ctx, *_):
         raise NotImplementedError(f"{_title(operator)}: gradients are once differentiable (create_graph=True differentiates "
@@ -131,12 +130,14 @@ def _names(operator):
 
 
 def _tangent(x):
-    """PyTorch has one level, 0; compiled graphs enter it without a change of forward_ad._current_level."""
+    """The tangent of a tensor, or None. PyTorch has only level 0, and compiled graphs enter it without changing
+    forward_ad._current_level."""
     return forward_ad.unpack_dual(x, level=0).tangent if isinstance(x, Tensor) and x.is_floating_point() else None
 
 
 def _check_transforms(operator, tensors=0, forward_mode=None):
-    """PyTorch's kernel for an operator's derivatives drops the tangents of forward mode: one before it."""
+    """Registers a kernel before PyTorch's own for an operator's derivatives, because that one drops the tangents of forward
+    mode."""
     recorded, title, names = make_autograd_impl(operator._opoverload, operator), _title(operator), _names(operator)
 
     def kernel(keys, *args):
@@ -165,14 +166,14 @@ def _check_transforms(operator, tensors=0, forward_mode=None):
     _library.impl(operator._name, kernel, "Autograd", with_keyset=True, allow_override=True)
 
 
-# Numbers of a call travel as one tensor of float64 on the CPU: a compiled graph is specialised for every float that an
-# operator takes, and compiled again for the next one.
+# The numbers of a call are passed as one float64 tensor on the CPU. As float arguments, they would make PyTorch specialise the
+# compiled graph, and compile it again for every new value.
 
 _WAYS_OUT = {"temperature": "divide the logits by it first", "scale": "multiply q by it first"}
 
 
 def _numbers(**values):
-    """That tensor. A number that is a tensor stays in the graph: what sees its tangent is the operator."""
+    """That tensor. A number that is a tensor stays in the graph, so that the operator gets its tangent."""
     for name, x in values.items():
         if isinstance(x, Tensor):
             _check_number(name, x)
@@ -296,7 +297,7 @@ def _dimension(dim, ndim):
 
 
 def _dimensions(dim, ndim):
-    """One, several or all (None, or an empty tuple), as a list; a tensor without dimensions has none."""
+    """One, several or all dimensions (None, or an empty tuple) as a list; empty for a tensor without dimensions."""
     dims = [_dimension(i, ndim) for i in (dim if isinstance(dim, (tuple, list)) else () if dim is None else (dim,))]
     if not dims:
         return list(range(ndim))
@@ -347,8 +348,9 @@ _last(_logsumexp_backward)
 
 
 # With weights b: s = sum_j b_j exp(z_j), lse = log |s|. Then d lse / d b_i = exp(z_i) / s and d lse / d x_i = b_i exp(z_i) /
-# (s T), computed as sign(s) exp(z_i - lse) in float64, the largest logit taken out: no overflow, and no digits lost to a large
-# lse. As without weights, a row with a +inf has no gradient (NaN), and a logit of -inf gets 0.
+# (s T). exp(z_i) / s is computed as sign(s) exp(z_i - lse) in float64, after subtracting the largest logit. So nothing
+# overflows, and a large lse costs no accuracy. As without weights, a row with a +inf has no gradient (NaN), and a logit of
+# -inf gets 0.
 
 
 @_operator("logsumexp_weighted")
@@ -357,7 +359,7 @@ def _logsumexp_weighted(x: Tensor, b: Tensor, axis: int, temperature: Tensor) ->
 
 
 def _exp(y):
-    """exp of rows of float64, with our own bits: what log_softmax_backward subtracts where the gradients' sum is -1."""
+    """exp of rows of float64 with Napier's bits. It is the term that log_softmax_backward adds if the gradients sum to -1."""
     rows = torch.nn.functional.pad(y, (0, 1), value=-torch.inf)
     grad = torch.zeros_like(rows)
     grad[..., -1] = -1.0
@@ -388,7 +390,7 @@ def _(x, b, axis, temperature):
 
 
 def _common(a, b):
-    """What C computes in, where they differ."""
+    """The common dtype in which C computes."""
     return a if a == b else torch.float64 if torch.float64 in (a, b) else torch.float32
 
 
@@ -413,7 +415,7 @@ _last(_logsumexp_weighted_backward)
 
 
 def _weights_like(b, x):
-    """Weights as a tensor; numbers, integers and bool take x's dtype."""
+    """Weights as a tensor. Numbers, integers and bool get x's dtype."""
     if not isinstance(b, Tensor):
         b = torch.as_tensor(b, device=x.device)
     _check(b=b)
@@ -421,13 +423,13 @@ def _weights_like(b, x):
 
 
 def _one_dimension(x, axes):
-    """x with these dimensions as its last, together."""
+    """x with these dimensions merged into its last one."""
     kept = [i for i in range(x.ndim) if i not in axes]
     return x.permute(kept + axes).reshape([x.shape[i] for i in kept] + [_size(x.shape[i] for i in axes)])
 
 
 def _weighted(x, b, axes, temperature):
-    """(lse, sign) over the dimensions, which are gone."""
+    """(lse, sign) over the dimensions, which the results no longer have."""
     for m, n in zip(reversed(x.shape), reversed(b.shape)):
         if m != n and 1 not in (m, n):
             raise ValueError(f"b: shape {tuple(b.shape)} does not broadcast with x's, {tuple(x.shape)}")
@@ -440,8 +442,8 @@ def _weighted(x, b, axes, temperature):
 def logsumexp(x, dim=None, keepdim=False, *, b=None, return_sign=False, temperature=1.0):
     """napier.logsumexp with gradients, over a dimension, several, or all (None).
 
-    b: weights of any sign that broadcast with x, with gradients too: log |sum b exp(x / temperature)|. A weight of 0 drops
-    its element. return_sign: (logsumexp, sign of the sum); without it a negative sum is NaN, and so are its gradients.
+    b: weights of any sign that broadcast with x: log |sum b exp(x / temperature)|. They have gradients too. A weight of 0 drops
+    its element. return_sign: return (logsumexp, sign of the sum). Without it a negative sum gives NaN, and NaN gradients.
 
     Examples
     --------
@@ -544,7 +546,7 @@ _last(_matmul_backward)
 
 
 def matmul(a, b):
-    """napier.matmul with gradients, to both: a [M, K] @ b [K, N] in a fixed order."""
+    """napier.matmul with gradients with respect to both: a [M, K] @ b [K, N] in a fixed order."""
     _check(a=a, b=b)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"b: shape {tuple(b.shape)} does not fit a's, {tuple(a.shape)}; expected [M, K] and [K, N]")
@@ -593,8 +595,9 @@ def _setup_attention(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
-# The gradient of a score is p (dp - mean), mean = grad . output; lse adds its own gradient times p. A column of v that is 0,
-# where output is 1 and its gradient minus that of lse, changes mean by just that (eight columns, as kernels like them).
+# The gradient of a score is p (dp - mean), where mean = grad . output; lse adds its own gradient times p. An additional column
+# with 0 in v, 1 in output and minus the gradient of lse in grad changes mean by exactly this amount. Eight columns are added,
+# because kernels are faster with multiples of eight.
 
 
 def _gradient_attention(ctx, grad, grad_lse):
@@ -613,11 +616,11 @@ _last(_attention_backward)
 
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
               prefix=None, return_lse=False):
-    """napier.attention with gradients, to q, k and v: softmax(scale * q k^T + mask) v without the matrix of scores. lse has
-    gradients too, so that parts over different keys can be joined.
+    """napier.attention with gradients with respect to q, k and v: softmax(scale * q k^T + mask) v without storing the scores.
+    lse has gradients too, so that you can combine results over different keys.
 
-    q [batch, heads, queries, dim], k and v [batch, key heads, keys, dim] as in scaled_dot_product_attention, or ragged tokens
-    [tokens, heads, dim] with query_offsets. The mask is a constant.
+    q is [batch, heads, queries, dim], k and v are [batch, key heads, keys, dim] as in scaled_dot_product_attention, or all are
+    ragged tokens [tokens, heads, dim] with query_offsets. The mask is a constant.
     """
     mask = _as_tensor(mask, q)
     prefix = None if prefix is None else tuple(_as_tensor(x, q) for x in prefix)
@@ -634,7 +637,7 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 
 
 # ---- Log-probabilities of tokens ---------------------------------------------------------------------------------------------
-# An operator has a fixed number of results: what was not asked for comes as an empty tensor.
+# An operator has a fixed number of results, so those that were not requested are empty tensors.
 
 _Eight = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
@@ -735,12 +738,12 @@ _register_tokens(_linear_token_logprobs, _linear_token_logprobs_backward, 2)
 
 
 def _single(x):
-    """Arithmetic is float32: float64 is rounded to it, and its gradient widened."""
+    """Rounds float64 to float32, in which C computes. Its gradient is widened again."""
     return x.float() if x.dtype == torch.float64 else x
 
 
 def _as_tensor(x, beside=None):
-    """Lists and arrays as tensors, on another one's device."""
+    """Converts lists and arrays to tensors, on the device of `beside`."""
     if x is None or isinstance(x, Tensor):
         return x
     return torch.as_tensor(x, device=beside.device if isinstance(beside, Tensor) else None)
@@ -760,8 +763,8 @@ def _tokens(operator, x, more, what, ids, keep, temperature, softcap, ignore_ind
 
 def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100, label_smoothing=0.0, z_loss=0.0,
                    keep=None, lse=False, entropy=False, loss=False, argmax=False, rank=False, top_k=0) -> TokenLogprobs:
-    """napier.token_logprobs with gradients through logprobs, lse, entropy and loss. top_logprobs has none: for those of the
-    most likely tokens, give their ids."""
+    """napier.token_logprobs with gradients through logprobs, lse, entropy and loss. top_logprobs has no gradient: for gradients
+    of the most likely tokens, pass their ids."""
     return _tokens(_token_logprobs, logits, (), "logits", ids, keep, temperature, softcap, ignore_index, label_smoothing,
                    z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
 
@@ -769,7 +772,7 @@ def token_logprobs(logits, ids=None, *, temperature=1.0, softcap=0.0, ignore_ind
 def linear_token_logprobs(hidden, weights, ids=None, *, temperature=1.0, softcap=0.0, ignore_index=-100,
                           label_smoothing=0.0, z_loss=0.0, keep=None, lse=False, entropy=False, loss=False, argmax=False,
                           rank=False, top_k=0) -> TokenLogprobs:
-    """napier.linear_token_logprobs with gradients, to hidden and weights: no logits are stored, forwards or backwards."""
+    """napier.linear_token_logprobs with gradients with respect to hidden and weights. Neither direction stores the logits."""
     _check(weights=weights)
     return _tokens(_linear_token_logprobs, hidden, (_single(weights),), "hidden", ids, keep, temperature, softcap,
                    ignore_index, label_smoothing, z_loss, _want(lse, entropy, loss, argmax, rank), top_k)
@@ -859,7 +862,8 @@ def _(policy, ref, temperature):
 
 
 def _register_pair(operator, backward, tensors):
-    """Of a function of policy and ref (and more tensors, words, and numbers at the end) to one result."""
+    """Registers the gradients of a function of policy and ref (then more tensors, words, and finally numbers) with one
+    result."""
 
     def setup(ctx, inputs, output):
         ctx.save_for_backward(*inputs[:tensors], inputs[-1])
@@ -881,7 +885,7 @@ _register_pair(_kl_full, _kl_full_backward, 2)
 
 def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estimator="k1", reduction="sum", clamp_ratio=0.0,
                     clamp_kl=0.0):
-    """napier.kl_per_response with gradients, to both."""
+    """napier.kl_per_response with gradients with respect to both log-probabilities."""
     offsets, mask = _as_tensor(offsets, policy_logprobs), _as_tensor(mask, policy_logprobs)
     _check(policy_logprobs=policy_logprobs, ref_logprobs=ref_logprobs, offsets=offsets, mask=mask)
     return _kl_per_response(_single(policy_logprobs), _single(ref_logprobs), offsets, mask, estimator, reduction,
@@ -889,7 +893,7 @@ def kl_per_response(policy_logprobs, ref_logprobs, offsets, *, mask=None, estima
 
 
 def kl_full(policy_logits, ref_logits, *, temperature=1.0):
-    """napier.kl_full with gradients, to both."""
+    """napier.kl_full with gradients with respect to both logits."""
     _check(policy_logits=policy_logits, ref_logits=ref_logits)
     return _kl_full(_single(policy_logits), _single(ref_logits), _numbers(temperature=temperature))
 
@@ -932,7 +936,7 @@ _last(_rubric_score_backward)
 
 
 def rubric_score(logprobs, token_ids, offsets, rubric, weights):
-    """napier.rubric_score, (scores, rewards), with gradients to logprobs."""
+    """napier.rubric_score: (scores, rewards), with gradients with respect to logprobs."""
     token_ids, offsets = _as_tensor(token_ids, logprobs), _as_tensor(offsets, logprobs)
     _check(logprobs=logprobs, token_ids=token_ids, offsets=offsets, rubric=rubric, weights=weights)
     for name, x in (("rubric", rubric), ("weights", weights)):
@@ -942,15 +946,15 @@ def rubric_score(logprobs, token_ids, offsets, rubric, weights):
 
 
 # ---- GRPO ----------------------------------------------------------------------------------------------------------------------
-# The C functions give loss and gradients at once; the operators return both, and their own gradient is a product. Options
-# travel as one string, "loss_type=dapo;num_items": words, switches, and the names of the numbers.
+# The C functions compute loss and gradients at once. The operators return both, and their own gradient is a product. Options
+# are passed as one string, such as "loss_type=dapo;num_items": words, switches, and the names of the numbers.
 
 _METRICS = ("loss", "tokens", "clip_low", "clip_high", "mean_ratio", "min_ratio", "max_ratio", "kl", "approx_kl", "entropy",
             "correction", "kept_responses")
 
 
 def _written_options(options, **numbers):
-    """The string, and these numbers and those of the options."""
+    """Returns the string, and a tensor of the given numbers and those of the options."""
     words = []
     for name, value in options.items():
         if isinstance(value, (str, bool)):
@@ -962,7 +966,7 @@ def _written_options(options, **numbers):
 
 
 def _read_options(words, numbers):
-    """A dict, from the string and the numbers in its order."""
+    """Returns the options as a dict, from the string and the numbers in its order."""
     options, numbers = {}, iter(numbers)
     for part in words.split(";") if words else ():
         name, is_word, word = part.partition("=")
@@ -974,7 +978,7 @@ def _read_options(words, numbers):
 
 
 def _loss_and_metrics(metrics):
-    """From C's dict; or, on a GPU, from its struct as float64, of which the first is no number."""
+    """The loss and the metrics, from C's dict or, on a GPU, from its struct as float64, whose first element is not a metric."""
     if isinstance(metrics, Tensor):
         return metrics[1].float(), metrics[1:].clone()
     return (torch.tensor(metrics["loss"], dtype=torch.float32),
@@ -998,7 +1002,8 @@ def _(logprobs, entropies, *_):
 
 
 def _grpo_backward(name):
-    """The product, as an operator: its second argument, the loss, is what keeps a second derivative from being zero."""
+    """The product as an operator. Its argument loss only makes the result depend on the graph, so that a second derivative
+    raises an error instead of being zero."""
 
     @_operator(f"{name}_backward")
     def product(derivative: Tensor, loss: Tensor, grad: Tensor) -> Tensor:
@@ -1028,8 +1033,8 @@ def _gradient_grpo(ctx, grad, *_):
 _once(_grpo_loss, _gradient_grpo, _setup_grpo, 2)
 
 
-# The derivative that C gives is that of the sum of all losses. A ratio of each token leaves it on the diagonal of the
-# Jacobian, so any gradient can be multiplied in; a ratio of the whole response does not.
+# C computes the derivative of the sum of all losses. With per-token ratios the Jacobian is diagonal, so multiplying by any
+# gradient is correct. With a ratio of the whole response it is not.
 
 
 @_operator("grpo_token_loss")
@@ -1092,7 +1097,7 @@ _once(_grpo_from_logits, _gradient_grpo_from_logits, _setup_grpo_from_logits)
 
 
 def _batch(beside, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask):
-    """The constants of a batch: no gradient flows to them, as in the losses' definition."""
+    """The constants of a batch. They have no gradient, by the definition of the losses."""
     given = {"advantages": advantages, "offsets": offsets, "old_logprobs": old_logprobs, "ref_logprobs": ref_logprobs,
              "sampler_logprobs": sampler_logprobs, "mask": mask}
     tensors = {name: _as_tensor(x, beside) for name, x in given.items()}
@@ -1106,8 +1111,8 @@ def _named(metrics):
 
 def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None, entropies=None,
               mask=None, **options):
-    """(loss, metrics) of napier.grpo_loss, with gradients to logprobs and entropies; metrics is a dict of tensors without.
-    Advantages and the other log-probabilities are constants."""
+    """(loss, metrics) of napier.grpo_loss, with gradients with respect to logprobs and entropies. metrics is a dict of tensors
+    without gradients. Advantages and the other log-probabilities are constants."""
     _check(logprobs=logprobs, entropies=entropies)
     batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     entropies = None if entropies is None else _single(entropies)
@@ -1117,8 +1122,9 @@ def grpo_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=
 
 def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                     entropies=None, mask=None, **options):
-    """The losses [T] of napier.grpo_token_loss, before reduction, with gradients to logprobs. At the level of the sequence,
-    where a loss depends on the whole response, only grpo_loss has gradients; this raises where they would be recorded."""
+    """The losses [T] of napier.grpo_token_loss, before reduction, with gradients with respect to logprobs. At the sequence
+    level, where a loss depends on the whole response, only grpo_loss has gradients; this function raises an error if gradients
+    would be recorded."""
     _check(logprobs=logprobs, entropies=entropies)
     batch = _batch(logprobs, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)
     sequence = options.get("loss_type") == "gspo" or options.get("level") == "sequence"
@@ -1131,8 +1137,8 @@ def grpo_token_loss(logprobs, advantages, offsets, *, old_logprobs=None, ref_log
 
 def grpo_from_logits(logits, ids, advantages, offsets, *, old_logprobs=None, ref_logprobs=None, sampler_logprobs=None,
                      mask=None, temperature=1.0, softcap=0.0, **options):
-    """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits, with the loss's gradient to logits [T, V]; the other
-    results have none."""
+    """(loss, metrics, logprobs, entropies) of napier.grpo_from_logits. The loss has a gradient with respect to logits [T, V]; the
+    other results have none."""
     ids = _as_tensor(ids, logits)
     _check(logits=logits, ids=ids)
     batch = _batch(logits, advantages, offsets, old_logprobs, ref_logprobs, sampler_logprobs, mask)

@@ -1,4 +1,4 @@
-/* lm/decoder/model.inc.h - a transformer's steps between its products, compiled once per instruction set. */
+/* lm/decoder/model.inc.h - the steps of a transformer between its products, compiled once per instruction set. */
 #include <math.h>
 
 #include "core/math/elements.h"

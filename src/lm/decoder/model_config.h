@@ -1,5 +1,5 @@
-/* lm/decoder/model_config.h - what a config.json says of a Qwen3 model (dense, 0.6B to 32B), checked.
- * A field that would change the computation in a way that is not built is UNSUPPORTED by name; unknown fields are
+/* lm/decoder/model_config.h - the checked contents of a Qwen3 model's config.json (dense, 0.6B to 32B). A field that
+ * asks for a computation that is not implemented is UNSUPPORTED, and the message names it. Unknown fields are
  * ignored. */
 #ifndef NAPIER_LM_DECODER_MODEL_CONFIG_H
 #define NAPIER_LM_DECODER_MODEL_CONFIG_H
@@ -12,22 +12,22 @@ typedef struct napier_model_config {
     int64_t hidden_size;
     int64_t num_hidden_layers;
     int64_t num_attention_heads;
-    int64_t num_key_value_heads; /* divides num_attention_heads; if absent equal to it */
-    int64_t head_dim;            /* even; if absent 128, as in transformers */
+    int64_t num_key_value_heads; /* divides num_attention_heads; equal to it if absent */
+    int64_t head_dim;            /* even; 128 if absent, as in transformers */
     int64_t intermediate_size;
     int64_t vocab_size;              /* below 2^31 */
-    int64_t max_position_embeddings; /* 0: the file does not say */
+    int64_t max_position_embeddings; /* 0: not in the file */
     double rms_norm_eps;             /* > 0 */
     double rope_theta;               /* > 0; from rope_parameters or from the top level */
-    int tie_word_embeddings;         /* if absent 0, as in transformers */
-    napier_dtype dtype;              /* of the weights as `dtype` or `torch_dtype` has it; 0: the file does not say */
+    int tie_word_embeddings;         /* 0 if absent, as in transformers */
+    napier_dtype dtype;              /* of the weights, from `dtype` or `torch_dtype`; 0: not in the file */
     int64_t bos_token_id;            /* -1: none */
     int eos_count;
     int64_t eos_token_ids[NAPIER_MOST_EOS_TOKENS];
 } napier_model_config;
 
-/* Reads a config.json: a file, or its bytes (`name` stands for them in messages).
- * Errors: IO_ERROR, CORRUPT_DATA (no JSON, a field missing or out of range), UNSUPPORTED (the field and its value). */
+/* Reads a config.json from a file or from memory (messages then call it `name`). Errors: IO_ERROR, CORRUPT_DATA (not
+ * JSON, a field missing or out of range), UNSUPPORTED (the message names the field and its value). */
 napier_status napier_model_config_load(napier_context *context, const char *path, napier_model_config *config);
 napier_status napier_model_config_parse(napier_context *context, const char *name, const char *json, size_t size,
                                         napier_model_config *config);

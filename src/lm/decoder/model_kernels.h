@@ -1,5 +1,5 @@
-/* lm/decoder/model_kernels.h - what a transformer does between its products, as each instruction set compiles it
- * (model.inc.h). One row of activations each; results are f32 or bf16, bf16 rounded once, to nearest even. */
+/* lm/decoder/model_kernels.h - the kernels of a transformer between its products (model.inc.h). Each works on one row
+ * of activations. Results are f32 or bf16; bf16 is rounded once, to nearest even. */
 #ifndef NAPIER_LM_DECODER_MODEL_KERNELS_H
 #define NAPIER_LM_DECODER_MODEL_KERNELS_H
 
@@ -15,12 +15,12 @@ typedef struct napier_rms_norm {
 } napier_rms_norm;
 
 typedef struct napier_model_kernels {
-    /* x_i += delta_i (NULL: not), then out = norm(x). NaN is the canonical one. */
+    /* x_i += delta_i (unless delta is NULL), then out = norm(x). A NaN becomes the canonical NaN. */
     void (*norm)(const napier_rms_norm *norm, float *x, const float *delta, void *out, napier_dtype dtype);
-    /* For each head of n = 2 m elements: h = norm(x), then the rotation of each pair (h_i, h_i+m), i < m, by the angle
-     * of i (Su et al., "RoFormer", 2021, with the pairs as Llama has them):
+    /* For each head of n = 2 m elements: h = norm(x), and then each pair (h_i, h_i+m), i < m, is rotated by the angle
+     * of i (Su et al., "RoFormer", 2021, with the pairs of Llama):
      *     out_i = fma(-h_i+m, sin_i, h_i * cos_i),  out_i+m = fma(h_i, sin_i, h_i+m * cos_i).
-     * n is even. out may be x where dtype is f32. */
+     * n is even. out may be x if dtype is f32. */
     void (*rotate)(const napier_rms_norm *norm, const float *x, int64_t heads, const float *cosines, const float *sines,
                    void *out, napier_dtype dtype);
     /* out_i = gate_i / (1 + exp(-gate_i)) * up_i */

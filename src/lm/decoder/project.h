@@ -1,5 +1,5 @@
-/* lm/decoder/project.h - activations times weights: the one place where the decoder meets ops/linear's product.
- * Results have napier_matmul's bits; nothing is checked. */
+/* lm/decoder/project.h - activations times weights: the only caller of ops/linear's product in the decoder. Results
+ * have napier_matmul's bits. Arguments are not checked. */
 #ifndef NAPIER_LM_DECODER_PROJECT_H
 #define NAPIER_LM_DECODER_PROJECT_H
 
@@ -12,15 +12,15 @@ typedef struct napier_projection {
     napier_matrix out;
 } napier_projection;
 
-/* Floats of memory for a product of x with weights of these shapes and dtypes; 0 if that does not fit. What is enough
- * for each of several is enough for all of them together. */
+/* The number of floats of memory for a product of x with weights of these shapes and dtypes; 0 if that overflows. For
+ * several products with the same x, the maximum of their sizes is enough. */
 size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights);
-/* Several products of the same x, which is packed once. */
+/* Computes several products with the same x, which is packed once. */
 void napier_project(const napier_context *context, napier_const_matrix x, const napier_projection *all, int count,
                     float *memory);
 
-/* out = (silu(x gate^T) * (x up^T)) down^T, the middle rounded to the dtype of x: `gate` and `up` [m, k], down [n,
- * m]. The middle goes from sums to the panels of the last product without being stored in between. */
+/* out = (silu(x gate^T) * (x up^T)) down^T, where the intermediate result is rounded to the dtype of x. gate and up are
+ * [m, k]; down is [n, m]. The intermediate result is written directly to the panels that the last product reads. */
 typedef struct napier_gated {
     napier_const_matrix gate, up, down;
 } napier_gated;

@@ -1,14 +1,14 @@
 /* lm/decoder/rope.h - the angles of rotary position embedding, with the same bits on every machine.
  *
- * Reference implementations compute them in f32, and models are trained so; at long positions that rounding is what
- * one sees. So each step is rounded to f32 as there: e_i = 2 i / dim, inverse_i = 1 / theta^e_i, angle = position *
- * inverse_i; only cos and sin themselves are computed in double, from the rounded angle, and rounded once. */
+ * Reference implementations compute the angles in f32, and models are trained that way. At long positions this rounding
+ * dominates the error. So each step is rounded to f32 as in those: e_i = 2 i / dim, inverse_i = 1 / theta^e_i, angle =
+ * position * inverse_i. Only cos and sin of the rounded angle are computed in double and rounded once. */
 #ifndef NAPIER_LM_DECODER_ROPE_H
 #define NAPIER_LM_DECODER_ROPE_H
 
 #include <stdint.h>
 
-/* Positions are whole numbers below this; reduction is exact enough far beyond. */
+/* Positions are integers below this limit. The argument reduction is accurate far beyond it. */
 #define NAPIER_ROPE_POSITIONS (INT64_C(1) << 24)
 
 /* inverse[i] for i < half = dim / 2; theta > 0. */

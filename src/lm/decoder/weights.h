@@ -1,4 +1,4 @@
-/* lm/decoder/weights.h - a loaded model: its shape, and views of its weights where they lie in the mapped files. */
+/* lm/decoder/weights.h - a loaded model: its shape, and views of its weights in the mapped files. */
 #ifndef NAPIER_LM_DECODER_WEIGHTS_H
 #define NAPIER_LM_DECODER_WEIGHTS_H
 
@@ -22,12 +22,12 @@ struct napier_model {
     napier_layer *layers;
     napier_const_matrix embedding, head; /* [vocabulary, hidden] */
     napier_rms_norm last_norm;
-    float *norms;   /* all weights of norms, widened */
+    float *norms;   /* weights of all norms, widened to f32 */
     float *inverse; /* [head_dim / 2]: lm/decoder/rope.h */
     int64_t parameters, weight_bytes;
 };
 
-/* What activations are before a product. */
+/* The dtype to which activations are rounded before a product. */
 static inline napier_dtype napier_model_activations(const napier_model *model) {
     return model->compute == NAPIER_COMPUTE_BF16 ? NAPIER_BF16 : NAPIER_F32;
 }

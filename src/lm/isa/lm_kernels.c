@@ -1,4 +1,4 @@
-/* lm/isa/lm_kernels.c - from an instruction set to its kernels. */
+/* lm/isa/lm_kernels.c - maps an instruction set to its kernels. */
 #include "lm/isa/lm_kernels.h"
 
 #include "core/isa/choose.h"

@@ -1,5 +1,5 @@
-/* lm/isa/lm_kernels.inc.h - every kernel of this part, compiled for the instruction set that the including file has
- * chosen, and the table of them. */
+/* lm/isa/lm_kernels.inc.h - every kernel of lm, compiled for the instruction set that the including file has chosen,
+ * and the table of them. */
 #include "lm/isa/lm_kernels.h"
 #include "lm/decoder/model.inc.h"
 

@@ -1,9 +1,9 @@
-/* lm/text/json.h - JSON files of models, read with distrust: tokenizer.json, config.json, headers of safetensors.
+/* lm/text/json.h - JSON files of models, which may be hostile: tokenizer.json, config.json, headers of safetensors.
  *
- * cJSON parses (https://github.com/DaveGamble/cJSON); its memory comes from malloc, not from the context's allocator: its
- * hooks are of the whole program. What it lets pass and we do not: a member twice in one object, \u0000 in a string,
- * where it would end the string, and a document that takes more memory than it may.
- */
+ * cJSON parses them (https://github.com/DaveGamble/cJSON). Its memory comes from malloc, not from the context's
+ * allocator, because its hooks affect the whole program. cJSON accepts three things that these functions refuse: a
+ * member twice in one object, \u0000 in a string (it would end the string), and a document that needs more memory than
+ * the limit. */
 #ifndef NAPIER_LM_TEXT_JSON_H
 #define NAPIER_LM_TEXT_JSON_H
 
@@ -13,7 +13,7 @@
 
 struct cJSON;
 
-/* A document, and the name by which messages call it. */
+/* A document, and its name in messages. */
 typedef struct napier_json {
     napier_context *context;
     const char *name;
@@ -28,19 +28,19 @@ napier_status napier_json_parse(napier_json *json, napier_context *context, cons
                                 size_t size);
 void napier_json_free(napier_json *json);
 
-/* CORRUPT_DATA (or another status), the text after the document's name. */
+/* Fails with CORRUPT_DATA or another status. The message is the document's name followed by the text. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 napier_status
 napier_json_fail(const napier_json *json, napier_status status, const char *format, ...);
 
-/* *item: the member of that name; NULL where there is none or it is null, and after an error. Twice is an error, and so
- * is an `object` that is none. */
+/* *item receives the member of that name. It is NULL if there is none, if it is null, and after an error. Errors: the
+ * member occurs twice, or `object` is not an object. */
 napier_status napier_json_member(const napier_json *json, const struct cJSON *object, const char *key,
                                  const struct cJSON **item);
 
-/* A member of a kind. Absent or null: *value stays as it is. */
+/* Reads a member of the given type. If it is absent or null, *value does not change. */
 napier_status napier_json_integer(const napier_json *json, const struct cJSON *object, const char *key, int64_t least,
                                   int64_t most, int64_t *value);
 napier_status napier_json_number(const napier_json *json, const struct cJSON *object, const char *key, double *value);
@@ -48,16 +48,16 @@ napier_status napier_json_bool(const napier_json *json, const struct cJSON *obje
 napier_status napier_json_text(const napier_json *json, const struct cJSON *object, const char *key,
                                const char **value);
 
-/* Whether a number is whole and lies within [least, most], which are less than 2^53. */
+/* True if the number is an integer in [least, most]. Both bounds are less than 2^53. */
 bool napier_json_is_integer(const struct cJSON *item, int64_t least, int64_t most);
 
-/* The beginning of a foreign text, fit for a message: bytes that are not printable ASCII become '?'. */
+/* The beginning of an untrusted text, for a message. Bytes that are not printable ASCII become '?'. */
 typedef struct napier_shown {
     char text[64];
 } napier_shown;
 napier_shown napier_show(const char *text, size_t size);
 
-/* Any value of a document, fit for a message. */
+/* Any value of a document, for a message. */
 napier_shown napier_show_item(const struct cJSON *item);
 
 #endif

@@ -1,4 +1,4 @@
-/* lm/tokenizer/load.h - the parts of a tokenizer.json, each read into its place. */
+/* lm/tokenizer/load.h - reads the parts of a tokenizer.json. */
 #ifndef NAPIER_LM_TOKENIZER_LOAD_H
 #define NAPIER_LM_TOKENIZER_LOAD_H
 
@@ -11,10 +11,11 @@ typedef struct napier_token_lists {
     bool ignore_merges;
 } napier_token_lists;
 
-/* Everything but the tokens: what is not byte-level BPE is refused by name. Sets t->nfc and t->split. */
+/* Reads everything except the tokens, and sets t->nfc and t->split. Refuses anything but byte-level BPE, with a message
+ * that names it. */
 napier_status napier_load_steps(const napier_json *json, napier_tokenizer *t, napier_token_lists *lists);
 
-/* The vocabulary, the merges and the added tokens. */
+/* Reads the vocabulary, the merges and the added tokens. */
 napier_status napier_load_tokens(const napier_json *json, napier_tokenizer *t, const napier_token_lists *lists);
 
 #endif

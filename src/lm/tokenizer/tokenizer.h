@@ -1,4 +1,4 @@
-/* lm/tokenizer/tokenizer.h - what a loaded tokenizer holds; never changed after that. */
+/* lm/tokenizer/tokenizer.h - the data of a loaded tokenizer. It does not change after loading. */
 #ifndef NAPIER_LM_TOKENIZER_TOKENIZER_H
 #define NAPIER_LM_TOKENIZER_TOKENIZER_H
 
@@ -11,12 +11,13 @@
 
 struct napier_tokenizer {
     napier_allocator allocator;
-    uint8_t *table; /* napier_unicode_table's */
+    uint8_t *table; /* from napier_unicode_table */
     bool nfc;
     napier_vocabulary vocabulary;
     napier_merges merges;
-    napier_added_set added;            /* looked for in the text as it is given */
-    napier_added_set added_normalized; /* looked for in its normal form; their own text is in it too */
+    napier_added_set added;            /* searched for in the text as given */
+    napier_added_set added_normalized; /* searched for in the normal form of the text; their own texts are normalised
+                                          too */
     napier_split split;
 };
 

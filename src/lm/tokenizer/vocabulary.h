@@ -1,4 +1,4 @@
-/* lm/tokenizer/vocabulary.h - tokens by id and by their bytes. */
+/* lm/tokenizer/vocabulary.h - the tokens, by id and by their bytes. */
 #ifndef NAPIER_LM_TOKENIZER_VOCABULARY_H
 #define NAPIER_LM_TOKENIZER_VOCABULARY_H
 
@@ -8,11 +8,11 @@
 #include "core/base/context.h"
 
 enum {
-    NAPIER_MOST_TOKENS = 1 << 22, /* ids lie below: 27 times Qwen3's */
+    NAPIER_MOST_TOKENS = 1 << 22, /* upper limit of ids, 27 times Qwen3's */
 
     NAPIER_TOKEN_PRESENT = 1,
-    NAPIER_TOKEN_MODEL = 2, /* of the model's vocabulary, not only an added token */
-    NAPIER_TOKEN_WHOLE = 4, /* merging its own bytes gives it back: a word with these bytes needs no merging */
+    NAPIER_TOKEN_MODEL = 2, /* in the model's vocabulary, not only an added token */
+    NAPIER_TOKEN_WHOLE = 4, /* merging its bytes gives this token, so a word with these bytes needs no merging */
     NAPIER_TOKEN_ADDED = 8,
     NAPIER_TOKEN_SPECIAL = 16
 };
@@ -22,13 +22,13 @@ typedef struct napier_token {
     uint8_t flags;
 } napier_token;
 
-/* What becomes of an element that is put into a table: open addressing, half empty. A place further than
- * NAPIER_MOST_PROBES from where an element belongs comes of no trained tokenizer (it would of one in 10^40), but of a
- * file that is made so that many fall together and each search takes long. */
+/* The result of adding an element to a hash table (open addressing, half empty). CROWDED means that the element would
+ * lie more than NAPIER_MOST_PROBES places from its hash. No trained tokenizer has such elements (the probability is 1
+ * in 10^40), but a hostile file may, to make searches slow. */
 typedef enum napier_put { NAPIER_PUT_DONE, NAPIER_PUT_TWICE, NAPIER_PUT_CROWDED } napier_put;
 enum { NAPIER_MOST_PROBES = 512 };
 
-/* A slot of the table of bytes. */
+/* An entry of the hash table of byte strings. */
 typedef struct napier_token_slot {
     uint32_t tag; /* upper half of the hash */
     int32_t id;   /* -1: empty */
@@ -39,26 +39,26 @@ typedef struct napier_vocabulary {
     int64_t size;
     char *bytes; /* of all tokens */
     size_t used, capacity;
-    napier_token_slot *slots; /* tokens of the model that are made of bytes */
+    napier_token_slot *slots; /* hash table of the model's tokens that consist of bytes */
     uint32_t mask;
-    uint32_t longest; /* bytes of a token in slots */
+    uint32_t longest; /* bytes of the longest token in slots */
     int32_t byte_ids[256];
 } napier_vocabulary;
 
-/* Room for ids below `size`, `count` tokens of the model and all their bytes. Free it even after a failure. */
+/* Allocates memory for ids below `size`, and for `count` tokens of the model with `bytes` bytes in total. Free it even
+ * after a failure. */
 napier_status napier_vocabulary_allocate(napier_context *context, napier_vocabulary *v, int64_t size, size_t count,
                                          size_t bytes);
 void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary *v);
 
-/* What a token's text in the file (UTF-8, checked) stands for: each character one byte, in an alphabet of 256 that can
- * be printed (GPT-2's). Writes at most `size` bytes and returns how many; -1 where a character is none of the alphabet.
- */
+/* Decodes a token's text in the file (valid UTF-8): each character is one byte, in GPT-2's alphabet of 256 printable
+ * characters. Writes at most `size` bytes and returns their number, or -1 if a character is not in the alphabet. */
 int64_t napier_byte_level(const char *text, size_t size, char *out);
 
-/* Puts a token of the model in its place. TWICE: the same id or bytes. */
+/* Adds a token of the model. TWICE: the id or the bytes exist already. */
 napier_put napier_vocabulary_add(napier_vocabulary *v, int32_t id, const char *text);
 
-/* Of a word: mostly a few bytes. */
+/* The hash of a word, which usually has a few bytes. */
 static inline uint64_t napier_hash(const uint8_t *bytes, size_t size) {
     const uint64_t k0 = UINT64_C(0xa0761d6478bd642f),
                    k1 = UINT64_C(0xe7037ed1a0b428db); /* odd, half of their bits set */

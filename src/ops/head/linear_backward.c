@@ -1,11 +1,11 @@
-/* ops/head/linear_backward.c - gradients with respect to hidden states and weights, by computing the logits again.
+/* ops/head/linear_backward.c - gradients with respect to hidden states and weights. It computes the logits again.
  *
- * The gradient g of the logits is made in rectangles of some thousand rows by 4096 tokens. Each is a piece of the
- * chains of both results: grad_hidden = g weights goes on over the tokens, grad_weights = g^T hidden over the rows. It
- * is kept turned as well: rows of a product that lie along k need not be packed.
- * If the rows fit one rectangle, both are fed from it; else the rectangles are walked twice, once along each way, so
- * that partial sums of some rows, or of 4096 tokens, are all that is kept. What a row's gradient needs is kept for
- * every row: a few numbers. */
+ * The gradient g of the logits is computed in rectangles of some thousand rows by 4096 tokens. Each rectangle continues
+ * the chains of both results: grad_hidden = g weights over the tokens, and grad_weights = g^T hidden over the rows. g^T
+ * is stored too, because rows of a product that lie along k need no packing. If all rows fit in one rectangle, both
+ * products read it. Otherwise the rectangles are computed twice, once in each direction, so that only the partial sums
+ * of some rows, or of 4096 tokens, are in memory. The few numbers that a row's gradient needs are stored for every
+ * row. */
 #include <inttypes.h>
 #include <napier/rl.h>
 
@@ -17,10 +17,10 @@
 
 enum {
     NAPIER_LINEAR_COLS = 4 * NAPIER_TILE, /* tokens of a rectangle */
-    NAPIER_LINEAR_BYTES = 144 << 20       /* what its rows may take */
+    NAPIER_LINEAR_BYTES = 144 << 20       /* the memory that its rows may take */
 };
 
-/* A row between forward and backward. */
+/* The data of a row between forward and backward. */
 typedef struct napier_linear_row {
     napier_final final;
     napier_token_slope slope;
@@ -45,7 +45,7 @@ typedef struct napier_linear_back {
 
 /* ---- Rectangles -------------------------------------------------------------------------------------------------- */
 
-/* g as a part of all logits: element (row, col) of the whole is where it should be. */
+/* g as a part of the matrix of all logits: a view in which element (row, col) of the whole is at its position. */
 static napier_matrix napier_linear_whole(const napier_linear_back *b) {
     const uintptr_t before = ((uintptr_t)b->row * NAPIER_LINEAR_COLS + (uintptr_t)b->col) * sizeof(float);
     const napier_matrix m = {
@@ -53,12 +53,12 @@ static napier_matrix napier_linear_whole(const napier_linear_back *b) {
     return m;
 }
 
-/* Floats from one row of g^T to the next. */
+/* Row stride of g^T, in floats. */
 static int64_t napier_linear_turned_step(const napier_linear_back *b) {
     return (b->head.rows_at_a_time + 15) / 16 * 16;
 }
 
-/* n tokens of g by `rows` of its rows to g^T. */
+/* Transposes n tokens of g by `rows` of its rows into g^T. */
 static void napier_linear_turn(const napier_linear_back *b, int64_t tile, int64_t n, int64_t row, int64_t rows) {
     const int64_t step = napier_linear_turned_step(b), token = tile * NAPIER_TILE;
     const napier_const_matrix g = {b->g, b->count, b->cols, NAPIER_LINEAR_COLS, 1, NAPIER_F32};
@@ -95,7 +95,7 @@ static void napier_linear_tiles_task(void *argument, int worker, int64_t begin, 
     }
 }
 
-/* The rows' hidden states are packed. */
+/* Computes a rectangle. The rows' hidden states must be packed. */
 static void napier_linear_rectangle(const napier_context *context, napier_linear_back *b, int64_t col) {
     const int64_t left = b->head.call->cols - col;
     b->col = col;
@@ -129,7 +129,7 @@ static napier_const_matrix napier_linear_g(const napier_linear_back *b) {
     return g;
 }
 
-/* Floats from one row of sums to the next. */
+/* Row stride of the sums, in floats. */
 static int64_t napier_linear_sum_step(const napier_linear_back *b) { return (b->hidden.cols + 15) / 16 * 16; }
 
 static napier_matrix napier_linear_sums(const napier_linear_back *b, float *sums, int64_t rows) {
@@ -143,7 +143,7 @@ static napier_product_plan napier_linear_to_hidden(const napier_context *context
                                   napier_linear_sums(b, b->hidden_sums, b->count), b->col > 0);
 }
 
-/* out: [cols, H]; add: it holds the sums of the rows before. */
+/* out: [cols, H]. add: it holds the sums over the earlier rows. */
 static napier_product_plan napier_linear_to_weights(const napier_context *context, const napier_linear_back *b,
                                                     napier_matrix out, bool add) {
     const napier_const_matrix hidden = napier_linear_some_rows(b->hidden, b->row, b->count);
@@ -159,7 +159,7 @@ static void napier_linear_run(const napier_context *context, napier_linear_back 
     napier_product_run(context, &plan, b->memory);
 }
 
-/* Sums to a result of any dtype and strides: each worker some rows. */
+/* Copies sums to a result of any dtype and strides. Each worker copies some rows. */
 typedef struct napier_linear_copy {
     const napier_product_kernels *kernels;
     const float *sums;
@@ -181,7 +181,7 @@ static void napier_linear_write(const napier_context *context, const napier_line
 
 /* ---- Walks ------------------------------------------------------------------------------------------------------- */
 
-/* Along the tokens, for some rows after the other. with_weights: there is one lot of rows. */
+/* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
 static void napier_linear_along(const napier_context *context, napier_linear_back *b, bool with_weights) {
     for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
         napier_linear_pack(context, b, row);
@@ -201,7 +201,7 @@ static void napier_linear_along(const napier_context *context, napier_linear_bac
     }
 }
 
-/* Along the rows, for some tokens after the other. */
+/* Computes along the rows, for one range of tokens after the other. */
 static void napier_linear_across(const napier_context *context, napier_linear_back *b) {
     for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_COLS) {
         for (int64_t row = 0; row < b->hidden.rows; row += b->head.rows_at_a_time) {
@@ -213,7 +213,7 @@ static void napier_linear_across(const napier_context *context, napier_linear_ba
     }
 }
 
-/* A row's final to its slope, whose arrays lie in the row's own room. */
+/* Converts a row's final to its slope, whose arrays are in the row's own memory. */
 static void napier_linear_keep_row(void *argument, int64_t row, const napier_token_final *final,
                                    napier_token_seen *seen) {
     napier_linear_back *b = argument;
@@ -251,7 +251,7 @@ static void napier_linear_walk(const napier_context *context, napier_linear_back
 
 static int64_t napier_linear_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Floats that the products of the first rectangle, and of what is left over at the ends, need at most. */
+/* The maximum number of floats that the products need, of the first rectangle and of the smaller ones at the ends. */
 static size_t napier_linear_floats(const napier_context *context, const napier_linear_back *b) {
     const int64_t rows = b->hidden.rows, cols = b->weights.rows, at_a_time = b->head.rows_at_a_time;
     const int64_t heights[2] = {at_a_time, rows % at_a_time},
@@ -269,7 +269,7 @@ static size_t napier_linear_floats(const napier_context *context, const napier_l
             napier_linear_to_hidden(context, &some),
             napier_linear_to_weights(context, &some, napier_linear_weight_sums(&some), false)};
         for (int p = 0; p < 2; p++) {
-            /* a plan that adds never takes the way of few lanes */
+            /* a plan that adds never uses the variant for few lanes */
             napier_product_plan plan = plans[p];
             const size_t floats = napier_product_floats(context, &plan);
             plan.sides.few = false;
@@ -345,7 +345,7 @@ static napier_status napier_linear_check_apart(napier_context *context, const ch
     return status;
 }
 
-/* An output of the shape of `like`; absent if its data are NULL. */
+/* Checks an output with the shape of `like`. It is absent if its data are NULL. */
 static napier_status napier_linear_check_out(napier_context *context, const char *name, napier_matrix out,
                                              const char *like_name, napier_const_matrix like) {
     if (!out.data) {
@@ -386,7 +386,7 @@ napier_status napier_linear_check_outs(napier_context *context, const napier_tok
     return status;
 }
 
-/* No rows, or no tokens: sums of nothing. */
+/* Without rows or tokens the results are 0. */
 static void napier_linear_zero(const napier_context *context, napier_matrix out) {
     const napier_product_kernels *kernels = &napier_ops_kernels_of(context->isa)->linear.matmul;
     const float zeros[16] = {0.0f};
@@ -447,7 +447,7 @@ napier_status napier_linear_token_logprobs_backward(napier_context *context, nap
 
 /* ---- The question ------------------------------------------------------------------------------------------------ */
 
-/* One id a row, as f32, which takes most. */
+/* For one id per row, in f32, which takes the most memory. */
 size_t napier_linear_token_logprobs_workspace(const napier_context *context, int64_t rows, int64_t hidden,
                                               int64_t vocabulary, int backward) {
     if (!context || rows <= 0 || hidden < 0 || vocabulary < 0 || rows > NAPIER_K_MOST || hidden > NAPIER_K_MOST ||

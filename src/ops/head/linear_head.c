@@ -7,7 +7,7 @@
 #include "ops/linear/amx.h"
 #include "ops/tokens/responses.h"
 
-/* What workers and rows take together, but rows always get something. */
+/* The memory of workers and rows together, and the minimum for rows. */
 enum { NAPIER_HEAD_BYTES = 224 << 20, NAPIER_HEAD_LEAST = 32 << 20 };
 
 napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights) {
@@ -42,7 +42,7 @@ static int64_t napier_head_row_bytes(const napier_head *h) {
            h->threads * ((int64_t)sizeof(napier_token_seen) + ids + top);
 }
 
-/* All rows, or whole blocks of lanes: as many as memory allows, one at least. */
+/* Takes all rows, or whole blocks of lanes: as many as memory allows, but at least one block. */
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights) {
     napier_head h = {
@@ -95,7 +95,7 @@ static napier_token_slots napier_head_slots(const napier_head *h, int64_t row) {
 
 /* ---- The z of chosen ids ----------------------------------------------------------------------------------------- */
 
-/* Chosen ids of several rows, gathered until a panel is full. */
+/* The chosen ids of several rows, collected until a panel is full. */
 typedef struct napier_head_chosen {
     int count;
     int64_t row[NAPIER_LANES], id[NAPIER_LANES], k[NAPIER_LANES];
@@ -178,7 +178,7 @@ static void napier_head_tile(const napier_head *h, int worker, int64_t tile, int
     }
 }
 
-/* Blocks of rows follow one another, so that a tile's weights are still in a cache for the next block. */
+/* The blocks of rows are in the inner loop, so that a tile's weights are still in a cache for the next block. */
 static void napier_head_tiles_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_head *h = argument;
     const int64_t blocks = napier_lane_blocks(&h->sides);

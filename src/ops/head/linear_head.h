@@ -1,7 +1,7 @@
-/* ops/head/linear_head.h - the head of a language model on the way: logits = hidden weights^T in tiles of 1024 tokens
- * by a block of rows, each consumed in the second cache by the kernel of token_tile.h as soon as it is there. Their
- * bits are those of napier_matmul, and a tile's numbers go to a slot of their own, so that threads share out tiles and
- * rows as they like. */
+/* ops/head/linear_head.h - the head of a language model without stored logits. logits = hidden weights^T are computed
+ * in tiles of 1024 tokens by a block of rows. The kernel of token_tile.h reduces each tile while it is in the
+ * second-level cache. The logits' bits are those of napier_matmul. A tile's numbers go to its own slot, so threads can
+ * divide tiles and rows in any way. */
 #ifndef NAPIER_OPS_HEAD_LINEAR_HEAD_H
 #define NAPIER_OPS_HEAD_LINEAR_HEAD_H
 
@@ -13,8 +13,8 @@ typedef struct napier_head {
     const napier_token_kernels *kernels;
     napier_product_sides sides; /* lanes: hidden; rows: weights */
     int64_t tiles, slot_floats;
-    int64_t rows_at_a_time;   /* packed and in work */
-    int64_t first;            /* the first of them now */
+    int64_t rows_at_a_time;   /* capacity: rows that are packed and processed at a time */
+    int64_t first;            /* the first of these rows */
     float *scratch;           /* [threads][NAPIER_HEAD_SCRATCH] */
     float *slots;             /* [rows_at_a_time][slot_floats] */
     napier_token_desk *desks; /* [threads] */
@@ -22,34 +22,34 @@ typedef struct napier_head {
 } napier_head;
 
 enum {
-    NAPIER_HEAD_STRIP = 8 * NAPIER_ROW_GROUP, /* columns multiplied at a time: their sums stay in the second cache */
+    NAPIER_HEAD_STRIP = 8 * NAPIER_ROW_GROUP, /* columns multiplied at a time: their sums stay in the second-level
+                                                 cache */
     NAPIER_HEAD_Z = NAPIER_TILE + 16,         /* floats of a row of z */
     NAPIER_HEAD_PRODUCT = NAPIER_ROW_GROUP * NAPIER_ROW_STEP + NAPIER_HEAD_STRIP * NAPIER_LANE_BLOCK,
     NAPIER_HEAD_SCRATCH = NAPIER_HEAD_PRODUCT + NAPIER_LANE_BLOCK * NAPIER_HEAD_Z
 };
 
-/* What is done with a row once its final is known; called once for each row, by any worker. seen holds the z of its
- * ids. */
+/* Called once for each row when its final is known, by any worker. seen holds the z of its ids. */
 typedef void napier_head_row(void *argument, int64_t row, const napier_token_final *final, napier_token_seen *seen);
 
 napier_head napier_head_of(const napier_context *context, const napier_token_call *call, napier_const_matrix hidden,
                            napier_const_matrix weights);
-/* Bytes that napier_head_allocate asks for. */
+/* The number of bytes that napier_head_allocate allocates. */
 size_t napier_head_bytes(const napier_head *head);
 napier_status napier_head_allocate(napier_context *context, napier_head *head);
 void napier_head_release(napier_context *context, napier_head *head);
 
-/* Rows `first` to first + count - 1, at most rows_at_a_time, from hidden states to finals. Afterwards their panels are
- * still packed. */
+/* Computes the finals of rows `first` to first + count - 1, at most rows_at_a_time, from hidden states. Their panels
+ * stay packed afterwards. */
 void napier_head_rows(const napier_context *context, napier_head *head, int64_t first, int64_t count,
                       napier_head_row *done, void *argument);
 
-/* The logits of columns [begin, begin + n), at most a tile, for a block of rows, to out [n, rows of the block]. */
+/* Writes the logits of columns [begin, begin + n), at most a tile, of a block of rows to out [n, rows of the block]. */
 void napier_head_logits(const napier_head *head, int worker, int64_t block, int64_t begin, int64_t n,
                         napier_matrix out);
-/* hidden [N, H] and weights [V, H] are views of the room's dtypes that fit each other. */
+/* Checks that hidden [N, H] and weights [V, H] have f32, f16 or bf16 and matching shapes. */
 napier_status napier_head_check(napier_context *context, napier_const_matrix hidden, napier_const_matrix weights);
-/* What the backward call writes: shapes, dtypes, and that it lies apart. */
+/* Checks the outputs of the backward call: shapes, dtypes and overlap. */
 napier_status napier_linear_check_outs(napier_context *context, const napier_token_call *call,
                                        napier_const_matrix hidden, napier_const_matrix weights,
                                        napier_matrix grad_hidden, napier_matrix grad_weights);

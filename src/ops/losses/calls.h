@@ -1,5 +1,5 @@
-/* ops/losses/calls.h - the arguments of calls that exist for the CPU and for a GPU, checked in one way. What is only
- * on the device (offsets, ids) its kernels look at. */
+/* ops/losses/calls.h - checks the arguments of calls that exist for the CPU and for a GPU. Values that are only on the
+ * device (offsets, ids) are checked by its kernels. */
 #ifndef NAPIER_OPS_LOSSES_CALLS_H
 #define NAPIER_OPS_LOSSES_CALLS_H
 
@@ -7,7 +7,7 @@
 #include "ops/losses/rubric_kernels.h"
 #include "ops/tokens/responses.h"
 
-/* *o := the options, or the defaults. */
+/* *o receives the options, or the defaults. */
 napier_status napier_kl_check(napier_context *context, napier_place place, napier_const_vector policy_logprobs,
                               napier_const_vector ref_logprobs, napier_indices offsets,
                               const napier_kl_options *options, napier_vector kl, napier_kl_options *o);
@@ -30,14 +30,14 @@ typedef struct napier_rubric_task {
     napier_rubric_job job;
     napier_responses responses;
     napier_const_vector weights;
-    float *sums; /* forward: the C sums of each tile, by slot. backward: C factors per worker */
+    float *sums; /* forward: C sums for each tile, by slot. backward: C factors per worker */
     napier_matrix scores;
     napier_vector rewards;
     napier_const_matrix grad_scores;
     napier_const_vector grad_rewards;
 } napier_rubric_task;
 
-/* The offsets lie in t->responses.offsets; the rest of t->responses is filled in. */
+/* t->responses.offsets must hold the offsets. The call fills in the rest of t->responses. */
 napier_status napier_rubric_check(napier_context *context, napier_place place, napier_rubric_task *t);
 napier_status napier_rubric_backward_check(napier_context *context, napier_place place, napier_rubric_task *t);
 

@@ -1,17 +1,17 @@
-/* ops/losses/grpo.inc.h - tiles of GRPO losses: what grpo_lanes.h makes of 16 tokens, in and out, and summed. Included
- * once per instruction set, after kl.inc.h. */
+/* ops/losses/grpo.inc.h - GRPO losses of tiles: loads tokens for grpo_lanes.h, 16 at a time, stores its results and
+ * sums them. Included once per instruction set, after kl.inc.h. */
 #include "ops/losses/grpo_lanes.h"
 
-/* ---- A tile -------------------------------------------------------------------------------------------------------- */
+/* ---- A tile ------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_grpo_tile_inputs {
     const float *logprob, *old, *ref, *sampler, *entropy, *advantage;
     const uint8_t *mask;
-    float one; /* the response's advantage, where they are not the tokens' */
+    float one; /* the response's advantage, if advantages are not per token */
     float rooms[6][NAPIER_TILE];
 } napier_grpo_tile_inputs;
 
-/* The element, exactly. */
+/* The element, widened exactly. */
 NAPIER_KERNEL float napier_grpo_element(napier_const_vector v, int64_t i) {
     float lanes[16];
     vf_store(lanes, napier_load_part(napier_at(v.data, v.dtype, i * v.stride), v.dtype, 1, vf_zero()));
@@ -34,7 +34,7 @@ NAPIER_KERNEL vf napier_grpo_or(const float *x, int i, int n, vf otherwise) {
     return x ? napier_sixteen_tokens(x, i, n, 0.0f) : otherwise;
 }
 
-/* The policy stands in for an old policy that is not there, and the old policy for the sampler. */
+/* The inputs of 16 tokens. The policy replaces an absent old policy, and the old policy an absent sampler. */
 NAPIER_KERNEL napier_grpo_inputs napier_grpo_inputs_at(const napier_grpo_tile_inputs *t, int i, int n) {
     napier_grpo_inputs in;
     in.logprob = napier_sixteen_tokens(t->logprob, i, n, 0.0f);
@@ -47,7 +47,7 @@ NAPIER_KERNEL napier_grpo_inputs napier_grpo_inputs_at(const napier_grpo_tile_in
     return in;
 }
 
-/* The terms being added, and what is counted. */
+/* The sums of the terms, and the counts. */
 typedef struct napier_grpo_adder {
     napier_lane_sum term[NAPIER_TERMS];
     bool on[NAPIER_TERMS];
@@ -151,7 +151,7 @@ static void napier_grpo_entropy_gradient(const napier_grpo_job *job, int64_t fir
     napier_tokens_put(job->grad_entropies, first, n, grad);
 }
 
-/* ---- The scan ------------------------------------------------------------------------------------------------------ */
+/* ---- The scan ----------------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL void napier_scan_add(napier_wide_sum *sum, int i, vm counted, vd x) {
     napier_wide_add(sum, i, vd_select(counted, x, vd_set(0.0)));

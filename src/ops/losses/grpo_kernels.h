@@ -1,11 +1,12 @@
-/* ops/losses/grpo_kernels.h - the kernels of the GRPO losses, as each instruction set compiles them (grpo.inc.h). */
+/* ops/losses/grpo_kernels.h - the table of kernels for the GRPO losses. Each instruction set compiles them
+ * (grpo.inc.h). */
 #ifndef NAPIER_OPS_LOSSES_GRPO_KERNELS_H
 #define NAPIER_OPS_LOSSES_GRPO_KERNELS_H
 
 #include <napier/rl.h>
 #include <stdbool.h>
 
-/* The batch and the rules, checked; vectors with data NULL are absent. */
+/* The batch and the options, checked. Vectors with data NULL are absent. */
 typedef struct napier_grpo_job {
     napier_const_vector logprobs, old, ref, sampler, entropies; /* [T] */
     napier_const_vector advantages;                             /* [B] or [T] */
@@ -13,9 +14,9 @@ typedef struct napier_grpo_job {
     const uint8_t *mask;
 
     napier_grpo_type type;
-    bool sequence;   /* the ratio is the response's */
+    bool sequence;   /* the ratio is per response */
     float low, high; /* the clip: 1 - eps, 1 + eps' */
-    float bound;     /* of cispo: eps' */
+    float bound;     /* for cispo: eps' */
     float delta;     /* INFINITY: none */
     float tau[2];    /* A > 0, else */
     float beta;      /* 0: no KL */
@@ -25,31 +26,32 @@ typedef struct napier_grpo_job {
     float cap, floor; /* of the correction */
     float log_cap, log_floor;
     bool off_policy;
-    bool entropy_mask; /* tokens of entropy below the threshold are left out of the policy's loss */
+    bool entropy_mask; /* the policy's loss leaves out tokens with an entropy below the threshold */
     float entropy_threshold;
 
     napier_vector losses, grad_logprobs, grad_entropies; /* [T] */
     float entropy_gradient;
 } napier_grpo_job;
 
-/* What its tokens need to know of a response. */
+/* The values of a response that the losses of its tokens need. */
 typedef struct napier_grpo_response {
     int64_t counted;
-    float weight;     /* of its tokens' losses in the loss */
+    float weight;     /* of its tokens' losses in the total loss */
     float ratio;      /* of the sequence */
-    float phi[2];     /* of vespo: A >= 0, else */
+    float phi[2];     /* for vespo: with A >= 0, else */
     float correction; /* of the sequence */
-    bool keep;        /* although A < 0 */
+    bool keep;        /* whether the off-policy mask keeps it if A < 0 */
     float flow;       /* the gradient that reaches each token through the sequence's ratio */
 } napier_grpo_response;
 
-/* Sums over a response that are wanted before its losses: they become exponents, so they are in double from the start. */
+/* Sums over a response that are needed before its losses. They become exponents, so they are in double from the
+ * start. */
 enum {
     NAPIER_SCAN_RATIO = 1,     /* logprob - old */
-    NAPIER_SCAN_CLAMPED = 2,   /* the same, each token's in [-20, 20] */
-    NAPIER_SCAN_MISMATCH = 4,  /* old - sampler; NaN counts 0 */
+    NAPIER_SCAN_CLAMPED = 2,   /* the same, with each token's l clamped to [-20, 20] */
+    NAPIER_SCAN_MISMATCH = 4,  /* old - sampler; a NaN counts as 0 */
     NAPIER_SCAN_CORRECTED = 8, /* the log of each token's correction in [log 1e-8, 20] */
-    NAPIER_SCAN_DRIFT = 16     /* sampler - logprob; NaN counts 0 */
+    NAPIER_SCAN_DRIFT = 16     /* sampler - logprob; a NaN counts as 0 */
 };
 enum { NAPIER_SCAN_SUMS = 5 };
 
@@ -61,13 +63,13 @@ typedef struct napier_grpo_scan {
 /* Sums over the counted tokens of a tile. */
 typedef enum napier_grpo_term {
     NAPIER_TERM_LOSS,
-    NAPIER_TERM_FLOW, /* d loss / d log ratio, at the level of the sequence */
+    NAPIER_TERM_FLOW, /* d loss / d log ratio, at the sequence level */
     NAPIER_TERM_RATIO,
     NAPIER_TERM_APPROX_KL,
     NAPIER_TERM_KL,
     NAPIER_TERM_CORRECTION,
     NAPIER_TERM_ENTROPY,
-    NAPIER_TERM_BONUS, /* entropy of the tokens that the entropy mask leaves */
+    NAPIER_TERM_BONUS, /* entropy of the tokens that the entropy mask selects */
     NAPIER_TERMS
 } napier_grpo_term;
 
@@ -78,9 +80,9 @@ typedef struct napier_grpo_sums {
 } napier_grpo_sums;
 
 typedef struct napier_grpo_kernels {
-    /* n tokens of one response, at most a tile, from `first` on; `wanted`: bits of NAPIER_SCAN_. */
+    /* Sums over n tokens of one response, at most a tile, from `first` on. `wanted`: bits of NAPIER_SCAN_. */
     void (*scan)(const napier_grpo_job *job, int64_t first, int n, unsigned wanted, napier_grpo_scan *scan);
-    /* Writes the job's losses and grad_logprobs, where there are such; *sums may be NULL. b: the response. */
+    /* Writes the job's losses and grad_logprobs, if present. *sums may be NULL. b: the response. */
     void (*tile)(const napier_grpo_job *job, const napier_grpo_response *response, int64_t b, int64_t first, int n,
                  napier_grpo_sums *sums);
     /* Writes grad_entropies. */

@@ -1,16 +1,16 @@
-/* ops/losses/grpo_lanes.h - GRPO losses of 16 tokens at a time (on a GPU: of one), with their derivatives and what is
- * logged of them: all that stays in its lane, for grpo.inc.h and grpo.cu.
+/* ops/losses/grpo_lanes.h - GRPO losses of 16 tokens at a time (on a GPU: of one), with their derivatives and metrics.
+ * Everything here stays within its lane, and serves grpo.inc.h and grpo.cu.
  *
  * A token's loss depends on the policy's log-probability in two ways: directly (the factor of cispo and vespo, the KL
- * penalty), and through the log of the ratio, which is the token's own or the mean over its response. The derivatives
- * with respect to both are kept apart until the level of the ratio is known. */
+ * penalty), and through the log of the ratio, which is the token's own or the mean over its response. The two
+ * derivatives are separate until the level of the ratio is known. */
 #ifndef NAPIER_OPS_LOSSES_GRPO_LANES_H
 #define NAPIER_OPS_LOSSES_GRPO_LANES_H
 
 #include "ops/losses/grpo_kernels.h"
 #include "ops/losses/kl_lanes.h"
 
-/* What one knows of 16 tokens. */
+/* The inputs of 16 tokens. */
 typedef struct napier_grpo_inputs {
     vf logprob, old, ref, sampler, entropy, advantage;
     vm counted;
@@ -18,15 +18,15 @@ typedef struct napier_grpo_inputs {
 
 typedef struct napier_grpo_outputs {
     vf loss;
-    vf direct;   /* d loss / d logprob, but for */
+    vf direct;   /* d loss / d logprob, except through the ratio */
     vf by_ratio; /* d loss / d log ratio */
     vf ratio, log_ratio, kl, correction;
-    vm low, high; /* held by the clip */
-    vm kept;      /* by the off-policy mask */
-    vm bonus;     /* by the entropy mask */
+    vm low, high; /* the clip is active */
+    vm kept;      /* selected by the off-policy mask */
+    vm bonus;     /* selected by the entropy mask */
 } napier_grpo_outputs;
 
-/* The product, where 0 times anything is 0. */
+/* The product, with 0 times anything equal to 0. */
 NAPIER_KERNEL vf napier_times(vf a, vf b) {
     const vm none = vm_or(vf_eq(a, vf_zero()), vf_eq(b, vf_zero()));
     return vf_select(none, vf_zero(), vf_mul(a, b));
@@ -34,9 +34,9 @@ NAPIER_KERNEL vf napier_times(vf a, vf b) {
 NAPIER_KERNEL vf napier_negative(vf x) { return vf_sub(vf_zero(), x); }
 NAPIER_KERNEL vm napier_not(vm m) { return vm_andnot(m, vm_first(16)); }
 
-/* ---- The policy's part --------------------------------------------------------------------------------------------- */
+/* ---- The policy's part -------------------------------------------------------------------------------------------- */
 
-/* -min(min(rho, delta) A, clamp(rho, low, high) A). Where both are equal the derivative is the mean of both. */
+/* -min(min(rho, delta) A, clamp(rho, low, high) A). Where both sides are equal, the derivative is the mean of both. */
 NAPIER_KERNEL void napier_grpo_clipped(const napier_grpo_job *job, vf a, napier_grpo_outputs *o) {
     const vf rho = o->ratio, delta = vf_set(job->delta), low = vf_set(job->low), high = vf_set(job->high);
     const vm over = vf_gt(rho, delta), below = vf_lt(rho, low), above = vf_gt(rho, high);
@@ -67,7 +67,7 @@ NAPIER_KERNEL void napier_grpo_cispo(const napier_grpo_job *job, vf a, vf logpro
 }
 
 /* -(4 / tau) s A with s = sigmoid(tau (rho - 1)), whose derivative is s (1 - s) tau. With e = exp(-|x|) both are
- * quotients in which nothing cancels: s = 1 / (1 + e) or e / (1 + e), s (1 - s) = e / (1 + e)^2. */
+ * quotients in which nothing cancels: s = 1 / (1 + e) or e / (1 + e), and s (1 - s) = e / (1 + e)^2. */
 NAPIER_KERNEL void napier_grpo_sapo(const napier_grpo_job *job, vf a, napier_grpo_outputs *o) {
     const vf tau = vf_select(vf_gt(a, vf_zero()), vf_set(job->tau[0]), vf_set(job->tau[1]));
     const vf x = vf_mul(tau, vf_sub(o->ratio, vf_set(1.0f)));
@@ -96,9 +96,9 @@ NAPIER_KERNEL void napier_grpo_policy(const napier_grpo_job *job, const napier_g
     }
 }
 
-/* ---- What it is multiplied by, and the KL penalty ------------------------------------------------------------------ */
+/* ---- What it is multiplied by, and the KL penalty ----------------------------------------------------------------- */
 
-/* old - sampler; one that is not known is no difference. */
+/* old - sampler; 0 if the sampler's value is NaN. */
 NAPIER_KERNEL napier_difference napier_grpo_mismatch(const napier_grpo_inputs *in) {
     const napier_difference d = napier_difference_of(in->old, in->sampler);
     return (napier_difference){vf_keep(vf_eq(d.d, d.d), d.d), d.low};
@@ -122,8 +122,8 @@ NAPIER_KERNEL vf napier_grpo_correct(const napier_grpo_job *job, const napier_gr
                                                      : vf_select(above, cap, vf_select(below, floor, r));
 }
 
-/* Adds beta KL, times the ratio if it is bias-corrected. By the token's own ratio k3 comes to a derivative of -d rho: its
- * exponentials cancel. */
+/* Adds beta KL, times the ratio if it is bias-corrected. With the token's own ratio the derivative for k3 is -d rho,
+ * because its exponentials cancel. */
 NAPIER_KERNEL void napier_grpo_penalty(const napier_grpo_job *job, const napier_grpo_inputs *in,
                                        napier_grpo_outputs *o) {
     const napier_difference d = napier_difference_of(in->ref, in->logprob);
@@ -153,7 +153,7 @@ NAPIER_KERNEL void napier_grpo_multiply(vf factor, vm kept, napier_grpo_outputs 
     o->by_ratio = vf_keep(kept, napier_times(o->by_ratio, factor));
 }
 
-/* ---- Sixteen tokens ------------------------------------------------------------------------------------------------ */
+/* ---- Sixteen tokens ----------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL napier_grpo_outputs napier_grpo_sixteen(const napier_grpo_job *job, const napier_grpo_response *response,
                                                       const napier_grpo_inputs *in) {
@@ -181,9 +181,9 @@ NAPIER_KERNEL napier_grpo_outputs napier_grpo_sixteen(const napier_grpo_job *job
     return o;
 }
 
-/* ---- For the scan --------------------------------------------------------------------------------------------------- */
+/* ---- For the scan -------------------------------------------------------------------------------------------------- */
 
-/* a - b exactly, or nearly; 0 where they are equal, and, if `known`, where one of them is NaN. */
+/* a - b, exactly or nearly. 0 if they are equal and, if `known`, if one of them is NaN. */
 NAPIER_KERNEL vd napier_wide_difference(vf a, vf b, bool known) {
     const vf d = vf_sub(a, b);
     const vm none = known ? vm_or(vf_eq(a, b), vf_unordered(d, d)) : vf_eq(a, b);
@@ -193,7 +193,7 @@ NAPIER_KERNEL vd napier_wide_clamp(vd x, double low, double high) {
     return vd_select(vd_lt(x, vd_set(low)), vd_set(low), vd_select(vd_lt(vd_set(high), x), vd_set(high), x));
 }
 
-/* The log of a token's correction, no further down than that of 1e-8. */
+/* The log of a token's correction, but at least log 1e-8. */
 NAPIER_KERNEL vd napier_grpo_log_correction(const napier_grpo_job *job, const napier_grpo_inputs *in) {
     const double lowest = -0x1.26bb1bbb55516p+4; /* log 1e-8 */
     const vf correction = napier_grpo_correct(job, NULL, in);

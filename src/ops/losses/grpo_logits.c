@@ -1,8 +1,9 @@
-/* ops/losses/grpo_logits.c - GRPO losses straight from logits, with the gradient of the logits.
+/* ops/losses/grpo_logits.c - GRPO losses directly from logits, with the gradient of the logits.
  *
- * Where a token's gradient follows from its own log-probability, a row is read, asked for its gradient, and written while
- * it is in a cache: one read from memory, one write. Else (a ratio of the sequence, a quantile of entropy, a bonus for tokens chosen by entropy) all rows are
- * scored first, and read a second time. Bits are those of the three calls one after the other. */
+ * If a token's gradient depends only on its own log-probability, its row is read, a hook computes its gradient, and the
+ * row's gradient is written while the row is in a cache: one read from memory and one write. Otherwise (a ratio of the
+ * sequence, a quantile of entropy, a bonus for tokens chosen by entropy) all rows are scored first and read a second
+ * time. The bits are those of the three calls one after the other. */
 #include "core/base/parallel.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
@@ -10,7 +11,7 @@
 #include "ops/losses/grpo_logits.h"
 #include "ops/tokens/token_backward.h"
 
-/* ---- Arguments ----------------------------------------------------------------------------------------------------- */
+/* ---- Arguments ---------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_grpo_view {
     const char *name;
@@ -29,7 +30,7 @@ static napier_status napier_grpo_apart(napier_context *context, napier_grpo_view
     return napier_check_alias(context, out.name, written, in.name, b);
 }
 
-/* Only grad_logits in place of logits is allowed; that is for the backward call to check. */
+/* Only grad_logits may be in place of logits; the backward call checks that. */
 static napier_status napier_grpo_logits_apart(napier_context *context, const napier_grpo_logits *g) {
     enum { OUTPUTS = 3, ALL = 11 };
     const napier_grpo_job *job = &g->run.job;
@@ -79,9 +80,9 @@ napier_status napier_grpo_logits_check(napier_context *context, napier_place pla
     return status;
 }
 
-/* ---- One read ------------------------------------------------------------------------------------------------------ */
+/* ---- One read ----------------------------------------------------------------------------------------------------- */
 
-/* What is asked of a row: its token as a tile of one. */
+/* The hook: computes the loss of a row's token as a tile of one. */
 static void napier_grpo_row(void *argument, int64_t row, float logprob, float entropy, double *grad_logprob,
                             double *grad_entropy) {
     const napier_grpo_logits *g = argument;
@@ -114,7 +115,7 @@ static napier_status napier_grpo_one_read(napier_context *context, napier_grpo_l
     return NAPIER_OK;
 }
 
-/* ---- Two reads ----------------------------------------------------------------------------------------------------- */
+/* ---- Two reads ---------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_grpo_score(napier_context *context, const napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
@@ -145,7 +146,7 @@ static napier_status napier_grpo_two_reads(napier_context *context, napier_grpo_
     return napier_token_logprobs_backward(context, g->logits, g->ids, g->options, &gradients, g->grad_logits);
 }
 
-/* ---- The call ------------------------------------------------------------------------------------------------------ */
+/* ---- The call ----------------------------------------------------------------------------------------------------- */
 
 static void napier_grpo_copy_out(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_logits *g = argument;

@@ -1,4 +1,4 @@
-/* ops/losses/grpo_options.c - the arguments of the GRPO losses, checked and turned into a job. */
+/* ops/losses/grpo_options.c - checks the arguments of the GRPO losses and makes a job from them. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -8,7 +8,7 @@
 #include "core/math/f64.h"
 #include "ops/losses/grpo_run.h"
 
-/* ---- Options ------------------------------------------------------------------------------------------------------- */
+/* ---- Options ------------------------------------------------------------------------------------------------------ */
 
 static napier_status napier_grpo_enums(napier_context *context, const napier_grpo_options *o) {
     const struct {
@@ -30,7 +30,7 @@ static napier_status napier_grpo_enums(napier_context *context, const napier_grp
 typedef struct napier_grpo_range {
     const char *name;
     double value, least;
-    bool above; /* more than `least`, not equal */
+    bool above; /* the value must be more than `least`, not equal */
     bool infinite;
 } napier_grpo_range;
 
@@ -92,7 +92,7 @@ static napier_status napier_grpo_options_read(napier_context *context, const nap
     return status ? status : napier_grpo_numbers(context, o);
 }
 
-/* ---- The batch ----------------------------------------------------------------------------------------------------- */
+/* ---- The batch ---------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_grpo_advantages(napier_context *context, napier_const_vector a, int64_t responses,
                                             int64_t tokens) {
@@ -114,7 +114,7 @@ static napier_status napier_grpo_needs(napier_context *context, const char *name
     return NAPIER_OK;
 }
 
-/* T is logprobs' size, or, from logits, `tokens`. */
+/* T is the size of logprobs or, from logits, `tokens`. */
 static napier_status napier_grpo_batch_check(napier_context *context, const napier_grpo_batch *batch, bool logits,
                                              int64_t tokens) {
     if (logits && (batch->logprobs.data || batch->entropies.data)) {
@@ -137,7 +137,7 @@ static napier_status napier_grpo_batch_check(napier_context *context, const napi
     return status;
 }
 
-/* What the options need of the batch; where there are no tokens nothing is missing. */
+/* Checks that the batch has the vectors that the options need. Without tokens nothing is missing. */
 static napier_status napier_grpo_missing(napier_context *context, const napier_grpo_batch *batch,
                                          const napier_grpo_options *o, bool logits, int64_t tokens) {
     if (tokens == 0) {
@@ -156,7 +156,7 @@ static napier_status napier_grpo_missing(napier_context *context, const napier_g
     return status;
 }
 
-/* ---- The job ------------------------------------------------------------------------------------------------------- */
+/* ---- The job ------------------------------------------------------------------------------------------------------ */
 
 static void napier_grpo_rules(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;

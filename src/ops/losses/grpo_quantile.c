@@ -1,5 +1,5 @@
-/* ops/losses/grpo_quantile.c - a quantile of many values without sorting them: their bits, made to rise with the
- * value, are counted digit by digit. */
+/* ops/losses/grpo_quantile.c - a quantile of many values without sorting them. Their bits are mapped to keys in the
+ * same order, which are counted digit by digit. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static bool napier_value_at(const napier_values *values, int64_t i, float *x) {
     return true;
 }
 
-/* How many keys, among those that start with the digits of `prefix` above `shift` + 11 bits, have each next digit. */
+/* Counts the next digit of the keys whose digits above `shift` + 11 bits equal those of `prefix`. */
 static void napier_count_digits(const napier_values *values, uint32_t prefix, int shift,
                                 int64_t count[NAPIER_KEY_DIGITS]) {
     memset(count, 0, NAPIER_KEY_DIGITS * sizeof *count);
@@ -37,7 +37,7 @@ static void napier_count_digits(const napier_values *values, uint32_t prefix, in
     }
 }
 
-/* The key of rank `rank` (from 0); *through: how many keys are not above it. */
+/* The key of rank `rank` (from 0). *through: number of keys that are not above it. */
 static uint32_t napier_key_of_rank(const napier_values *values, int64_t rank, int64_t *through) {
     int64_t count[NAPIER_KEY_DIGITS], before = 0;
     uint32_t key = 0;

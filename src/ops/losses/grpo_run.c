@@ -1,4 +1,4 @@
-/* ops/losses/grpo_run.c - the passes that GRPO losses are made of. */
+/* ops/losses/grpo_run.c - the passes of a GRPO loss. */
 #include "ops/losses/grpo_run.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 bool napier_grpo_looks_ahead(const napier_grpo_run *run) {
     const unsigned of_policy = NAPIER_SCAN_RATIO | NAPIER_SCAN_CLAMPED | NAPIER_SCAN_DRIFT;
-    const bool on_policy = !run->job.old.data; /* the policy stands in for the old one */
+    const bool on_policy = !run->job.old.data; /* the policy replaces the old one */
     const bool quantile = run->options.top_entropy_quantile < 1;
     const bool share = run->job.entropy_mask && run->options.entropy_coefficient != 0; /* of the bonus */
     return quantile || share || (run->scans & of_policy) || (run->scans && on_policy);
@@ -37,7 +37,7 @@ void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
     napier_free(&context->allocator, run->response);
 }
 
-/* ---- Prepare ------------------------------------------------------------------------------------------------------- */
+/* ---- Prepare ------------------------------------------------------------------------------------------------------ */
 
 static void napier_grpo_scan_tokens(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
@@ -83,7 +83,7 @@ static void napier_grpo_threshold(void *argument, int worker, int64_t begin, int
         napier_grpo_quantile(run->job.entropies, run->job.mask, 1.0 - run->options.top_entropy_quantile);
 }
 
-/* Where entropy does not choose tokens, all that count share the bonus; else it is known when they have been counted. */
+/* Without an entropy mask, all counted tokens share the bonus. With one, their number is known only after counting. */
 static void napier_grpo_bonus(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;
     (void)worker, (void)begin, (void)end;
@@ -104,7 +104,7 @@ void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
     napier_run_once(napier_grpo_bonus, run);
 }
 
-/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
 
 static void napier_grpo_tokens(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
@@ -121,7 +121,7 @@ void napier_grpo_tiles(napier_context *context, napier_grpo_run *run) {
     napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_tokens, run);
 }
 
-/* ---- Sums over responses ------------------------------------------------------------------------------------------- */
+/* ---- Sums over responses ------------------------------------------------------------------------------------------ */
 
 static const napier_grpo_sums *napier_grpo_sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
     *tiles = napier_response_tiles(&run->responses, b);

@@ -1,5 +1,5 @@
-/* ops/losses/grpo_sums.h - from sums over the tokens of a response to what its tokens need to know, and from those of
- * all responses to the loss and the metrics: plain C, for the CPU (grpo_run.c) and for the kernels of a GPU
+/* ops/losses/grpo_sums.h - computes the values that a response's tokens need from sums over the response, and the loss
+ * and the metrics from the sums of all responses. Plain C, for the CPU (grpo_run.c) and for the kernels of a GPU
  * (grpo.cu). */
 #ifndef NAPIER_OPS_LOSSES_GRPO_SUMS_H
 #define NAPIER_OPS_LOSSES_GRPO_SUMS_H
@@ -8,13 +8,14 @@
 #include "ops/losses/grpo_kernels.h"
 #include "ops/tokens/counts.h"
 
-/* beta of a token; of TOKEN_MEAN the mean over tokens is beta times the mean over responses. */
+/* The beta of a token. For TOKEN_MEAN it is scaled so that the mean over tokens is beta times the mean over
+ * responses. */
 NAPIER_BOTH float napier_grpo_beta(const napier_grpo_options *o, const napier_response_counts *all) {
     const bool tokens = o->type == NAPIER_GRPO_TOKEN_MEAN && all->present > 0;
     return (float)(tokens ? o->beta * ((double)all->counted / (double)all->present) : o->beta);
 }
 
-/* How much a token's loss counts in the loss; `mean` false: in the sum of all tokens' losses. counted: tokens of its response. */
+/* The weight of a token's loss in the total loss; 1 if not `mean`. counted: counted tokens of its response. */
 NAPIER_BOTH double napier_grpo_weight(const napier_grpo_options *o, const napier_response_counts *all, bool mean,
                                       int64_t counted) {
     const double responses = (double)all->present, tokens = all->counted > 0 ? (double)all->counted : 1.0;
@@ -39,7 +40,7 @@ NAPIER_BOTH double napier_grpo_weight(const napier_grpo_options *o, const napier
     }
 }
 
-/* Does entropy choose the tokens of the policy's loss? */
+/* True if the entropy selects the tokens of the policy's loss. */
 NAPIER_BOTH bool napier_grpo_entropy_mask(const napier_grpo_options *o) {
     return o->top_entropy_quantile < 1 || o->entropy_threshold > -HUGE_VAL;
 }
@@ -54,7 +55,7 @@ NAPIER_BOTH double napier_sequence_correction(const napier_grpo_options *o, doub
     return r >= o->correction_floor && r <= o->correction_cap ? r : 0.0;
 }
 
-/* exp(lambda + k log w - lambda w), w being the ratio of the whole sequence; 0 where that is no number. */
+/* exp(lambda + k log w - lambda w), where w is the ratio of the whole sequence. 0 if that is not a finite number. */
 NAPIER_BOTH float napier_vespo_phi(double log_w, double k, double lambda) {
     const double l = lambda < 1e-4 ? 1e-4 : lambda;
     const double phi = napier_f64_exp(l + k * log_w - l * napier_f64_exp(log_w));
@@ -73,7 +74,7 @@ NAPIER_BOTH void napier_vespo_prepare(const napier_grpo_options *o, const napier
     r->phi[1] = napier_vespo_phi(log_w, o->vespo_k_negative, o->vespo_lambda_negative);
 }
 
-/* Of a response with `counted` tokens, and their scan: all but the flow. */
+/* The values of a response with `counted` tokens from their scan, except the flow. */
 NAPIER_BOTH napier_grpo_response napier_grpo_prepared(const napier_grpo_options *o, const napier_response_counts *all,
                                                       bool mean, bool sequence, const napier_grpo_scan *scan,
                                                       int64_t counted) {
@@ -95,13 +96,13 @@ NAPIER_BOTH napier_grpo_response napier_grpo_prepared(const napier_grpo_options 
     return r;
 }
 
-/* `flow`: the sum over its tiles. */
+/* `flow`: the sum over the response's tiles. */
 NAPIER_BOTH float napier_grpo_flow_of(const napier_grpo_options *o, const napier_response_counts *all, bool mean,
                                       int64_t counted, double flow) {
     return counted > 0 ? (float)(flow * napier_grpo_weight(o, all, mean, counted) / (double)counted) : 0.0f;
 }
 
-/* ---- Over all responses -------------------------------------------------------------------------------------------- */
+/* ---- Over all responses ------------------------------------------------------------------------------------------- */
 
 typedef struct napier_grpo_totals {
     double sum[NAPIER_TERMS], low, high, kept, bonus;
@@ -109,15 +110,15 @@ typedef struct napier_grpo_totals {
     float min_ratio, max_ratio;
 } napier_grpo_totals;
 
-/* Sums of NaNs have bits that depend on the machine. */
+/* Makes NaNs canonical, because the bits of a sum of NaNs depend on the machine. */
 NAPIER_BOTH double napier_one_nan(double x) { return x == x ? x : napier_f64_nan(); }
 
-/* What a token of the bonus loses: the coefficient over all of them. */
+/* The factor of each bonus token's entropy: the coefficient divided by the number of such tokens. */
 NAPIER_BOTH double napier_grpo_entropy_share(const napier_grpo_options *o, double bonus) {
     return o->entropy_coefficient / (bonus > 0 ? bonus : 1.0);
 }
 
-/* counted: tokens; t->some > 0. */
+/* counted: counted tokens. t->some must be > 0. */
 NAPIER_BOTH napier_grpo_metrics napier_grpo_metrics_from(const napier_grpo_options *o, int64_t counted,
                                                          const napier_grpo_totals *t) {
     const double n = (double)counted, *sum = t->sum, coefficient = napier_grpo_entropy_share(o, t->bonus);

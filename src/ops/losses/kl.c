@@ -1,5 +1,5 @@
-/* ops/losses/kl.c - KL divergence per response, from log-probabilities of its tokens: check, split over tiles, add
- * up. */
+/* ops/losses/kl.c - KL divergence per response, from log-probabilities of its tokens: checks, splits the work over
+ * tiles, and adds the sums. */
 #include <math.h>
 
 #include "core/base/fenv.h"
@@ -10,7 +10,7 @@
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
-/* ---- Arguments ----------------------------------------------------------------------------------------------------- */
+/* ---- Arguments ---------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_kl_limit(napier_context *context, const char *name, double limit) {
     if (!(limit >= 0)) {
@@ -51,14 +51,14 @@ static napier_status napier_kl_arguments(napier_context *context, napier_place p
     return status;
 }
 
-/* ---- Work ---------------------------------------------------------------------------------------------------------- */
+/* ---- Work --------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_kl_task {
     const napier_kl_kernels *kernels;
     napier_kl_job job;
     napier_kl_options options;
     napier_responses responses;
-    napier_kl_sum *sums; /* a slot per tile */
+    napier_kl_sum *sums; /* one per tile, by slot */
     napier_vector kl;
     napier_const_vector grad_kl;
 } napier_kl_task;
@@ -140,7 +140,7 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
     return NAPIER_OK;
 }
 
-/* ---- Gradient ------------------------------------------------------------------------------------------------------ */
+/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
 
 /* The gradient of each counted token's estimate. */
 static float napier_kl_token_gradient(const napier_kl_task *t, int64_t b) {
@@ -168,7 +168,7 @@ static void napier_kl_gradients(void *argument, int worker, int64_t begin, int64
     }
 }
 
-/* An output of the size of the tokens against everything that is read. */
+/* Checks an output with one element per token against overlap with all inputs. */
 static napier_status napier_kl_check_out(napier_context *context, const char *name, napier_vector out,
                                          napier_const_vector policy, napier_const_vector ref,
                                          napier_const_vector grad_kl, napier_indices offsets) {

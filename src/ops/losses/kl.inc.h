@@ -2,7 +2,7 @@
  * responses.inc.h. */
 #include "ops/losses/kl_lanes.h"
 
-/* ---- Per response -------------------------------------------------------------------------------------------------- */
+/* ---- Per response ------------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL float napier_kl_tile_as(napier_kl_estimator estimator, const napier_kl_job *job, int64_t first, int n,
                                       int32_t *counted) {
@@ -21,7 +21,7 @@ NAPIER_KERNEL float napier_kl_tile_as(napier_kl_estimator estimator, const napie
             *counted += vm_count(on);
             value = vf_keep(on, value);
         }
-        napier_lane_add(&sum, i, value); /* past the end policy and ref are equal: 0 */
+        napier_lane_add(&sum, i, value); /* past the end policy and ref are equal: the value is 0 */
     }
     return napier_lane_fold(&sum, n);
 }
@@ -56,9 +56,9 @@ static void napier_kl_tile_gradient(const napier_kl_job *job, int64_t first, int
     napier_tokens_put(job->grad_ref, first, n, grad_ref);
 }
 
-/* ---- Over the vocabulary -------------------------------------------------------------------------------------------- */
+/* ---- Over the vocabulary ------------------------------------------------------------------------------------------- */
 
-/* A tile of both rows at the temperature, as floats. */
+/* A tile of both rows after the temperature, as floats. */
 typedef struct napier_kl_tiles {
     const float *x, *y;
     float rooms[2][NAPIER_TILE + 16];
@@ -95,7 +95,7 @@ static double napier_kl_full_row(const napier_kl_full_job *job, int64_t row, con
     return total;
 }
 
-/* Where a gradient's n elements from column i go, as napier_tokens_out. */
+/* Where a kernel writes n elements of a gradient from column i on, as napier_tokens_out. */
 NAPIER_KERNEL napier_vector napier_kl_row_out(napier_matrix m, int64_t row) {
     napier_vector v = {m.data, m.cols, m.col_stride, m.dtype};
     if (m.data) {

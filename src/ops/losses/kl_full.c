@@ -1,4 +1,5 @@
-/* ops/losses/kl_full.c - KL divergence over the whole vocabulary, from two rows of logits: a row is one worker's. */
+/* ops/losses/kl_full.c - KL divergence over the whole vocabulary, from two rows of logits. One worker computes a
+ * row. */
 #include <math.h>
 
 #include "core/base/parallel.h"
@@ -13,13 +14,14 @@
 typedef struct napier_kl_full_task {
     const napier_ops_kernels *kernels;
     napier_kl_full_job job;
-    napier_softmax_job rows[2];  /* the policy's and the reference's, for their sums */
+    napier_softmax_job rows[2];  /* the jobs for the sums of the policy and of the reference */
     napier_vector kl;            /* forward */
     napier_const_vector grad_kl; /* backward */
     float *scratch;
 } napier_kl_full_task;
 
-/* The row's sum to what its log-probabilities need: the log of the sum in two floats. False where there are none. */
+/* The values of a row for its log-probabilities, from its sum: the log of the sum as two floats. False if it has
+ * none. */
 static bool napier_kl_row_of(const napier_kl_full_task *t, int which, int64_t row, float *scratch, napier_kl_row *out) {
     const napier_softmax_job *job = &t->rows[which];
     napier_sum sum;
@@ -28,7 +30,7 @@ static bool napier_kl_row_of(const napier_kl_full_task *t, int which, int64_t ro
     return napier_kl_row_from(&sum, out);
 }
 
-/* The divergence of a row, and p and q for its gradient; NaN where one of the two is no distribution. */
+/* The divergence of a row, and p and q for its gradient. NaN if one of the two is not a distribution. */
 static double napier_kl_of_row(const napier_kl_full_task *t, int64_t row, float *scratch, napier_kl_row *p,
                                napier_kl_row *q) {
     if (!napier_kl_row_of(t, 0, row, scratch, p) || !napier_kl_row_of(t, 1, row, scratch, q)) {
@@ -71,7 +73,7 @@ static void napier_kl_full_gradients(void *argument, int worker, int64_t begin, 
     }
 }
 
-/* ---- The calls ----------------------------------------------------------------------------------------------------- */
+/* ---- The calls ---------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_kl_full_arguments(napier_context *context, napier_const_matrix policy,
                                               napier_const_matrix ref, const napier_softmax_options *options,

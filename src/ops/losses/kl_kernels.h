@@ -1,10 +1,10 @@
-/* ops/losses/kl_kernels.h - the kernels of KL divergences, as each instruction set compiles them (kl.inc.h). */
+/* ops/losses/kl_kernels.h - the table of kernels for KL divergences. Each instruction set compiles them (kl.inc.h). */
 #ifndef NAPIER_OPS_LOSSES_KL_KERNELS_H
 #define NAPIER_OPS_LOSSES_KL_KERNELS_H
 
 #include <napier/rl.h>
 
-/* Checked; data NULL: absent. */
+/* Checked arguments. Vectors with data NULL are absent. */
 typedef struct napier_kl_job {
     napier_const_vector policy, ref; /* [T] */
     const uint8_t *mask;             /* [T] or NULL */
@@ -13,13 +13,13 @@ typedef struct napier_kl_job {
     napier_vector grad_policy, grad_ref;
 } napier_kl_job;
 
-/* What a tile comes to. */
+/* The sums of a tile. */
 typedef struct napier_kl_sum {
     float value;
     int32_t counted;
 } napier_kl_sum;
 
-/* log_softmax of a row is (z - max) - (log_sum + log_sum_low). */
+/* The values of a row: its log_softmax is (z - max) - (log_sum + log_sum_low). */
 typedef struct napier_kl_row {
     float max, log_sum, log_sum_low;
 } napier_kl_row;
@@ -31,15 +31,15 @@ typedef struct napier_kl_full_job {
 } napier_kl_full_job;
 
 typedef struct napier_kl_kernels {
-    /* The sum over n tokens, at most a tile, from `first` on, and how many count. */
+    /* The sum over n tokens, at most a tile, from `first` on, and the number of counted tokens. */
     float (*tile)(const napier_kl_job *job, int64_t first, int n, int32_t *counted);
-    /* Their gradients; `gradient` is that of each one's estimate. */
+    /* Their gradients. `gradient` is that of each token's estimate. */
     void (*tile_gradient)(const napier_kl_job *job, int64_t first, int n, float gradient);
 
-    /* sum_j p_j (log p_j - log q_j) over a row; *excess: the sum of q_j - p_j, which is 0 but for errors. */
+    /* sum_j p_j (log p_j - log q_j) over a row. *excess: the sum of q_j - p_j, which is 0 except for errors. */
     double (*full_row)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p, const napier_kl_row *q,
                        double *excess);
-    /* `gradient` is that of the row's divergence, `kl`. */
+    /* `gradient` is that of the row's divergence, and `kl` the divergence. */
     void (*full_row_gradient)(const napier_kl_full_job *job, int64_t row, const napier_kl_row *p,
                               const napier_kl_row *q, float kl, float gradient);
 } napier_kl_kernels;

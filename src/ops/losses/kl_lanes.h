@@ -1,24 +1,24 @@
 /* ops/losses/kl_lanes.h - differences of log-probabilities, the estimators of KL, and the terms of KL over a
- * vocabulary: all that stays in its lane, for the kernels of the CPU (kl.inc.h) and of a GPU (kl.cu).
+ * vocabulary. Everything here stays within its lane, and serves the kernels of the CPU (kl.inc.h) and of a GPU (kl.cu).
  *
- * A difference d of two floats is kept with what its rounding left out: exp(d) is wrong by the absolute error of d, which
- * for |d| of 10 would be eight roundings' worth.
+ * A difference d of two floats includes its rounding error, because the relative error of exp(d) is the absolute error
+ * of d. For |d| near 10 that would be eight roundings.
  *
- * k3 = exp(d) - d - 1 cancels near 0. For |d| <= 1 it is d^2 (1/2! + d/3! + ... + d^9/11!); what is left out of the series
- * is below 2^-27 of it. */
+ * k3 = exp(d) - d - 1 cancels near 0. For |d| <= 1 it is computed as d^2 (1/2! + d/3! + ... + d^9/11!). The omitted
+ * terms are below 2^-27 of it. */
 #ifndef NAPIER_OPS_LOSSES_KL_LANES_H
 #define NAPIER_OPS_LOSSES_KL_LANES_H
 
 #include "core/math/lanes_math.h"
 #include "ops/losses/kl_kernels.h"
 
-/* ---- Differences --------------------------------------------------------------------------------------------------- */
+/* ---- Differences -------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_difference {
-    vf d, low; /* d + low is the difference; low is 0 where d is no ordinary number */
+    vf d, low; /* d + low is the difference; low is 0 if d is infinite or NaN */
 } napier_difference;
 
-/* Equal infinities differ by 0. */
+/* The difference; 0 for equal infinities. */
 NAPIER_KERNEL napier_difference napier_difference_of(vf a, vf b) {
     const vf d = vf_sub(a, b), back = vf_sub(d, a);
     const vf low = vf_sub(vf_sub(a, vf_sub(d, back)), vf_add(b, back));
@@ -43,7 +43,7 @@ NAPIER_KERNEL vf napier_k3_near(vf d) {
     return vf_mul(vf_mul(d, d), q);
 }
 
-/* exp(d), exp(d) - 1 and exp(d) - d - 1 of a difference, each good to a few ulp. */
+/* exp(d), exp(d) - 1 and exp(d) - d - 1 of a difference, each accurate to a few ulp. */
 typedef struct napier_exps {
     vf e, e1, e2;
 } napier_exps;
@@ -59,7 +59,7 @@ NAPIER_KERNEL napier_exps napier_exps_of(napier_difference g) {
     return r;
 }
 
-/* ---- Estimates ----------------------------------------------------------------------------------------------------- */
+/* ---- Estimates ---------------------------------------------------------------------------------------------------- */
 
 /* A token's estimate, and its derivative with respect to d = ref - policy. */
 typedef struct napier_estimate {
@@ -78,7 +78,7 @@ NAPIER_KERNEL napier_estimate napier_estimate_of(napier_kl_estimator estimator, 
     return (napier_estimate){e.e2, e.e1};
 }
 
-/* x in [-limit, limit]; *inside: it was. NaN stays. */
+/* x clamped to [-limit, limit]; *inside: x was inside. NaN stays NaN. */
 NAPIER_KERNEL vf napier_clamp(vf x, vf limit, vm *inside) {
     const vf low = vf_sub(vf_zero(), limit);
     const vm above = vf_gt(x, limit), below = vf_lt(x, low);
@@ -99,10 +99,10 @@ NAPIER_KERNEL napier_estimate napier_clamped_estimate(const napier_kl_job *job, 
 }
 
 /* ---- Over the vocabulary -------------------------------------------------------------------------------------------
- * With d_j = log q_j - log p_j, and because both sum to 1,
- *     sum_j p_j (log p_j - log q_j) = sum_j (q_j - p_j - p_j d_j) = sum_j p_j (exp(d_j) - d_j - 1):
- * no term is negative, and none but 0 where p_j = q_j. The logs of both sums of exponentials are off by some 2^-22, which
- * for neighbouring p and q is more than d: what the sum of q_j - p_j leaves says by how much. */
+ * With d_j = log q_j - log p_j, and because p and q both sum to 1,
+ *     sum_j p_j (log p_j - log q_j) = sum_j (q_j - p_j - p_j d_j) = sum_j p_j (exp(d_j) - d_j - 1).
+ * No term is negative, and a term is 0 only where p_j = q_j. The logs of both sums of exponentials have errors of about
+ * 2^-22, which is more than d if p and q are close. The sum of q_j - p_j measures this error. */
 
 /* log_softmax of 16 elements. */
 NAPIER_KERNEL napier_difference napier_kl_logprob(const napier_kl_row *row, vf z) {
@@ -116,7 +116,7 @@ typedef struct napier_kl_pair {
     vf p, q;
     napier_difference d; /* log q - log p */
     vm near;             /* |d| <= 1 */
-    vf k3;               /* of d, where it is near */
+    vf k3;               /* of d, if it is near 0 */
 } napier_kl_pair;
 
 NAPIER_KERNEL napier_kl_pair napier_kl_pair_of(const napier_kl_row *p, const napier_kl_row *q, vf x, vf y) {

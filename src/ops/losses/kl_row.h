@@ -1,12 +1,12 @@
-/* ops/losses/kl_row.h - what KL over a vocabulary needs of a row, from its exact sum: plain C, for the CPU (kl_full.c)
- * and for the kernels of a GPU (kl_full.cu). */
+/* ops/losses/kl_row.h - the values of a row for KL over a vocabulary, from its exact sum. Plain C, for the CPU
+ * (kl_full.c) and for the kernels of a GPU (kl_full.cu). */
 #ifndef NAPIER_OPS_LOSSES_KL_ROW_H
 #define NAPIER_OPS_LOSSES_KL_ROW_H
 
 #include "ops/losses/kl_kernels.h"
 #include "ops/softmax/sum.h"
 
-/* The log of the sum in two floats. False where a row has no log-probabilities. */
+/* The log of the sum as two floats. Returns false if the row has no log-probabilities. */
 NAPIER_BOTH bool napier_kl_row_from(const napier_sum *sum, napier_kl_row *out) {
     const napier_final final = napier_sum_finish(sum);
     if (final.kind != NAPIER_ROW_FINITE) {
@@ -24,7 +24,7 @@ NAPIER_BOTH bool napier_kl_row_from(const napier_sum *sum, napier_kl_row *out) {
     return true;
 }
 
-/* The divergence from the sums of terms and of q - p; then the q sum to what the p do. */
+/* The divergence from the sums of terms and of q - p. Afterwards the q sum to the same as the p. */
 NAPIER_BOTH double napier_kl_settle(double kl, double excess, napier_kl_row *q) {
     q->log_sum_low = (float)((double)q->log_sum_low + excess);
     return kl > excess * excess / 2 ? kl - excess * excess / 2 : 0.0; /* (1 + s) exp(-s) - 1 more */

@@ -1,4 +1,4 @@
-/* ops/losses/rubric.c - rubric scores: check, split over tiles, add up. */
+/* ops/losses/rubric.c - rubric scores: checks, splits the work over tiles, and adds the sums. */
 #include <math.h>
 
 #include "core/base/parallel.h"
@@ -7,7 +7,7 @@
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
-/* ---- Arguments ----------------------------------------------------------------------------------------------------- */
+/* ---- Arguments ---------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_rubric_arguments(napier_context *context, napier_place place, int64_t tokens,
                                              const napier_rubric_task *t) {
@@ -36,7 +36,7 @@ static napier_status napier_check_scores(napier_context *context, const char *na
     return status;
 }
 
-/* An output against all that is read; not even in place. */
+/* Checks an output against overlap with all inputs. In-place use is not allowed. */
 static napier_status napier_rubric_check_out(napier_context *context, const char *name, napier_matrix out,
                                              const napier_rubric_task *t) {
     const napier_indices ids = t->job.ids, offsets = t->responses.offsets;
@@ -63,7 +63,7 @@ static napier_status napier_rubric_check_out(napier_context *context, const char
     return NAPIER_OK;
 }
 
-/* ---- Scores -------------------------------------------------------------------------------------------------------- */
+/* ---- Scores ------------------------------------------------------------------------------------------------------- */
 
 static void napier_rubric_tokens(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_rubric_task *t = argument;
@@ -88,7 +88,7 @@ static void napier_rubric_responses(void *argument, int worker, int64_t begin, i
                 total += (double)t->sums[(slot + i) * criteria + c];
             }
             const double weight = napier_f64_load(t->weights.data, t->weights.dtype, c * t->weights.stride);
-            const double score = tiles > 0 ? weight * total : 0.0; /* a weight of infinity, too, says nothing there */
+            const double score = tiles > 0 ? weight * total : 0.0; /* 0 even if the weight is infinite */
             reward += score;
             if (t->scores.data) {
                 const napier_matrix *m = &t->scores;
@@ -164,9 +164,9 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
     return NAPIER_OK;
 }
 
-/* ---- Gradient ------------------------------------------------------------------------------------------------------ */
+/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
 
-/* What a mark of 1 of each criterion is worth to a token of response b. */
+/* The factor of each criterion's marks in the gradient of a token of response b. */
 static void napier_rubric_factors(const napier_rubric_task *t, int64_t b, float *factor) {
     const napier_const_matrix *scores = &t->grad_scores;
     const napier_const_vector *rewards = &t->grad_rewards, *weights = &t->weights;

@@ -1,8 +1,8 @@
-/* ops/losses/rubric.inc.h - sums of log-probabilities by what a rubric says about their tokens. Included once per
- * instruction set, after responses.inc.h. */
+/* ops/losses/rubric.inc.h - sums of log-probabilities, weighted by the rubric's values for their tokens. Included once
+ * per instruction set, after responses.inc.h. */
 #include "ops/losses/rubric_kernels.h"
 
-/* The ids of a tile as 32 bits where the rubric's columns allow it: `from` is the first of them, NULL otherwise. */
+/* The ids of a tile as 32 bits, or NULL if the rubric has too many columns. `first` is the index of the first one. */
 NAPIER_KERNEL const int32_t *napier_rubric_ids(const napier_rubric_job *job, int64_t first, int n, int32_t *room) {
     if (job->rubric.cols > INT32_MAX) {
         return NULL;

@@ -1,10 +1,11 @@
-/* ops/losses/rubric_kernels.h - the kernels of rubric scores, as each instruction set compiles them (rubric.inc.h). */
+/* ops/losses/rubric_kernels.h - the table of kernels for rubric scores. Each instruction set compiles them
+ * (rubric.inc.h). */
 #ifndef NAPIER_OPS_LOSSES_RUBRIC_KERNELS_H
 #define NAPIER_OPS_LOSSES_RUBRIC_KERNELS_H
 
 #include <napier/rl.h>
 
-/* Checked: every id is a column of the rubric. */
+/* Checked arguments: every id is a column of the rubric. */
 typedef struct napier_rubric_job {
     napier_const_vector logprobs; /* [T] */
     napier_indices ids;           /* [T] */

@@ -1,4 +1,4 @@
-/* ops/tokens/gather.c - one log-probability of each row, and its gradient. */
+/* ops/tokens/gather.c - reads one log-probability of each row, and its gradient. */
 #include <napier/rl.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "ops/tokens/gather.h"
 #include "ops/softmax/softmax_split.h"
 
-/* Rows that one element each is read from: as many as cost what starting a thread does. */
+/* The least number of rows for a second thread: reading an element of each costs as much as starting a thread. */
 enum { NAPIER_GATHER_ROWS = 16384, NAPIER_GATHER_BATCH = 256 };
 
 typedef struct napier_gathering {
@@ -19,7 +19,7 @@ typedef struct napier_gathering {
     napier_vector y; /* gathered */
 } napier_gathering;
 
-/* The chosen elements side by side, then all together to the result's dtype. */
+/* Collects the chosen elements, then converts them together to the result's dtype. */
 static void napier_gather_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_gathering *g = argument;
     const size_t size = napier_dtype_size(g->x.dtype);

@@ -1,4 +1,4 @@
-/* ops/tokens/gather.h - the arguments of gather, checked for the CPU and for a GPU. */
+/* ops/tokens/gather.h - checks the arguments of gather, for the CPU and for a GPU. */
 #ifndef NAPIER_OPS_TOKENS_GATHER_H
 #define NAPIER_OPS_TOKENS_GATHER_H
 

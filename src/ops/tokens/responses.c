@@ -1,11 +1,11 @@
-/* ops/tokens/responses.c - ragged responses: offsets and ids checked, and the walk over their tiles. */
+/* ops/tokens/responses.c - ragged responses: checks of offsets and ids, and the iterator over their tiles. */
 #include "ops/tokens/responses.h"
 
 #include <inttypes.h>
 
 #include "core/base/view.h"
 
-/* ---- Checks -------------------------------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------------------- */
 
 napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices) {
     if (indices.type != NAPIER_I32 && indices.type != NAPIER_I64) {
@@ -66,7 +66,7 @@ napier_status napier_check_offsets(napier_context *context, napier_indices offse
     return napier_check_offsets_of(context, "offsets", offsets, tokens);
 }
 
-/* Whole blocks first: a comparison as unsigned finds negative ids too. */
+/* Checks whole blocks first. An unsigned comparison finds negative ids too. */
 static bool napier_ids_within(napier_indices ids, int64_t begin, int64_t end, int64_t limit) {
     unsigned bad = 0;
     if (ids.type == NAPIER_I32) {
@@ -186,10 +186,10 @@ int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end) {
     return counted;
 }
 
-/* ---- The walk ------------------------------------------------------------------------------------------------------ */
+/* ---- The walk ----------------------------------------------------------------------------------------------------- */
 
 int64_t napier_response_at(const napier_responses *r, int64_t token) {
-    int64_t low = 0, high = r->count; /* begin(low) <= token < begin(high), but for high = count */
+    int64_t low = 0, high = r->count; /* begin(low) <= token < begin(high), except that high may be count */
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         if (napier_response_begin(r, middle) <= token) {

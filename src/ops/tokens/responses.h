@@ -1,9 +1,9 @@
-/* ops/tokens/responses.h - ragged responses: offsets and ids checked, and a place for the sums of every tile.
+/* ops/tokens/responses.h - ragged responses: checks offsets and ids, and gives every tile a place for its sums.
  *
- * Response b is tokens offsets[b] .. offsets[b + 1] - 1. It is cut into tiles of 1024 tokens, counted from its first one.
- * What a tile comes to is written to a slot of its own, whoever computes it; the slots of a response lie one after the
- * other, and are added in double, in that order. So threads share out tokens as they like: one giant response is split
- * like a thousand small ones, with the same bits. */
+ * Response b has the tokens offsets[b] .. offsets[b + 1] - 1. It is cut into tiles of 1024 tokens, counted from its
+ * first token. Each tile has its own slot for its sums. The slots of a response are contiguous and are added in double,
+ * in that order. So threads can divide the tiles in any way, and one huge response is split over threads like a
+ * thousand small ones, with the same bits. */
 #ifndef NAPIER_OPS_TOKENS_RESPONSES_H
 #define NAPIER_OPS_TOKENS_RESPONSES_H
 
@@ -17,36 +17,37 @@ static inline int64_t napier_index_at(napier_indices indices, int64_t i) {
     return indices.type == NAPIER_I32 ? ((const int32_t *)indices.data)[i] : ((const int64_t *)indices.data)[i];
 }
 
-/* What all calls on ragged responses begin with. Each fails with a text that names the index and the value. */
+/* Checks for all calls on ragged responses. A failure's message names the index and the value. */
 napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices);
 napier_status napier_check_offsets(napier_context *context, napier_indices offsets, int64_t tokens);
-/* That there are any, without a look at them. */
+/* Checks that there is at least one offset, without reading the offsets. */
 napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets);
 
-/* Offsets and ids in memory of a GPU are looked at by its kernels. */
+/* The memory of offsets and ids. Only kernels can check them on a GPU. */
 typedef enum napier_place { NAPIER_ON_HOST, NAPIER_ON_DEVICE } napier_place;
 napier_status napier_check_offsets_on(napier_context *context, napier_place place, napier_indices offsets,
                                       int64_t tokens);
 napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
                                   int64_t size, int64_t limit);
-/* The same for an argument of another name. */
+/* The same check for an argument with another name. */
 napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
                                       int64_t tokens);
-/* `size` ids in 0 .. limit - 1. */
+/* Checks `size` ids: each must be in 0 .. limit - 1. */
 napier_status napier_check_ids(napier_context *context, const char *name, napier_indices ids, int64_t size,
                                int64_t limit);
 napier_status napier_check_length(napier_context *context, const char *name, int64_t size, int64_t wanted);
-/* Inputs and outputs of the room; a vector with data NULL is absent if `optional`, and then passes. */
+/* Checks inputs and outputs of the token calls. A vector with data NULL is absent; it passes if `optional`. */
 napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
                                   bool optional);
 napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
                                       bool optional);
-/* f64 is no dtype of this room. */
+/* Refuses f64. */
 napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype);
-/* An output and something else, where both are there: not even in place. */
+/* Checks that two vectors do not overlap, an output and another one. In-place use is not allowed. Absent vectors
+ * pass. */
 napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
                                  napier_const_vector b);
-/* Integers as a vector, for the check above. */
+/* The memory of integers as a vector, for the check above. */
 napier_const_vector napier_indices_bytes(napier_indices indices);
 
 static inline napier_const_vector napier_read_only_vector(napier_vector v) {
@@ -54,7 +55,7 @@ static inline napier_const_vector napier_read_only_vector(napier_vector v) {
     return c;
 }
 
-/* How many tokens in [begin, end) count; mask NULL: all. */
+/* The number of tokens in [begin, end) that count. mask NULL: all count. */
 int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end);
 
 typedef struct napier_responses {
@@ -76,8 +77,8 @@ static inline int64_t napier_response_size(const napier_responses *r, int64_t b)
     return napier_index_at(r->offsets, b + 1) - napier_index_at(r->offsets, b);
 }
 
-/* The slot of the tile that starts at token `first` of response b. Slots of a response follow one another and no two
- * tiles share one: ceil(n / 1024) <= floor((o + n) / 1024) - floor(o / 1024) + 1. */
+/* The slot of the tile that starts at token `first` of response b. The slots of a response are consecutive, and no two
+ * tiles share one, because ceil(n / 1024) <= floor((o + n) / 1024) - floor(o / 1024) + 1. */
 static inline int64_t napier_tile_slot(const napier_responses *r, int64_t b, int64_t first) {
     const int64_t begin = napier_response_begin(r, b);
     return begin / NAPIER_TILE + b + (first - begin) / NAPIER_TILE;
@@ -87,25 +88,25 @@ static inline int64_t napier_response_tiles(const napier_responses *r, int64_t b
     return (napier_response_size(r, b) + NAPIER_TILE - 1) / NAPIER_TILE;
 }
 
-/* The last response that starts at or before `token`; there is one. */
+/* The last response that starts at or before `token`. There must be one. */
 int64_t napier_response_at(const napier_responses *r, int64_t token);
 
-/* A walk over the tiles that start in tokens [begin, end). */
+/* An iterator over the tiles that start in tokens [begin, end). */
 typedef struct napier_tiles {
     const napier_responses *responses;
     int64_t end;      /* of the walk */
-    int64_t response; /* this tile: its response, its first token, how many tokens, where its sums go */
+    int64_t response; /* this tile: its response, first token, number of tokens, and slot */
     int64_t first;
     int n;
     int64_t slot;
-    int64_t next; /* the first token of the next tile of this response */
+    int64_t next; /* first token of the next tile of this response */
 } napier_tiles;
 
 napier_tiles napier_tiles_in(const napier_responses *r, int64_t begin, int64_t end);
 /* False at the end. */
 bool napier_next_tile(napier_tiles *t);
 
-/* Tokens a worker takes at a time. */
+/* The number of tokens that a worker takes at a time. */
 int64_t napier_token_chunk(const napier_context *context, int64_t tokens);
 
 #endif

@@ -1,8 +1,9 @@
-/* ops/tokens/responses.inc.h - what kernels over tokens share: tiles of any dtype in and out, which tokens count, and
- * sums in the order of gradients (ops/softmax/gradient.inc.h): 256 lanes over a tile of 1024 tokens, folded by
- * halves. */
+/* ops/tokens/responses.inc.h - helpers for kernels over tokens: loading and storing tiles of any dtype, the tokens that
+ * count, and sums in the order of gradients (ops/softmax/gradient.inc.h): 256 lanes over a tile of 1024 tokens, folded
+ * by halves. */
 
-/* n <= 1024 tokens from `first` as contiguous floats: the memory itself if it is that, else `room`. NULL if absent. */
+/* n <= 1024 tokens from `first` as contiguous floats: the vector's memory if it is contiguous f32, else copied to
+ * `room`. NULL if absent. */
 NAPIER_KERNEL const float *napier_tokens(napier_const_vector v, int64_t first, int n, float *room) {
     if (!v.data) {
         return NULL;
@@ -22,8 +23,8 @@ NAPIER_KERNEL const float *napier_tokens(napier_const_vector v, int64_t first, i
     return room;
 }
 
-/* Where n results from `first` go: the memory itself if it is contiguous floats, else `room`, which napier_tokens_put
- * then stores. */
+/* Where a kernel writes n results from `first`: to the vector's memory if it is contiguous f32, else to `room`.
+ * napier_tokens_put then stores them. */
 NAPIER_KERNEL float *napier_tokens_out(napier_vector v, int64_t first, float *room) {
     if (!v.data) {
         return NULL;
@@ -36,7 +37,7 @@ NAPIER_KERNEL void napier_tokens_put(napier_vector v, int64_t first, int n, cons
     }
 }
 
-/* 16 tokens from i, `fill` past the end. */
+/* 16 tokens from i on, with `fill` past the end. */
 NAPIER_KERNEL vf napier_sixteen_tokens(const float *x, int i, int n, float fill) {
     return i + 16 <= n ? vf_load(x + i) : vf_load_part(x + i, n - i, vf_set(fill));
 }
@@ -49,7 +50,8 @@ NAPIER_KERNEL void napier_sixteen_results(float *y, int i, int n, vf v) {
     }
 }
 
-/* Which of 16 tokens are there and count; mask, if any, is the response's at token 0 of the tile. */
+/* The mask of those of 16 tokens that exist and count. mask, if not NULL, points to the mask of the tile's first
+ * token. */
 NAPIER_KERNEL vm napier_counted(const uint8_t *mask, int i, int n) {
     if (!mask) {
         return vm_first(n - i < 16 ? n - i : 16);
@@ -67,7 +69,7 @@ NAPIER_KERNEL vm napier_counted(const uint8_t *mask, int i, int n) {
     return vi_gt(vi_load(lane), vi_set(0));
 }
 
-/* One sum over a tile. Lanes not reached hold +0 and are not folded. */
+/* One sum over a tile. Lanes without elements hold +0 and are not folded. */
 typedef struct napier_lane_sum {
     vf lane[16];
 } napier_lane_sum;
@@ -94,7 +96,7 @@ NAPIER_KERNEL float napier_lane_fold(napier_lane_sum *s, int n) {
     return vf_hadd(s->lane[0]);
 }
 
-/* The same in double: for sums that are going to be an exponent. */
+/* The same in double, for sums that become an exponent. */
 typedef struct napier_wide_sum {
     double lane[NAPIER_TILE_LANES];
 } napier_wide_sum;

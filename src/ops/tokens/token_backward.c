@@ -1,5 +1,5 @@
-/* ops/tokens/token_backward.c - gradients of what token_logprobs gives, with respect to the logits in memory. A row is
- * read once to sum it and once more to write its gradient: the second time from a cache, where it fits one. */
+/* ops/tokens/token_backward.c - gradients of the results of token_logprobs with respect to logits in memory. A row is
+ * read once to sum it, and again to write its gradient; the second time from a cache, if the row fits in one. */
 #include <napier/rl.h>
 
 #include "core/base/fenv.h"
@@ -12,7 +12,7 @@
 #include "ops/tokens/token_call.h"
 #include "ops/softmax/softmax_split.h"
 
-/* Gradients larger than this are stored past the caches, which they would not stay in. */
+/* Larger gradients would not stay in the caches, so they are stored past them. */
 enum { NAPIER_TOKEN_STREAM_BYTES = 12 << 20 };
 
 typedef struct napier_token_back {
@@ -26,8 +26,8 @@ typedef struct napier_token_back {
     napier_token_slope_desk *slopes;
     float *scratch, *slots;
     int64_t tiles, slot_floats;
-    int group;   /* short rows in work at a time; 1 for long ones */
-    int64_t row; /* in work, where rows are split */
+    int group;   /* number of short rows processed at a time; 1 for long ones */
+    int64_t row; /* the current row, if rows are split */
     napier_token_final final;
 } napier_token_back;
 
@@ -98,14 +98,14 @@ napier_token_pull napier_token_pull_of(const napier_token_call *call, int64_t ro
         const bool ignored = napier_token_ignored(call, id);
         d->ids[k] = ignored ? -1 : id;
         own[k] = ignored ? 0.0 : napier_token_grad(g->logprobs, row, k);
-        pull.loss = ignored ? 0.0 : pull.loss; /* of a loss K is 1 */
+        pull.loss = ignored ? 0.0 : pull.loss; /* a loss has K = 1 */
         pull.zero = pull.zero && own[k] == 0.0;
     }
     pull.zero = pull.zero && pull.loss == 0.0;
     return pull;
 }
 
-/* The same from the hook, for a row of one id, once its final is known. */
+/* The same from the hook, for a row with one id, when its final is known. */
 static napier_token_pull napier_token_pull_hooked(const napier_token_back *b, int64_t row,
                                                   const napier_token_final *final, const napier_token_seen *seen,
                                                   napier_token_slope_desk *d) {
@@ -141,7 +141,7 @@ static void napier_token_back_write(const napier_token_back *b, int64_t row, int
                                napier_token_back_scratch(b, worker));
 }
 
-/* A whole row, when its final and its gradients are known. */
+/* Writes the gradient of a whole row, whose final and gradients are known. */
 static void napier_token_back_row(const napier_token_back *b, int64_t row, const napier_token_pull *pull,
                                   const napier_token_final *final, const napier_token_seen *seen, int worker) {
     napier_token_slope_desk *d = &b->slopes[worker];
@@ -208,7 +208,7 @@ static void napier_token_back_sum_task(void *argument, int worker, int64_t begin
                             napier_token_back_scratch(b, worker));
 }
 
-/* Tiles share the slope of worker 0, but each id lies in one tile, and so does what is added up for it. */
+/* The tiles share the slope of worker 0. Each id, and so the sum of its gradients, is in one tile only. */
 static void napier_token_back_write_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_token_back *b = argument;
     const int64_t cols = b->call->cols, last = end * NAPIER_TILE < cols ? end * NAPIER_TILE : cols;

@@ -87,12 +87,12 @@ static napier_const_matrix napier_column_of(napier_const_vector v) {
 static napier_matrix napier_column_of_out(napier_vector v) {
     return (napier_matrix){v.data, v.size, 1, v.stride, 1, v.dtype};
 }
-/* int64_t results as a view: what matters is where they lie. */
+/* int64_t results as a view. Only the position in memory matters. */
 static napier_matrix napier_integers(int64_t *data, int64_t rows, int64_t cols) {
     return napier_rows(data, rows, cols, NAPIER_F64);
 }
 
-/* An input or result [rows, cols] of the room: absent, or checked. */
+/* Checks an input or result [rows, cols] of f32, f16 or bf16. It may be absent. */
 static napier_status napier_token_view(napier_context *context, const char *name, napier_const_matrix m, int64_t rows,
                                        int64_t cols) {
     if (!m.data) {
@@ -115,7 +115,7 @@ static napier_status napier_token_out(napier_context *context, const char *name,
     return status || !m.data ? status : napier_check_matrix_out(context, name, m);
 }
 
-/* Results by name, as matrices. */
+/* The results as matrices, with their names. */
 typedef struct napier_token_output {
     const char *name;
     napier_matrix view;
@@ -136,7 +136,7 @@ static void napier_token_outputs(const napier_token_call *call, napier_token_out
     out[7] = (napier_token_output){"top_ids", napier_integers(r->top_ids, n, r->top_k)};
 }
 
-/* Two views of which at least one is written: apart, and not in place either. */
+/* Checks that two views, of which at least one is written, do not overlap. In-place use is not allowed. */
 static napier_status napier_token_apart(napier_context *context, const char *a_name, napier_matrix a,
                                         const char *b_name, napier_const_matrix b) {
     if (!a.data || !b.data || a.rows == 0 || a.cols == 0 || b.rows == 0 || b.cols == 0) {
@@ -188,7 +188,7 @@ napier_status napier_token_gradients_apart(napier_context *context, const napier
 
 /* ---- Results and gradients --------------------------------------------------------------------------------------- */
 
-/* What is there of ids decides what may be asked of them. */
+/* Checks which results may be wanted for the given ids. */
 static napier_status napier_token_needs_ids(napier_context *context, const napier_token_call *call, bool any,
                                             bool loss) {
     if (call->rows > 0 && any && call->per_row == 0) {
@@ -350,7 +350,7 @@ void napier_token_start_ids(const napier_token_call *call, int64_t row, napier_t
     }
 }
 
-/* The logits of chosen ids, some at a time, side by side and then to z. */
+/* Collects the logits of chosen ids, some at a time, and converts them to z. */
 void napier_token_start(const napier_token_call *call, const napier_token_kernels *kernels, napier_const_matrix x,
                         int64_t row, napier_token_seen *seen) {
     enum { SOME = 64 };

@@ -1,15 +1,15 @@
-/* ops/tokens/token_gradient.inc.h - the gradient of a row of logits, once its final is known. Included after
- * token_rows.inc.h, once per instruction set. An element that is no chosen id is
- *     p (base - entropy log p) + constant,   p the bits of softmax, log p those of log_softmax,
- * times the softcap's derivative; a chosen one has its own value, in double until here. */
+/* ops/tokens/token_gradient.inc.h - the gradient of a row of logits, given its final. Included after token_rows.inc.h,
+ * once per instruction set. An element that is not a chosen id is
+ *     p (base - entropy log p) + constant,   with the bits of softmax for p and of log_softmax for log p,
+ * times the softcap's derivative. A chosen element has its own value, which is in double up to this point. */
 
-/* A slope in lanes. */
+/* A slope, broadcast to lanes. */
 typedef struct napier_token_lines {
     napier_writer w;
     vf magic, cutoff, base, entropy, constant;
 } napier_token_lines;
 
-/* plain: base - entropy log p is base, for entropy is 0. */
+/* plain: entropy is 0, so base - entropy log p is base. */
 NAPIER_KERNEL vf napier_token_slope_of(const napier_token_lines *l, vf z, vf term, bool care, bool plain) {
     if (care) {
         term = vf_keep(vf_ge(z, l->cutoff), term);
@@ -70,8 +70,8 @@ static void napier_token_slopes_by_definition(const napier_final *final, const n
     }
 }
 
-/* Chosen ids in columns [column, column + n): each gets its start and the gradients of all that name it. While they are
- * added, an element holds the number of the first that named it. */
+/* Writes the elements of chosen ids in columns [column, column + n): each gets its start and the gradients of all ids
+ * that name it. During the addition, an element holds the number of the first id that named it. */
 static void napier_token_slopes_chosen(const napier_token_slope *slope, int64_t column, int n, float *out) {
     const uint32_t nobody = UINT32_MAX;
     for (int64_t k = 0; k < slope->count; k++) {
@@ -94,7 +94,7 @@ static void napier_token_slopes_chosen(const napier_token_slope *slope, int64_t 
             slope->sum[first] += slope->own[k];
         }
     }
-    for (int64_t k = slope->count - 1; k >= 0; k--) { /* the first that named an element comes last */
+    for (int64_t k = slope->count - 1; k >= 0; k--) { /* the first id that named an element is processed last */
         const int64_t i = slope->ids[k] - column;
         if (i >= 0 && i < n) {
             out[i] = (float)slope->sum[k];
@@ -102,7 +102,7 @@ static void napier_token_slopes_chosen(const napier_token_slope *slope, int64_t 
     }
 }
 
-/* Times the softcap's derivative, 0 where keep is 0, one kind of NaN. */
+/* Multiplies by the softcap's derivative, writes 0 where keep is 0, and makes NaNs canonical. */
 static void napier_token_slopes_end(const float *derivative, const uint8_t *keep, int n, float *out) {
     for (int i = 0; i < n; i += 16) {
         const int part = n - i < 16 ? n - i : 16;
@@ -123,7 +123,8 @@ static void napier_token_slopes(const napier_final *final, const napier_token_sl
     } else if (napier_is_big(final->max)) {
         napier_token_slopes_by_definition(final, slope, looked.z, n, out);
     } else if ((min - final->max) - final->log_sum >= NAPIER_NORMAL_LOG_PROB) {
-        if (slope->entropy == 0.0f && slope->base != 0.0f) { /* a base of -0 would lose its sign */
+        if (slope->entropy == 0.0f && slope->base != 0.0f) { /* the general formula would lose the sign of a base of
+                                                                -0 */
             napier_token_slopes_as(final, slope, looked.z, n, false, true, out);
         } else {
             napier_token_slopes_as(final, slope, looked.z, n, false, false, out);

@@ -1,5 +1,5 @@
-/* ops/tokens/token_logprobs.c - log-probabilities of tokens from logits in memory: one read of each row. How the work
- * is split never changes a bit (token_tile.h). */
+/* ops/tokens/token_logprobs.c - log-probabilities of tokens from logits in memory: one read of each row. The division
+ * of the work does not change any bit (token_tile.h). */
 #include <napier/rl.h>
 
 #include "core/base/fenv.h"
@@ -15,17 +15,17 @@ napier_status napier_fused_log_softmax(napier_context *context, napier_const_mat
     return napier_log_softmax(context, logits, logprobs, options);
 }
 
-/* What the workers share. */
+/* The data that the workers share. */
 typedef struct napier_token_split {
     const napier_token_call *call;
     const napier_token_kernels *kernels;
     napier_token_job job;
     napier_token_desk *desks; /* [workers] */
     float *scratch;           /* [workers] */
-    float *slots;             /* of a row, [workers]; shared by all where a row is split */
+    float *slots;             /* of a row, for each worker; shared by all if a row is split */
     int64_t tiles, slot_floats;
-    int64_t row; /* in work, where rows are split */
-    int group;   /* short rows in work at a time; 1 for long ones */
+    int64_t row; /* the current row, if rows are split */
+    int group;   /* number of short rows processed at a time; 1 for long ones */
 } napier_token_split;
 
 static napier_token_split napier_token_split_of(const napier_context *context, const napier_token_call *call,

@@ -1,4 +1,4 @@
-/* ops/tokens/token_row.h - from the final of a row to its results and to the slope of its gradient: plain C, for the
+/* ops/tokens/token_row.h - computes a row's results, and the slope of its gradient, from its final. Plain C, for the
  * CPU (token_call.c, token_backward.c) and for the kernels of a GPU (token_cuda.h). */
 #ifndef NAPIER_OPS_TOKENS_TOKEN_ROW_H
 #define NAPIER_OPS_TOKENS_TOKEN_ROW_H
@@ -8,7 +8,7 @@
 
 typedef struct napier_token_call {
     int64_t rows, cols;
-    int64_t per_row; /* K, ids of a row */
+    int64_t per_row; /* K, ids per row */
     napier_indices ids;
     napier_token_options options;
     napier_token_rules rules;
@@ -18,7 +18,8 @@ typedef struct napier_token_call {
     bool chosen; /* the z of the chosen ids are needed */
 } napier_token_call;
 
-/* A tile further below the row's maximum adds nothing that the window of the exact sum holds. */
+/* A tile whose maximum is further than this below the row's maximum adds nothing: it lies below the window of the exact
+ * sum. */
 #define NAPIER_TOKEN_FAR 250.0f
 
 /* log_sum + sum of p (max - z), for a finite row. */
@@ -36,14 +37,14 @@ NAPIER_BOTH bool napier_token_ignored(const napier_token_call *call, int64_t id)
     return id == call->options.ignore_index;
 }
 
-/* (z - max) - log_sum of a chosen id; NaN in a row that is not finite. */
+/* (z - max) - log_sum of a chosen id. NaN if the row is not finite. */
 NAPIER_BOTH float napier_token_logprob(const napier_token_final *final, float z) {
     return final->row.kind == NAPIER_ROW_FINITE ? napier_log_softmax_of(&final->row, z)
                                                 : napier_float_of_bits(0x7fc00000u);
 }
 
-/* (1 - s) (-logprob) + s (lse - mean z) + z_loss lse^2 in double, for a row whose id is not ignored. kept: tokens of the row
- * that keep leaves, where s is not 0. */
+/* (1 - s) (-logprob) + s (lse - mean z) + z_loss lse^2 in double, for a row whose id is not ignored. kept: number of
+ * the row's tokens that keep selects; used only if s is not 0. */
 NAPIER_BOTH double napier_token_loss(const napier_token_options *o, const napier_token_final *final, int64_t kept,
                                      float logprob) {
     const double s = o->label_smoothing, lse = (double) final->row.lse;
@@ -57,14 +58,14 @@ NAPIER_BOTH double napier_token_loss(const napier_token_options *o, const napier
     return loss;
 }
 
-/* The gradients of a row: of the ids those that are not ignored, so that an ignored one leaves no trace. */
+/* The gradients of a row. Ignored ids are left out, so they have no effect. */
 typedef struct napier_token_pull {
     double lse, entropy, loss;
     bool zero;
 } napier_token_pull;
 
-/* The slope of a row that is not all zero. own: [count] the gradients of the ids, turned here to what an id has of its own;
- * chosen: their z; kept: as above. */
+/* Makes the slope of a row with gradients that are not all zero. own: [count] the gradients of the ids on entry, the
+ * ids' own parts on return; chosen: their z; kept: as above. */
 NAPIER_BOTH void napier_token_slope_make(const napier_token_options *o, float temperature, int64_t kept,
                                          const napier_token_pull *pull, const napier_token_final *final, int64_t count,
                                          const float *chosen, double *start, double *own, napier_token_slope *slope) {

@@ -1,57 +1,60 @@
 /* ops/tokens/token_rows.inc.h - rows of logits in memory: long ones tile by tile, short ones in groups. Included after
  * token_tile.inc.h, once per instruction set.
  *
- * A tile is looked at (maximum, minimum, NaN) two tiles before it is summed, in the loop that sums another one, as in
- * ops/softmax/long_rows.inc.h: what memory takes to arrive is spent on exps.
+ * The first pass over a tile (the look: maximum, minimum, NaN) runs two tiles ahead of its sum, inside the loop that
+ * sums another tile, as in ops/softmax/long_rows.inc.h. So the exponentials hide the latency of memory.
  *
- * The time goes to operations on vectors, so an ordinary tile gets by with few. Its 256 lanes are eight pairs of vectors.
- * The look keeps the maximum of each pair: only a pair that holds the tile's maximum need tell its maxima from the rest, and
- * it comes last, so that no branch depends on the data. bf16 is looked at as it lies, 32 to a vector: for integers, those
- * from +0 up are in order and those below are in the opposite order, beyond them if unsigned, before them if signed. */
+ * Most of the time goes to vector operations, so an ordinary tile uses few. Its 256 lanes are eight pairs of vectors.
+ * The look keeps the maximum of each pair. Only a pair that holds the tile's maximum must separate its maxima from the
+ * other elements, and such a pair is processed last, so that no branch depends on the data. The look at bf16 compares
+ * the stored bits, 32 to a vector. As integers, those from +0 up are in order, and the negative ones are in reverse
+ * order: above the others if unsigned, below them if signed. */
 
 enum { NAPIER_TOKEN_PAIRS = 8, NAPIER_TOKEN_PAIR = NAPIER_TILE_LANES / NAPIER_TOKEN_PAIRS };
 
-/* What an ordinary tile is summed for; a constant in each loop. */
+/* The results for which an ordinary tile is summed; a constant in each loop. */
 typedef struct napier_token_kind {
     napier_dtype dtype; /* f32 or bf16 */
     bool entropy;
-    bool below_zero; /* bf16: all elements are expected below 0, else some are not */
+    bool below_zero; /* bf16: true if all elements are expected to be negative */
 } napier_token_kind;
 
-/* What a look finds: floats of f32, or 32 bf16 a vector. */
+/* The result of a look: vectors of floats for f32, or of 32 bf16. */
 typedef struct napier_token_bounds {
     vi maxima[NAPIER_TOKEN_PAIRS];
-    vi least; /* of bf16 the unsigned maximum: where some are below 0, the lowest of those */
-    vf sum;   /* NaN if one was seen; not of bf16, nor where the entropy will tell */
+    vi least; /* for bf16 the unsigned maximum: the lowest of the negative elements, if there are any */
+    vf sum;   /* NaN if an element is NaN; unused for bf16, and where the entropy will show a NaN */
 } napier_token_bounds;
 
 /* A tile between its look and its sum. */
 typedef struct napier_token_ahead {
     int n;
     float max;
-    bool fused;       /* looked at in the loop that summed another: there are bounds, else it is as `looked` says */
-    bool ordinary;    /* full, within the cutoff, its maximum not big; without NaN, or the entropy will tell */
-    unsigned holders; /* pairs that hold a maximum, a bit each */
+    bool fused;       /* the look was in the loop that summed another tile, so the bounds are valid; else `looked` has
+                         the result */
+    bool ordinary;    /* full, within the cutoff, and its maximum not big; without NaN, unless the entropy will show
+                         it */
+    unsigned holders; /* one bit for each pair that holds a maximum */
     napier_token_bounds bounds;
     napier_looked looked;
 } napier_token_ahead;
 
 enum {
-    NAPIER_TOKEN_SLOTS = 4,         /* of tiles between look and sum, and a power of two */
-    NAPIER_TOKEN_FETCH_BYTES = 4096 /* how far ahead of a look memory is asked for; 1 to 12 KiB take about as long */
+    NAPIER_TOKEN_SLOTS = 4,         /* tiles between look and sum; must be a power of two */
+    NAPIER_TOKEN_FETCH_BYTES = 4096 /* prefetch distance of a look; 1 to 12 KiB take about as long */
 };
 
-/* Columns [begin, end) of a row as tiles on their way. */
+/* Columns [begin, end) of a row while its tiles are processed. */
 typedef struct napier_token_run {
     const napier_token_job *job;
     const napier_token_slots *slots;
     napier_token_seen *seen;
     int64_t row, begin, end, count;
-    bool plain;      /* contiguous f32 or bf16 that is z already */
-    bool below_zero; /* its first tile is */
-    bool inside;     /* some of what is wanted may depend on elements one by one */
+    bool plain;      /* the logits are contiguous f32 or bf16 and equal to z */
+    bool below_zero; /* all elements of the first tile are negative */
+    bool inside;     /* some wanted results may depend on single elements */
     napier_token_ahead ahead[NAPIER_TOKEN_SLOTS];
-    float *room; /* tiles: one for each that is on its way, and one more */
+    float *room; /* memory for tiles: one for each tile between look and sum, and one more */
 } napier_token_run;
 
 static int64_t napier_token_column(const napier_token_run *run, int64_t p) { return run->begin + p * NAPIER_TILE; }
@@ -69,7 +72,7 @@ static float *napier_token_room(const napier_token_run *run, int64_t slot) {
     return run->room + slot * (NAPIER_TILE + 16);
 }
 
-/* The look at a tile by itself, with its z in `slot`. */
+/* The look at a single tile, whose z goes to `slot`. */
 static napier_looked napier_token_look_at(const napier_token_run *run, int64_t p, int64_t slot) {
     const int64_t column = napier_token_column(run, p);
     return napier_token_look(run->job, run->row, column, napier_tile_at(column, run->end),
@@ -91,7 +94,7 @@ static void napier_token_look_ahead(napier_token_run *run, int64_t p) {
     }
 }
 
-/* ---- An ordinary tile, and the look at another -------------------------------------------------------------------- */
+/* ---- An ordinary tile, and the look at another ------------------------------------------------------------------- */
 
 NAPIER_KERNEL void napier_token_bounds_start(const napier_token_kind k, napier_token_bounds *b) {
     const int32_t lowest = k.dtype == NAPIER_F32 ? (int32_t)0xff800000u : k.below_zero ? -1 : (int32_t)0x80008000u;
@@ -109,7 +112,7 @@ NAPIER_KERNEL vi napier_token_higher(const napier_token_kind k, vi a, vi b) {
                                  : vi_max_i16(a, b);
 }
 
-/* Elements 128 part .. 128 part + 127 of a full tile: a part of each of four pairs. */
+/* The look at elements 128 part .. 128 part + 127 of a full tile: a part of each of four pairs. */
 NAPIER_KERNEL void napier_token_look_part(const napier_token_kind k, const char *x, int part, vi *maxima, vi *least,
                                           vf *sum) {
     maxima += part % 2 * 4;
@@ -132,7 +135,7 @@ NAPIER_KERNEL void napier_token_look_part(const napier_token_kind k, const char 
     }
 }
 
-/* The even and the odd ones of 32 bf16: a shift and a mask widen them, where they lie. */
+/* The even and the odd elements of 32 bf16. A shift and a mask widen them in place. */
 NAPIER_KERNEL vf napier_token_even(vi pairs) { return vf_from_bits(vi_shl(pairs, 16)); }
 NAPIER_KERNEL vf napier_token_odd(vi pairs) { return vf_from_bits(vi_and(pairs, vi_set((int32_t)0xffff0000u))); }
 
@@ -146,7 +149,7 @@ NAPIER_KERNEL vi napier_token_highest(const napier_token_kind k, const vi *maxim
     return napier_token_higher(k, napier_token_higher(k, four[0], four[1]), napier_token_higher(k, four[2], four[3]));
 }
 
-/* What the look at a full tile came to. */
+/* Records the result of the look at a full tile. */
 NAPIER_KERNEL void napier_token_found(napier_token_ahead *t, float max, float min, bool nan) {
     t->n = NAPIER_TILE;
     t->max = max;
@@ -161,20 +164,20 @@ NAPIER_KERNEL void napier_token_found_f32(const napier_token_kind k, napier_toke
     napier_token_found(t, max, min, !k.entropy && vm_any(vf_unordered(b->sum, b->sum)));
 }
 
-/* False if it is not as expected below 0: then the bounds are none. */
+/* Returns false if the elements are not negative as expected (or the reverse). The bounds are then invalid. */
 NAPIER_KERNEL bool napier_token_found_bf16(const napier_token_kind k, napier_token_ahead *t) {
     const vi highest = napier_token_highest(k, t->bounds.maxima);
     const vf high = napier_token_even(highest), high_odd = napier_token_odd(highest);
     const vf low = napier_token_even(t->bounds.least), low_odd = napier_token_odd(t->bounds.least);
     const float max = vf_hmax(vf_max(high, high_odd)), min = -vf_hmax(vf_sub(vf_zero(), vf_min(low, low_odd)));
-    /* A NaN lies beyond all others on its side. Where none is below 0 the largest was found, not the least. -0 is a maximum
-     * beside +0, but no equal integer. */
+    /* As integers, NaNs lie beyond all other values of their sign. If no element is negative, `least` holds the largest
+     * element, not the least. -0 equals the maximum +0 as a float, but not as an integer. */
     const bool nan = vm_any(vm_or(vf_unordered(high, high_odd), vf_unordered(low, low_odd)));
     napier_token_found(t, max, min < 0.0f ? min : 0.0f, nan || max == 0.0f);
     return nan || (signbit(max) != 0) == k.below_zero;
 }
 
-/* The look at a full tile of bf16 once more, which is not what was expected. */
+/* Repeats the look at a full tile of bf16 whose signs were not as expected. */
 static void napier_token_look_again(const char *x, bool below_zero, napier_token_ahead *t) {
     const napier_token_kind k = {NAPIER_BF16, true, below_zero};
     napier_token_bounds *b = &t->bounds;
@@ -185,7 +188,7 @@ static void napier_token_look_again(const char *x, bool below_zero, napier_token
     napier_token_found_bf16(k, t);
 }
 
-/* Which pairs of a tile hold a maximum? Where there are no bounds, any may. */
+/* Finds the pairs of a tile that hold a maximum. Without valid bounds, any pair may. */
 NAPIER_KERNEL void napier_token_find_holders(const napier_token_kind k, napier_token_ahead *t) {
     const vi bf16 = vi_set((int32_t)((napier_float_bits(t->max) >> 16) * 0x10001u));
     unsigned holders = 0;
@@ -199,13 +202,13 @@ NAPIER_KERNEL void napier_token_find_holders(const napier_token_kind k, napier_t
     t->holders = t->fused ? holders : (1u << NAPIER_TOKEN_PAIRS) - 1;
 }
 
-/* The sums of an ordinary tile on their way: vectors 2 i and 2 i + 1 are those of pair i. */
+/* The sums of an ordinary tile in progress: vectors 2 i and 2 i + 1 belong to pair i. */
 typedef struct napier_token_lane_sums {
     vf rest[2 * NAPIER_TOKEN_PAIRS], spread[2 * NAPIER_TOKEN_PAIRS];
     int maxima;
 } napier_token_lane_sums;
 
-/* One of the vectors of a pair: four elements a lane. */
+/* Adds one of the vectors of a pair: four elements per lane. */
 NAPIER_KERNEL void napier_token_add4(const napier_token_kind k, const napier_adder *a, bool holder, const vf *z,
                                      const vf *term, int lane, napier_token_lane_sums *sums) {
     vf rest = vf_zero(), spread = vf_zero();
@@ -227,8 +230,8 @@ NAPIER_KERNEL void napier_token_add4(const napier_token_kind k, const napier_add
     sums->spread[lane] = spread;
 }
 
-/* Half of the cache lines that a part is long, from memory that a look will come to. All at once would be more than a core
- * has buffers for. */
+/* Prefetches half of the cache lines of a part that a later look will read. All at once would need more buffers than a
+ * core has. */
 NAPIER_KERNEL void napier_token_fetch(const napier_token_kind k, const char *part, int half) {
     const int lines = k.dtype == NAPIER_F32 ? 4 : 2;
     NAPIER_UNROLL
@@ -237,7 +240,7 @@ NAPIER_KERNEL void napier_token_fetch(const napier_token_kind k, const char *par
     }
 }
 
-/* look: the part that is looked at beside this pair. */
+/* look: the part to look at while this pair is added. */
 NAPIER_KERNEL void napier_token_add_pair(const napier_token_kind k, const napier_adder *a, bool holder, const char *x,
                                          int pair, const char *look, napier_token_lane_sums *sums) {
     vf z[8], term[8];
@@ -263,13 +266,14 @@ NAPIER_KERNEL void napier_token_add_pair(const napier_token_kind k, const napier
     napier_token_add4(k, a, holder, z + 4, term + 4, 2 * pair + 1, sums);
 }
 
-/* Sums an ordinary tile at x, finds the holders of the next, and looks at the one after that, a full one. */
+/* Sums an ordinary tile at x, finds the holders of the next tile, and looks at the one after that, which must be
+ * full. */
 NAPIER_KERNEL void napier_token_two_tiles(const napier_token_kind k, const char *x, const napier_token_ahead *t,
                                           napier_token_ahead *next, napier_token_ahead *last,
                                           napier_token_lane_sums *sums) {
     const char *look = napier_at(x, k.dtype, NAPIER_AHEAD * NAPIER_TILE);
     const napier_adder a = napier_adder_of(t->max, napier_term_magic(napier_exp_parts_small(t->max).n));
-    vi *maxima = last->bounds.maxima, least; /* least and sum in registers */
+    vi *maxima = last->bounds.maxima, least; /* least and sum stay in registers */
     vf sum;
     int part = 0;
     napier_token_bounds_start(k, &last->bounds);
@@ -294,22 +298,22 @@ NAPIER_KERNEL void napier_token_two_tiles(const napier_token_kind k, const char 
     }
 }
 
-/* ---- One tile after another ---------------------------------------------------------------------------------------- */
+/* ---- One tile after another --------------------------------------------------------------------------------------- */
 
-/* Tiles whose lanes are folded to vectors, but not yet to numbers, which costs less for 16 vectors at a time. */
+/* Tiles whose lanes are folded to vectors but not yet to numbers. The last folds cost less for 16 vectors at a time. */
 typedef struct napier_token_folded {
     vf v[16];
-    int64_t first; /* tile of the row */
+    int64_t first; /* index of the first tile in the row */
     int count;
 } napier_token_folded;
 
-/* The vectors of a tile: its rest and then its spread, of bf16 in two halves each. */
+/* The number of vectors per tile: its rest and then its spread; for bf16 two halves of each. */
 NAPIER_KERNEL int napier_token_per_tile(const napier_token_kind k) {
     return (k.dtype == NAPIER_F32 ? 1 : 2) * (k.entropy ? 2 : 1);
 }
 
-/* 256 lanes to 16. Of bf16, lanes 2 i and 2 i + 1 lie in two vectors: folding 256 to 32 is the same, and from there the even
- * and the odd ones fold by themselves; their sum is the last step. Returns how many vectors are left. */
+/* Folds 256 lanes to 16. For bf16, lanes 2 i and 2 i + 1 are in two vectors: folding 256 to 32 is the same, after which
+ * the even and the odd lanes fold separately, and their sum is the last step. Returns the number of vectors left. */
 NAPIER_KERNEL int napier_token_fold_lanes(const napier_token_kind k, const vf *lane, vf *folded) {
     vf eight[8], four[4];
     NAPIER_UNROLL
@@ -330,7 +334,7 @@ NAPIER_KERNEL int napier_token_fold_lanes(const napier_token_kind k, const vf *l
     return 2;
 }
 
-/* A tile by itself, whatever is in it. */
+/* Reduces a single tile with any elements. */
 static void napier_token_tile_alone(const napier_token_run *run, int64_t p, napier_looked looked, int n) {
     const int64_t column = napier_token_column(run, p);
     const uint8_t *keep = napier_token_keep(&run->job->rules, run->row, column);
@@ -338,8 +342,8 @@ static void napier_token_tile_alone(const napier_token_run *run, int64_t p, napi
     napier_token_tile_done(&run->job->wants, looked.z, keep, n, column / NAPIER_TILE, &parts, run->slots, run->seen);
 }
 
-/* To the slots of the tiles. A NaN that the look left to the entropy is found here: then nothing but the slot's maximum is
- * used of what was seen of the row. */
+/* Writes the sums to the slots of the tiles. If the look left NaNs to the entropy, this finds them. Then the slot's
+ * maximum is NaN, and the row's `seen` is not used. */
 static void napier_token_flush(const napier_token_kind k, napier_token_run *run, napier_token_folded *f) {
     float sums[16];
     vf_store(sums, vf_hadd16(f->v));
@@ -357,7 +361,7 @@ static void napier_token_flush(const napier_token_kind k, napier_token_run *run,
     f->count = 0;
 }
 
-/* Does what is wanted of a tile with this maximum depend on its elements one by one? */
+/* True if a wanted result of a tile with this maximum depends on its single elements. */
 static bool napier_token_looks_inside(const napier_token_wants *wants, const napier_token_seen *seen, float max) {
     bool inside = wants->total || (wants->argmax && max >= seen->max) ||
                   (wants->top_k > 0 && (seen->top_count < wants->top_k || max >= seen->top[0].z));
@@ -387,7 +391,7 @@ static void napier_token_inside(napier_token_run *run, int64_t p, float max) {
     napier_token_see(&run->job->wants, z, NAPIER_TILE, column, max, run->seen);
 }
 
-/* Sums tile p and those after it while they are of this kind, and returns the first that is not. */
+/* Sums tile p and the following ones while they are of this kind. Returns the first that is not. */
 NAPIER_KERNEL int64_t napier_token_stretch_of(const napier_token_kind k, napier_token_run *run, int64_t p) {
     napier_token_lane_sums sums;
     napier_token_folded f = {.first = napier_token_column(run, p) / NAPIER_TILE};
@@ -462,7 +466,7 @@ static void napier_token_range(const napier_token_job *job, int64_t row, int64_t
 
 typedef struct napier_token_group {
     napier_looked looked[NAPIER_GROUP];
-    vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* minima with their sign changed */
+    vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* minima with the sign changed */
     vf rest[NAPIER_GROUP], below[NAPIER_GROUP], spread[NAPIER_GROUP];
     float max[NAPIER_GROUP], reach[NAPIER_GROUP], magic[NAPIER_GROUP];
     vf max_lanes, p_lanes;
@@ -489,7 +493,7 @@ static void napier_token_group_look(const napier_token_job *job, int64_t row, in
     vf_store(g->magic, m.magic);
 }
 
-/* A row that is not ordinary, by the way of long rows. */
+/* A row that is not ordinary, computed like a long row. */
 static napier_token_final napier_token_alone(const napier_token_job *job, napier_looked looked, const uint8_t *keep,
                                              napier_token_seen *seen) {
     float room[NAPIER_TOKEN_SLOT_ARRAYS * 16];
@@ -515,7 +519,7 @@ static void napier_token_group_sum(const napier_token_job *job, int rows, napier
     }
 }
 
-/* napier_final_outputs and napier_token_entropy, 16 rows at a time. */
+/* napier_final_outputs and napier_token_entropy for 16 rows at a time. */
 static void napier_token_group_finish(const napier_token_wants *wants, int n, int rows, const napier_token_group *g,
                                       napier_token_final *finals) {
     float log_sum[16], lse[16], max_prob[16], scale[16], entropy[16];

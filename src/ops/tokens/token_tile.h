@@ -1,17 +1,17 @@
-/* ops/tokens/token_tile.h - from tiles of z to what is wanted of a row, for logits in memory (token_rows.inc.h) and
- * for logits that never are (linear_token_logprobs). z: what napier_token_options make of the logits.
+/* ops/tokens/token_tile.h - from tiles of z to the results of a row, for logits in memory (token_rows.inc.h) and for
+ * logits that are never stored (linear_token_logprobs). z is a logit after napier_token_options.
  *
- *   tile     1 to 1024 contiguous z, starting at a column that is a multiple of 1024, come to five numbers: a pure function
- *            of the tile. They go to the tile's own slot, so tiles of a row may come from any thread, in any order.
- *   seen     what is counted or compared over a row: the largest z, ranks, the top k. Each thread has its own; they merge
- *            in any order without changing a bit, being integers and comparisons.
- *   finish   the slots of a row to its logsumexp, entropy and mean, in the order of the slots.
+ *   tile     1 to 1024 contiguous z, starting at a column that is a multiple of 1024, are reduced to five numbers:
+ *            a pure function of the tile. They go to the tile's own slot, so any thread may reduce any tile, in any order.
+ *   seen     values that are counted or compared over a row: the largest z, ranks, the top k. Each thread has its own.
+ *            They merge in any order with the same bits, because they are integers and comparisons.
+ *   finish   reduces the slots of a row to its logsumexp, entropy and mean, in the order of the slots.
  *
  * Sums. The terms are the exact sum of ops/softmax/sum.h. Entropy needs one more sum, of terms times a distance:
- *     H = log_sum + sum_j p_j (max - z_j),
- * nothing of which is negative, so nothing cancels, H >= 0, and a tile is moved to the row's maximum by
+ *     H = log_sum + sum_j p_j (max - z_j).
+ * Nothing in it is negative, so nothing cancels and H >= 0. A tile's sum is moved to the row's maximum in double by
  *     sum_j t_j (M - z_j) = sum_j t_j (m - z_j) + (M - m) sum_j t_j      (m the tile's maximum, M the row's)
- * in double. In a tile that sum has the 256 lanes of sum.h, a chain of fma in each. */
+ * Within a tile that sum has the 256 lanes of sum.h, with a chain of fma in each. */
 #ifndef NAPIER_OPS_TOKENS_TOKEN_TILE_H
 #define NAPIER_OPS_TOKENS_TOKEN_TILE_H
 
@@ -23,7 +23,7 @@
 typedef struct napier_token_rules {
     float temperature;   /* 1: none */
     float softcap;       /* 0: none */
-    const uint8_t *keep; /* of row 0; NULL: all */
+    const uint8_t *keep; /* of row 0; NULL: keep all */
     int64_t keep_stride; /* bytes */
 } napier_token_rules;
 
@@ -31,27 +31,27 @@ NAPIER_BOTH const uint8_t *napier_token_keep(const napier_token_rules *rules, in
     return rules->keep ? rules->keep + row * rules->keep_stride + column : NULL;
 }
 
-/* What is wanted of each row beside the sum of its terms. */
+/* The wanted results of each row, besides the sum of its terms. */
 typedef struct napier_token_wants {
     bool entropy, total, argmax;
-    int64_t ranks; /* ids of a row whose ranks are wanted */
+    int64_t ranks; /* number of ids per row whose ranks are wanted */
     int64_t top_k;
 } napier_token_wants;
 
-/* A row's slots, one per tile; each array has room for the number of tiles rounded up to 16. */
+/* The slots of a row, one per tile. Each array has space for the number of tiles rounded up to 16. */
 typedef struct napier_token_slots {
-    float *max;    /* of the tile; NaN if there is one in it, -inf if all is -inf */
-    float *count;  /* elements equal to it */
-    float *rest;   /* the sum of the terms of all others, as in napier_tile_sum */
-    float *spread; /* the sum of the terms times (max - z); for entropy */
-    float *total;  /* the sum of z, of which those left out by `keep` are 0; for label smoothing */
+    float *max;    /* of the tile; NaN if it has a NaN, -inf if it has only -inf */
+    float *count;  /* number of elements equal to max */
+    float *rest;   /* sum of the terms of all other elements, as in napier_tile_sum */
+    float *spread; /* sum of the terms times (max - z); for entropy */
+    float *total;  /* sum of z over the elements that `keep` selects; for label smoothing */
 } napier_token_slots;
 
 enum { NAPIER_TOKEN_SLOT_ARRAYS = 5 };
 
 NAPIER_BOTH int64_t napier_token_tiles(int64_t cols) { return (cols + NAPIER_TILE - 1) / NAPIER_TILE; }
 
-/* Floats that the slots of a row of `tiles` tiles need, and the slots made of them. */
+/* The number of floats for the slots of a row of `tiles` tiles, and the slots made from such memory. */
 NAPIER_BOTH int64_t napier_token_slot_floats(int64_t tiles) {
     return NAPIER_TOKEN_SLOT_ARRAYS * ((tiles + 15) / 16 * 16);
 }
@@ -65,11 +65,11 @@ typedef struct napier_token_top {
     int64_t id;
 } napier_token_top;
 
-/* What is known of a row from the tiles seen so far. before[k] counts the tokens before the id chosen[k], whose z must be
- * known before any tile is seen. top: a heap, the last of the order at its root. */
+/* The state of a row over the tiles processed so far. before[k] counts the tokens that precede the id chosen[k], whose
+ * z must be known before the first tile. top is a heap with the last of the order at its root. */
 typedef struct napier_token_seen {
     float max;
-    int64_t argmax;        /* -1: nothing above -inf yet */
+    int64_t argmax;        /* -1: no element above -inf yet */
     int64_t *ids;          /* [wants.ranks] */
     float *chosen;         /* [wants.ranks] their z */
     int64_t *before;       /* [wants.ranks] */
@@ -77,7 +77,7 @@ typedef struct napier_token_seen {
     int64_t top_count;
 } napier_token_seen;
 
-/* Forgets what was seen; ids, chosen, before and top stay where they are. */
+/* Resets the state for a new row. ids, chosen, before and top keep their memory and values. */
 NAPIER_BOTH void napier_token_seen_start(napier_token_seen *seen, const napier_token_wants *wants) {
     seen->max = -INFINITY;
     seen->argmax = -1;
@@ -87,7 +87,7 @@ NAPIER_BOTH void napier_token_seen_start(napier_token_seen *seen, const napier_t
     }
 }
 
-/* Does a stand before b among the top k? */
+/* True if a precedes b in the order of the top k. */
 NAPIER_BOTH bool napier_token_before(napier_token_top a, napier_token_top b) {
     return a.z > b.z || (a.z == b.z && a.id < b.id);
 }
@@ -104,7 +104,7 @@ NAPIER_BOTH void napier_token_top_sink(napier_token_top *heap, int64_t count, na
     heap[at] = item;
 }
 
-/* Takes an item into the best `limit`. */
+/* Adds an item, and keeps only the best `limit`. */
 NAPIER_BOTH void napier_token_top_add(napier_token_seen *seen, int64_t limit, napier_token_top item) {
     if (seen->top_count == limit) {
         if (napier_token_before(item, seen->top[0])) {
@@ -119,7 +119,7 @@ NAPIER_BOTH void napier_token_top_add(napier_token_seen *seen, int64_t limit, na
     seen->top[at] = item;
 }
 
-/* The heap to a list in order. It is no heap afterwards. */
+/* Sorts the heap into a list. It is no longer a heap afterwards. */
 NAPIER_BOTH void napier_token_top_sort(napier_token_seen *seen) {
     for (int64_t n = seen->top_count - 1; n > 0; n--) {
         const napier_token_top last = seen->top[0], item = seen->top[n];
@@ -143,11 +143,11 @@ NAPIER_BOTH void napier_token_seen_merge(napier_token_seen *into, const napier_t
     }
 }
 
-/* All that results and gradients of a row need. */
+/* The values of a row from which its results and gradients are computed. */
 typedef struct napier_token_final {
-    napier_final row; /* kind, max, lse, log_sum, and what softmax needs */
-    float entropy;    /* NaN for a row that is not finite; 0 if not wanted */
-    double total;     /* the sum of z over kept tokens; 0 if not wanted */
+    napier_final row; /* kind, max, lse, log_sum, and the values softmax needs */
+    float entropy;    /* NaN if the row is not finite; 0 if not wanted */
+    double total;     /* sum of z over kept tokens; 0 if not wanted */
 } napier_token_final;
 
 #endif

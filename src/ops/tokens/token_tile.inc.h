@@ -1,20 +1,20 @@
 /* ops/tokens/token_tile.inc.h - the kernels of token_tile.h: logits to z, a tile of z to its slot, the slots of a row
- * to its final. Included after the kernels of softmax, whose looks and adders these are, once per instruction
- * set. */
+ * to its final. Included once per instruction set, after the kernels of softmax, because it uses their functions for
+ * looks and sums. */
 #include "core/math/lanes_tanh.h"
 #include "ops/tokens/token_kernels.h"
 #include "ops/tokens/token_row.h"
 
 /* ---- Logits to z ------------------------------------------------------------------------------------------------- */
 
-/* What a softcap leaves of 16 logits; *slope receives its derivative. */
+/* Applies the softcap to 16 logits; *slope receives its derivative. */
 NAPIER_KERNEL vf napier_softcap16(vf x, vf cap, vf *slope) {
     const vf_tanh_parts t = vf_tanh_and_slope(vf_div(x, cap));
     *slope = t.slope;
     return vf_mul(cap, t.tanh);
 }
 
-/* Which of n <= 16 bytes are not 0. */
+/* The mask of those of n <= 16 bytes that are not 0. */
 NAPIER_KERNEL vm napier_kept16(const uint8_t *keep, int n) {
     int32_t lanes[16] = {0};
     if (n >= 16) {
@@ -29,7 +29,7 @@ NAPIER_KERNEL vm napier_kept16(const uint8_t *keep, int n) {
     return vi_gt(vi_load(lanes), vi_set(0));
 }
 
-/* n contiguous logits to z, where they are. slope: NULL, or room for what the softcap's derivative is. */
+/* Converts n contiguous logits to z in place. slope: NULL, or memory for the softcap's derivative. */
 static void napier_token_apply(const napier_token_rules *rules, const uint8_t *keep, int n, float *z, float *slope) {
     const vf cap = vf_set(rules->softcap), temperature = vf_set(rules->temperature);
     for (int i = 0; i < n; i += 16) {
@@ -56,7 +56,7 @@ static bool napier_token_changes(const napier_token_rules *rules, const uint8_t 
     return rules->softcap != 0.0f || rules->temperature != 1.0f || keep;
 }
 
-/* n <= 1024 logits to contiguous floats at z; z may be x. */
+/* Widens n <= 1024 logits to contiguous floats at z; z may be x. */
 static void napier_token_widen(const void *x, napier_dtype dtype, int64_t stride, int n, float *z) {
     const float *floats = napier_look(x, dtype, stride, 1.0f, n, z).z;
     if (floats != z) {
@@ -81,7 +81,7 @@ static void napier_token_z(const napier_token_rules *rules, const void *x, napie
     }
 }
 
-/* Elements [begin, begin + n) of a row as z, with their range. `room` has space for a tile and 16 more. */
+/* Elements [begin, begin + n) of a row as z, with their range. `room` must hold a tile and 16 more floats. */
 static napier_looked napier_token_look(const napier_token_job *job, int64_t row, int64_t begin, int n, float *room) {
     const napier_const_matrix *x = &job->x;
     const void *from = napier_at(x->data, x->dtype, row * x->row_stride + begin * x->col_stride);
@@ -96,8 +96,8 @@ static napier_looked napier_token_look(const napier_token_job *job, int64_t row,
 
 /* ---- A tile to its slot ------------------------------------------------------------------------------------------ */
 
-/* What 16 elements add to the lanes of a tile: sum, without the maxima; spread; and 1 to below for each that is no maximum.
- * cut: some may be beyond the cutoff (-inf, say), and do not count. A NaN makes the spread NaN. */
+/* Adds 16 elements to the lanes of a tile: to sum, except the maxima; to spread; and 1 to below for each that is not a
+ * maximum. cut: some elements may be beyond the cutoff (such as -inf), and do not count. A NaN makes the spread NaN. */
 NAPIER_KERNEL void napier_token_step(const napier_adder *a, vf z, bool cut, bool entropy, vf *sum, vf *spread,
                                      vi *below) {
     vf term = vf_exp_scaled(z, a->magic);
@@ -113,7 +113,7 @@ NAPIER_KERNEL void napier_token_step(const napier_adder *a, vf z, bool cut, bool
     }
 }
 
-/* The same for the elements of four vectors in the same lanes of a tile, none beyond the cutoff. */
+/* The same for four vectors in the same lanes of a tile, with no element beyond the cutoff. */
 NAPIER_KERNEL void napier_token_step4(const napier_adder *a, const float *z, bool entropy, vf *sum, vf *spread,
                                       vi *below) {
     vf x[4], term[4];
@@ -133,7 +133,7 @@ NAPIER_KERNEL void napier_token_step4(const napier_adder *a, const float *z, boo
     }
 }
 
-/* How many of n elements are no lower than the maximum. */
+/* The number of n elements that equal the maximum. */
 NAPIER_KERNEL float napier_token_count(int n, vi below) { return (float)n - vf_hadd(vf_from_int(below)); }
 
 typedef struct napier_token_lanes {
@@ -141,7 +141,7 @@ typedef struct napier_token_lanes {
     vi below;
 } napier_token_lanes;
 
-/* Any tile without NaN whose maximum is not big. */
+/* Sums any tile without NaN whose maximum is not big. */
 NAPIER_KERNEL napier_token_lanes napier_token_sum(const float *z, int n, const napier_adder *a, bool cut,
                                                   bool entropy) {
     vf sum[16], spread[16];
@@ -167,12 +167,12 @@ NAPIER_KERNEL napier_token_lanes napier_token_sum(const float *z, int n, const n
                                 entropy ? napier_fold_lanes(spread, vectors) : vf_zero(), below};
 }
 
-/* What a tile comes to: napier_tile_sum, and its spread. */
+/* The sums of a tile: napier_tile_sum, and its spread. */
 typedef struct napier_token_parts {
     float max, count, rest, spread;
 } napier_token_parts;
 
-/* The spread of a tile whose maximum is big, in the order of the lanes. */
+/* The spread of a tile with a big maximum, in the order of the lanes. */
 static float napier_token_spread_by_definition(const float *z, int n, float max) {
     float lane[NAPIER_TILE_LANES] = {0};
     const int64_t exponent = napier_exp_parts_for(max, max).n;
@@ -217,7 +217,7 @@ static napier_token_parts napier_token_parts_of(napier_looked looked, int n, boo
 
 /* ---- What is seen of a row --------------------------------------------------------------------------------------- */
 
-/* The first element that equals x; n if there is none. */
+/* The index of the first element that equals x; n if there is none. */
 static int napier_token_find(const float *z, int n, float x) {
     int i = 0;
     for (; i + 16 <= n && !vm_any(vf_eq(vf_load(z + i), vf_set(x))); i += 16) {
@@ -227,9 +227,10 @@ static int napier_token_find(const float *z, int n, float x) {
     return i;
 }
 
-/* Of n elements, how many stand before one of value x whose place among them is `place` (below 0 or above n: outside)? */
+/* The number of n elements that precede one with value x, whose index among them is `place` (below 0 or above n: it is
+ * outside). */
 static int64_t napier_token_count_before(const float *z, int n, float x, int64_t place) {
-    const int lower = place < 0 ? 0 : place > n ? n : (int)place; /* of these equals count too */
+    const int lower = place < 0 ? 0 : place > n ? n : (int)place; /* elements before this index precede if equal */
     const vf same = vf_set(x);
     int64_t count = 0;
     int i = 0;
@@ -259,7 +260,7 @@ static void napier_token_see_top(const float *z, int n, int64_t column, int64_t 
     }
 }
 
-/* A tile without NaN and its maximum. */
+/* Updates `seen` with a tile without NaN and its maximum. */
 static void napier_token_see(const napier_token_wants *wants, const float *z, int n, int64_t column, float max,
                              napier_token_seen *seen) {
     if (wants->argmax && (max > seen->max || (max == seen->max && column < seen->argmax))) {
@@ -276,7 +277,7 @@ static void napier_token_see(const napier_token_wants *wants, const float *z, in
     }
 }
 
-/* The sum of z over a tile; where keep is 0 nothing is added. */
+/* The sum of z over the elements of a tile that keep selects. */
 static float napier_token_total(const float *z, const uint8_t *keep, int n) {
     if (!keep) {
         return napier_dot_tile(z, NULL, n);
@@ -289,7 +290,7 @@ static float napier_token_total(const float *z, const uint8_t *keep, int n) {
     return napier_dot_tile(kept, NULL, n);
 }
 
-/* What a tile came to, to its slot, and what is seen of it. */
+/* Writes the sums of a tile to its slot and updates `seen`. */
 static void napier_token_tile_done(const napier_token_wants *wants, const float *z, const uint8_t *keep, int n,
                                    int64_t tile, const napier_token_parts *parts, const napier_token_slots *slots,
                                    napier_token_seen *seen) {
@@ -314,7 +315,7 @@ static void napier_token_tile(const napier_token_wants *wants, const float *z, c
 
 /* ---- The slots of a row to its final ----------------------------------------------------------------------------- */
 
-/* 2^k in double for -252 <= k <= 254, as a product of floats that are normal. */
+/* 2^k in double for -252 <= k <= 254, as a product of two normal floats. */
 NAPIER_KERNEL vd napier_token_powers(vi k) {
     const vi half = vi_sar(k, 1), bias = vi_set(127);
     const vf low = vf_from_bits(vi_shl(vi_add(half, bias), 23));
@@ -322,7 +323,7 @@ NAPIER_KERNEL vd napier_token_powers(vi k) {
     return vd_mul(vd_from_vf(low), vd_from_vf(high));
 }
 
-/* 16 doubles by halves. */
+/* Folds 16 doubles by halves. */
 static double napier_token_fold(vd v) {
     double lane[16];
     vd_store(lane, v);
@@ -334,8 +335,8 @@ static double napier_token_fold(vd v) {
     return lane[0];
 }
 
-/* Tiles 16 i .. 16 i + 15: the significands and exponents of their maxima, and their spread moved to the row's maximum.
- * Tiles too far below count 0 times. */
+/* For tiles 16 i .. 16 i + 15: the significands and exponents of their maxima, and their spread moved to the row's
+ * maximum. Tiles that are too far below count 0 times. */
 NAPIER_KERNEL vd napier_token_moved(const napier_token_slots *slots, int64_t i, float max, float exponent, float *p,
                                     float *n) {
     const vf m = vf_load(slots->max + i), row = vf_set(max);
@@ -356,7 +357,7 @@ NAPIER_KERNEL vd napier_token_moved(const napier_token_slots *slots, int64_t i, 
     return vd_select(near, moved, vd_set(0.0));
 }
 
-/* The exact sum and the spread, where the maxima of all tiles that count are small. */
+/* The exact sum and the spread, if no tile that counts has a big maximum. */
 static void napier_token_gather(const napier_token_slots *slots, int64_t tiles, napier_sum *sum, double *spread) {
     const float max = sum->max;
     const float exponent = (float)napier_exp_parts_small(max).n;
@@ -399,7 +400,7 @@ static void napier_token_gather_big(const napier_token_slots *slots, int64_t til
     *spread = napier_token_fold(lanes);
 }
 
-/* The largest of the slots; NaN if one is. The slots up to a multiple of 16 become empty ones. */
+/* The largest maximum of the slots; NaN if one is. Fills the slots up to a multiple of 16 with empty ones. */
 static float napier_token_slots_max(const napier_token_slots *slots, int64_t tiles) {
     vf max = napier_minus_infinity();
     vm nan = vm_first(0);

@@ -1,11 +1,11 @@
 /* ops/head/gpu/linear_bitwise_cuda.c - log-probabilities from hidden states on a GPU with the CPU's bits, for any
- * dtypes: the logits of some rows at a time by plain multiply-adds, then what napier_cuda_token_logprobs makes of
- * them. */
+ * dtypes. It computes the logits of some rows at a time with plain multiply-adds, and passes them to
+ * napier_cuda_token_logprobs. */
 #include "ops/head/gpu/linear_bitwise_cuda.h"
 
 #include <napier/cuda/rl.h>
 
-#if defined(NAPIER_TEST_SMALL_LOTS) /* a test of what many rows do, with few */
+#if defined(NAPIER_TEST_SMALL_LOTS) /* for tests: the behaviour of many rows, with few */
 enum { LOGIT_BYTES = 1 };
 #else
 enum { LOGIT_BYTES = 176 << 20 };
@@ -75,7 +75,8 @@ static napier_status token_logprobs(lots *l, napier_const_matrix logits, int64_t
                                       &options, &results);
 }
 
-/* What a lot needs beside its logits, which are not there yet: any one element stands for all. */
+/* Finds the workspace that a range of rows needs besides its logits. The logits do not exist yet; any element can
+ * replace them. */
 static napier_status ask(lots *l) {
     const napier_const_matrix logits = {l->context->faults, l->at_a_time, l->call->cols, 0, 0, NAPIER_F32};
     return token_logprobs(l, logits, 0);
@@ -120,7 +121,7 @@ napier_status napier_cuda_linear_bitwise(napier_cuda_context *context, struct CU
     if (!napier_cuda_room_ready(context, &room, &status) || hidden.rows == 0) {
         return status;
     }
-    if (!l.workspace.data || l.workspace.size == 0) { /* it needs none; NULL would ask again */
+    if (!l.workspace.data || l.workspace.size == 0) { /* none is needed; NULL would ask for the size again */
         l.workspace.data = l.logits ? (void *)l.logits : (void *)context->faults;
     }
     return run(&l);

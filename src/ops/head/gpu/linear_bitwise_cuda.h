@@ -5,7 +5,7 @@
 #include "ops/linear/gpu/matmul_launch.h"
 #include "ops/tokens/token_call.h"
 
-/* Arguments have been checked. */
+/* The arguments must have been checked. */
 napier_status napier_cuda_linear_bitwise(napier_cuda_context *context, struct CUstream_st *stream,
                                          napier_cuda_workspace *workspace, napier_const_matrix hidden,
                                          napier_const_matrix weights, const napier_token_call *call);

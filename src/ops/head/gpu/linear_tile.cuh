@@ -1,5 +1,5 @@
-/* ops/head/gpu/linear_tile.cuh - a tile of logits out of the tensor cores: to shared memory, a row for each thread,
- * and to z. For kernels. */
+/* ops/head/gpu/linear_tile.cuh - a tile of logits from the tensor cores to shared memory, a row for each thread, and
+ * then to z. For kernels. */
 #ifndef NAPIER_OPS_HEAD_GPU_LINEAR_TILE_CUH
 #define NAPIER_OPS_HEAD_GPU_LINEAR_TILE_CUH
 
@@ -10,7 +10,7 @@
 typedef struct napier_linear_tile {
     int64_t row, column; /* of the first logit: row within the job, column within the weights */
     int64_t token;       /* the vocabulary's index of that column */
-    int n;               /* columns that are there; 0 and less for none */
+    int n;               /* number of existing columns; 0 or less if there are none */
     float *z;            /* [NAPIER_MMA_ROWS][NAPIER_LINEAR_STEP], shared */
 } napier_linear_tile;
 
@@ -27,7 +27,7 @@ CUDA_INLINE void napier_linear_to_shared(const napier_mma_sums *sum, float *z) {
     }
 }
 
-/* The block's tile of logits, in shared memory for all its threads. */
+/* Computes the block's tile of logits into shared memory, for all its threads. */
 CUDA_INLINE napier_linear_tile napier_linear_logits(const bool f16, const napier_linear_job *job,
                                                     unsigned char *shared) {
     napier_mma_tile t = {&job->hidden, &job->weights, 0, 0, job->k, shared};
@@ -48,7 +48,7 @@ CUDA_INLINE bool napier_linear_changes(const napier_token_rules *rules) {
     return rules->softcap != 0.0f || rules->temperature != 1.0f || rules->keep;
 }
 
-/* A logit to z; *slope receives the softcap's derivative. */
+/* Converts a logit to z; *slope receives the softcap's derivative. */
 CUDA_INLINE float napier_linear_z(const napier_token_rules *rules, float x, bool kept, float *slope) {
     *slope = 1.0f;
     if (rules->softcap != 0.0f) {

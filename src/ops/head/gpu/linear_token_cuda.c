@@ -1,5 +1,5 @@
-/* ops/head/gpu/linear_token_cuda.c - the host half of log-probabilities from hidden states on a GPU: lots of rows, and
- * in the backward call chunks of tokens. See linear_token_cuda.h. */
+/* ops/head/gpu/linear_token_cuda.c - the host part of log-probabilities from hidden states on a GPU: it divides the
+ * work into ranges of rows and, in the backward call, ranges of tokens. See linear_token_cuda.h. */
 #include <inttypes.h>
 
 #include "ops/linear/gpu/matmul_launch.h"
@@ -14,13 +14,13 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_linear_gradient_bf16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_linear_gradient_f16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_linear_round);
 
-#if defined(NAPIER_TEST_SMALL_LOTS) /* a test of what many rows do, with few */
+#if defined(NAPIER_TEST_SMALL_LOTS) /* for tests: the behaviour of many rows, with few */
 enum { FORWARD_BYTES = 1, BACKWARD_SLOT_BYTES = 1, BACKWARD_ROW_BYTES = 1 };
 #else
 enum {
     FORWARD_BYTES = 192 << 20, /* of slots */
     BACKWARD_SLOT_BYTES = 56 << 20,
-    BACKWARD_ROW_BYTES = 96 << 20 /* of gradients of logits and sums of hidden's */
+    BACKWARD_ROW_BYTES = 96 << 20 /* of gradients of logits and sums for hidden */
 };
 #endif
 
@@ -68,7 +68,7 @@ static napier_status check_results(napier_cuda_context *context, const napier_to
 
 /* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
-/* Sides that do not lie along k are read element by element: heads always do. */
+/* Sides that are not contiguous along k are read element by element. The weights of a head are always contiguous. */
 static napier_side linear_side(napier_const_matrix m, const void *unread) {
     napier_side s = napier_cuda_mma_side(m, unread);
     s.layout = s.layout == NAPIER_SIDE_ALONG ? NAPIER_SIDE_ALONG : NAPIER_SIDE_ANY;
@@ -115,7 +115,7 @@ static napier_linear_job job_of(const napier_cuda_context *context, const napier
     return job;
 }
 
-/* Slots for some rows at a time: as many as `bytes` hold, 128 at least. Returns how many rows that is. */
+/* Allocates slots for as many rows as fit in `bytes`, but at least 128. Returns the number of rows. */
 static int64_t take_slots(napier_cuda_room *room, bool totals, int64_t rows, int64_t bytes, napier_linear_job *job) {
     const int64_t slot_tiles = tiles(job->cols, NAPIER_LINEAR_TILE), arrays = totals ? 7 : 5;
     const int64_t row_bytes = (slot_tiles * arrays + job->per_row) * (int64_t)sizeof(float);
@@ -177,7 +177,7 @@ static napier_status launch_finish(napier_cuda_context *context, struct CUstream
                               sizeof *job);
 }
 
-/* All rows to results, or to slopes. */
+/* Computes the results of all rows, or their slopes. */
 static napier_status run_rows(napier_cuda_context *context, struct CUstream_st *stream, napier_const_matrix hidden,
                               napier_const_matrix weights, int64_t at_a_time, napier_linear_job *job) {
     napier_status status = NAPIER_OK;
@@ -232,8 +232,8 @@ typedef struct linear_back {
     napier_const_matrix hidden, weights;
     napier_matrix grad_hidden, grad_weights;
     napier_linear_job job;
-    int64_t slot_rows;                /* that have slots at a time */
-    int64_t at_a_time;                /* rows whose gradients of logits are there at a time */
+    int64_t slot_rows;                /* number of rows that have slots at a time */
+    int64_t at_a_time;                /* number of rows whose gradients of logits are in memory at a time */
     float *hidden_sums, *weight_sums; /* [at_a_time][H], [NAPIER_LINEAR_GRADIENT_COLS][H]; NULL: not needed */
 } linear_back;
 
@@ -264,7 +264,7 @@ static napier_status round_sums(const linear_back *b, const float *sums, napier_
                               sizeof job);
 }
 
-/* Some rows and some tokens: the gradients of their logits. */
+/* Computes the gradients of the logits of some rows and some tokens. */
 static napier_status rectangle(linear_back *b, int64_t row, int64_t rows, int64_t col, int64_t cols) {
     b->job.column = col;
     return launch_tiles(b->context, b->stream, b->hidden, some_rows(b->weights, col, cols), row, rows, true, &b->job);
@@ -291,7 +291,7 @@ static napier_status add_to_weights(const linear_back *b, int64_t row, int64_t r
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Along the tokens, for one lot of rows after the other. with_weights: there is one lot. */
+/* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
 static napier_status walk_along(linear_back *b, bool with_weights) {
     napier_status status = NAPIER_OK;
     for (int64_t row = 0; row < b->hidden.rows && !status; row += b->at_a_time) {
@@ -313,7 +313,7 @@ static napier_status walk_along(linear_back *b, bool with_weights) {
     return status;
 }
 
-/* Along the rows, for one chunk of tokens after the other. */
+/* Computes along the rows, for one range of tokens after the other. */
 static napier_status walk_across(linear_back *b) {
     napier_status status = NAPIER_OK;
     for (int64_t col = 0; col < b->weights.rows && !status; col += NAPIER_LINEAR_GRADIENT_COLS) {
@@ -333,7 +333,7 @@ static napier_status walk_across(linear_back *b) {
     return status;
 }
 
-/* No rows, or no tokens: sums of nothing, as a product without k gives them. */
+/* Without rows or tokens the results are 0, as those of a product with k = 0. */
 static napier_status zero(const linear_back *b, napier_matrix out) {
     const napier_const_matrix rows = {NULL, out.rows, 0, 0, 1, NAPIER_F32};
     const napier_const_matrix columns = {NULL, out.cols, 0, 0, 1, NAPIER_F32};

@@ -1,5 +1,6 @@
-/* ops/head/gpu/linear_token_gradient.cu - the gradient of logits that are never stored: computed again, tile by tile,
- * to bf16 for the two products that follow; and f32 sums of those to their dtype. See linear_token_cuda.h. */
+/* ops/head/gpu/linear_token_gradient.cu - the gradient of logits that are never stored. It computes the logits again,
+ * tile by tile, converts their gradients to bf16 for the two following products, and rounds the f32 sums of those to
+ * their dtype. See linear_token_cuda.h. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 #include "core/simd/lanes.h"
@@ -7,14 +8,14 @@
 #include "core/math/exp.h"
 #include "ops/head/gpu/linear_tile.cuh"
 
-/* The gradient of one logit, without what ids have of their own. */
+/* The gradient of one logit, without the own parts of ids. */
 CUDA_INLINE float gradient(const napier_linear_slope *s, float z) {
     const float log_p = (z - s->max) - s->log_sum, p = vf_exp(log_p);
     const float of_p = p == 0.0f ? 0.0f : p * fmaf(-s->entropy, log_p, s->base);
     return of_p + s->constant;
 }
 
-/* What token `token` has of its own: ids may name it several times. */
+/* The own part of token `token`'s gradient. Several ids may name it. */
 CUDA_INLINE float own_of(const napier_linear_job *job, int64_t row, int64_t token) {
     float own = 0.0f;
     for (int64_t k = 0; k < job->per_row; k++) {
@@ -24,7 +25,7 @@ CUDA_INLINE float own_of(const napier_linear_job *job, int64_t row, int64_t toke
     return own;
 }
 
-/* Do any of the row's ids lie in the tile? Few tiles have some. */
+/* True if one of the row's ids is in the tile. Few tiles have one. */
 CUDA_INLINE bool has_ids(const napier_linear_job *job, int64_t row, const napier_linear_tile *t) {
     bool some = false;
     for (int64_t k = 0; k < job->per_row; k++) {
@@ -34,7 +35,7 @@ CUDA_INLINE bool has_ids(const napier_linear_job *job, int64_t row, const napier
     return some;
 }
 
-/* Logits to gradients, in place. */
+/* Replaces logits by their gradients, in place. */
 CUDA_INLINE void row_gradients(const napier_linear_job *job, int64_t row, const napier_linear_tile *t, float *z) {
     const napier_linear_slope s = job->slopes[row];
     const uint8_t *const keep = napier_token_keep(&job->rules, row, t->token);
@@ -49,7 +50,7 @@ CUDA_INLINE void row_gradients(const napier_linear_job *job, int64_t row, const 
     }
 }
 
-/* A warp writes a row after the other, two tokens a lane: 128 bytes at a time. */
+/* A warp writes one row after the other, two tokens per lane: 128 bytes at a time. */
 CUDA_INLINE void store_gradients(const napier_linear_job *job, const napier_linear_tile *t) {
     const int warp = (int)threadIdx.x / CUDA_WARP, lane = (int)threadIdx.x % CUDA_WARP;
     for (int r = warp; r < NAPIER_MMA_ROWS && t->row + r < job->rows; r += NAPIER_MMA_THREADS / CUDA_WARP) {

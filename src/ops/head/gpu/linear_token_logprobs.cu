@@ -1,9 +1,9 @@
-/* ops/head/gpu/linear_token_logprobs.cu - log-probabilities straight from hidden states: tiles of logits to slots,
+/* ops/head/gpu/linear_token_logprobs.cu - log-probabilities directly from hidden states: tiles of logits to slots,
  * slots to results. See linear_token_cuda.h.
  *
- * After the product a tile lies in the shared memory that its stages had, and each of the 128 threads goes along one
- * row of it: no sum crosses threads, and with about 30 instructions a logit it takes a tenth of the time of a product
- * of k = 4096, most of it behind the products of the processor's other block. */
+ * After the product, a tile is in the shared memory that its stages used, and each of the 128 threads reduces one row
+ * of it. So no sum crosses threads. With about 30 instructions per logit this takes a tenth of the time of a product
+ * with k = 4096, and most of it overlaps with the products of the multiprocessor's other block. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 #include "core/simd/lanes.h"
@@ -28,7 +28,7 @@ CUDA_INLINE void apply_rules(const napier_linear_job *job, int64_t row, int64_t 
     }
 }
 
-/* The largest, its first place, and whether there is a NaN. */
+/* The maximum, its first index, and whether there is a NaN. */
 CUDA_INLINE tile_parts look(const float *z, int n) {
     tile_parts p = {-INFINITY, 0.0f, 0.0f, 0.0f, 0};
     bool nan = false;
@@ -42,7 +42,7 @@ CUDA_INLINE tile_parts look(const float *z, int n) {
     return p;
 }
 
-/* Four chains side by side, of every fourth column. */
+/* Four independent chains, each over every fourth column. */
 CUDA_INLINE void add_terms(const float *z, int n, tile_parts *p) {
     const float magic = NAPIER_ROUND_MAGIC + (float)(NAPIER_TERM_SCALE - napier_exp_parts_small(p->max).n);
     const float cutoff = p->max - NAPIER_CUTOFF;
@@ -63,7 +63,7 @@ CUDA_INLINE void add_terms(const float *z, int n, tile_parts *p) {
     p->spread = (spread[0] + spread[2]) + (spread[1] + spread[3]);
 }
 
-/* Where the maximum is beyond 2^20: element by element. */
+/* For a maximum beyond 2^20: element by element. */
 CUDA_INLINE void add_terms_big(const float *z, int n, tile_parts *p) {
     const bool terms = !napier_is_huge(p->max);
     const int64_t exponent = terms ? napier_exp_parts_for(p->max, p->max).n : 0;
@@ -142,12 +142,12 @@ CUDA_KERNEL(napier_linear_tiles_f16, napier_linear_job, NAPIER_MMA_THREADS) {
 
 /* ---- The slots of a row ------------------------------------------------------------------------------------------ */
 
-/* Of some slots of a row, and at last of all. */
+/* The sums of some slots of a row, and finally of all. */
 typedef struct row_sum {
     float max;
     bool nan;
     int64_t best;
-    double count, rest, spread, total, kept; /* rest and spread in units of 2^E, E the exponent of exp(max) */
+    double count, rest, spread, total, kept; /* rest and spread in units of 2^E, where E is the exponent of exp(max) */
 } row_sum;
 
 static_assert(sizeof(row_sum) <= NAPIER_LINEAR_FINISH_BYTES, "shared memory of napier_linear_finish");
@@ -175,10 +175,10 @@ CUDA_INLINE void look_at_slots(const napier_linear_slots *s, int64_t row, range 
     }
 }
 
-/* 2^k for k <= 0; 0 where it is so small that it does not count. */
+/* 2^k for k <= 0; 0 if it is too small to count. */
 CUDA_INLINE double power_down(int64_t k) { return k < -1000 ? 0.0 : napier_f64_power_of_two((int)k); }
 
-/* With the row's maximum in sum->max, finite and not huge. */
+/* sum->max must be the row's maximum, finite and not huge. */
 CUDA_INLINE void add_slot(const napier_linear_slots *s, int64_t at, int64_t exponent, row_sum *sum) {
     const float max = s->max[at];
     if (max == -INFINITY || napier_is_huge(max)) {
@@ -214,7 +214,7 @@ CUDA_INLINE void add_totals(const napier_linear_slots *s, int64_t row, range til
     }
 }
 
-/* The parts of a row, each a warp's, in the order of the tiles. */
+/* Combines the parts of a row, one from each warp, in the order of the tiles. */
 CUDA_INLINE void fold_looks(const row_sum *parts, row_sum *sum) {
     for (int i = 0; i < NAPIER_LINEAR_FINISH_PARTS; i++) {
         const row_sum *const part = &parts[i * CUDA_WARP + (int)threadIdx.x % CUDA_WARP];
@@ -285,7 +285,7 @@ CUDA_INLINE float loss_of(const napier_linear_job *job, const row_sum *sum, cons
     return (float)loss;
 }
 
-/* z of chosen id k; *ignored: it does not count. An id that is no column: NaN, and a fault. */
+/* The z of chosen id k. *ignored: the id is ignored. An invalid id gives NaN and is reported. */
 CUDA_INLINE float chosen_z(const napier_linear_job *job, int64_t row, int64_t k, bool *ignored) {
     const int64_t at = (job->first + row) * job->per_row + k, id = napier_linear_id(&job->ids, at);
     *ignored = id == job->ignore;

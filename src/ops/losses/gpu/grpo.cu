@@ -1,13 +1,13 @@
-/* ops/losses/gpu/grpo.cu - GRPO losses from log-probabilities: the passes of ops/losses/grpo_run.h. A warp takes a
+/* ops/losses/gpu/grpo.cu - GRPO losses from log-probabilities: the passes of ops/losses/grpo_run.h. A warp processes a
  * tile, or a response. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/losses/gpu/grpo_cuda.h"
 
-/* ---- The scan ------------------------------------------------------------------------------------------------------ */
+/* ---- The scan ----------------------------------------------------------------------------------------------------- */
 
-/* What a token adds to sum s. */
+/* The term of a token in sum s. */
 CUDA_INLINE double napier_cuda_scanned(const napier_grpo_job *job, const napier_grpo_inputs *in, int s) {
     switch (1 << s) {
     case NAPIER_SCAN_RATIO: return napier_wide_difference(in->logprob, in->old, false);
@@ -21,7 +21,7 @@ CUDA_INLINE double napier_cuda_scanned(const napier_grpo_job *job, const napier_
     }
 }
 
-/* A sum at a time: of the five seldom more than one is wanted. */
+/* Computes one sum at a time, because usually at most one of the five is wanted. */
 CUDA_INLINE double napier_cuda_scan_sum(const napier_grpo_job *job, const napier_cuda_tile *tile, int s) {
     cuda_wide_ladder sum = {0.0, 0.0, 0.0};
     for (int step = 0; step < CUDA_STEPS; step++) {
@@ -43,7 +43,7 @@ CUDA_KERNEL(napier_grpo_scan_tiles, napier_cuda_grpo_job, NAPIER_RESPONSE_THREAD
         return;
     }
     napier_grpo_job grpo = job.grpo;
-    grpo.beta = 0.0f; /* no scan looks at the reference */
+    grpo.beta = 0.0f; /* no scan reads the reference */
     grpo.token_advantages = false;
     grpo.entropies.data = NULL;
     for (int64_t slot = cuda_warp(); slot < job.responses.slots; slot += cuda_warps()) {
@@ -66,9 +66,9 @@ CUDA_KERNEL(napier_grpo_scan_tiles, napier_cuda_grpo_job, NAPIER_RESPONSE_THREAD
     }
 }
 
-/* ---- What a response's tokens need to know ------------------------------------------------------------------------- */
+/* ---- What a response's tokens need to know ------------------------------------------------------------------------ */
 
-/* Lane s adds sum s of all tiles; then every lane gets all. */
+/* Lane s adds sum s over all tiles; then every lane gets all sums. */
 CUDA_INLINE napier_grpo_scan napier_cuda_scan_of(const napier_cuda_grpo_job *job, int64_t b, int64_t *counted) {
     napier_grpo_scan total = {{0.0, 0.0, 0.0, 0.0, 0.0}, 0};
     *counted = cuda_response_size(&job->responses, b);
@@ -108,7 +108,7 @@ CUDA_KERNEL(napier_grpo_prepare_responses, napier_cuda_grpo_job, NAPIER_RESPONSE
     }
 }
 
-/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_cuda_adder {
     cuda_ladder term[NAPIER_TERMS];
@@ -149,7 +149,7 @@ CUDA_INLINE void napier_cuda_adder_finish(const napier_grpo_job *job, napier_cud
     }
     all.min_ratio = a->min;
     all.max_ratio = a->max;
-    all.tokens = 0; /* the response knows */
+    all.tokens = 0; /* the response has the number */
     all.low = napier_group_add(CUDA_WARP, a->low);
     all.high = napier_group_add(CUDA_WARP, a->high);
     all.kept = napier_group_add(CUDA_WARP, a->kept);
@@ -193,7 +193,7 @@ CUDA_INLINE void napier_cuda_grpo_tile(const napier_grpo_job *job, const napier_
     }
 }
 
-/* Results that offsets at fault leave nothing to say of. */
+/* Fills the results with NaN if the offsets are invalid. */
 CUDA_INLINE void napier_cuda_grpo_nan(const napier_grpo_job *job, int64_t tokens) {
     for (int64_t t = cuda_thread(); t < tokens; t += cuda_threads()) {
         if (job->losses.data != NULL) {
@@ -221,7 +221,7 @@ CUDA_KERNEL(napier_grpo_loss_tiles, napier_cuda_grpo_job, NAPIER_RESPONSE_THREAD
     }
 }
 
-/* ---- Responses ----------------------------------------------------------------------------------------------------- */
+/* ---- Responses ---------------------------------------------------------------------------------------------------- */
 
 CUDA_KERNEL(napier_grpo_flows, napier_cuda_grpo_job, NAPIER_RESPONSE_THREADS) {
     if (job.responses.tally->bad != 0) {
@@ -242,7 +242,7 @@ CUDA_KERNEL(napier_grpo_flows, napier_cuda_grpo_job, NAPIER_RESPONSE_THREADS) {
     }
 }
 
-/* Lane s adds term s of the tiles of a response; what is counted goes to the state. */
+/* Lane s adds term s over the tiles of a response. Counts go to the state. */
 CUDA_INLINE void napier_cuda_add_response(const napier_cuda_grpo_job *job, int64_t b) {
     const napier_grpo_sums *const sums = job->sums + cuda_response_slot(&job->responses, b);
     const int64_t tiles = cuda_response_tiles(&job->responses, b), counted = job->response[b].counted;
@@ -294,7 +294,7 @@ CUDA_KERNEL(napier_grpo_add_responses, napier_cuda_grpo_job, NAPIER_RESPONSE_THR
     }
 }
 
-/* ---- The batch ----------------------------------------------------------------------------------------------------- */
+/* ---- The batch ---------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_metrics(const napier_cuda_grpo_job *job, const double *sum) {
     napier_cuda_grpo_state *const s = job->state;
@@ -315,7 +315,7 @@ CUDA_INLINE void napier_cuda_metrics(const napier_cuda_grpo_job *job, const doub
         t.bonus = (double)s->bonus;
         t.some = s->some;
         t.min_ratio = napier_of_rising((uint32_t)(INT64_MAX - s->min_ratio));
-        t.min_ratio = t.min_ratio == 0.0f ? -0.0f : t.min_ratio; /* the CPU takes it as the largest of -ratio */
+        t.min_ratio = t.min_ratio == 0.0f ? -0.0f : t.min_ratio; /* the CPU computes it as the maximum of -ratio */
         t.max_ratio = napier_of_rising((uint32_t)s->max_ratio);
         m = napier_grpo_metrics_from(&job->options, job->responses.tally->all.counted, &t);
         s->entropy_gradient = (float)-napier_grpo_entropy_share(&job->options, t.bonus);
@@ -323,7 +323,7 @@ CUDA_INLINE void napier_cuda_metrics(const napier_cuda_grpo_job *job, const doub
     *job->metrics = m;
 }
 
-/* One block, a warp for each sum. */
+/* One block, with a warp for each sum. */
 CUDA_KERNEL(napier_grpo_finish_batch, napier_cuda_grpo_job, NAPIER_RESPONSE_SUMS * 32) {
     CUDA_SHARED(double, sums);
     const int s = (int)threadIdx.x / CUDA_WARP;

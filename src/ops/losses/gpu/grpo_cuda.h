@@ -1,5 +1,5 @@
-/* ops/losses/gpu/grpo_cuda.h - what grpo_cuda.c and the kernels of grpo.cu and grpo_quantile.cu share. What the CPU
- * decides between its passes (counts, normalisers, a quantile) is decided on the device: nothing waits for the host. */
+/* ops/losses/gpu/grpo_cuda.h - declarations shared by grpo_cuda.c and the kernels of grpo.cu and grpo_quantile.cu. The
+ * device makes all decisions between the passes (counts, normalisers, a quantile), so nothing waits for the host. */
 #ifndef NAPIER_OPS_LOSSES_GPU_GRPO_CUDA_H
 #define NAPIER_OPS_LOSSES_GPU_GRPO_CUDA_H
 
@@ -8,28 +8,29 @@
 #include "ops/tokens/quantile.h"
 #include "ops/tokens/gpu/responses_cuda.h"
 
-/* What is known of the whole batch; cleared before. */
+/* The state of the whole batch. Cleared before. */
 typedef struct napier_cuda_grpo_state {
     float entropy_threshold, entropy_gradient;
-    /* the quantile on its way */
+    /* state of the quantile */
     int64_t nans, before, through;
     int64_t key;
-    int64_t next; /* INT64_MAX less the key above it; 0: none */
-    /* of the metrics: integers, that any order gives */
+    int64_t next; /* INT64_MAX minus the next key above it; 0: none */
+    /* for the metrics: integers, which give the same sum in any order */
     int64_t low, high, bonus, some;
     int64_t max_ratio; /* as napier_rising */
-    int64_t min_ratio; /* INT64_MAX less that */
+    int64_t min_ratio; /* INT64_MAX minus that */
 } napier_cuda_grpo_state;
 
-/* Of each response: the sums of its terms, and its share of kept tokens. */
+/* For each response: the sums of its terms, and its share of kept tokens. */
 enum { NAPIER_RESPONSE_SUMS = NAPIER_TERMS + 1 };
 
 typedef struct napier_cuda_grpo_job {
-    napier_grpo_job grpo; /* but for beta, entropy_gradient and the entropy_threshold of a quantile */
+    napier_grpo_job grpo; /* without beta, entropy_gradient and a quantile's entropy_threshold, which only the device
+                             knows */
     napier_grpo_options options;
     napier_cuda_responses responses;
     unsigned scans; /* bits of NAPIER_SCAN_ */
-    bool mean;      /* weights of the loss; else 1 */
+    bool mean;      /* weights of the loss; if false all are 1 */
     napier_cuda_grpo_state *state;
     napier_grpo_response *response; /* [B] */
     napier_grpo_sums *sums;         /* [slots], or NULL */
@@ -43,7 +44,7 @@ typedef struct napier_cuda_quantile_job {
     napier_const_vector values;
     const uint8_t *mask;
     double quantile;
-    int shift; /* of the digit that is counted */
+    int shift; /* of the digit being counted */
     int64_t *counts;
     napier_cuda_grpo_state *state;
     const napier_cuda_tally *tally;
@@ -51,7 +52,7 @@ typedef struct napier_cuda_quantile_job {
 
 enum { NAPIER_QUANTILE_THREADS = 256 };
 
-/* Log-probabilities and entropies of a workspace to the caller's dtypes; data NULL: not wanted. */
+/* Copies log-probabilities and entropies from the workspace to the caller's dtypes. Data NULL: not wanted. */
 typedef struct napier_cuda_copy_job {
     const float *logprob, *entropy;
     napier_vector logprobs, entropies;
@@ -61,12 +62,12 @@ typedef struct napier_cuda_copy_job {
 #if defined(CUDA_KERNEL)
 #include "ops/losses/grpo_lanes.h"
 
-/* A quantile is found on the device; else the threshold was given. */
+/* The threshold: the quantile that the device found, or the given one. */
 CUDA_INLINE float cuda_entropy_threshold(const napier_cuda_grpo_job *job) {
     return job->options.top_entropy_quantile < 1 ? job->state->entropy_threshold : job->grpo.entropy_threshold;
 }
 
-/* The job with what only the device knows. */
+/* The job with the values that only the device knows. */
 CUDA_INLINE napier_grpo_job cuda_grpo_job_of(const napier_cuda_grpo_job *job) {
     napier_grpo_job grpo = job->grpo;
     grpo.beta = napier_grpo_beta(&job->options, &job->responses.tally->all);
@@ -78,8 +79,8 @@ CUDA_INLINE float cuda_grpo_advantage(const napier_grpo_job *job, int64_t b) {
     return job->token_advantages ? 0.0f : cuda_token(job->advantages, b);
 }
 
-/* A token; `one` is its response's advantage. The policy stands in for an old policy that is not there, and the old policy
- * for the sampler. */
+/* The inputs of a token; `one` is its response's advantage. The policy replaces an absent old policy, and the old
+ * policy an absent sampler. */
 CUDA_INLINE napier_grpo_inputs cuda_grpo_inputs_with(const napier_grpo_job *job, float one, int64_t t, float logprob,
                                                      float entropy) {
     napier_grpo_inputs in;

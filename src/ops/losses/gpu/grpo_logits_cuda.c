@@ -1,7 +1,7 @@
-/* ops/losses/gpu/grpo_logits_cuda.c - GRPO losses straight from logits on a GPU, with the gradient of the logits.
+/* ops/losses/gpu/grpo_logits_cuda.c - GRPO losses directly from logits on a GPU, with the gradient of the logits.
  *
- * Where a token's gradient follows from its own log-probability a row is read, asked, and written (token_backward.cu). Else all
- * rows are scored first, and read a second time. Bits are those of the calls one after the other. */
+ * If a token's gradient depends only on its own log-probability, its row is read once (token_backward.cu). Otherwise
+ * all rows are scored first and read a second time. The bits are those of the calls one after the other. */
 #include <napier/cuda/rl.h>
 
 #include "core/base/view.h"
@@ -16,16 +16,17 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_copy_results);
 static const char what[] = "grpo_from_logits";
 
 typedef struct napier_cuda_grpo_logits {
-    napier_grpo_logits host; /* the arguments; logprob, entropy and their gradients lie in the workspace */
+    napier_grpo_logits host; /* the arguments; logprob, entropy and their gradients are in the workspace */
     napier_cuda_grpo_job grpo;
-    napier_cuda_token_job token; /* two reads: the score */
+    napier_cuda_token_job token; /* with two reads: the score */
     napier_cuda_back_job back;
     bool once;
 } napier_cuda_grpo_logits;
 
-/* ---- Arguments to jobs --------------------------------------------------------------------------------------------- */
+/* ---- Arguments to jobs -------------------------------------------------------------------------------------------- */
 
-/* One id a row, its log-probability and entropy wanted: to the workspace, or to be asked about. */
+/* A call with one id per row that computes its log-probability and entropy, to the workspace or for the loss in
+ * between. */
 static napier_status napier_cuda_score_call(napier_cuda_context *context, const napier_grpo_logits *g,
                                             napier_token_call *call) {
     const int64_t tokens = g->logits.rows;
@@ -72,7 +73,7 @@ static void napier_cuda_grpo_logits_room(napier_cuda_room *room, napier_cuda_grp
     }
 }
 
-/* The score and the gradient take turns, and may use the same memory: what both need lies before. */
+/* The score and the gradient run one after the other and may use the same memory. Memory that both need precedes it. */
 static napier_status napier_cuda_grpo_logits_jobs(napier_cuda_context *context, napier_cuda_room *room,
                                                   napier_cuda_grpo_logits *g, napier_grpo_metrics *metrics) {
     napier_token_call call;
@@ -97,7 +98,7 @@ static napier_status napier_cuda_grpo_logits_jobs(napier_cuda_context *context, 
     return status;
 }
 
-/* ---- Work ---------------------------------------------------------------------------------------------------------- */
+/* ---- Work --------------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_cuda_grpo_once(napier_cuda_context *context, struct CUstream_st *stream,
                                            const napier_cuda_grpo_logits *g) {

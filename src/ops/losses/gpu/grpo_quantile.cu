@@ -1,5 +1,5 @@
-/* ops/losses/gpu/grpo_quantile.cu - the quantile of entropies without sorting, nor a look by the host: three times
- * `count` and `choose`, a digit each; `next`, the value above; `place`, the quantile between both. */
+/* ops/losses/gpu/grpo_quantile.cu - the quantile of entropies without sorting and without the host: three times `count`
+ * and `choose`, for one digit each; `next`, the value above; `place`, the quantile between both. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
@@ -14,7 +14,7 @@ CUDA_INLINE bool napier_cuda_value(const napier_cuda_quantile_job *job, int64_t 
     return true;
 }
 
-/* How many keys that start with the digits found so far have each next digit; first in the block's own memory. */
+/* Counts the next digit of the keys that start with the digits found so far, first in the block's shared memory. */
 CUDA_KERNEL(napier_quantile_count, napier_cuda_quantile_job, NAPIER_QUANTILE_THREADS) {
     CUDA_SHARED(int32_t, counts);
     const int above = job.shift + NAPIER_KEY_DIGIT;
@@ -43,7 +43,7 @@ CUDA_KERNEL(napier_quantile_count, napier_cuda_quantile_job, NAPIER_QUANTILE_THR
     }
 }
 
-/* One block: the digit in which the rank falls. Each thread has some digits, and clears them for the next count. */
+/* One block finds the digit that contains the rank. Each thread has some digits, and clears them for the next count. */
 CUDA_KERNEL(napier_quantile_choose, napier_cuda_quantile_job, NAPIER_QUANTILE_THREADS) {
     enum { EACH = NAPIER_KEY_DIGITS / NAPIER_QUANTILE_THREADS };
     CUDA_SHARED(int64_t, sums);

@@ -70,9 +70,9 @@ CUDA_KERNEL(napier_kl_responses, napier_cuda_kl_job, NAPIER_RESPONSE_THREADS) {
     }
 }
 
-/* ---- Gradient ------------------------------------------------------------------------------------------------------ */
+/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
 
-/* Tokens of a response that count. */
+/* The number of a response's counted tokens. */
 CUDA_INLINE int64_t napier_cuda_counted(const napier_cuda_responses *r, const int32_t *counted, int64_t b) {
     if (counted == NULL) {
         return cuda_response_size(r, b);

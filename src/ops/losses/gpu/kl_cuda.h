@@ -1,4 +1,4 @@
-/* ops/losses/gpu/kl_cuda.h - what kl_cuda.c and kl.cu share. */
+/* ops/losses/gpu/kl_cuda.h - declarations shared by kl_cuda.c and kl.cu. */
 #ifndef NAPIER_OPS_LOSSES_GPU_KL_CUDA_H
 #define NAPIER_OPS_LOSSES_GPU_KL_CUDA_H
 
@@ -9,10 +9,10 @@ typedef struct napier_cuda_kl_job {
     napier_kl_job kl;
     napier_cuda_responses responses;
     napier_reduction reduction;
-    napier_kl_sum *sums;         /* forward: of each slot */
+    napier_kl_sum *sums;         /* forward: for each slot */
     napier_vector out;           /* forward */
     napier_const_vector grad_kl; /* backward */
-    const int32_t *counted;      /* backward: of each slot, or NULL: all */
+    const int32_t *counted;      /* backward: for each slot, or NULL: all count */
 } napier_cuda_kl_job;
 
 #endif

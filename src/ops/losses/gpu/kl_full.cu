@@ -1,12 +1,12 @@
-/* ops/losses/gpu/kl_full.cu - KL divergence over the whole vocabulary: the slots of both rows (token_logprobs.cu) to
- * their sums, tiles to sums of terms, those to the divergence, and the gradient. */
+/* ops/losses/gpu/kl_full.cu - KL divergence over the whole vocabulary: from the slots of both rows (token_logprobs.cu)
+ * to their sums, from tiles to sums of terms, from those to the divergence, and the gradient. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/losses/gpu/kl_full_cuda.h"
 #include "ops/losses/kl_lanes.h"
 
-/* ---- Rows to distributions ----------------------------------------------------------------------------------------- */
+/* ---- Rows to distributions ---------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_kl_sum_slots(const napier_cuda_token_slot *slots, int64_t tiles, napier_sum *out) {
     napier_warp_sum sum = napier_warp_sum_start();
@@ -23,7 +23,7 @@ CUDA_INLINE void napier_cuda_kl_sum_slots(const napier_cuda_token_slot *slots, i
     __syncwarp();
 }
 
-/* A warp a row of one of the two. */
+/* One warp per row of one of the two matrices. */
 CUDA_KERNEL(napier_kl_full_rows, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     CUDA_SHARED(napier_sum, sums);
     napier_sum *const mine = sums + threadIdx.x / CUDA_WARP;
@@ -38,7 +38,7 @@ CUDA_KERNEL(napier_kl_full_rows, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) 
     }
 }
 
-/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE float napier_cuda_kl_z(const napier_const_matrix *m, int64_t row, int64_t column, float temperature) {
     const float x = cuda_element(m->data, m->dtype, row * m->row_stride + column * m->col_stride);
@@ -84,7 +84,7 @@ CUDA_KERNEL(napier_kl_full_tiles, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS)
     }
 }
 
-/* ---- The divergence ------------------------------------------------------------------------------------------------ */
+/* ---- The divergence ----------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE double napier_cuda_kl_settle(const napier_cuda_kl_full_job *job, int64_t row, napier_kl_row *q) {
     const napier_cuda_kl_part *const parts = job->parts + row * job->tiles;
@@ -115,7 +115,7 @@ CUDA_KERNEL(napier_kl_full_finish, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS
     }
 }
 
-/* ---- Gradient ------------------------------------------------------------------------------------------------------ */
+/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_kl_full_put(napier_matrix m, int64_t row, int64_t column, float v) {
     if (m.data != NULL) {
@@ -123,7 +123,7 @@ CUDA_INLINE void napier_cuda_kl_full_put(napier_matrix m, int64_t row, int64_t c
     }
 }
 
-/* A thread reads both logits of a column before it writes: the results may be in their place. */
+/* A thread reads both logits of a column before it writes, because the results may be in place of them. */
 CUDA_KERNEL(napier_kl_full_gradients, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) {
     const int64_t cols = job.kl.policy.cols;
     for (int64_t i = cuda_warp(); i < job.kl.policy.rows * job.tiles; i += cuda_warps()) {

@@ -44,7 +44,7 @@ static napier_status napier_cuda_kl_full_launch(napier_cuda_context *context, st
     return napier_cuda_launch(context, stream, what, kernel, &shape, job, sizeof *job);
 }
 
-/* To the rows and their divergence. */
+/* Computes the rows and their divergence. */
 static napier_status napier_cuda_kl_full_run(napier_cuda_context *context, struct CUstream_st *stream,
                                              const napier_cuda_kl_full_task *k) {
     const int64_t rows = k->job.kl.policy.rows;

@@ -1,4 +1,4 @@
-/* ops/losses/gpu/kl_full_cuda.h - what kl_full_cuda.c and kl_full.cu share. */
+/* ops/losses/gpu/kl_full_cuda.h - declarations shared by kl_full_cuda.c and kl_full.cu. */
 #ifndef NAPIER_OPS_LOSSES_GPU_KL_FULL_CUDA_H
 #define NAPIER_OPS_LOSSES_GPU_KL_FULL_CUDA_H
 
@@ -10,7 +10,7 @@ typedef struct napier_cuda_kl_part {
     float sum, excess;
 } napier_cuda_kl_part;
 
-/* Of a row: both distributions, and, at the end, the divergence, NaN where one of them is none. */
+/* A row: both distributions, and finally the divergence, which is NaN if one of them does not exist. */
 typedef struct napier_cuda_kl_row {
     napier_kl_row p, q;
     bool good[2];

@@ -1,4 +1,5 @@
-/* ops/losses/gpu/rubric.cu - rubric scores: a warp a tile and criterion, then a warp a response; and the gradient. */
+/* ops/losses/gpu/rubric.cu - rubric scores: one warp per tile and criterion, then one warp per response; and the
+ * gradient. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
@@ -6,7 +7,7 @@
 
 CUDA_INLINE double napier_cuda_load(napier_const_vector v, int64_t i) { return (double)cuda_token(v, i); }
 
-/* rubric[c][id_t]; an id that is no column is noted and gives NaN. */
+/* rubric[c][id_t]. An invalid id is reported and gives NaN. */
 CUDA_INLINE float napier_cuda_mark(const napier_cuda_rubric_job *job, int64_t c, int64_t t) {
     const napier_const_matrix *const m = &job->rubric.rubric;
     const int64_t id = cuda_index_at(job->rubric.ids, t);
@@ -17,7 +18,7 @@ CUDA_INLINE float napier_cuda_mark(const napier_cuda_rubric_job *job, int64_t c,
     return cuda_element(m->data, m->dtype, c * m->row_stride + id * m->col_stride);
 }
 
-/* ---- Scores -------------------------------------------------------------------------------------------------------- */
+/* ---- Scores ------------------------------------------------------------------------------------------------------- */
 
 /* As napier_dot_tile: a mark of 0 makes any log-probability 0. */
 CUDA_INLINE float napier_cuda_rubric_tile(const napier_cuda_rubric_job *job, const napier_cuda_tile *tile, int64_t c) {
@@ -86,9 +87,9 @@ CUDA_KERNEL(napier_rubric_responses, napier_cuda_rubric_job, NAPIER_RESPONSE_THR
     }
 }
 
-/* ---- Gradient ------------------------------------------------------------------------------------------------------ */
+/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
 
-/* What a mark of 1 of criterion c is worth to a token of response b. */
+/* The factor of criterion c's marks in the gradient of a token of response b. */
 CUDA_INLINE float napier_cuda_factor(const napier_cuda_rubric_job *job, int64_t b, int64_t c) {
     const napier_const_matrix *const g = &job->grad_scores;
     double sum = 0.0;
@@ -101,7 +102,7 @@ CUDA_INLINE float napier_cuda_factor(const napier_cuda_rubric_job *job, int64_t 
     return (float)(napier_cuda_load(job->weights, c) * sum);
 }
 
-/* 32 tokens, one a thread; t is -1 for a thread that has none. */
+/* 32 tokens, one per thread; t is -1 for a thread without one. */
 CUDA_INLINE float napier_cuda_rubric_pull(const napier_cuda_rubric_job *job, int64_t b, int64_t t) {
     const int64_t criteria = job->rubric.rubric.rows;
     float sum = 0.0f;

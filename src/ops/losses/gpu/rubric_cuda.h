@@ -1,4 +1,4 @@
-/* ops/losses/gpu/rubric_cuda.h - what rubric_cuda.c and rubric.cu share. */
+/* ops/losses/gpu/rubric_cuda.h - declarations shared by rubric_cuda.c and rubric.cu. */
 #ifndef NAPIER_OPS_LOSSES_GPU_RUBRIC_CUDA_H
 #define NAPIER_OPS_LOSSES_GPU_RUBRIC_CUDA_H
 

@@ -1,23 +1,23 @@
-/* ops/losses/gpu/token_backward.cu - the gradient of logits: a block, or a cluster of them, takes a row, sums its
- * tiles, finishes it, and writes its gradient. Where a block's tiles fit its shared memory the logits are read once. A
- * GRPO loss of a token's own ratio is asked for its gradient in between. */
+/* ops/losses/gpu/token_backward.cu - the gradient of logits. A block, or a cluster of blocks, sums the tiles of a row,
+ * finishes it, and writes its gradient. If a block's tiles fit in its shared memory, the logits are read once. For a
+ * GRPO loss with per-token ratios, the gradient of the loss is computed in between. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/losses/gpu/token_backward_cuda.h"
 
-/* Ids of a row that matter. */
+/* The number of ids per row that have a gradient. */
 CUDA_INLINE int64_t napier_cuda_back_ids(const napier_cuda_back_job *job) {
     return job->token.call.chosen ? job->token.call.per_row : 0;
 }
 
-/* ---- What is asked of a row ---------------------------------------------------------------------------------------- */
+/* ---- What is asked of a row --------------------------------------------------------------------------------------- */
 
 CUDA_INLINE double napier_cuda_back_gradient(napier_const_vector v, int64_t row) {
     return v.data != NULL ? (double)cuda_token(v, row) : 0.0;
 }
 
-/* The gradients of a row, by lane 0 of a warp: napier_token_pull_of. */
+/* The gradients of a row, computed by lane 0 of a warp, as napier_token_pull_of. */
 NAPIER_OUTLINE void napier_cuda_back_pull(const napier_cuda_back_job *job, int64_t row, double *own,
                                           napier_cuda_back_room *room) {
     const napier_token_gradients *const g = &job->token.call.gradients;
@@ -44,7 +44,7 @@ NAPIER_OUTLINE void napier_cuda_back_pull(const napier_cuda_back_job *job, int64
     room->pull = pull;
 }
 
-/* The same of a GRPO loss, once the row's final is known: napier_grpo_row. */
+/* The same for a GRPO loss, when the row's final is known, as napier_grpo_row. */
 CUDA_INLINE void napier_cuda_back_ask(const napier_cuda_back_job *job, int64_t row, float chosen, double *own,
                                       napier_cuda_back_room *room) {
     const napier_token_final *const final = &room->row.final;
@@ -83,7 +83,7 @@ CUDA_INLINE void napier_cuda_back_ask(const napier_cuda_back_job *job, int64_t r
     room->pull = pull;
 }
 
-/* ---- Sum ----------------------------------------------------------------------------------------------------------- */
+/* ---- Sum ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_cuda_share {
     int64_t begin, end; /* tiles */
@@ -123,7 +123,7 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
     }
 }
 
-/* ---- Between: warp 0 -------------------------------------------------------------------------------------------------- */
+/* ---- Between: warp 0 ------------------------------------------------------------------------------------------------- */
 
 NAPIER_OUTLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int64_t row, napier_cuda_back_room *room) {
     const napier_cuda_token_job *const token = &job->token;
@@ -148,7 +148,7 @@ NAPIER_OUTLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int6
     room->slope.own = own;
 }
 
-/* ---- Write --------------------------------------------------------------------------------------------------------- */
+/* ---- Write -------------------------------------------------------------------------------------------------------- */
 
 /* softmax of an element of a row whose maximum is big. */
 NAPIER_OUTLINE float napier_cuda_back_big(float max, float max_prob, float scale, int64_t exponent, float z) {
@@ -156,7 +156,7 @@ NAPIER_OUTLINE float napier_cuda_back_big(float max, float max_prob, float scale
     return napier_softmax_of(&final, z);
 }
 
-/* An element that is no chosen id. */
+/* The gradient of an element that is not a chosen id. */
 CUDA_INLINE float napier_cuda_back_value(const napier_final *f, const napier_term_scale *s, const napier_token_slope *g,
                                          bool big, float z) {
     const float p = big ? napier_cuda_back_big(f->max, f->max_prob, f->scale, f->exponent, z)
@@ -166,7 +166,8 @@ CUDA_INLINE float napier_cuda_back_value(const napier_final *f, const napier_ter
     return p == 0.0f ? g->constant : fmaf(p, factor, g->constant);
 }
 
-/* Chosen ids among 8 (or 4) elements from `column` on: each gets its start and the gradients of all that name it. */
+/* Writes the chosen ids among 8 (or 4) elements from `column` on: each gets its start and the gradients of all that
+ * name it. */
 CUDA_INLINE void napier_cuda_back_chosen(const napier_dtype dtype, const napier_cuda_back_job *job, int64_t row,
                                          const napier_token_slope *g, int64_t column, float *v) {
     const int64_t count = g->count;
@@ -192,7 +193,7 @@ CUDA_INLINE void napier_cuda_back_chosen(const napier_dtype dtype, const napier_
     }
 }
 
-/* Times the softcap's derivative, 0 where keep is 0, one kind of NaN. */
+/* Multiplies by the softcap's derivative, writes 0 where keep is 0, and makes NaNs canonical. */
 CUDA_INLINE void napier_cuda_back_end(const napier_dtype dtype, const napier_token_rules *rules, int64_t row,
                                       int64_t column, int64_t cols, const float *slope, float *v) {
     NAPIER_UNROLL
@@ -205,7 +206,7 @@ CUDA_INLINE void napier_cuda_back_end(const napier_dtype dtype, const napier_tok
     }
 }
 
-/* The chunk's results. words: its logits. */
+/* Writes the chunk's results. words: its logits. */
 CUDA_INLINE void napier_cuda_back_chunk(const napier_dtype dtype, const bool plain, const napier_cuda_back_job *job,
                                         int64_t row, int64_t column, const napier_words *words,
                                         const napier_term_scale *scale, const napier_cuda_back_room *room, float *v) {
@@ -232,7 +233,7 @@ CUDA_INLINE void napier_cuda_back_chunk(const napier_dtype dtype, const bool pla
     }
 }
 
-/* The tile's logits, from memory or as they were kept. */
+/* Loads the tile's logits, from memory or from shared memory. */
 CUDA_INLINE void napier_cuda_back_load(const napier_dtype dtype, const napier_line *x, const napier_cuda_share *s,
                                        int64_t tile, napier_words *words) {
     if (s->kept == NULL) {
@@ -245,7 +246,7 @@ CUDA_INLINE void napier_cuda_back_load(const napier_dtype dtype, const napier_li
     }
 }
 
-/* Does an id lie in the tile? */
+/* True if one of the row's ids is in the tile. */
 CUDA_INLINE bool napier_cuda_back_has_id(const napier_cuda_back_job *job, int64_t row, int64_t first) {
     const int64_t count = napier_cuda_back_ids(job);
     bool some = false;
@@ -256,7 +257,8 @@ CUDA_INLINE bool napier_cuda_back_has_id(const napier_cuda_back_job *job, int64_
     return some;
 }
 
-/* Most tiles: no id in them, nothing near underflow. Every result is p (base - entropy log p) + constant, p > 0. */
+/* For most tiles: no id in them, and nothing near underflow. Every result is p (base - entropy log p) + constant, p >
+ * 0. */
 typedef struct napier_cuda_back_lines {
     napier_term_scale s;
     float log_sum, max_prob, scale, base, entropy, constant;
@@ -279,7 +281,7 @@ CUDA_INLINE void napier_cuda_back_easy(const napier_dtype dtype, const bool flat
     }
 }
 
-/* Any tile. zero: no logits were read. */
+/* For any tile. zero: no logits were read. */
 CUDA_INLINE void napier_cuda_back_hard(const napier_dtype dtype, const bool plain, const napier_cuda_back_job *job,
                                        int64_t row, int64_t first, bool zero, const napier_line *y,
                                        const napier_words *words, const napier_cuda_back_room *room) {
@@ -299,7 +301,7 @@ CUDA_INLINE void napier_cuda_back_hard(const napier_dtype dtype, const bool plai
     }
 }
 
-/* Is no logit of a whole tile so low that its probability may be no normal number? The whole warp. */
+/* True if no logit of a whole tile is so low that its probability might be subnormal. Called by the whole warp. */
 CUDA_INLINE bool napier_cuda_back_is_easy(const napier_dtype dtype, const napier_cuda_back_lines *l,
                                           const napier_words *words) {
     float z[32];
@@ -315,7 +317,7 @@ CUDA_INLINE void napier_cuda_back_write(const napier_dtype dtype, const bool pla
     const napier_token_slope g = room->slope;
     const bool zero = room->pull.zero;
     const bool easy = plain && !zero && f.kind == NAPIER_ROW_FINITE && !napier_is_big(f.max) && !g.nan;
-    const bool flat = g.entropy == 0.0f && g.base != 0.0f; /* a base of -0 would lose its sign */
+    const bool flat = g.entropy == 0.0f && g.base != 0.0f; /* the general formula would lose the sign of a base of -0 */
     const napier_cuda_back_lines lines = {
         napier_term_scale_of(easy ? f.max : 0.0f), f.log_sum, f.max_prob, f.scale, g.base, g.entropy, g.constant};
     const int warps = (int)blockDim.x / CUDA_WARP;
@@ -336,7 +338,7 @@ CUDA_INLINE void napier_cuda_back_write(const napier_dtype dtype, const bool pla
     }
 }
 
-/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rows --------------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_back_sync(void) {
     if (cuda_cluster_size() > 1) {
@@ -362,7 +364,8 @@ CUDA_INLINE void napier_cuda_back_row(const napier_dtype dtype, const bool plain
             napier_cuda_back_pull(job, row, job->doubles + (2 * part + 1) * count, room);
         }
     }
-    if (threadIdx.x < CUDA_WARP) { /* now: others may write in place of the logits before this block is done */
+    if (threadIdx.x < CUDA_WARP) { /* read early: other blocks may write in place of the logits before this block is
+                                      done */
         for (int64_t k = threadIdx.x; k < count; k += CUDA_WARP) {
             const int64_t id = cuda_index_at(job->token.call.ids, row * count + k);
             const bool good = cuda_token_kind_of(&job->token, id) == CUDA_TOKEN_GOOD;

@@ -11,10 +11,11 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_gradients_f32);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_gradients_f16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_gradients_bf16);
 
-/* A block keeps at most this, so that three of them share a processor and one sums while another waits. */
+/* The maximum that a block keeps in shared memory. Three such blocks fit on a multiprocessor, so one sums while another
+ * waits. */
 enum { NAPIER_BACK_KEEP = 72 << 10 };
 
-/* Blocks of a row: as few as keep it, a power of two. */
+/* The number of blocks per row: the lowest power of two with which the blocks can keep the row. */
 static int napier_cuda_back_cluster(const napier_cuda_context *context, int64_t tiles, int64_t tile_bytes) {
     int blocks = 1;
     while (context->clusters && blocks < NAPIER_BACK_CLUSTER &&

@@ -1,4 +1,4 @@
-/* ops/losses/gpu/token_backward_launch.h - the host half of token_backward_cuda.h. */
+/* ops/losses/gpu/token_backward_launch.h - the host part of token_backward_cuda.h. */
 #ifndef NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_LAUNCH_H
 #define NAPIER_OPS_LOSSES_GPU_TOKEN_BACKWARD_LAUNCH_H
 

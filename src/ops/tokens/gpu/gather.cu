@@ -1,5 +1,5 @@
-/* ops/tokens/gpu/gather.cu - one log-probability of each row, a thread a row; and its gradient, a warp a strip of a
- * row. */
+/* ops/tokens/gpu/gather.cu - one log-probability of each row, with one thread per row; and its gradient, with one warp
+ * per strip of a row. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */

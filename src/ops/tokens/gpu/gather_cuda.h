@@ -1,4 +1,4 @@
-/* ops/tokens/gpu/gather_cuda.h - what gather_cuda.c and gather.cu share. */
+/* ops/tokens/gpu/gather_cuda.h - declarations shared by gather_cuda.c and gather.cu. */
 #ifndef NAPIER_OPS_TOKENS_GPU_GATHER_CUDA_H
 #define NAPIER_OPS_TOKENS_GPU_GATHER_CUDA_H
 

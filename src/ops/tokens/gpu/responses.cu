@@ -1,10 +1,10 @@
-/* ops/tokens/gpu/responses.cu - a look at offsets and mask, before anything relies on them. */
+/* ops/tokens/gpu/responses.cu - checks offsets and mask before other kernels use them. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/tokens/gpu/responses_cuda.h"
 
-/* Is offset i what it must be? Then *size is that of the response before it. */
+/* True if offset i is valid. Then *size receives the size of the response before it. */
 CUDA_INLINE bool napier_offset_is_good(const napier_cuda_responses *r, int64_t i, int64_t *size) {
     const int64_t at = cuda_index_at(r->offsets, i), before = i > 0 ? cuda_index_at(r->offsets, i - 1) : 0;
     const bool good =

@@ -1,9 +1,9 @@
-/* ops/tokens/gpu/responses_cuda.h - ragged responses on a GPU: offsets checked there, tiles, and sums in the CPU's
+/* ops/tokens/gpu/responses_cuda.h - ragged responses on a GPU: checking offsets there, tiles, and sums in the CPU's
  * order.
  *
- * A warp takes a tile of 1024 tokens; the slot of its sums names it (ops/tokens/responses.h), so that the work is
- * known without a look at the offsets. Of the tile's 256 lanes thread t has t, t + 32, .. t + 224, one after another,
- * in the order in which they fold: a sum is three numbers, not eight. */
+ * A warp takes a tile of 1024 tokens, named by the slot of its sums (ops/tokens/responses.h). So the work is known
+ * without reading the offsets. Of the tile's 256 lanes, thread t computes t, t + 32, .. t + 224, one after another, in
+ * the order in which they fold. So a sum takes three numbers, not eight. */
 #ifndef NAPIER_OPS_TOKENS_GPU_RESPONSES_CUDA_H
 #define NAPIER_OPS_TOKENS_GPU_RESPONSES_CUDA_H
 
@@ -14,25 +14,25 @@
 #include "ops/softmax/sum.h"
 #include "ops/tokens/counts.h"
 
-/* What a look at all offsets and the mask finds; cleared before. */
+/* The result of checking all offsets and the mask. Cleared before. */
 typedef struct napier_cuda_tally {
     napier_response_counts all;
-    int64_t bad; /* offsets at fault: then all results are NaN */
+    int64_t bad; /* number of invalid offsets; if it is not 0, all results are NaN */
 } napier_cuda_tally;
 
 typedef struct napier_cuda_responses {
     napier_indices offsets;
     const uint8_t *mask; /* NULL: all tokens count */
     int64_t count, tokens;
-    int64_t slots;    /* tiles, and at most one empty slot for each response */
-    bool count_empty; /* responses without tokens are present too */
+    int64_t slots;    /* number of tiles, and at most one empty slot for each response */
+    bool count_empty; /* responses without tokens count as present too */
     napier_cuda_tally *tally;
     napier_cuda_faults *faults;
 } napier_cuda_responses;
 
 enum { NAPIER_RESPONSE_THREADS = 256, NAPIER_RESPONSE_WARPS = NAPIER_RESPONSE_THREADS / 32 };
 
-/* How many tokens of each slot count. */
+/* The number of counted tokens in each slot. */
 typedef struct napier_cuda_count_job {
     napier_cuda_responses responses;
     int32_t *counted;
@@ -41,14 +41,14 @@ typedef struct napier_cuda_count_job {
 #if defined(CUDA_KERNEL)
 #include "ops/softmax/gpu/tile.cuh"
 
-/* ---- Elements ------------------------------------------------------------------------------------------------------ */
+/* ---- Elements ----------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE float cuda_element(const void *data, napier_dtype dtype, int64_t at) {
     return napier_widen(dtype, napier_element_bits(dtype, (const char *)data + at * napier_element_bytes(dtype)));
 }
 CUDA_INLINE float cuda_token(napier_const_vector v, int64_t t) { return cuda_element(v.data, v.dtype, t * v.stride); }
 
-/* Rounded once; a NaN becomes the canonical one. */
+/* Stores a float, rounded once. A NaN becomes the canonical one. */
 CUDA_INLINE void cuda_put(void *data, napier_dtype dtype, int64_t at, float x) {
     x = x != x ? vf_canonical_nan() : x;
     if (dtype == NAPIER_F32) {
@@ -63,7 +63,7 @@ CUDA_INLINE int64_t cuda_index_at(napier_indices indices, int64_t i) {
     return indices.type == NAPIER_I32 ? ((const int32_t *)indices.data)[i] : ((const int64_t *)indices.data)[i];
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------------------------- */
+/* ---- Threads ------------------------------------------------------------------------------------------------------ */
 
 CUDA_INLINE int cuda_lane(void) { return (int)threadIdx.x % CUDA_WARP; }
 CUDA_INLINE int64_t cuda_warp(void) { return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / CUDA_WARP; }
@@ -91,7 +91,7 @@ CUDA_INLINE int64_t cuda_warp_max_i64(int64_t v) {
     return v;
 }
 
-/* total + the first n <= 32 lanes' own, ascending. */
+/* total plus the values of the first n <= 32 lanes, added in ascending order. */
 CUDA_INLINE double cuda_warp_ordered(double total, double mine, int64_t n) {
     for (int k = 0; k < CUDA_WARP && k < n; k++) {
         total += cuda_shuffle_f64(mine, k);
@@ -99,11 +99,11 @@ CUDA_INLINE double cuda_warp_ordered(double total, double mine, int64_t n) {
     return total;
 }
 
-/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_cuda_tile {
     int64_t response, first;
-    int64_t tile; /* of its response */
+    int64_t tile; /* index of the tile in its response */
     int n;
 } napier_cuda_tile;
 
@@ -116,12 +116,12 @@ CUDA_INLINE int64_t cuda_response_size(const napier_cuda_responses *r, int64_t b
 CUDA_INLINE int64_t cuda_response_tiles(const napier_cuda_responses *r, int64_t b) {
     return (cuda_response_size(r, b) + NAPIER_TILE - 1) / NAPIER_TILE;
 }
-/* The first slot of a response, as napier_tile_slot. */
+/* The first slot of a response, as in napier_tile_slot. */
 CUDA_INLINE int64_t cuda_response_slot(const napier_cuda_responses *r, int64_t b) {
     return cuda_response_begin(r, b) / NAPIER_TILE + b;
 }
 
-/* The last response whose value (`slot`: its first slot, else its first token) is not above `at`. */
+/* The last response whose first slot (if `slot`) or first token (else) is not above `at`. */
 CUDA_INLINE int64_t cuda_response_at(const napier_cuda_responses *r, int64_t at, bool slot) {
     int64_t low = 0, high = r->count;
     while (high - low > 1) {
@@ -135,7 +135,7 @@ CUDA_INLINE int64_t cuda_response_at(const napier_cuda_responses *r, int64_t at,
     return low;
 }
 
-/* False for a slot that no tile has. The offsets are known to be good. */
+/* Returns false for a slot without a tile. The offsets must have been checked. */
 CUDA_INLINE bool cuda_tile_of(const napier_cuda_responses *r, int64_t slot, napier_cuda_tile *t) {
     t->response = cuda_response_at(r, slot, true);
     t->tile = slot - cuda_response_slot(r, t->response);
@@ -147,12 +147,12 @@ CUDA_INLINE bool cuda_tile_of(const napier_cuda_responses *r, int64_t slot, napi
 
 CUDA_INLINE bool cuda_counts(const napier_cuda_responses *r, int64_t t) { return r->mask == NULL || r->mask[t] != 0; }
 
-/* ---- Sums over a tile ---------------------------------------------------------------------------------------------- */
+/* ---- Sums over a tile --------------------------------------------------------------------------------------------- */
 
-/* A tile takes 8 steps; at step s thread t adds up lane t + 32 * cuda_step_lane(s), whose elements are 256 apart. */
+/* A tile takes 8 steps. In step s thread t adds lane t + 32 * cuda_step_lane(s), whose elements are 256 apart. */
 enum { CUDA_STEPS = 8 };
 CUDA_INLINE int cuda_step_lane(int s) { return (s & 1) << 2 | (s & 2) | s >> 2; }
-/* The token of the tile that this thread adds at step s as number q. */
+/* The token of the tile that this thread adds as number q of step s. */
 CUDA_INLINE int cuda_step_token(int s, int q) {
     return q * NAPIER_TILE_LANES + CUDA_WARP * cuda_step_lane(s) + cuda_lane();
 }
@@ -178,7 +178,7 @@ CUDA_INLINE float cuda_ladder_fold(const cuda_ladder *l) {
     return v;
 }
 
-/* The same in double: for sums that are going to be an exponent. */
+/* The same in double, for sums that become an exponent. */
 typedef struct cuda_wide_ladder {
     double two, four, eight;
 } cuda_wide_ladder;

@@ -1,16 +1,17 @@
-/* ops/tokens/gpu/token_cuda.h - log-probabilities of tokens from logits on a GPU: what host and kernels share, and
- * what the kernels do with a tile and with a row. As on the CPU (ops/tokens/token_tile.h) a tile comes to a slot, and
- * the slots of a row, in their order, to its final.
+/* ops/tokens/gpu/token_cuda.h - log-probabilities of tokens from logits on a GPU: declarations shared by host and
+ * kernels, and what the kernels do with a tile and with a row. As on the CPU (ops/tokens/token_tile.h), a tile is
+ * reduced to a slot, and the slots of a row, in their order, to its final.
  *
- * Instructions for an element of an ordinary bf16 tile, none of it beyond the cutoff: widen 1, maximum and minimum 1 (two
- * elements at a time), exp 11, a compare, an add, a count: 16; the spread for entropy adds 2. The argmax costs none: the first slot that has the row's maximum is read again. */
+ * An element of an ordinary bf16 tile, with none beyond the cutoff, takes 16 instructions: 1 to widen, 1 for maximum
+ * and minimum (two elements at a time), 11 for exp, a compare, an add and a count. The spread for entropy adds 2. The
+ * argmax adds none, because the first slot with the row's maximum is read again. */
 #ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
 #define NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
 
 #include "ops/tokens/gpu/responses_cuda.h"
 #include "ops/tokens/token_row.h"
 
-/* Of a tile, as napier_token_slots: max is NaN where the tile holds one. */
+/* The slot of a tile, as in napier_token_slots. max is NaN if the tile has a NaN. */
 typedef struct napier_cuda_token_slot {
     float max, rest, spread;
     int32_t count;
@@ -37,11 +38,11 @@ typedef struct napier_cuda_token_room {
 #include "core/math/lanes_tanh.h"
 #include "ops/softmax/gpu/sum.cuh"
 
-/* ---- Logits to z --------------------------------------------------------------------------------------------------- */
+/* ---- Logits to z -------------------------------------------------------------------------------------------------- */
 
 NAPIER_OUTLINE vf_tanh_parts cuda_token_tanh(float x) { return vf_tanh_and_slope(x); }
 
-/* slope: the softcap's derivative. */
+/* slope receives the softcap's derivative. */
 CUDA_INLINE float cuda_token_rule(const napier_token_rules *rules, bool kept, float x, float *slope) {
     *slope = 1.0f;
     if (rules->softcap != 0.0f) {
@@ -71,13 +72,13 @@ CUDA_INLINE float cuda_token_z(const napier_cuda_token_job *job, int64_t row, in
     return cuda_token_rule(&job->call.rules, cuda_token_kept(&job->call.rules, row, column), logit, &slope);
 }
 
-/* Number e of this thread's 32 elements of a tile. */
+/* The column in the tile of element e of this thread's 32. */
 CUDA_INLINE int cuda_token_place(const napier_dtype dtype, int e) {
     const int per = napier_chunk_of(dtype);
     return napier_chunk_at(dtype, CUDA_WARP, cuda_lane(), e / per) + e % per;
 }
 
-/* A tile's logits to z; past the end -inf. slope: [32], or NULL. */
+/* Converts a tile's logits to z, with -inf past the end. slope: [32], or NULL. */
 CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_rules *rules, int64_t row, int64_t first,
                                   int64_t cols, float *z, float *slope) {
     NAPIER_UNROLL
@@ -92,7 +93,7 @@ CUDA_INLINE void cuda_token_rules(const napier_dtype dtype, const napier_token_r
     }
 }
 
-/* A tile as it lies in memory. Most are whole, and lie on 16 bytes. */
+/* Loads a tile as stored. Most tiles are whole and aligned to 16 bytes. */
 CUDA_INLINE void cuda_token_load(const napier_dtype dtype, const napier_line *line, int64_t first,
                                  napier_words *words) {
     if (napier_is_wide(line, 16) && first + NAPIER_TILE <= line->size) {
@@ -107,9 +108,9 @@ CUDA_INLINE void cuda_token_load(const napier_dtype dtype, const napier_line *li
     }
 }
 
-/* ---- A tile to its slot -------------------------------------------------------------------------------------------- */
+/* ---- A tile to its slot ------------------------------------------------------------------------------------------- */
 
-/* A tile whose maximum is no ordinary number, element by element, from memory. */
+/* Reduces a tile whose maximum is not an ordinary number, element by element, from memory. */
 NAPIER_OUTLINE napier_cuda_token_slot cuda_token_odd(const napier_cuda_token_job *job, int64_t row, int64_t first,
                                                      float max) {
     const bool finite = fabsf(max) < NAPIER_HUGE;
@@ -141,7 +142,7 @@ typedef struct cuda_token_range {
     float max, min;
 } cuda_token_range;
 
-/* The smaller, in one instruction: of two zeros either, a NaN passed over. */
+/* The minimum in one instruction. It ignores NaN, and may return either of two zeros. */
 CUDA_INLINE float cuda_token_min(float a, float b) {
 #if defined(__CUDACC__)
     float y;
@@ -162,7 +163,7 @@ CUDA_INLINE cuda_token_range cuda_token_range_of(const float *z) {
     return r;
 }
 
-/* The same of bf16 as it was read, two at a time. */
+/* The same for bf16 as stored, two at a time. */
 CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_words *words, const float *z) {
 #if defined(__CUDACC__)
     uint32_t max = words[0].w[0], min = max;
@@ -183,9 +184,9 @@ CUDA_INLINE cuda_token_range cuda_token_range_of_words(const napier_words *words
 #endif
 }
 
-/* An element into its lane: below the maximum its term is added, else it is counted; its distance times its term goes to the
- * spread. first: nothing is in the lane yet. far: it may be beyond the cutoff, and does not count then. Predicates, not
- * branches. */
+/* Adds an element to its lane. If it is below the maximum, its term is added, else it is counted. Its distance times
+ * its term is added to the spread. first: the lane is still empty. far: the element may be beyond the cutoff, and then
+ * does not count. Uses predicates, not branches. */
 CUDA_INLINE void cuda_token_step(const bool entropy, const bool far, const bool first, const napier_term_scale *s,
                                  float z, float *sum, float *spread, int32_t *count) {
     const float term = vf_exp_scaled(z, s->magic), down = z - s->max;
@@ -231,12 +232,12 @@ CUDA_INLINE napier_cuda_token_slot cuda_token_add(const napier_dtype dtype, cons
     return slot;
 }
 
-/* words: of plain bf16, else NULL. */
+/* words: the stored words of plain bf16, else NULL. */
 CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, const bool entropy,
                                                   const napier_cuda_token_job *job, int64_t row, int64_t first,
                                                   const napier_words *words, const float *z) {
     const cuda_token_range r = words != NULL ? cuda_token_range_of_words(words, z) : cuda_token_range_of(z);
-    const float max = napier_group_max(CUDA_WARP, r.max) + 0.0f; /* -0 and +0 are one maximum */
+    const float max = napier_group_max(CUDA_WARP, r.max) + 0.0f; /* makes -0 and +0 one maximum */
     if (max != max) {
         const napier_cuda_token_slot nan = {max, 0.0f, 0.0f, 0};
         return nan;
@@ -248,9 +249,9 @@ CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, cons
                                                              : cuda_token_add(dtype, entropy, false, max, z);
 }
 
-/* ---- Slots to the final of a row ----------------------------------------------------------------------------------- */
+/* ---- Slots to the final of a row ---------------------------------------------------------------------------------- */
 
-/* A tile's spread, moved to the row's maximum, in units of the row's 2^E: napier_token_moved. */
+/* A tile's spread, moved to the row's maximum, in units of the row's 2^E, as in napier_token_moved. */
 CUDA_INLINE double cuda_token_moved(const napier_cuda_token_slot *slot, float max, int64_t exponent) {
     const bool small = fabsf(max) <= NAPIER_BIG && max - NAPIER_TOKEN_FAR >= -NAPIER_BIG;
     const double distance = (double)max - (double)slot->max;
@@ -297,7 +298,7 @@ CUDA_INLINE double cuda_token_total(const float *totals, int64_t tiles) {
     return cuda_token_fold16(lane);
 }
 
-/* A warp finishes a row: napier_token_finish. The final lies in the warp's room. */
+/* A warp finishes a row, as in napier_token_finish. The final goes to the warp's shared memory. */
 CUDA_INLINE void cuda_token_finish(const napier_cuda_token_job *job, int64_t row, napier_cuda_token_room *room) {
     const napier_cuda_token_slot *const slots = job->slots + row * job->tiles;
     const napier_token_wants *const wants = &job->call.wants;
@@ -327,7 +328,7 @@ CUDA_INLINE void cuda_token_finish(const napier_cuda_token_job *job, int64_t row
     __syncwarp();
 }
 
-/* ---- Ids ----------------------------------------------------------------------------------------------------------- */
+/* ---- Ids ---------------------------------------------------------------------------------------------------------- */
 
 typedef enum cuda_token_kind { CUDA_TOKEN_GOOD, CUDA_TOKEN_IGNORED, CUDA_TOKEN_BAD } cuda_token_kind;
 
@@ -337,7 +338,7 @@ CUDA_INLINE cuda_token_kind cuda_token_kind_of(const napier_cuda_token_job *job,
                                                 : CUDA_TOKEN_BAD;
 }
 
-/* Tokens of a row that keep leaves. The whole warp. */
+/* The number of a row's tokens that keep selects. Called by the whole warp. */
 CUDA_INLINE int64_t cuda_token_count_kept(const napier_cuda_token_job *job, int64_t row) {
     const napier_token_rules *const rules = &job->call.rules;
     int64_t kept = 0;

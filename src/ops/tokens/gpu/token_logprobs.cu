@@ -1,13 +1,13 @@
-/* ops/tokens/gpu/token_logprobs.cu - log-probabilities of tokens: a warp a tile of any row, then a warp a row. Both
- * find their work by a number, so that 64 rows fill a device as well as 8192. */
+/* ops/tokens/gpu/token_logprobs.cu - log-probabilities of tokens: first one warp per tile of any row, then one warp per
+ * row. Both are numbered over all rows, so 64 rows fill a device as well as 8192. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/tokens/gpu/token_cuda.h"
 
-/* ---- Tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
 
-/* How many of a tile's elements stand before each id, added to its rank. */
+/* Adds the number of the tile's elements that precede each id to its rank. */
 CUDA_INLINE void napier_cuda_token_ranks(const napier_dtype dtype, const napier_cuda_token_job *job, int64_t row,
                                          int64_t first, float max, const float *z) {
     const int64_t per_row = job->call.wants.ranks;
@@ -32,7 +32,7 @@ CUDA_INLINE void napier_cuda_token_ranks(const napier_dtype dtype, const napier_
     }
 }
 
-/* The sum of z over a tile; where keep is 0 nothing is added. */
+/* The sum of z over the elements of a tile that keep selects. */
 CUDA_INLINE float napier_cuda_token_tile_total(const napier_dtype dtype, const napier_cuda_token_job *job, int64_t row,
                                                int64_t first, const float *z) {
     float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
@@ -46,7 +46,8 @@ CUDA_INLINE float napier_cuda_token_tile_total(const napier_dtype dtype, const n
     return napier_fold(dtype, CUDA_WARP, cuda_lane(), lane);
 }
 
-/* How much there is to do: z are the logits; or the logits over a temperature; or any rule, ranks and totals. */
+/* The amount of work: z equals the logits; or z is the logits divided by a temperature; or any rule, ranks and
+ * totals. */
 typedef enum napier_cuda_token_way {
     NAPIER_TOKEN_PLAIN,
     NAPIER_TOKEN_TEMPERED,
@@ -81,7 +82,7 @@ CUDA_INLINE void napier_cuda_token_tile(const napier_dtype dtype, const napier_c
     }
 }
 
-/* The tiles of all rows in turn; no division in the loop. */
+/* Iterates over the tiles of all rows, without a division in the loop. */
 CUDA_INLINE void napier_cuda_token_tiles(const napier_dtype dtype, const napier_cuda_token_way way, const bool entropy,
                                          const napier_cuda_token_job *job) {
     const int tiles = (int)job->tiles, tiles_on = (int)(cuda_warps() % tiles);
@@ -117,9 +118,9 @@ NAPIER_TOKEN_KERNELS(f32, NAPIER_F32)
 NAPIER_TOKEN_KERNELS(f16, NAPIER_F16)
 NAPIER_TOKEN_KERNELS(bf16, NAPIER_BF16)
 
-/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rows --------------------------------------------------------------------------------------------------------- */
 
-/* The first place of the row's maximum: its tile by the slots, then that tile again. */
+/* The first index of the row's maximum. The slots give its tile, which is then read again. */
 CUDA_INLINE int64_t napier_cuda_token_argmax(const napier_cuda_token_job *job, int64_t row, float max) {
     const napier_cuda_token_slot *const slots = job->slots + row * job->tiles;
     int64_t tile = 0, best = INT64_MAX;
@@ -194,6 +195,6 @@ CUDA_KERNEL(napier_token_rows_finish, napier_cuda_token_job, NAPIER_TOKEN_THREAD
     for (int64_t row = cuda_warp(); row < job.call.rows; row += cuda_warps()) {
         cuda_token_finish(&job, row, room);
         napier_cuda_token_write(&job, row, &room->final);
-        __syncwarp(); /* the room is read to the end */
+        __syncwarp(); /* all threads have read the shared memory */
     }
 }

@@ -20,7 +20,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_token_any_tiles_bf16);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_rows_finish);
 NAPIER_CUDA_KERNEL_DECLARE(napier_token_rows_top);
 
-enum { NAPIER_TOKEN_WAVES = 4 }; /* blocks of a processor: what their registers leave room for */
+enum { NAPIER_TOKEN_WAVES = 4 }; /* blocks per multiprocessor, limited by their registers */
 
 napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_cuda_room *room,
                                            const napier_token_call *call, napier_const_matrix logits) {
@@ -34,7 +34,7 @@ napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_
     return job;
 }
 
-/* Of the kernels of a dtype, from the fastest on. */
+/* The index of the kernel among those of a dtype, of which the first is the fastest. */
 static int napier_cuda_token_kind(const napier_token_call *call) {
     const napier_token_rules *r = &call->rules;
     const bool any = r->softcap != 0.0f || r->keep || call->wants.total || call->wants.ranks > 0;

@@ -1,14 +1,15 @@
-/* ops/tokens/gpu/token_top.cu - the top k of a row, a block a row: the place of number k among all (z, column) is
- * found digit by digit without sorting, what is before it is collected, and only that is sorted.
+/* ops/tokens/gpu/token_top.cu - the top k of a row, with one block per row. It finds the position of number k among all
+ * (z, column) digit by digit without sorting, collects everything before it, and sorts only that.
  *
- * The order of rank: larger z first, of equals the lower column. u, the complement of napier_rising, rises as z falls. */
+ * The order is that of rank: larger z first, and the lower column first if equal. u, the complement of napier_rising,
+ * increases as z decreases. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
 #include "ops/tokens/quantile.h"
 #include "ops/tokens/gpu/token_top_cuda.h"
 
-/* Does (u, column) come after (or with) the last that is in? Of columns the digits below `shift` are open. */
+/* The position of an element in the order. */
 typedef struct napier_cuda_top_place {
     uint32_t u;
     int64_t column;
@@ -18,7 +19,7 @@ CUDA_INLINE bool napier_cuda_top_before(napier_cuda_top_place a, napier_cuda_top
     return a.u < b.u || (a.u == b.u && a.column < b.column);
 }
 
-/* -inf is in no top. */
+/* -inf is never in the top k. */
 CUDA_INLINE bool napier_cuda_top_at(const napier_cuda_token_job *job, int64_t row, int64_t column,
                                     napier_cuda_top_place *p) {
     const float z = cuda_token_z(job, row, column);
@@ -27,10 +28,10 @@ CUDA_INLINE bool napier_cuda_top_at(const napier_cuda_token_job *job, int64_t ro
     return z > -INFINITY;
 }
 
-/* ---- A digit ------------------------------------------------------------------------------------------------------- */
+/* ---- A digit ------------------------------------------------------------------------------------------------------ */
 
-/* Counts the next digit of those that share the digits found so far: of u (32 bits), then, where all of u is found, of the
- * column. */
+/* Counts the next digit of all elements that share the digits found so far: of u (32 bits), and when all of u is known,
+ * of the column. */
 CUDA_INLINE void napier_cuda_top_count(const napier_cuda_token_job *job, int64_t row, napier_cuda_top_place found,
                                        bool of_column, int shift, napier_cuda_top_room *room) {
     const int above = shift + NAPIER_KEY_DIGIT;
@@ -51,7 +52,7 @@ CUDA_INLINE void napier_cuda_top_count(const napier_cuda_token_job *job, int64_t
     __syncthreads();
 }
 
-/* The digit in which number `rank` falls, of which *before come earlier; -1 if there are not so many. */
+/* The digit of element number `rank`. *before: number of elements with lower digits. -1 if there are fewer elements. */
 CUDA_INLINE int napier_cuda_top_choose(int64_t rank, int64_t *before, napier_cuda_top_room *room) {
     enum { EACH = NAPIER_KEY_DIGITS / NAPIER_TOP_THREADS };
     const int first = (int)threadIdx.x * EACH;
@@ -83,7 +84,7 @@ CUDA_INLINE int napier_cuda_top_choose(int64_t rank, int64_t *before, napier_cud
     return digit;
 }
 
-/* The last that is in: number k - 1, or all if there are not so many. */
+/* The last selected element: number k - 1, or the last of all if there are fewer. */
 CUDA_INLINE napier_cuda_top_place napier_cuda_top_last(const napier_cuda_token_job *job, int64_t row, int64_t k,
                                                        napier_cuda_top_room *room) {
     napier_cuda_top_place found = {0, 0};
@@ -107,7 +108,7 @@ CUDA_INLINE napier_cuda_top_place napier_cuda_top_last(const napier_cuda_token_j
     return found;
 }
 
-/* ---- The list ------------------------------------------------------------------------------------------------------ */
+/* ---- The list ----------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE int napier_cuda_top_collect(const napier_cuda_token_job *job, int64_t row, napier_cuda_top_place last,
                                         napier_cuda_top_room *room) {
@@ -127,7 +128,7 @@ CUDA_INLINE int napier_cuda_top_collect(const napier_cuda_token_job *job, int64_
     return room->used;
 }
 
-/* A bitonic sort of `size` entries, a power of two; those from `used` on come last. */
+/* A bitonic sort of `size` entries, a power of two. Entries from `used` on sort to the end. */
 CUDA_INLINE void napier_cuda_top_sort(int used, int size, napier_cuda_top_room *room) {
     for (int i = used + (int)threadIdx.x; i < size; i += (int)blockDim.x) {
         room->u[i] = UINT32_MAX;

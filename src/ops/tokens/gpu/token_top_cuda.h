@@ -1,4 +1,4 @@
-/* ops/tokens/gpu/token_top_cuda.h - what token_logprobs_cuda.c and token_top.cu share. */
+/* ops/tokens/gpu/token_top_cuda.h - declarations shared by token_logprobs_cuda.c and token_top.cu. */
 #ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_TOP_CUDA_H
 #define NAPIER_OPS_TOKENS_GPU_TOKEN_TOP_CUDA_H
 
@@ -8,7 +8,7 @@
 enum {
     NAPIER_TOP_THREADS = 256,
     NAPIER_TOP_MOST = 1024,
-    NAPIER_TOP_COLUMN_BITS = 33 /* three digits; rows of 2^31 columns and more are refused */
+    NAPIER_TOP_COLUMN_BITS = 33 /* three digits; rows with 2^31 or more columns are refused */
 };
 
 /* Shared memory of a block. */
