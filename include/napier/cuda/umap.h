@@ -4,12 +4,12 @@
  * CPU, for any device, grid and order of threads. No sum uses atomic operations.
  *
  * Shapes, formulas and checks are those of napier/umap.h, with these differences:
- *   - Arrays are in device memory: embeddings, edges, graphs, targets, samples, results. `params`, `options`, `epochs` and the
- *     structs of graphs and optimizers are in host memory.
- *   - The kernels check what is in device memory: that edges are sorted, that vertices and targets exist, and that weights and
- *     elements are finite. napier_cuda_synchronize reports the index of a value at fault. The float results of that call are
- *     then NaN: all of them where they depend on each other (forces, epochs), otherwise only those concerned. Each call states
- *     what its integer results are then.
+ *   - Arrays are in device memory: embeddings, edges, graphs, targets, samples, results. `params`, `options`, `epochs`
+ *     and the structs of graphs and optimizers are in host memory.
+ *   - The kernels check what is in device memory: that edges are sorted, that vertices and targets exist, and that
+ *     weights and elements are finite. napier_cuda_synchronize reports the index of a value at fault. The float results
+ *     of that call are then NaN: all of them where they depend on each other (forces, epochs), otherwise only those
+ *     concerned. Each call states what its integer results are then.
  *   - There are no reports of progress, because no call waits: `progress` must be NULL.
  *
  * The comment of each call states its workspace, for E edges, n vertices and C components. Ask the call for the exact
