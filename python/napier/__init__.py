@@ -1,10 +1,10 @@
 """Napier: safe computing with exponentials. It has softmax, log_softmax and logsumexp, UMAP maps of data, and
-log-probabilities, KL and GRPO losses for post-training of language models. Results are right for every input and have the
-same bits on every machine.
+log-probabilities, KL and GRPO losses for post-training of language models. Results are right for every input and have
+the same bits on every machine.
 
 Functions take NumPy arrays, PyTorch tensors (also on a GPU, if napier was built with CUDA), and anything else with the
-buffer protocol or DLPack, without copies. They return the same kind of array. See `napier.rl`, `napier.torch` (autograd)
-and `napier.UMAP`.
+buffer protocol or DLPack, without copies. They return the same kind of array. See `napier.rl`, `napier.torch`
+(autograd) and `napier.UMAP`.
 """
 from . import rl
 from ._attention import attention, attention_backward

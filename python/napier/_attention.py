@@ -12,18 +12,18 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     Parameters
     ----------
     q : array [batch, heads, queries, dim], or [heads, queries, dim]
-        The layout of torch.nn.functional.scaled_dot_product_attention. With query_offsets: [tokens, heads, dim], with the
-        tokens of all sequences one after another.
+        The layout of torch.nn.functional.scaled_dot_product_attention. With query_offsets: [tokens, heads, dim], with
+        the tokens of all sequences one after another.
     k, v : arrays [batch, key heads, keys, dim], [.., keys, v dim]
-        float32, float16 or bfloat16, the same for all; float64 becomes float32, because the arithmetic is float32. heads
-        is a multiple of key heads; heads / key heads consecutive heads share a key head. With query_offsets: [key tokens,
-        key heads, dim].
+        float32, float16 or bfloat16, the same for all; float64 becomes float32, because the arithmetic is float32.
+        heads is a multiple of key heads; heads / key heads consecutive heads share a key head. With query_offsets:
+        [key tokens, key heads, dim].
     mask : array that broadcasts to [batch, heads, queries, keys], or None
         float32: added to the scaled scores; bool or int8: 0 hides the key. With query_offsets: [heads, tokens, keys],
         where the column of a key is its index in its sequence.
     causal : bool
-        The last query attends to all keys, and each earlier query to one key fewer. (With PyTorch's is_causal, the first
-        query attends only to the first key. Both are the same if there are as many queries as keys.)
+        The last query attends to all keys, and each earlier query to one key fewer. (With PyTorch's is_causal, the
+        first query attends only to the first key. Both are the same if there are as many queries as keys.)
     scale : float, default 1 / sqrt(dim)
     masked_rows : 'nan' or 'zero'
         The result of a query that attends to no key.
@@ -32,8 +32,8 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     prefix : pair of int arrays [sequences], or None
         Rows begin .. end of k and v that precede each sequence's own keys; sequences may share them.
     return_lse : bool
-        Whether to return (output, lse). lse is the logsumexp of each query's scores in float32: [batch, heads, queries],
-        or [tokens, heads] with query_offsets.
+        Whether to return (output, lse). lse is the logsumexp of each query's scores in float32: [batch, heads,
+        queries], or [tokens, heads] with query_offsets.
 
     Examples
     --------
@@ -53,8 +53,8 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 
 def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
                        query_offsets=None, key_offsets=None, prefix=None):
-    """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to its
-    output."""
+    """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
+    its output."""
     q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
     arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
     grad_output, output, lse = _array(grad_output, "grad_output"), _array(output, "output"), _array(lse, "lse")

@@ -15,8 +15,8 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     axis : int, tuple of int, or None
         The elements of several axes form one row, in row-major order.
     b : array that broadcasts with a, or None
-        Weights, of any sign. An element with weight 0 is ignored, even if it is inf or NaN. If all weights are 1, the bits
-        are those without weights.
+        Weights, of any sign. An element with weight 0 is ignored, even if it is inf or NaN. If all weights are 1, the
+        bits are those without weights.
     keepdims : bool
     return_sign : bool
         Whether to return (log(abs(sum)), sign of the sum: 1, 0 or -1). Without it a negative sum gives NaN.
@@ -67,8 +67,8 @@ def _array(a, name):
 
 
 def _broadcast(a, b):
-    """Views of both in one shape. Weights that are Python numbers, integers or bool widen a floating-point a no more than
-    in NumPy (PyTorch)."""
+    """Views of both in one shape. Weights that are Python numbers, integers or bool widen a floating-point a no more
+    than in NumPy (PyTorch)."""
     if _is_tensor(a) or _is_tensor(b):
         import torch
 
