@@ -1,4 +1,4 @@
-/* cli/rl/rl_options.c - the shared part of three command lines. */
+/* cli/rl/rl_options.c - the options that grpo, kl and rubric share. */
 #include "rl_options.h"
 
 #include "../program/message.h"
