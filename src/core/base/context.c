@@ -1,4 +1,4 @@
-/* core/base/context.c - making a context, keeping the text of its last error, and its memory. */
+/* core/base/context.c - creates a context, keeps the text of its last error, and allocates its memory. */
 #include "core/base/context.h"
 
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static int default_threads(void) {
 #endif
 }
 
-/* A build without OpenMP has one thread, however many were asked for. */
+/* A build without OpenMP uses one thread, whatever was asked for. */
 static int resolve_threads(int asked) {
 #if defined(_OPENMP)
     return asked == 0 ? default_threads() : asked;
