@@ -1,7 +1,7 @@
 /* umap/knn/neighbors_heap.h - the nearest points so far, in a heap with the farthest on top.
  *
-* A neighbour is one 64-bit number: the bits of its distance, which is not negative, above those of its index. The numbers
- * compare like (distance, index), so the final contents of a heap do not depend on the order of offers. */
+ * A neighbour is one 64-bit number: the bits of its distance, which is not negative, above those of its index. The
+ * numbers compare like (distance, index), so the final contents of a heap do not depend on the order of offers. */
 #ifndef NAPIER_UMAP_KNN_NEIGHBORS_HEAP_H
 #define NAPIER_UMAP_KNN_NEIGHBORS_HEAP_H
 

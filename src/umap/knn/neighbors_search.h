@@ -1,14 +1,14 @@
 /* umap/knn/neighbors_search.h - one search for neighbours, and its algorithms.
  *
-*   neighbors.c           checks, chooses the algorithm, writes the result
+ *   neighbors.c           checks, chooses the algorithm, writes the result
  *   neighbors_exact.c     euclidean, exact: matrix products bound distances, boxes of a tree exclude whole groups
  *   neighbors_tree.c      the rows in order of that tree, in panels for the product
-*   neighbors_subspace.c  the few directions that hold most of the variance
+ *   neighbors_subspace.c  the few directions that hold most of the variance
  *   neighbors_equal.c     any metric: leaves out equal rows beyond the first few
  *   neighbors_descent.c   any metric, approximate: neighbours of neighbours
  *   neighbors_plain.c     any metric, exact: all pairs; precomputed distances
  *
-* All use the same distance kernels on the same rows and order by (distance, index). So where they find the same
+ * All use the same distance kernels on the same rows and order by (distance, index). So where they find the same
  * neighbours they give the same bits. */
 #ifndef NAPIER_UMAP_KNN_NEIGHBORS_SEARCH_H
 #define NAPIER_UMAP_KNN_NEIGHBORS_SEARCH_H

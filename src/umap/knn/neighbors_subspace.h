@@ -1,9 +1,9 @@
 /* umap/knn/neighbors_subspace.h - rows projected on few directions.
  *
-* With orthonormal directions U, a centred row x has coordinates z = U x and a rest of length r:
+ * With orthonormal directions U, a centred row x has coordinates z = U x and a rest of length r:
  *     |x - y|^2 >= |z_x - z_y|^2 + (r_x - r_y)^2,
-* where r = |x - U'z|. This bound needs size + 1 numbers. It is tight if the directions are the data's principal components.
- * Any directions give a valid bound, so a quick estimate from a sample is enough. */
+ * where r = |x - U'z|. This bound needs size + 1 numbers. It is tight if the directions are the data's principal
+ * components. Any directions give a valid bound, so a quick estimate from a sample is enough. */
 #ifndef NAPIER_UMAP_KNN_NEIGHBORS_SUBSPACE_H
 #define NAPIER_UMAP_KNN_NEIGHBORS_SUBSPACE_H
 

@@ -32,8 +32,8 @@ CUDA_INLINE float fold_across(float v) {
 
 CUDA_INLINE bool napier_is_finite(float x) { return fabsf(x) <= 0x1.fffffep127f; }
 
-/* Loads a point of a map of two components with one access to L1 instead of two. It is aligned to 8 bytes, and no running
- * kernel writes it. */
+/* Loads a point of a map of two components with one access to L1 instead of two. It is aligned to 8 bytes, and no
+ * running kernel writes it. */
 CUDA_INLINE void load_pair(const float *y, float pair[2]) {
 #if defined(__CUDACC__)
     const float2 both = __ldg((const float2 *)y);
