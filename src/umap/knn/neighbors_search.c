@@ -1,4 +1,4 @@
-/* umap/knn/neighbors_search.c - what all ways of searching use: progress, errors, the checks of arguments. */
+/* umap/knn/neighbors_search.c - shared by all searches: progress, errors, checks of arguments. */
 #include "umap/knn/neighbors_search.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
     return x < y ? y - x < a_bytes : x - y < b_bytes;
 }
 
-/* The outputs are there, aligned and apart. */
+/* Checks that the outputs are not NULL, are aligned and do not overlap. */
 napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
                                           int64_t rows, int64_t n_neighbors) {
     if (rows == 0) {

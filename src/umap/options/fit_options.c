@@ -5,10 +5,10 @@
 
 #include "core/base/struct_size.h"
 
-/* umap-learn's numbers of epochs. A hundred do nearly as well (docs/umap.md), but these cost little here. */
+/* umap-learn's numbers of epochs. */
 enum { NAPIER_UMAP_SMALL = 10000, NAPIER_UMAP_EPOCHS_SMALL = 500, NAPIER_UMAP_EPOCHS_LARGE = 200 };
 
-/* least <= value <= most (most +inf: any finite). */
+/* Checks least <= value <= most; most +inf allows any finite value. */
 static napier_status check_number(napier_context *context, const char *name, double value, double least, double most) {
     if (!isfinite(value) || value < least || value > most) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %g is not %g to %g", name, value, least,

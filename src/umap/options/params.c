@@ -7,7 +7,7 @@
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 
-/* Finite, and above (or not below) a bound. */
+/* Checks that a value is finite and above (or not below) a bound. */
 static napier_status check_number(napier_context *context, const char *name, float value, float least, int may_equal) {
     const int fits = isfinite(value) && (value > least || (may_equal && value == least));
     if (!fits) {
