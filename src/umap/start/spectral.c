@@ -45,7 +45,7 @@ typedef struct spectral {
     uint32_t *labels;      /* [n] connected component of each vertex, in the order of their first vertices */
     uint32_t *order;       /* [n] vertices by connected component, ascending within each */
     int64_t *begins;       /* [count + 1] */
-    uint32_t *local;       /* [edges] place of the target within its component; NULL: one component */
+    uint32_t *local;       /* [edges] index of the target in its component; NULL: one component */
     double *degrees;       /* [n] in the order of `order` */
     double *centres;       /* [count, components] the centre of each */
     double *extents;       /* [count] the largest size of each */
