@@ -345,7 +345,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
     napier_parallel(p->context, p->cols, 64, combine_columns, &t);
 }
 
-/* ---- Everything -------------------------------------------------------------------------------------------------- */
+/* ---- Scores and the start ---------------------------------------------------------------------------------------- */
 
 static napier_status make_room(napier_context *context, const char *name, pca *p, double **blocks) {
     const napier_allocator *allocator = &context->allocator;

@@ -143,7 +143,7 @@ static napier_status split(spectral *s) {
                : NAPIER_OK;
 }
 
-/* ---- One component ----------------------------------------------------------------------------------------------- */
+/* ---- The layout of one component --------------------------------------------------------------------------------- */
 
 typedef struct walk {
     const spectral *s;
@@ -333,7 +333,7 @@ static napier_status lay_out_components(spectral *s, uint64_t seed) {
     return NAPIER_OK;
 }
 
-/* ---- Where components go ----------------------------------------------------------------------------------------- */
+/* ---- Positions of components ------------------------------------------------------------------------------------- */
 
 /* Places up to 2 components per dimension, at 1 and -1 on the axes. */
 static void place_on_axes(spectral *s) {

@@ -134,7 +134,7 @@ CUDA_KERNEL(napier_umap_key_starts_kernel, napier_starts_job, NAPIER_GRAPH_THREA
     }
 }
 
-/* ---- Sums of what is before -------------------------------------------------------------------------------------- */
+/* ---- Prefix sums ------------------------------------------------------------------------------------------------- */
 
 /* The sum over the threads before this one; *all receives the sum over the block. shared: one number for each warp. */
 CUDA_INLINE uint64_t block_before(uint64_t mine, uint64_t *shared, uint64_t *all) {

@@ -40,7 +40,7 @@ napier_status napier_device_check_array(napier_context *context, const char *nam
     return NAPIER_OK;
 }
 
-/* ---- Sums of what is before -------------------------------------------------------------------------------------- */
+/* ---- Prefix sums ------------------------------------------------------------------------------------------------- */
 
 static int64_t tiles_of(int64_t count) { return (count + NAPIER_SCAN_TILE - 1) / NAPIER_SCAN_TILE; }
 
@@ -104,7 +104,7 @@ static napier_status make_rows(const napier_device_call *call, const napier_devi
     return status;
 }
 
-/* ---- The same turned round --------------------------------------------------------------------------------------- */
+/* ---- The reversed graph ------------------------------------------------------------------------------------------ */
 
 static napier_status sort_by_digit(const napier_device_call *call, const napier_device_build *b,
                                    const napier_sort_job *job) {

@@ -288,7 +288,7 @@ CUDA_INLINE void measure(const napier_near_job *job, tile *t, place *at, float s
     }
 }
 
-/* ---- Other sums than of squares ---------------------------------------------------------------------------------- */
+/* ---- Sums of other gaps ------------------------------------------------------------------------------------------ */
 
 /* One lane of 4 x 4 pairs. */
 CUDA_INLINE void measure_gaps(const napier_gap gap, const napier_near_job *job, tile *t, place *at, int lane,

@@ -21,7 +21,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_values_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_step_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_poison_kernel);
 
-/* ---- What is noted on the device --------------------------------------------------------------------------------- */
+/* ---- Results of the checks on the device ------------------------------------------------------------------------- */
 
 napier_status napier_device_check_values(const napier_device_call *call, const float *values, const uint32_t *targets,
                                          int64_t count, int64_t n, napier_device_state *state) {
