@@ -38,7 +38,7 @@ typedef struct sizes {
     uint64_t n, cols, dense, sparse, metric, embedding;
 } sizes;
 
-/* ---- Out --------------------------------------------------------------------------------------------------------- */
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 /* The format follows from the disconnection distance of the options. */
 static uint32_t format_of(const napier_umap_options *o) {
@@ -136,7 +136,7 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
     return NAPIER_OK;
 }
 
-/* ---- In ---------------------------------------------------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
 static napier_status corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "model: %s", what);

@@ -316,7 +316,7 @@ static void member_rows(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-/* ---- A and A' joined --------------------------------------------------------------------------------------------- */
+/* ---- The union of A and A' --------------------------------------------------------------------------------------- */
 
 typedef struct join_task {
     const napier_umap_graph *a, *b; /* b: a reversed */

@@ -7,7 +7,7 @@
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
 
-/* ---- Which way? -------------------------------------------------------------------------------------------------- */
+/* ---- The choice of the algorithm --------------------------------------------------------------------------------- */
 
 /* Where AUTO chooses NN-descent (docs/umap.md). It measures some 4000 pairs a point, and each costs more than a pair of
  * rows that are adjacent in memory. The exact search bounds a pair for less than a hundredth of that cost, and in few

@@ -29,7 +29,7 @@ enum {
     STREAM_START = 0x4e1000,
     STREAM_REVERSE = 0x4e2000,
     ROWS_CHUNK = 256,
-    FULL_PAIRS = 8, /* pairs of the full search cost as much as one of a descent; */
+    FULL_PAIRS = 8, /* pairs of the full search cost as much as one pair of a descent; */
     FULL_BOUNDS = 32,
     TOGETHER = 32 /* rows measured together, while the next are fetched */
 };
@@ -184,7 +184,7 @@ static void fill_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- Who knows whom ---------------------------------------------------------------------------------------------- */
+/* ---- Which points know which ------------------------------------------------------------------------------------- */
 
 /* Fills back[back_starts[v] ...] with the points whose lists hold v, ascending. */
 static void turn_lists(const descent *d) {
@@ -332,7 +332,7 @@ static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* ---- How good is it? --------------------------------------------------------------------------------------------- */
+/* ---- Recall ------------------------------------------------------------------------------------------------------ */
 
 static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
 

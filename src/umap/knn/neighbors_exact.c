@@ -335,7 +335,7 @@ napier_status napier_search_exact(const napier_search *s) {
     return status;
 }
 
-/* ---- In full --------------------------------------------------------------------------------------------------- */
+/* ---- Full search ----------------------------------------------------------------------------------------------- */
 
 napier_status napier_search_full(const napier_search *s) {
     const napier_points *points = s->samples;

@@ -28,7 +28,7 @@ typedef struct napier_search {
     const napier_neighbors_options *options;
     const napier_points *samples;
     const napier_points *queries; /* rows to find neighbours of; samples itself: a row is not its own */
-    int64_t wanted;               /* neighbours for each, without the point itself; 1 to samples - 1 */
+    int64_t wanted;               /* neighbours for each, without the point itself; >= 1 */
     uint64_t *nearest;            /* [queries->n, wanted] heaps; the result */
     double told;                  /* progress reported before this search, which reports the rest */
 } napier_search;

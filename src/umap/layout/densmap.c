@@ -3,10 +3,10 @@
  * radius in the data: R_i = log(sum_j p_ij D_ij^2 / sum_j p_ij) over the edges of the graph, then standardised
  * radius on the map:  r_i = log(sum_j q_ij u_ij / sum_j q_ij), u = d^2, q = 1 / (1 + a u^b)
  *
- * The forces climb lambda times the correlation of both, C = sum_i R_i r_i / (n s), s^2 = var(r) + var_shift:
+ * The forces increase lambda times the correlation of both, C = sum_i R_i r_i / (n s), s^2 = var(r) + var_shift:
  *     dC/dr_i = (R_i - c (r_i - mean r) / s^2) / (n s), c = sum R_i r_i / n
  *     dr_i/du_ij = (q + u q') / sum(q u) - q' / sum(q), q' = - a b u^(b - 1) q^2
- * in the weight of all edges, so that lambda means the same for every graph. */
+ * multiplied by the weight of all edges, so that lambda has the same meaning for every graph. */
 #include "umap/layout/densmap.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ struct napier_densmap {
     int64_t components, first_epoch;
     float a, b;
     double lambda, var_shift;
-    double total;  /* weight of all edges, each pair once, over the largest */
+    double total;  /* weight of all edges, each pair once, divided by the largest */
     double *data;  /* [n] R, standardised */
     double *map;   /* [n] r */
     double *pull;  /* [n] dC/dr_i */
@@ -34,9 +34,9 @@ struct napier_densmap {
 enum { NAPIER_DENSMAP_CHUNK = 1024 };
 #define NAPIER_DENSMAP_LEAST 1e-8 /* keeps the logarithms finite */
 
-/* ---- Radii in the data --------------------------------------------------------------------------------------------- */
+/* ---- Radii in the data ------------------------------------------------------------------------------------------- */
 
-/* The distance of neighbours i and j, as whichever of them lists the other has it. */
+/* The distance of neighbours i and j, from the row that lists it. */
 static double listed_distance(const int32_t *indices, const float *distances, int64_t k, int64_t i, int64_t j) {
     for (int64_t s = 0; s < k; s++) {
         if (indices[i * k + s] == j) {
@@ -48,7 +48,7 @@ static double listed_distance(const int32_t *indices, const float *distances, in
             return (double)distances[j * k + s];
         }
     }
-    return 0.0; /* joined by their targets only */
+    return 0.0; /* connected only by their targets */
 }
 
 static void data_radii(napier_densmap *m, const int32_t *indices, const float *distances, int64_t k) {
@@ -88,7 +88,7 @@ static void standardise(double *x, int64_t n) {
     }
 }
 
-/* ---- Creation ------------------------------------------------------------------------------------------------------ */
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static double total_weight(const napier_umap_graph *g) {
     double sum = 0.0;
@@ -140,7 +140,7 @@ void napier_densmap_destroy(napier_context *context, napier_densmap *m) {
     }
 }
 
-/* ---- Forces -------------------------------------------------------------------------------------------------------- */
+/* ---- Forces ------------------------------------------------------------------------------------------------------ */
 
 typedef struct densmap_task {
     const napier_densmap *m;
@@ -190,7 +190,7 @@ static void pulls_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_densmap *m = t->m;
     const napier_umap_graph *g = m->graph;
     const int64_t c = m->components;
-    const double all = 2.0 * m->lambda * m->total; /* as the attractions: each pair is listed twice */
+    const double all = 2.0 * m->lambda * m->total; /* like the attractions, because each pair is listed twice */
     (void)worker;
     for (int64_t v = begin; v < end; v++) {
         for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {

@@ -1,4 +1,4 @@
-/* umap/layout/epochs.c - epochs of optimisation: forces from the embedding as it is, then one step of the optimizer. */
+/* umap/layout/epochs.c - epochs of optimisation: each computes all forces, then takes one step of the optimizer. */
 #include "umap/layout/epochs.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
     return status;
 }
 
-/* ---- The public call ----------------------------------------------------------------------------------------------- */
+/* ---- The public call --------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs,
                                       napier_umap_epochs *e) {

@@ -1,4 +1,4 @@
-/* umap/layout/gradient.c - the primitives: forces edge by edge, their sums, samples, and what applies them. */
+/* umap/layout/gradient.c - the primitives: forces of edges, their sums, samples, and the step that applies them. */
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/base/view.h"
@@ -8,7 +8,7 @@
 
 enum { NAPIER_GRADIENT_CHUNK = 4096 };
 
-/* ---- Edge by edge -------------------------------------------------------------------------------------------------- */
+/* ---- Edge by edge ------------------------------------------------------------------------------------------------ */
 
 typedef struct edge_task {
     napier_forces forces;
@@ -38,7 +38,7 @@ static void edges_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* A result that may be left out. */
+/* Checks an optional result. */
 static napier_status check_optional(napier_context *context, const char *name, napier_matrix result,
                                     const napier_umap_edge *edges, int64_t count, napier_const_matrix embedding) {
     if (!result.data) {
@@ -92,7 +92,7 @@ napier_status napier_umap_edge_gradients(napier_context *context, const napier_u
     return status;
 }
 
-/* ---- Sums over segments -------------------------------------------------------------------------------------------- */
+/* ---- Sums over segments ------------------------------------------------------------------------------------------ */
 
 typedef struct segment_task {
     const napier_umap_kernels *kernels;
@@ -162,9 +162,9 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
     return status;
 }
 
-/* ---- Forces on all vertices ---------------------------------------------------------------------------------------- */
+/* ---- Forces on all vertices -------------------------------------------------------------------------------------- */
 
-/* A layout over an embedding, without forces yet. */
+/* A layout over an embedding, without edges or samples. */
 static napier_layout layout_of(napier_context *context, const napier_forces *forces, napier_const_matrix embedding) {
     return (napier_layout){.context = context,
                            .kernels = napier_umap_kernels_of(context->isa),
@@ -250,7 +250,7 @@ napier_status napier_umap_apply(napier_context *context, float learning_rate, na
     return status;
 }
 
-/* ---- Samples ------------------------------------------------------------------------------------------------------- */
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_negative_targets(napier_context *context, uint64_t seed, int64_t epoch, int64_t n,
                                            int64_t rate, uint32_t *targets) {

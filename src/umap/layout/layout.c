@@ -11,7 +11,7 @@ enum {
     NAPIER_LAYOUT_CHUNK = 512 /* vertices: about 50 microseconds of work */
 };
 
-/* ---- Preparation --------------------------------------------------------------------------------------------------- */
+/* ---- Preparation ------------------------------------------------------------------------------------------------- */
 
 static int64_t degree_of(const napier_umap_graph *graph, int64_t v) {
     return graph ? graph->starts[v + 1] - graph->starts[v] : 0;
@@ -31,7 +31,8 @@ static void cut(napier_layout *l, const napier_umap_graph *graph, uint32_t v, bo
     }
 }
 
-/* The rate times the sum of a vertex's weights as a share of the largest: how many edges act in an epoch, on average. */
+/* The samples of a vertex: the rate times its number of acting edges, which is the sum of its weights over the
+ * largest. */
 static float wanted_of(const napier_layout *l, int64_t v) {
     double sum = 0.0;
     for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
@@ -84,11 +85,11 @@ void napier_layout_release(napier_layout *l) {
     l->sums = NULL;
 }
 
-/* ---- Strips -------------------------------------------------------------------------------------------------------- */
+/* ---- Strips ------------------------------------------------------------------------------------------------------ */
 
 enum { BUNDLE_TARGETS = 2 * NAPIER_PIECE_EDGES };
 
-/* Strips that wait to be worked through together, and the targets that were drawn for them. */
+/* A queue of strips, to process them together, and the targets drawn for them. */
 typedef struct bundle {
     const napier_layout *layout;
     int64_t count, room, used;
@@ -111,7 +112,7 @@ static void bundle_flush(bundle *b) {
     b->count = 0;
 }
 
-/* Room for `count` <= NAPIER_PIECE_EDGES targets, which stay until their strips are done. */
+/* Returns memory for `count` <= NAPIER_PIECE_EDGES targets, which stay valid until their strips are done. */
 static uint32_t *room_for_targets(bundle *b, int64_t count) {
     if (b->used + count > BUNDLE_TARGETS) {
         bundle_flush(b);
@@ -121,7 +122,7 @@ static uint32_t *room_for_targets(bundle *b, int64_t count) {
     return b->targets + b->used - count;
 }
 
-/* The pairs of v with `count` targets, as strips; their sum will be added to force. */
+/* Adds the pairs of v with `count` targets to the queue, as strips. Their sum will be added to force. */
 static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, const float *weights, int64_t count,
                  float scale, float *force) {
     for (int64_t e = 0; e < count; e += 16) {
@@ -139,13 +140,13 @@ static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, co
     }
 }
 
-/* ---- Attraction ---------------------------------------------------------------------------------------------------- */
+/* ---- Attraction -------------------------------------------------------------------------------------------------- */
 
 bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
     return napier_edge_acts(l->phase_key, l->highest, l->epoch, source, target, weight);
 }
 
-/* Takes in one piece of edges, whose sum goes to `force`; returns how many of them act. */
+/* Adds one piece of edges, whose sum goes to `force`; returns how many of them act. */
 static int64_t attract(bundle *b, const napier_umap_graph *graph, bool pull, uint32_t v, int64_t begin, int64_t count,
                        float *force) {
     const napier_layout *l = b->layout;
@@ -165,7 +166,7 @@ static int64_t attract(bundle *b, const napier_umap_graph *graph, bool pull, uin
     return found;
 }
 
-/* All pieces of a vertex in a graph. */
+/* Adds all pieces of a vertex in a graph. */
 static int64_t attract_all(bundle *b, const napier_umap_graph *graph, bool pull, uint32_t v, float *force) {
     int64_t acting = 0;
     if (graph) {
@@ -177,9 +178,9 @@ static int64_t attract_all(bundle *b, const napier_umap_graph *graph, bool pull,
     return acting;
 }
 
-/* ---- Repulsion ----------------------------------------------------------------------------------------------------- */
+/* ---- Repulsion --------------------------------------------------------------------------------------------------- */
 
-/* The samples of vertex v, `acting` of whose edges act: a rate that is not whole is made up over the epochs. */
+/* The samples of vertex v, of which `acting` edges act. A fractional rate is exact on average over the epochs. */
 static napier_sampling sampling_of(const napier_layout *l, uint32_t v, int64_t acting) {
     if (l->wanted) {
         return napier_weighted_sampling(l->wanted[v]);
@@ -205,7 +206,7 @@ static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) 
     }
 }
 
-/* ---- All vertices -------------------------------------------------------------------------------------------------- */
+/* ---- All vertices ------------------------------------------------------------------------------------------------ */
 
 typedef struct napier_layout_task {
     const napier_layout *layout;
@@ -246,7 +247,7 @@ static void pieces_task(void *argument, int worker, int64_t begin, int64_t end) 
     bundle_flush(&b);
 }
 
-/* How many edges of a vertex act, where attract has not counted them. */
+/* The number of edges of a vertex that act, if attract has not counted them. */
 static int64_t acting_of(const napier_layout *l, uint32_t v) {
     int64_t acting = 0;
     if (l->sampled && l->rate_per_edge && l->edges) {

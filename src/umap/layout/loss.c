@@ -1,5 +1,5 @@
-/* umap/layout/loss.c - the fuzzy-set cross-entropy of an embedding, over given edges and samples. In double, by the
- * exp and log of core/math/f64.h, in blocks of a fixed size whose sums are added in order. */
+/* umap/layout/loss.c - the fuzzy-set cross-entropy of an embedding, over given edges and samples. It uses double, the
+ * exp and log of core/math/f64.h, and blocks of a fixed size whose sums are added in order. */
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
 #include "core/math/f64.h"
@@ -12,10 +12,10 @@ typedef struct loss_task {
     const napier_umap_params *params;
     const float *y;
     int64_t components, count;
-    const napier_umap_edge *edges; /* of attraction, or NULL: */
-    const uint32_t *targets;       /* of repulsion */
+    const napier_umap_edge *edges; /* for the attraction; if NULL: */
+    const uint32_t *targets;       /* for the repulsion */
     int64_t rate;
-    double *sums; /* one a block */
+    double *sums; /* one for each block */
 } loss_task;
 
 static double squared_gap(const float *y, const float *z, int64_t components) {

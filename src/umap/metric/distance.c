@@ -297,7 +297,7 @@ static float haversine(const float *x, const float *y) {
     return (float)(2.0 * arcsine(sqrt(square > 0.0 ? square : 0.0)));
 }
 
-/* ---- Sparse rows whose distance is a euclidean one --------------------------------------------------------------- */
+/* ---- Sparse rows with a euclidean distance ----------------------------------------------------------------------- */
 
 static double squared_gaps(pairs *p, double shift) {
     double sum = 0.0;
@@ -364,7 +364,7 @@ static float precomputed(const napier_points *a, int64_t i, const napier_points 
     return a == b && i == j ? 0.0f : INFINITY;
 }
 
-/* ---- One for all ------------------------------------------------------------------------------------------------- */
+/* ---- One distance, for any metric -------------------------------------------------------------------------------- */
 
 static float general_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
     pairs p;

@@ -36,7 +36,7 @@ enum { MOST_MAHALANOBIS_COLUMNS = 1 << 15 };
 /* Larger values are not plausible angles in radians. */
 #define MOST_RADIANS 1e6f
 
-/* ---- What a metric is -------------------------------------------------------------------------------------------- */
+/* ---- Names and requirements of metrics --------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -1,10 +1,10 @@
 /* umap/start/eigen.c - a block iteration for the largest eigenvalues, with Chebyshev polynomials as filters.
  *
- * A cycle: a polynomial of A that is small on [low, b] and grows fast beyond is applied to the block, b being the
- * least eigenvalue that the block knows so far; then the block's best vectors are found (Rayleigh and Ritz), which gives
- * the next b. The recurrence needs two blocks and k products for degree k:
+ * A cycle applies a polynomial of A to the block. The polynomial is small on [low, b] and grows fast beyond b, the
+ * least eigenvalue estimate of the block. Then the Rayleigh-Ritz method finds the best vectors of the block's span,
+ * which gives the next b. The recurrence needs two blocks and k products for degree k:
  *     y_1 = (A - c) y_0 / h,   y_k+1 = 2 (A - c) y_k / h - y_k-1,   c and h: centre and half width of [low, b]
- * Everything is double, sums run over fixed blocks of rows, and the number of products is bounded: it always ends.
+ * Everything is in double, sums run over fixed blocks of rows, and the number of products is bounded.
  * Source: Zhou, Saad, Tiago and Chelikowsky, "Self-consistent-field calculations using Chebyshev-filtered subspace
  * iteration", 2006. */
 #include "umap/start/eigen.h"
@@ -18,13 +18,13 @@
 #include "umap/start/start.h"
 
 enum { LEAST_ROWS = 4096, MOST_BLOCKS = 256, SWEEPS = 30, FIRST_DEGREE = 8, MOST_DEGREE = 64 };
-#define MOST_GROWTH 1e5 /* of the largest over the least in one cycle: the block's columns stay apart */
+#define MOST_GROWTH 1e5 /* of the largest relative to the least in one cycle, so that columns stay independent */
 #define RANK_TOLERANCE 1e-12
-#define ZERO_RESIDUAL 1e-13 /* of the size of the spectrum */
+#define ZERO_RESIDUAL 1e-13 /* relative to the size of the spectrum */
 
-/* ---- Small matrices ------------------------------------------------------------------------------------------------- */
+/* ---- Small matrices ---------------------------------------------------------------------------------------------- */
 
-/* Rotates rows and columns p and q of a so that a[p][q] becomes 0, and the columns of v along. */
+/* Rotates rows and columns p and q of a so that a[p][q] becomes 0, and rotates the columns of v in the same way. */
 static void jacobi_rotate(double *a, double *v, int64_t n, int64_t p, int64_t q) {
     const double off = a[p * n + q];
     const double ratio = (a[q * n + q] - a[p * n + p]) / (2.0 * off);
@@ -92,11 +92,11 @@ void napier_symmetric_eigen(double *a, int64_t n, double *values, double *vector
     sort_columns(values, vectors, n);
 }
 
-/* ---- Sums over rows, by blocks --------------------------------------------------------------------------------------- */
+/* ---- Sums over rows, by blocks ----------------------------------------------------------------------------------- */
 
 typedef struct block_task block_task;
 
-/* What is done with rows first .. last - 1, which are one block; `sums` are the block's own, set to 0 before. */
+/* Processes one block: rows first .. last - 1. `sums` belong to the block and are 0 before. */
 typedef void block_work(const block_task *t, int64_t first, int64_t last, double *sums);
 
 struct block_task {
@@ -105,7 +105,7 @@ struct block_task {
     double *x, *y;
     block_work *work;
     double *partial;      /* [blocks, width] */
-    int64_t width;        /* sums of a block */
+    int64_t width;        /* number of sums of a block */
     const double *turn;   /* [columns, columns] */
     const double *values; /* [columns] */
     const double *shift;  /* [columns] */
@@ -166,7 +166,7 @@ static void turn_row(const double *turn, int64_t m, double *x) {
     memcpy(x, turned, (size_t)m * sizeof *x);
 }
 
-/* X and Y turned; the block's weighted squares of Y - X values. */
+/* X and Y times the matrix `turn`; the block's weighted squares of Y - X values. */
 static void turn_rows(const block_task *t, int64_t first, int64_t last, double *sums) {
     const int64_t m = t->a->columns;
     for (int64_t i = first; i < last; i++) {
@@ -203,7 +203,7 @@ static void each_block(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Over all blocks; sums [width]: theirs, added in order. */
+/* Runs `work` on all blocks. sums [width]: the sums of the blocks, added in order. */
 static void run_blocks(napier_context *context, block_task *t, block_work *work, int64_t width, double *sums) {
     t->work = work;
     t->width = width;
@@ -217,7 +217,7 @@ static void run_blocks(napier_context *context, block_task *t, block_work *work,
     }
 }
 
-/* ---- The block ------------------------------------------------------------------------------------------------------- */
+/* ---- The block --------------------------------------------------------------------------------------------------- */
 
 /* Small matrices of one iteration. */
 typedef struct room {
@@ -231,7 +231,7 @@ typedef struct room {
     double residuals[NAPIER_MOST_BLOCK];
 } room;
 
-/* Takes the constant vector out of x. */
+/* Makes x orthogonal to the constant vector. */
 static void leave_constant_out(napier_context *context, block_task *t, room *r) {
     const int64_t m = t->a->columns;
     if (!t->a->weights) {
@@ -245,7 +245,7 @@ static void leave_constant_out(napier_context *context, block_task *t, room *r) 
     run_blocks(context, t, shift_rows, 0, NULL);
 }
 
-/* Columns of `basis` (r->basis [m, m]) that make X orthonormal; how many there are. */
+/* Fills r->basis [m, m] with columns that make X orthonormal; returns their number. */
 static int64_t orthonormal_basis(room *r, int64_t m) {
     double scales[NAPIER_MOST_BLOCK], values[NAPIER_MOST_BLOCK];
     for (int64_t j = 0; j < m; j++) {
@@ -270,7 +270,8 @@ static int64_t orthonormal_basis(room *r, int64_t m) {
     return rank;
 }
 
-/* X and Y = AX become the best vectors within the span of X, and `values` their eigenvalues. Returns how many. */
+/* Replaces X and Y = AX by the Ritz vectors in the span of X, with the eigenvalues in `values`. Returns their
+ * number. */
 static int64_t ritz(napier_context *context, block_task *t, room *r, double *values) {
     const int64_t m = t->a->columns;
     run_blocks(context, t, gram_rows, 2 * m * m, r->gram);
@@ -329,9 +330,9 @@ static int converged(const napier_operator *a, const napier_eigen_limits *limits
     return 1;
 }
 
-/* ---- The filter ------------------------------------------------------------------------------------------------------ */
+/* ---- The filter -------------------------------------------------------------------------------------------------- */
 
-/* At most so many steps that growth cosh(k acosh(top)) stays below MOST_GROWTH. */
+/* The largest degree k, at most `most`, with a growth cosh(k acosh(top)) below MOST_GROWTH. */
 static int64_t degree_for(double top, int64_t most) {
     const double x = top > 1.0 ? top : 1.0;
     const double per_step = napier_f64_log(x + sqrt(x * x - 1.0));
@@ -340,7 +341,7 @@ static int64_t degree_for(double top, int64_t most) {
     return degree < 2 ? 2 : degree;
 }
 
-/* From x and y = Ax to the filtered block in t->x, by `degree` - 1 products. */
+/* Filters the block x, with y = Ax, by `degree` - 1 products. The result is in t->x. */
 static void filter(napier_context *context, block_task *t, double centre, double half, int64_t degree) {
     const double step[2] = {centre, half};
     t->values = step;
@@ -351,7 +352,7 @@ static void filter(napier_context *context, block_task *t, double centre, double
         t->x = t->y;
         t->y = other;
     }
-    double *const other = t->x; /* the last is in y */
+    double *const other = t->x; /* the last block is in y */
     t->x = t->y;
     t->y = other;
 }
@@ -405,7 +406,7 @@ int64_t napier_eigen_scratch(int64_t rows, int64_t columns) {
 void napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
                                  double *x, double *spare, double *scratch, double values[NAPIER_MOST_BLOCK],
                                  int64_t *count) {
-    room *r = (room *)scratch; /* nothing but doubles */
+    room *r = (room *)scratch; /* it has only doubles */
     block_task t = {.a = a, .x = x, .y = spare, .block_rows = block_rows_of(a->rows)};
     t.blocks = (a->rows + t.block_rows - 1) / t.block_rows;
     t.partial = scratch + sizeof(room) / sizeof(double);

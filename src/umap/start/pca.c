@@ -1,9 +1,9 @@
 /* umap/start/pca.c - the first principal components of samples, by block iteration (eigen.h) on their covariance.
  *
- * The covariance is never formed: a product C X = (1/n) sum_i r_i (r_i' X) reads the samples once, r_i being row i less the
- * means. Dense rows go through the matrix product kernel, NAPIER_PANEL columns at a time, in f32 within a block of rows
- * and in double over blocks; sparse rows entry by entry in double, the means taken off afterwards. Rows are cut into groups
- * that depend on the shape only, and groups are added in order. */
+ * The covariance is never formed: a product C X = (1/n) sum_i r_i (r_i' X) reads the samples once, where r_i is row i
+ * minus the means. Dense rows go through the matrix product kernel, NAPIER_PANEL columns at a time, in f32 within a
+ * block of rows and in double over blocks; sparse rows entry by entry in double, and the means are subtracted
+ * afterwards. Rows are cut into groups that depend on the shape only, and groups are added in order. */
 #include "umap/start/pca.h"
 
 #include <math.h>
@@ -20,25 +20,25 @@
 #include "umap/start/start.h"
 
 enum { MOST_GROUPS = 64, GUARD_COLUMNS = 6, PRODUCTS = 40, LEAST_BLOCK = 8, MOST_BLOCK_ROWS = 256 };
-#define GROUP_DOUBLES ((int64_t)1 << 23) /* of all groups together */
-#define BLOCK_FLOATS ((int64_t)1 << 18)  /* of a block of rows */
+#define GROUP_DOUBLES ((int64_t)1 << 23) /* in all groups together */
+#define BLOCK_FLOATS ((int64_t)1 << 18)  /* in a block of rows */
 #define TOLERANCE 1e-4
-#define LEAST_VARIANCE 1e-7 /* of the first component's: below is f32's rounding */
+#define LEAST_VARIANCE 1e-7 /* relative to the first component's; less is f32 rounding */
 
 typedef struct pca {
     const napier_umap_kernels *kernels;
     napier_umap_samples samples;
-    int64_t n, cols, columns; /* columns of a block of vectors: one or two panels */
+    int64_t n, cols, columns; /* columns: of a block of vectors, one or two panels */
     int64_t group_rows, groups, block_rows;
     double scale;  /* a power of two that brings all values to about 1 or less */
     float *means;  /* [cols] */
-    double *sums;  /* [groups, cols (columns or 1)]: what each group adds */
+    double *sums;  /* [groups, cols (columns or 1)] the sums of each group */
     double *wide;  /* sparse: [columns] means' X, then per group [columns] the sum of r_i' X */
     float *panels; /* dense: X as panels [columns / PANEL][cols][PANEL] */
     float *work;   /* dense, per worker */
     int64_t work_floats;
     const double *x;
-    float *scores; /* the last pass only */
+    float *scores; /* only in the last pass */
     int64_t components;
     napier_context *context;
 } pca;
@@ -48,7 +48,7 @@ static int64_t group_end(const pca *p, int64_t group) {
     return end < p->n ? end : p->n;
 }
 
-/* ---- Means ---------------------------------------------------------------------------------------------------------- */
+/* ---- Means ------------------------------------------------------------------------------------------------------- */
 
 typedef struct mean_task {
     pca *p;
@@ -99,7 +99,7 @@ static napier_status refuse_row(napier_context *context, const char *name, const
     return napier_read_refuse(context, name, p->samples, row, napier_read_row(p->kernels, p->samples, row, p->work));
 }
 
-/* 2^-k, exact as f32 too, that brings values of this size to at most 1. */
+/* A power of two, exact in f32, that scales values of this size to at most 1. */
 static double power_of_two_above(float largest) {
     const int exponent = (int)(napier_double_bits((double)largest) >> 52) - 1023 + 1;
     return napier_f64_power_of_two(exponent > 126 ? -126 : exponent < -126 ? 126 : -exponent);
@@ -142,9 +142,9 @@ static napier_status find_means(napier_context *context, const char *name, pca *
     return NAPIER_OK;
 }
 
-/* ---- Products with dense samples -------------------------------------------------------------------------------------- */
+/* ---- Products with dense samples --------------------------------------------------------------------------------- */
 
-/* A worker's room: a block of rows, the same turned round, its products with a panel, and what a panel gains. */
+/* A worker's memory: a block of rows, its transpose, its products with a panel, and the sums for a panel. */
 typedef struct dense_room {
     float *rows, *turned, *products, *gains;
 } dense_room;
@@ -240,7 +240,7 @@ static void fill_panels(pca *p, const double *x) {
     }
 }
 
-/* ---- Products with sparse samples -------------------------------------------------------------------------------------- */
+/* ---- Products with sparse samples -------------------------------------------------------------------------------- */
 
 /* r' X of one row, at z [columns]. */
 static void sparse_row(const pca *p, int64_t row, double *z) {
@@ -294,7 +294,7 @@ static void sparse_scores(void *argument, int worker, int64_t begin, int64_t end
     }
 }
 
-/* The means' part of every row's product. */
+/* Computes the means' part of every row's product. */
 static void start_sparse(pca *p, const double *x) {
     p->x = x;
     memset(p->wide, 0, (size_t)p->columns * sizeof *p->wide);
@@ -305,7 +305,7 @@ static void start_sparse(pca *p, const double *x) {
     }
 }
 
-/* ---- The operator ------------------------------------------------------------------------------------------------------ */
+/* ---- The operator ------------------------------------------------------------------------------------------------ */
 
 typedef struct combine_task {
     const pca *p;
@@ -345,7 +345,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
     napier_parallel(p->context, p->cols, 64, combine_columns, &t);
 }
 
-/* ---- Everything --------------------------------------------------------------------------------------------------------- */
+/* ---- Scores and the start ---------------------------------------------------------------------------------------- */
 
 static napier_status make_room(napier_context *context, const char *name, pca *p, double **blocks) {
     const napier_allocator *allocator = &context->allocator;

@@ -1,14 +1,15 @@
 /* umap/start/spectral.c - the spectral start: eigenvectors of the graph's normalised Laplacian.
  *
- * They belong to the largest eigenvalues of S = D^-1/2 W D^-1/2, the first of which, of value 1, says nothing and is left out.
- * The iteration (eigen.h) works on the random walk P = D^-1 W = D^-1/2 S D^1/2, which has the same eigenvalues, keeps the
- * constant vector as it is, and needs no scaled copy of the weights; P is symmetric in the inner product sum d_i x_i y_i.
- * Its vectors times sqrt(d) are those of S.
+ * They belong to the largest eigenvalues of S = D^-1/2 W D^-1/2. The first, of eigenvalue 1, has no information and is
+ * left out. The iteration (eigen.h) works on the random walk P = D^-1 W = D^-1/2 S D^1/2. P has the same eigenvalues,
+ * maps the constant vector to itself, and needs no scaled copy of the weights. It is symmetric in the inner product
+ * sum d_i x_i y_i. Its eigenvectors times sqrt(d) are those of S.
  *
- * Every connected component is laid out by itself and placed, at half the distance to the nearest other one. Two
- * dimensions' worth of components lie on the axes; more lie where the principal components of their centroids are, or
- * on a grid where there are no samples. A component of at most 2 n_components vertices is small and random.
- * Placement as umap-learn's, but for the principal components, which replace its second spectral embedding. */
+ * Every connected component is laid out separately and placed at its own centre. Its size is half the distance to the
+ * nearest other centre. Up to 2 n_components components are placed on the axes. More are placed by the principal
+ * components of their centroids, or on a grid if there are no samples. A component of at most 2 n_components vertices
+ * gets a small random layout. The placement is umap-learn's, except that the principal components replace its second
+ * spectral embedding. */
 #include <math.h>
 #include <string.h>
 
@@ -26,11 +27,12 @@
 #include "umap/start/start.h"
 
 enum { PANEL = 8, GUARD_COLUMNS = 6, ROW_CHUNK = 4096, MOST_PRODUCTS = 2000, LEAST_PRODUCTS = 64, ALONE_ROWS = 16384 };
-enum { ROW_COST = 4 };                   /* what else is done with a row, in edges */
+enum { ROW_COST = 4 };                   /* the other work on a row, in edges */
 #define COST_BUDGET ((int64_t)160000000) /* edges, of eight columns each: about 0.8 s on one core */
 #define TOLERANCE 1e-3
 
-/* More components than these, or centroids of more numbers, are placed without looking at all pairs, or at samples. */
+/* With more components than these, extents are not computed from all pairs; with larger centroids, samples are not
+ * used. */
 enum { MOST_PAIRED = 4096 };
 #define MOST_CENTROID_NUMBERS ((int64_t)1 << 26)
 
@@ -43,14 +45,14 @@ typedef struct spectral {
     uint32_t *labels;      /* [n] connected component of each vertex, in the order of their first vertices */
     uint32_t *order;       /* [n] vertices by connected component, ascending within each */
     int64_t *begins;       /* [count + 1] */
-    uint32_t *local;       /* [edges] place of the target within its component; NULL: one component */
-    double *degrees;       /* [n] by place in `order` */
-    double *centres;       /* [count, components] where each goes */
-    double *extents;       /* [count] how large it may be */
+    uint32_t *local;       /* [edges] index of the target in its component; NULL: one component */
+    double *degrees;       /* [n] in the order of `order` */
+    double *centres;       /* [count, components] the centre of each */
+    double *extents;       /* [count] the largest size of each */
     float *layout;         /* [n, components] */
 } spectral;
 
-/* ---- Connected components ------------------------------------------------------------------------------------------- */
+/* ---- Connected components ---------------------------------------------------------------------------------------- */
 
 static uint32_t root_of(uint32_t *parents, uint32_t v) {
     while (parents[v] != v) {
@@ -79,13 +81,13 @@ static void find_components(spectral *s, uint32_t *parents) {
         }
     }
     s->count = 0;
-    for (int64_t v = 0; v < s->n; v++) { /* a root comes before its vertices */
+    for (int64_t v = 0; v < s->n; v++) { /* a root precedes its other vertices */
         const uint32_t root = root_of(parents, (uint32_t)v);
         s->labels[v] = root == v ? (uint32_t)s->count++ : s->labels[root];
     }
 }
 
-/* Vertices by component (counting sort); `places` receives each one's place in its component. */
+/* Sorts vertices by component (counting sort). `places` receives the index of each in its component. */
 static void order_vertices(spectral *s, uint32_t *places) {
     memset(s->begins, 0, ((size_t)s->count + 1) * sizeof *s->begins);
     for (int64_t v = 0; v < s->n; v++) {
@@ -141,12 +143,12 @@ static napier_status split(spectral *s) {
                : NAPIER_OK;
 }
 
-/* ---- One component ---------------------------------------------------------------------------------------------------- */
+/* ---- The layout of one component --------------------------------------------------------------------------------- */
 
 typedef struct walk {
     const spectral *s;
-    napier_context *context; /* whose threads it may use */
-    int64_t begin, columns;  /* of the component in `order`; of the block */
+    napier_context *context; /* its threads are used */
+    int64_t begin, columns;  /* begin: of the component in `order`; columns: of the block */
     int64_t rows;
     const double *x;
     double alpha, beta, gamma, *y;
@@ -204,7 +206,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
     napier_parallel(w.context, w.rows, ROW_CHUNK, walk_rows, &w);
 }
 
-/* Signs fixed, scaled to the component's extent, moved to its centre. */
+/* Fixes the signs of a component, scales it to its extent and moves it to its centre. */
 static void place_component(spectral *s, int64_t component, const double *x, int64_t columns, int64_t found) {
     const int64_t begin = s->begins[component], rows = s->begins[component + 1] - begin;
     double signs[NAPIER_UMAP_MOST_COMPONENTS], largest = 0.0;
@@ -247,13 +249,13 @@ static int is_small(const spectral *s, int64_t component) {
     return s->begins[component + 1] - s->begins[component] <= 2 * s->components;
 }
 
-/* So many products that their cost is bounded: small graphs may take more of them than large ones. */
+/* The largest number of products. It bounds their cost: small graphs may use more products than large ones. */
 static int64_t most_products(const napier_umap_graph *graph, int64_t columns) {
     const int64_t cost = (napier_umap_graph_edges(graph) + ROW_COST * graph->n) * (columns / PANEL);
     return between(COST_BUDGET / cost, LEAST_PRODUCTS, MOST_PRODUCTS);
 }
 
-/* blocks: two of them and scratch. */
+/* Lays out one component. blocks: two blocks and scratch. */
 static void lay_out_component(spectral *s, napier_context *context, int64_t component, double *blocks) {
     const int64_t rows = s->begins[component + 1] - s->begins[component], columns = s->columns;
     walk w = {.s = s, .context = context, .begin = s->begins[component], .columns = columns, .rows = rows};
@@ -274,12 +276,12 @@ typedef struct component_task {
     int64_t worker_doubles;
 } component_task;
 
-/* Worth all workers. */
+/* Is a component large enough for all workers? */
 static int is_large(const spectral *s, int64_t component) {
     return !is_small(s, component) && (s->count == 1 || s->begins[component + 1] - s->begins[component] > ALONE_ROWS);
 }
 
-/* Each by one worker: its own products are too small to be shared. */
+/* Lays out small components, each by one worker, because their products are too small to share. */
 static void lay_out_small_ones(void *argument, int worker, int64_t begin, int64_t end) {
     const component_task *t = argument;
     napier_context alone = *t->s->context;
@@ -297,7 +299,7 @@ static int64_t doubles_for(int64_t rows, int64_t columns) {
     return rows > 0 ? 2 * rows * columns + napier_eigen_scratch(rows, columns) : 0;
 }
 
-/* Large components first, each by all workers, then the others. One piece of memory serves both. */
+/* Lays out large components first, each by all workers, then the others. Both use the same memory. */
 static napier_status lay_out_components(spectral *s, uint64_t seed) {
     napier_context *context = s->context;
     int64_t large = 0, other = 0;
@@ -331,9 +333,9 @@ static napier_status lay_out_components(spectral *s, uint64_t seed) {
     return NAPIER_OK;
 }
 
-/* ---- Where components go ------------------------------------------------------------------------------------------------ */
+/* ---- Positions of components ------------------------------------------------------------------------------------- */
 
-/* Up to 2 per dimension: 1 and -1 on the axes. */
+/* Places up to 2 components per dimension, at 1 and -1 on the axes. */
 static void place_on_axes(spectral *s) {
     const int64_t half = (s->count + 1) / 2;
     for (int64_t c = 0; c < s->count; c++) {
@@ -341,7 +343,7 @@ static void place_on_axes(spectral *s) {
     }
 }
 
-/* On a square grid of [-1, 1]^2, row by row; a line where there is one dimension. */
+/* Places components on a square grid in [-1, 1]^2, row by row; on a line if there is one dimension. */
 static void place_on_grid(spectral *s) {
     int64_t side = 1;
     while (s->components > 1 ? side * side < s->count : side < s->count) {
@@ -356,7 +358,7 @@ static void place_on_grid(spectral *s) {
     }
 }
 
-/* The first column that is not finite, or -1. */
+/* Adds a sample to sums. Returns the first column that is not finite, or -1. */
 static int64_t add_sample(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t i, int64_t cols,
                           float *row, double *sums) {
     const napier_csr_matrix *m = samples.sparse;
@@ -401,7 +403,8 @@ static napier_status find_centroids(const spectral *s, napier_umap_samples sampl
     return status;
 }
 
-/* At the principal components of their centroids, the largest of which becomes 1. *found: 0 if all are the same. */
+/* Places components by the principal components of their centroids, scaled so that the largest is 1. *found is 0 if all
+ * centroids are equal. */
 static napier_status place_by_centroids(spectral *s, napier_umap_samples samples, int64_t cols, int64_t *found) {
     napier_context *context = s->context;
     const size_t count = (size_t)s->count;
@@ -443,7 +446,8 @@ static double squared_distance(const spectral *s, int64_t a, int64_t b) {
     return sum;
 }
 
-/* Half the distance to the nearest other centre; where there are too many to look at all, as if they were on a grid. */
+/* The extent of a component is half the distance to the nearest other centre. If there are too many components to
+ * compare all pairs, it is that of a grid. */
 static void find_extents(spectral *s) {
     double even = 1.0;
     for (int64_t side = 1; s->count > MOST_PAIRED && side * side < s->count; side++) {
@@ -483,7 +487,7 @@ static napier_status place_components(spectral *s, napier_umap_samples samples, 
     return NAPIER_OK;
 }
 
-/* ---- The layout ---------------------------------------------------------------------------------------------------------- */
+/* ---- The layout -------------------------------------------------------------------------------------------------- */
 
 static napier_status make_layout(spectral *s, napier_umap_samples samples, int64_t cols, uint64_t seed) {
     napier_context *context = s->context;
@@ -515,7 +519,7 @@ static void release(spectral *s) {
     napier_free(allocator, s->layout);
 }
 
-/* Samples are not asked for: none have no rows. */
+/* Checks the samples. They are optional: samples without rows are not used. */
 static napier_status check_samples(napier_context *context, napier_umap_samples samples, int64_t n, int64_t *cols) {
     int64_t rows = 0;
     *cols = 0;

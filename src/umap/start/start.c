@@ -1,5 +1,5 @@
 /* umap/start/start.c - starts of a layout: the random one, and the scale and noise of the others.
- * Source of both: umap-learn, whose starts lie in [-10, 10] and carry noise of 1e-4, so that equal points can part. */
+ * Source of both: umap-learn. Its starts are in [-10, 10], with noise of 1e-4 so that equal points can separate. */
 #include "umap/start/start.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t comp
     }
 }
 
-/* The sum of two even draws from [-1/2, 1/2) has variance 1/6. */
+/* The sum of two uniform draws from [-1/2, 1/2) has variance 1/6. */
 static double noise(uint64_t seed, int64_t vertex, int64_t component) {
     uint32_t random[2];
     napier_random(seed, NAPIER_STREAM_JITTER, (uint32_t)vertex, (uint32_t)component, random);

@@ -1,6 +1,6 @@
-/* umap/graph/gpu/fuzzy.cu - the fuzzy simplicial set: scales of the rows, memberships, and their union with those
- * turned round. A thread has a row; sums run in the CPU's order, in double. One row of 15 neighbours takes some 30
- * rounds of 14 exponentials. */
+/* umap/graph/gpu/fuzzy.cu - the fuzzy simplicial set: scales of the rows, memberships, and the union with the
+ * reversed graph. Each thread processes one row. Sums are in the CPU's order, in double. One row of 15 neighbours takes
+ * some 30 rounds of 14 exponentials. */
 #define NAPIER_LANES_CUDA
 #include "umap/graph/gpu/fuzzy_cuda.h"
 
@@ -24,7 +24,7 @@ CUDA_KERNEL(napier_umap_check_knn_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
-/* A warp per block of distances: 32 are loaded together and added one after the other. */
+/* A warp per block of distances: it loads 32 together and adds them in order. */
 CUDA_KERNEL(napier_umap_sum_blocks_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     const int64_t all = job.n * job.k;
     for (int64_t block = grid_warp(); block * NAPIER_MEAN_BLOCK < all; block += grid_warps()) {
@@ -50,7 +50,7 @@ CUDA_KERNEL(napier_umap_sum_blocks_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREAD
     }
 }
 
-/* One thread. */
+/* One thread: the mean of all distances. */
 CUDA_KERNEL(napier_umap_mean_kernel, napier_fuzzy_job, CUDA_WARP) {
     if (grid_thread() == 0) {
         double sum = 0.0;
@@ -63,7 +63,7 @@ CUDA_KERNEL(napier_umap_mean_kernel, napier_fuzzy_job, CUDA_WARP) {
     }
 }
 
-/* sum_j exp(-max(0, d_j - rho) / sigma), the first left out. */
+/* sum_j exp(-max(0, d_j - rho) / sigma) without the first. */
 CUDA_INLINE double sum_of_members(const float *d, int64_t count, float rho, double sigma) {
     const float factor = (float)(-1.0 / sigma);
     double sum = 0.0;
@@ -73,7 +73,7 @@ CUDA_INLINE double sum_of_members(const float *d, int64_t count, float rho, doub
     return sum;
 }
 
-/* A thread per row. Where something is bad the scales are NaN. */
+/* A thread per row. If an argument is bad, the scales are NaN. */
 CUDA_KERNEL(napier_umap_smooth_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     const bool bad = job.state->bad != 0;
     for (int64_t i = grid_thread(); i < job.n; i += grid_threads()) {
@@ -112,14 +112,14 @@ CUDA_KERNEL(napier_umap_members_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) 
         for (int64_t e = 1; e < count; e++) {
             if (targets[e] == targets[e - 1]) {
                 napier_cuda_note_fault(job.faults, NAPIER_FAULT_VALUES, i * job.k + e);
-                job.state->highest = 1; /* told when all rows are done */
+                job.state->highest = 1; /* takes effect when all rows are done */
             }
         }
         job.directed.starts[i] = count;
     }
 }
 
-/* A thread per row. A neighbour that a row names twice spoils the set: it is empty then. */
+/* A thread per row. If a row names a neighbour twice, the whole set becomes empty. */
 CUDA_KERNEL(napier_umap_forget_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     if (job.state->highest != 0) {
         for (int64_t i = grid_thread(); i < job.n; i += grid_threads()) {
@@ -128,7 +128,7 @@ CUDA_KERNEL(napier_umap_forget_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     }
 }
 
-/* A warp per row: to its place in the graph. */
+/* A warp per row: copies it to its position in the graph. */
 CUDA_KERNEL(napier_umap_close_up_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     for (int64_t i = grid_warp(); i < job.n; i += grid_warps()) {
         const int64_t begin = job.directed.starts[i], count = job.directed.starts[i + 1] - begin;
@@ -149,14 +149,14 @@ CUDA_INLINE int64_t join(const napier_fuzzy_job *job, int64_t v, uint32_t *targe
                            b->weights + right, b->starts[v + 1] - right, job->mix, targets, weights);
 }
 
-/* A thread per row: how many edges there will be, */
+/* A thread per row: counts the edges of the union, */
 CUDA_KERNEL(napier_umap_count_union_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     for (int64_t v = grid_thread(); v < job.n; v += grid_threads()) {
         job.out.starts[v] = join(&job, v, NULL, NULL);
     }
 }
 
-/* and then the edges. */
+/* and writes them. */
 CUDA_KERNEL(napier_umap_union_kernel, napier_fuzzy_job, NAPIER_FUZZY_THREADS) {
     for (int64_t v = grid_thread(); v < job.n; v += grid_threads()) {
         const int64_t at = job.out.starts[v];

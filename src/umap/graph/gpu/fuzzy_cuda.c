@@ -37,7 +37,7 @@ static napier_fuzzy_job job_of(napier_cuda_context *context, napier_cuda_room *r
     return job;
 }
 
-/* A kernel with a thread, or a warp, for each row. */
+/* Launches a kernel with a thread, or a warp, for each row. */
 static napier_status put_rows(const napier_device_call *call, napier_cuda_kernel kernel, const napier_fuzzy_job *job,
                               bool warps) {
     return napier_device_put(call, kernel, job->n, warps ? WARPS : THREADS, THREADS, 0, job, sizeof *job);
@@ -97,7 +97,7 @@ napier_status napier_cuda_umap_smooth_knn_dist(napier_cuda_context *context, str
 
 /* ---- The set ----------------------------------------------------------------------------------------------------- */
 
-/* The directed graph is that of `build`, which turns it round. */
+/* Takes the memory of the fuzzy set. The directed graph is that of `build`, which reverses it. */
 static void take_set(napier_cuda_room *room, napier_fuzzy_job *job, napier_device_build *build) {
     const int64_t n = job->n, count = n * job->k;
     build->source = (napier_device_source){.n = n, .count = count};
@@ -106,7 +106,7 @@ static void take_set(napier_cuda_room *room, napier_fuzzy_job *job, napier_devic
     napier_device_build_take(room, build);
     job->rhos = napier_cuda_take(room, n, sizeof *job->rhos);
     job->sigmas = napier_cuda_take(room, n, sizeof *job->sigmas);
-    /* what the second pass of the sort writes is free until then */
+    /* the output of the sort's second pass is free until then */
     job->row_targets = build->keys[0];
     job->row_weights = build->weights[0];
     job->directed = build->edges;

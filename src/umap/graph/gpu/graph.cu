@@ -1,5 +1,4 @@
-/* umap/graph/gpu/graph.cu - kernels that make graphs in rows: checks, sums of what is before, a stable sort by
- * target. */
+/* umap/graph/gpu/graph.cu - kernels that make graphs in CSR form: checks, prefix sums, a stable sort by target. */
 #include "umap/graph/gpu/graph_cuda.h"
 
 #include "core/gpu/kernel.h"
@@ -37,7 +36,7 @@ CUDA_KERNEL(napier_umap_check_edges_kernel, napier_check_job, NAPIER_GRAPH_THREA
     raise_highest(&job, highest);
 }
 
-/* A warp per row. A row that cannot be is refused at the index of its vertex. */
+/* A warp per row. An invalid row is reported with the index of its vertex. */
 CUDA_KERNEL(napier_umap_check_rows_kernel, napier_check_job, NAPIER_GRAPH_THREADS) {
     const napier_device_source *const s = &job.source;
     float highest = 0.0f;
@@ -64,7 +63,7 @@ CUDA_KERNEL(napier_umap_check_rows_kernel, napier_check_job, NAPIER_GRAPH_THREAD
 
 typedef struct row {
     int64_t begin, end;
-    float least; /* weight that stays */
+    float least; /* the least weight that is kept */
 } row;
 
 CUDA_INLINE row row_of(const napier_rows_job *job, int64_t v) {
@@ -83,7 +82,7 @@ CUDA_INLINE float weight_of(const napier_device_source *s, int64_t e) {
     return s->edges ? s->edges[e].weight : s->weights[e];
 }
 
-/* A warp per vertex: how many edges stay. */
+/* A warp per vertex: counts the edges that are kept. */
 CUDA_KERNEL(napier_umap_count_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS) {
     for (int64_t v = grid_warp(); v < job.source.n; v += grid_warps()) {
         const row r = row_of(&job, v);
@@ -99,7 +98,7 @@ CUDA_KERNEL(napier_umap_count_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS
     }
 }
 
-/* A warp per vertex: the edges that stay, closed up. */
+/* A warp per vertex: writes the edges that are kept, without gaps. */
 CUDA_KERNEL(napier_umap_fill_rows_kernel, napier_rows_job, NAPIER_GRAPH_THREADS) {
     for (int64_t v = grid_warp(); v < job.source.n; v += grid_warps()) {
         const row r = row_of(&job, v);
@@ -135,11 +134,11 @@ CUDA_KERNEL(napier_umap_key_starts_kernel, napier_starts_job, NAPIER_GRAPH_THREA
     }
 }
 
-/* ---- Sums of what is before -------------------------------------------------------------------------------------- */
+/* ---- Prefix sums ------------------------------------------------------------------------------------------------- */
 
-/* The sum over the threads before this one; *all receives that over the whole block. shared: a number for each warp. */
+/* The sum over the threads before this one; *all receives the sum over the block. shared: one number for each warp. */
 CUDA_INLINE uint64_t block_before(uint64_t mine, uint64_t *shared, uint64_t *all) {
-    uint64_t upto = mine; /* this thread's, over the lanes up to it */
+    uint64_t upto = mine; /* the sum over the lanes up to this one */
     for (int step = 1; step < CUDA_WARP; step *= 2) {
         const uint64_t got = cuda_shuffle_u64(upto, warp_lane() - step);
         upto += warp_lane() >= step ? got : 0;
@@ -198,7 +197,7 @@ CUDA_KERNEL(napier_umap_scan_sums_kernel, napier_scan_job, NAPIER_GRAPH_THREADS)
     }
 }
 
-/* A block per tile: every value becomes the sum of those before. */
+/* A block per tile: replaces every value by the sum of those before it. */
 CUDA_KERNEL(napier_umap_scan_values_kernel, napier_scan_job, NAPIER_GRAPH_THREADS) {
     CUDA_SHARED(uint64_t, shared);
     for (int64_t tile = blockIdx.x; tile * NAPIER_SCAN_TILE < job.count; tile += gridDim.x) {
@@ -219,7 +218,7 @@ CUDA_INLINE int digit_of(const napier_sort_job *job, uint32_t key) {
     return (int)(key >> job->shift & (NAPIER_SORT_DIGITS - 1));
 }
 
-/* The lanes whose digit is this one's, of those that have one. */
+/* The lanes with the same digit as this one, among those that have one. */
 CUDA_INLINE uint32_t lanes_alike(int digit, bool there) {
     uint32_t alike = cuda_ballot(there);
     for (int bit = 0; bit < NAPIER_SORT_BITS; bit++) {
@@ -230,7 +229,7 @@ CUDA_INLINE uint32_t lanes_alike(int digit, bool there) {
     return alike;
 }
 
-/* A warp per chunk: how many edges have each digit. The lowest lane of those alike counts for them. */
+/* A warp per chunk: counts the edges with each digit. Of lanes with the same digit, the lowest counts for all. */
 CUDA_KERNEL(napier_umap_count_digits_kernel, napier_sort_job, NAPIER_SORT_WARPS *CUDA_WARP) {
     CUDA_SHARED(int32_t, shared);
     int32_t *const counts = shared + threadIdx.x / CUDA_WARP * NAPIER_SORT_DIGITS;
@@ -257,7 +256,7 @@ CUDA_KERNEL(napier_umap_count_digits_kernel, napier_sort_job, NAPIER_SORT_WARPS 
     }
 }
 
-/* A warp per chunk: its edges go where the sums say, in their order. */
+/* A warp per chunk: moves its edges, in order, to the positions from the sums. */
 CUDA_KERNEL(napier_umap_scatter_kernel, napier_sort_job, NAPIER_SORT_WARPS *CUDA_WARP) {
     CUDA_SHARED(int64_t, shared);
     int64_t *const places = shared + threadIdx.x / CUDA_WARP * NAPIER_SORT_DIGITS;

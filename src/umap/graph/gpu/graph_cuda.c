@@ -1,5 +1,4 @@
-/* umap/graph/gpu/graph_cuda.c - graphs in device memory: from what the caller gives to rows that are checked
- * (graph.cu). */
+/* umap/graph/gpu/graph_cuda.c - graphs in device memory: makes checked rows from the caller's graph (graph.cu). */
 #include "umap/graph/gpu/graph_launch.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_edges_kernel);
@@ -14,7 +13,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_digits_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scatter_kernel);
 
 enum {
-    WAVES = 64, /* blocks for each multiprocessor at most: the last of many is short */
+    WAVES = 64, /* most blocks for each multiprocessor; with many blocks the last wave costs little */
     WARPS = NAPIER_GRAPH_THREADS / 32
 };
 
@@ -41,7 +40,7 @@ napier_status napier_device_check_array(napier_context *context, const char *nam
     return NAPIER_OK;
 }
 
-/* ---- Sums of what is before -------------------------------------------------------------------------------------- */
+/* ---- Prefix sums ------------------------------------------------------------------------------------------------- */
 
 static int64_t tiles_of(int64_t count) { return (count + NAPIER_SCAN_TILE - 1) / NAPIER_SCAN_TILE; }
 
@@ -105,7 +104,7 @@ static napier_status make_rows(const napier_device_call *call, const napier_devi
     return status;
 }
 
-/* ---- The same turned round --------------------------------------------------------------------------------------- */
+/* ---- The reversed graph ------------------------------------------------------------------------------------------ */
 
 static napier_status sort_by_digit(const napier_device_call *call, const napier_device_build *b,
                                    const napier_sort_job *job) {
@@ -122,7 +121,7 @@ static napier_status sort_by_digit(const napier_device_call *call, const napier_
     return status;
 }
 
-/* Stable passes from the lowest digit on: first from the rows, then to and fro. */
+/* Stable passes from the lowest digit up. The first reads the rows; the next ones alternate between two buffers. */
 napier_status napier_device_build_reverse(const napier_device_call *call, napier_device_build *b) {
     const uint64_t last = (uint64_t)(b->source.n - 1);
     const int64_t *const edges = b->edges.starts + b->source.n;

@@ -2,19 +2,20 @@
  *
  * The order (linear_kernels.h): lane j of 64 adds the squares of columns j, j + 64, ... by fma; then the lanes fold by
  * halves. Lanes that differ in their highest bit are folded first. So with the lanes in bit-reversed order the tree is
- * that of a binary counter: a pair needs a place for the lane at work and one for each level, 7, not 64. A thread
- * measures 4 x 4 pairs, with two loads of 16 bytes from shared memory for 32 operations; the upper levels, which are
- * met rarely, wait in shared memory too, so that 128 registers are enough and a multiprocessor holds two blocks.
+ * that of a binary counter: a pair needs one number for the current lane and one for each level, 7 in place of 64. A
+ * thread measures 4 x 4 pairs, with two loads of 16 bytes from shared memory for 32 operations. The upper levels, which
+ * are used rarely, are in shared memory too. So 128 registers are enough and a multiprocessor holds two blocks.
  *
- * A block of 256 measures tiles of 64 queries x 64 samples; columns come by asynchronous copies, 32 at a time, the next
- * while these are used. What might be near (by a bound that needs no root) is queued by its query and then goes into
- * the query's sorted list; lists order by (distance, index), so what comes first does not matter.
+ * A block of 256 threads measures tiles of 64 queries x 64 samples. Asynchronous copies load 32 columns at a time,
+ * while the previous ones are used. Pairs that may be near (by a bound that needs no root) are queued by their query
+ * and then inserted into the query's sorted list. Lists order by (distance, index), so the order of insertion does not
+ * matter.
  *
- * Metrics that are no euclidean distance of changed rows are sums in 16 lanes (distance_kernels.h), added in double in
- * order.
+ * Metrics that are not euclidean distances of transformed rows are sums in 16 lanes (distance_kernels.h), added in
+ * double in order.
  *
  * 60,000 rows of 50 columns are 3.6e9 pairs of 50 x 2 + 63 operations: 5.9e11, which at 128 a clock and multiprocessor
- * (132 of them, 1.8 GHz) take 19 ms; the tiles are 26 GB from L2. */
+ * (132 of them, 1.8 GHz) take 19 ms. The tiles read 26 GB from L2. */
 #define NAPIER_LANES_CUDA
 #include "umap/knn/gpu/neighbors_cuda.h"
 
@@ -33,7 +34,7 @@
 
 /* ---- Points ------------------------------------------------------------------------------------------------------ */
 
-/* A thread per element, rows side by side. */
+/* A thread per element; neighbouring threads have neighbouring rows. */
 CUDA_KERNEL(napier_umap_points_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
     for (int64_t at = grid_thread(); at < job.width * p->stride; at += grid_threads()) {
@@ -51,7 +52,7 @@ CUDA_KERNEL(napier_umap_points_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     }
 }
 
-/* A thread per row: how many columns are true. */
+/* A thread per row: counts the true columns. */
 CUDA_KERNEL(napier_umap_count_true_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
     for (int64_t i = grid_thread(); i < p->stride; i += grid_threads()) {
@@ -99,7 +100,7 @@ CUDA_KERNEL(napier_umap_variances_kernel, napier_points_job, NAPIER_NEAR_THREADS
     }
 }
 
-/* A thread per element: divided by its column's deviation. */
+/* A thread per element: divides it by its column's standard deviation. */
 CUDA_KERNEL(napier_umap_divide_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
     const napier_device_points *const p = &job.points;
     for (int64_t at = grid_thread(); at < job.cols * p->stride; at += grid_threads()) {
@@ -115,7 +116,7 @@ CUDA_KERNEL(napier_umap_divide_kernel, napier_points_job, NAPIER_NEAR_THREADS) {
 
 /* ---- The order of columns ---------------------------------------------------------------------------------------- */
 
-/* The lane that is worked on as number `leaf` of `lanes`: its bits turned round. */
+/* The lane that is processed as number `leaf` of `lanes`: the bits of leaf, reversed. */
 CUDA_INLINE int lane_of_leaf(int leaf, int lanes) {
     int lane = 0;
     for (int bit = lanes / 2; bit > 0; bit /= 2, leaf /= 2) {
@@ -124,12 +125,12 @@ CUDA_INLINE int lane_of_leaf(int leaf, int lanes) {
     return lane;
 }
 
-/* Columns lane, lane + step, ... of `width`. */
+/* The number of columns lane, lane + step, ... below `width`. */
 CUDA_INLINE int columns_of_lane(int lane, int width, const int step) {
     return lane < width ? (width - lane + step - 1) / step : 0;
 }
 
-/* One warp. Where there are fewer lanes than 64, no lane has a second column. */
+/* One warp. With fewer than 64 lanes, no lane has a second column. */
 CUDA_KERNEL(napier_umap_order_kernel, napier_order_job, CUDA_WARP) {
     const int step = job.folded ? NAPIER_NEAR_LANES : NAPIER_GAP_LANES;
     int first = 0;
@@ -150,31 +151,31 @@ enum {
     SHARE = NAPIER_NEAR_SHARE,
     PAIRS = SHARE * SHARE,
     CHUNK = NAPIER_NEAR_CHUNK,
-    PIECES = TILE / 4, /* of 16 bytes, of a column of a tile */
-    LEVELS = 3,        /* on which sums wait in registers: of 2, 4 and 8 lanes; */
-    DEEP = 2           /* in shared memory: of 16 and 32 */
+    PIECES = TILE / 4, /* pieces of 16 bytes of a column of a tile */
+    LEVELS = 3,        /* levels with sums in registers: of 2, 4 and 8 lanes; */
+    DEEP = 2           /* and in shared memory: of 16 and 32 lanes */
 };
 
 /* A block's shared memory. */
 typedef struct tile {
     float queries[2][CHUNK][TILE], samples[2][CHUNK][TILE];
     union {
-        uint64_t queue[TILE][TILE];                      /* of each query: what might be near */
-        float waiting[DEEP][PAIRS][NAPIER_NEAR_THREADS]; /* while it is measured: sums of many lanes */
+        uint64_t queue[TILE][TILE];                      /* for each query: pairs that may be near */
+        float waiting[DEEP][PAIRS][NAPIER_NEAR_THREADS]; /* during measurement: sums of many lanes */
     } u;
     int32_t queued[TILE];
-    float within[TILE]; /* squared distances up to this might be near */
+    float within[TILE]; /* squared distances up to this may be near */
 } tile;
 
-/* Where a thread is: which pairs are its own, and how far the block has come through the columns. */
+/* The position of a thread: its pairs, and the progress of the block through the columns. */
 typedef struct place {
     int64_t query, sample; /* first of the tile */
     int own_query, own_sample;
-    int column; /* in the order, of those that were used */
-    int asked;  /* of those whose copies have been asked for */
+    int column; /* in the order: number of columns used so far */
+    int asked;  /* number of columns whose copies were started */
 } place;
 
-/* Asks for the next chunk of columns of both sides. */
+/* Starts the copies of the next chunk of columns of both sides. */
 CUDA_INLINE void ask(const napier_near_job *job, tile *t, place *at) {
     const int buffer = at->asked / CHUNK % 2;
     for (int i = (int)threadIdx.x; i < CHUNK * PIECES; i += NAPIER_NEAR_THREADS) {
@@ -191,18 +192,18 @@ CUDA_INLINE void ask(const napier_near_job *job, tile *t, place *at) {
     at->asked += CHUNK;
 }
 
-/* Before the first column of a chunk: waits for it, and asks for the next. */
+/* Before the first column of a chunk: waits for it, and starts the copies of the next. */
 CUDA_INLINE void enter_chunk(const napier_near_job *job, tile *t, place *at) {
     if (at->column % CHUNK == 0) {
         cuda_copy_wait(0);
-        __syncthreads(); /* it is here for all, and the other buffer is free */
+        __syncthreads(); /* all threads can read it, and the other buffer is free */
         if (at->asked < job->width) {
             ask(job, t, at);
         }
     }
 }
 
-/* The column at work of a thread's queries and samples. */
+/* Loads the current column of a thread's queries and samples. */
 CUDA_INLINE void load_column(const tile *t, const place *at, float x[SHARE], float y[SHARE]) {
     const int buffer = at->column / CHUNK % 2, row = at->column % CHUNK;
     const float *const a = &t->queries[buffer][row][at->own_query], *const b = &t->samples[buffer][row][at->own_sample];
@@ -252,7 +253,7 @@ CUDA_INLINE void measure_lane(const napier_near_job *job, tile *t, place *at, in
     }
 }
 
-/* The squared distances of the tile: two lanes at a time, which meet what waits for them on each level. */
+/* The squared distances of the tile: two lanes at a time, combined with the stored sum of each level. */
 CUDA_INLINE void measure(const napier_near_job *job, tile *t, place *at, float sum[PAIRS]) {
     float waiting[LEVELS][PAIRS];
     at->column = at->asked = 0;
@@ -287,7 +288,7 @@ CUDA_INLINE void measure(const napier_near_job *job, tile *t, place *at, float s
     }
 }
 
-/* ---- Other sums than of squares ---------------------------------------------------------------------------------- */
+/* ---- Sums of other gaps ------------------------------------------------------------------------------------------ */
 
 /* One lane of 4 x 4 pairs. */
 CUDA_INLINE void measure_gaps(const napier_gap gap, const napier_near_job *job, tile *t, place *at, int lane,
@@ -309,8 +310,7 @@ CUDA_INLINE void measure_gaps(const napier_gap gap, const napier_near_job *job, 
     }
 }
 
-/* The distance of query q from sample s (of the tile) that the sums over all lanes make; 0 instead of what is not above
- * it. */
+/* The distance of query q from sample s (of the tile), from the sums over all lanes; 0 if it is not above 0. */
 CUDA_INLINE float distance_of(const napier_gap gap, const napier_near_job *job, const place *at, int i, double sum,
                               double other) {
     float d = (float)sum;
@@ -356,8 +356,8 @@ CUDA_INLINE void measure_sums(const napier_gap gap, const napier_near_job *job, 
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
-/* A squared distance that is not less than those whose distance is at most `distance`, however both were rounded. Where
- * distances are not made of squared ones: the distance. */
+/* An upper bound, safe for rounding, of the squared distances of pairs whose distance is at most `distance`. For
+ * metrics without squared distances: the distance. */
 CUDA_INLINE float reach_of(int kind, float distance) {
     if (kind == 0) {
         return distance;
@@ -369,8 +369,8 @@ CUDA_INLINE float reach_of(int kind, float distance) {
     return kind == NAPIER_SQUARED_HALF_ROOT ? 2.0f * squared : squared;
 }
 
-/* Puts `near` into a sorted list, if it is nearer than the last. The whole warp; from the far end, 32 places at a time.
- */
+/* Inserts `near` into a sorted list if it is nearer than the last. The whole warp shifts 32 elements at a time, from
+ * the far end. */
 CUDA_INLINE void insert(uint64_t *list, int64_t wanted, uint64_t near) {
     if (near >= list[wanted - 1]) {
         return;
@@ -379,7 +379,7 @@ CUDA_INLINE void insert(uint64_t *list, int64_t wanted, uint64_t near) {
         const int64_t i = first + warp_lane();
         const uint64_t held = i < wanted ? list[i] : NAPIER_NEAR_NONE;
         const uint32_t nearer = cuda_ballot(i < wanted && held < near);
-        const int before = __builtin_popcount(nearer); /* they are the first */
+        const int before = __builtin_popcount(nearer); /* they come first */
         if (warp_lane() >= before && i + 1 < wanted) {
             list[i + 1] = held;
         }
@@ -394,7 +394,7 @@ CUDA_INLINE void insert(uint64_t *list, int64_t wanted, uint64_t near) {
     __syncwarp();
 }
 
-/* Queues those of a thread's pairs that might be near. */
+/* Queues the pairs of a thread that may be near. */
 CUDA_INLINE void queue_pairs(const napier_near_job *job, tile *t, const place *at, const float sum[PAIRS]) {
     NAPIER_UNROLL
     for (int i = 0; i < PAIRS; i++) {
@@ -409,7 +409,7 @@ CUDA_INLINE void queue_pairs(const napier_near_job *job, tile *t, const place *a
     }
 }
 
-/* A warp takes every eighth query: what was queued goes into its list. */
+/* A warp takes every eighth query and inserts its queued pairs into its list. */
 CUDA_INLINE void take_queued(const napier_near_job *job, tile *t, const place *at, uint64_t *lists) {
     for (int q = (int)threadIdx.x / CUDA_WARP; q < TILE; q += NAPIER_NEAR_THREADS / CUDA_WARP) {
         const int32_t count = t->queued[q];
@@ -428,7 +428,7 @@ CUDA_INLINE void take_queued(const napier_near_job *job, tile *t, const place *a
     }
 }
 
-/* Empty lists; of queries that are none nothing is near. */
+/* Empties the lists. Beyond the last query, nothing counts as near. */
 CUDA_INLINE void begin_queries(const napier_near_job *job, tile *t, const place *at, uint64_t *lists) {
     for (int q = (int)threadIdx.x; q < TILE; q += NAPIER_NEAR_THREADS) {
         t->queued[q] = 0;
@@ -458,7 +458,7 @@ CUDA_INLINE void nearest(const napier_gap gap, const napier_near_job *job, tile 
             } else {
                 measure_sums(gap, job, t, &at, sum);
             }
-            __syncthreads(); /* what waited and the queue share their place */
+            __syncthreads(); /* the stored sums and the queue share memory */
             queue_pairs(job, t, &at, sum);
             __syncthreads();
             take_queued(job, t, &at, lists);
@@ -485,7 +485,7 @@ NAPIER_NEAREST_KERNEL(napier_umap_nearest_counts_kernel, NAPIER_GAP_COUNTS, NAPI
 
 /* ---- The result -------------------------------------------------------------------------------------------------- */
 
-/* A warp per query: the splits' lists become one, and are written. */
+/* A warp per query: merges the lists of the splits and writes the result. */
 CUDA_KERNEL(napier_umap_neighbors_kernel, napier_near_job, NAPIER_NEAR_THREADS) {
     for (int64_t q = grid_warp(); q < job.queries.n; q += grid_warps()) {
         uint64_t *const list = job.nearest + q * job.wanted;

@@ -123,7 +123,7 @@ static int32_t lanes_for(int64_t width) {
     return lanes;
 }
 
-/* Few queries are searched by several blocks each. */
+/* The number of blocks that search for each query: several if there are few queries. */
 static int32_t splits_for(const napier_cuda_context *context, int64_t queries, int64_t samples) {
     const int64_t tiles = (queries + TILE - 1) / TILE, others = (samples + TILE - 1) / TILE;
     int64_t splits = 2 * (int64_t)context->processors / (tiles > 0 ? tiles : 1);

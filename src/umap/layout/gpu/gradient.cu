@@ -1,4 +1,5 @@
-/* umap/layout/gpu/gradient.cu - the primitives: forces edge by edge, their sums, samples, and what applies them. */
+/* umap/layout/gpu/gradient.cu - the primitives: forces of edges, their sums, samples, and the step that applies
+ * them. */
 #define NAPIER_LANES_CUDA
 #include "umap/layout/gpu/gradient_cuda.h"
 
@@ -20,7 +21,8 @@ CUDA_INLINE bool is_finite_row(const float *y, int components) {
     return all;
 }
 
-/* NaN for an edge that cannot be, whose index is told; so is the vertex of an element that is not finite. */
+/* Checks an edge and its points. An invalid edge gives NaN and is reported with its index; an element that is not
+ * finite, with its vertex. */
 CUDA_INLINE bool may_act(const napier_edge_forces_job *job, int64_t e) {
     const napier_umap_edge edge = job->edges[e];
     const bool named = edge.source < job->n && edge.target < job->n;
@@ -85,7 +87,7 @@ CUDA_KERNEL(napier_umap_segments_kernel, napier_segments_job, NAPIER_GRADIENT_TH
     }
 }
 
-/* Component d of `count` rows in one piece: the tree of layout_kernels.h. */
+/* The sum of a component of `count` rows in one piece: the tree of layout_kernels.h. */
 CUDA_INLINE float sum_of_piece(const float *rows, int64_t count, int components) {
     float sum = 0.0f;
     for (int64_t first = 0; first < count; first += CUDA_WARP) {
@@ -95,7 +97,7 @@ CUDA_INLINE float sum_of_piece(const float *rows, int64_t count, int components)
     return fold_across(sum);
 }
 
-/* A warp per segment, one component after the other: the rows stay in L1. */
+/* A warp per segment, one component after the other, while L1 holds the rows. */
 CUDA_KERNEL(napier_umap_reduce_kernel, napier_reduce_job, NAPIER_GRADIENT_THREADS) {
     for (int64_t v = grid_warp(); v < job.n; v += grid_warps()) {
         const int64_t begin = job.starts[v], count = job.counts[v];

@@ -16,7 +16,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_draw_kernel);
 
 enum { THREADS = NAPIER_GRADIENT_THREADS, WARPS = NAPIER_GRADIENT_THREADS / 32 };
 
-/* Calls that need no workspace: false while only the size is asked. */
+/* For calls that need no workspace: false while only its size is asked for. */
 static bool is_ready(napier_cuda_context *context, napier_cuda_workspace *workspace, napier_status *status) {
     const napier_cuda_room room = napier_cuda_room_of(workspace);
     return !*status && napier_cuda_room_ready(context, &room, status);

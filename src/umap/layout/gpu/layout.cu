@@ -1,14 +1,13 @@
 /* umap/layout/gpu/layout.cu - the forces on all vertices, a warp for each, and the optimizers' steps.
  *
- * A warp takes 32 pairs of its vertex at a time, a pair a thread. The tree (layout_kernels.h) has 16 lanes: thread t
- * holds the force of pair t, thread t ^ 16 that of the one which follows it in its lane or goes before it, and both are
- * added in that order. With two components each thread keeps the lanes' sums in registers (both halves of the warp the
- * same); with more they lie in shared memory, and forces are made twice from an embedding that L1 holds rather than
- * kept.
+ * A warp takes 32 pairs of its vertex at a time, one pair per thread. The tree (layout_kernels.h) has 16 lanes: threads
+ * t and t ^ 16 have two successive pairs of the same lane, which are added in order. With two components each thread
+ * keeps the lanes' sums in registers, the same in both halves of the warp. With more components the sums are in shared
+ * memory, and forces are computed twice from an embedding that L1 holds, instead of stored.
  *
- * Of a vertex with 22 edges and 16 samples a warp reads 8 bytes an edge in order, 8 a pair from anywhere (1M points are
- * 8 MB: L2), and writes 8. It issues some 500 instructions, of which the powers are 2 x 40 and the draw 40: that, not
- * memory, is the floor (docs/cuda-umap.md). */
+ * For a vertex with 22 edges and 16 samples a warp reads 8 bytes an edge in order and 8 bytes a pair at random (1M
+ * points are 8 MB, which fit in L2), and writes 8 bytes. It issues some 500 instructions, of which the powers are 2 x
+ * 40 and the draw 40. The instructions, not the memory, limit the speed (docs/cuda-umap.md). */
 #define NAPIER_LANES_CUDA
 #include "umap/layout/gpu/layout_cuda.h"
 
@@ -19,14 +18,14 @@
 
 /* ---- Sums over 16 lanes ------------------------------------------------------------------------------------------ */
 
-/* The sum of a vertex. Two components: in all threads alike. More: thread t has components t and t + 32 of the force.
- */
+/* The sum of a vertex. With two components all threads have the same values. With more, thread t has components t and
+ * t + 32 of the force. */
 typedef struct vertex_sum {
     int components;
     float own[2]; /* the vertex; two components only */
     float force[2];
-    float open[2]; /* this thread's lane of what is not folded yet; two components only */
-    float *lanes;  /* [components, NAPIER_LANE_STRIDE] the same of all lanes, shared by the warp; more components */
+    float open[2]; /* this thread's lane of the open sum; two components only */
+    float *lanes;  /* [components, NAPIER_LANE_STRIDE] open sums of all lanes, shared by the warp; more components */
 } vertex_sum;
 
 CUDA_INLINE vertex_sum begin_vertex(const bool two, const napier_force_job *job, uint32_t v, float *lanes) {
@@ -62,7 +61,7 @@ CUDA_INLINE float fold_row(float *lanes) {
     return v[0];
 }
 
-/* force += the lanes, which start again at 0. */
+/* Adds the lanes to force, and sets them to 0. */
 CUDA_INLINE void close_piece(const bool two, vertex_sum *s) {
     if (two) {
         s->force[0] = s->force[0] + fold_across(s->open[0]);
@@ -99,7 +98,7 @@ CUDA_INLINE void store_force(const bool two, const vertex_sum *s, float *out) {
 
 /* ---- Pairs ------------------------------------------------------------------------------------------------------- */
 
-/* Adds the forces of 32 pairs on v: each thread names its other vertex, v itself for none. */
+/* Adds the forces of 32 pairs on v. Each thread gives the other vertex of its pair, or v itself for no pair. */
 CUDA_INLINE void add_pairs(const bool two, const napier_force_job *job, bool repels, uint32_t v, uint32_t other,
                            float weight, vertex_sum *s) {
     const napier_forces *const f = &job->forces;
@@ -142,13 +141,13 @@ CUDA_INLINE float highest_of(const napier_force_job *job) {
     return napier_float_of_bits((uint32_t)job->state->highest);
 }
 
-/* What every weight is multiplied with. */
+/* The factor of every weight. */
 CUDA_INLINE float scale_of(const napier_force_job *job) {
     const float highest = highest_of(job);
     return job->by_highest && highest > 0.0f ? job->times / highest : job->times;
 }
 
-/* All of a piece of edges. */
+/* Adds all edges of a piece. */
 CUDA_INLINE void attract_by_weight(const bool two, const napier_force_job *job, const napier_device_graph *graph,
                                    uint32_t v, int64_t begin, int64_t end, vertex_sum *s) {
     const float scale = scale_of(job);
@@ -160,7 +159,7 @@ CUDA_INLINE void attract_by_weight(const bool two, const napier_force_job *job, 
     close_piece(two, s);
 }
 
-/* Those of a piece that act, closed up: 32 are added as soon as there are so many. Returns how many acted. */
+/* Adds the edges of a piece that act. They are collected and added 32 at a time. Returns their number. */
 CUDA_INLINE int32_t attract_sampled(const bool two, const napier_force_job *job, const napier_device_graph *graph,
                                     bool pull, uint32_t v, int64_t begin, int64_t end, uint32_t *acting,
                                     vertex_sum *s) {
@@ -211,7 +210,8 @@ CUDA_INLINE napier_sampling sampling_of(const napier_force_job *job, uint32_t v,
     return s;
 }
 
-/* Targets that the caller gave have been checked, but where one is bad the kernels run all the same. */
+/* The target of a sample, limited to valid vertices: the caller's targets are checked, but kernels run even if one is
+ * bad. */
 CUDA_INLINE uint32_t sample_of(const napier_force_job *job, uint32_t v, int64_t s) {
     if (job->given == NULL) {
         return napier_draw_of(job->draw_key, v, (uint32_t)job->n, s);
@@ -234,7 +234,7 @@ CUDA_INLINE void repel(const bool two, const napier_force_job *job, uint32_t v, 
 
 /* ---- All vertices ------------------------------------------------------------------------------------------------ */
 
-/* A warp's part of the shared memory: the lanes' sums, then edges that act. */
+/* A warp's part of the shared memory: the lanes' sums, then the edges that act. */
 CUDA_INLINE float *lanes_of_warp(const napier_force_job *job, float *shared) {
     return shared + (int)threadIdx.x / CUDA_WARP * job->components * NAPIER_LANE_STRIDE;
 }
@@ -243,7 +243,7 @@ CUDA_INLINE uint32_t *acting_of_warp(const napier_force_job *job, float *shared)
     return first + (int)threadIdx.x / CUDA_WARP * NAPIER_ACTING_EDGES;
 }
 
-/* What is left to the heavy vertices' own kernel. */
+/* Is a vertex processed by the kernel for heavy vertices? */
 CUDA_INLINE bool is_heavy(const napier_force_job *job, int64_t v) {
     return degree_of(&job->edges, v) > NAPIER_PIECE_EDGES || degree_of(&job->pulls, v) > NAPIER_PIECE_EDGES;
 }
@@ -258,7 +258,7 @@ CUDA_INLINE void one_item(const bool two, const bool sampled, const napier_force
     }
     vertex_sum s = begin_vertex(two, job, v, lanes);
     const int sides = job->pulls.starts != NULL ? 2 : job->edges.starts != NULL;
-    int32_t own = 0; /* edges of its own that act */
+    int32_t own = 0; /* its own edges that act */
     for (int side = 0; side < sides; side++) {
         const napier_device_graph *const graph = side == 1 ? &job->pulls : &job->edges;
         int64_t begin = piece != NULL ? piece->begin : graph->starts[v];
@@ -278,7 +278,7 @@ CUDA_INLINE void one_item(const bool two, const bool sampled, const napier_force
     store_force(two, &s, piece != NULL ? job->sums + i * s.components : job->out + (int64_t)v * s.components);
 }
 
-/* A warp for each piece of the heavy vertices, which come first as they take longest, then for each vertex. */
+/* A warp for each piece of the heavy vertices, first because they take longest, then one for each vertex. */
 CUDA_INLINE void all_forces(const bool two, const bool sampled, const napier_force_job *job, float *shared) {
     float *const lanes = lanes_of_warp(job, shared);
     const int64_t pieces = job->state->piece_count;
@@ -309,7 +309,8 @@ CUDA_INLINE void heavy_forces(const bool two, const napier_force_job *job, float
     }
 }
 
-/* For maps of any number of components and, faster, of two; for edges by weight or (faster for being apart) sampled. */
+/* Kernels for any number of components and, faster, for two; separately for weighted and sampled edges, which is
+ * faster. */
 #define NAPIER_FORCE_KERNEL(name, ...)                          \
     CUDA_KERNEL(name, napier_force_job, NAPIER_FORCE_THREADS) { \
         CUDA_SHARED(float, shared);                             \
@@ -343,7 +344,7 @@ CUDA_INLINE int32_t pieces_of(int64_t degree) {
     return (int32_t)((degree + NAPIER_PIECE_EDGES - 1) / NAPIER_PIECE_EDGES);
 }
 
-/* The rate times the sum of a vertex's weights as a share of the largest. */
+/* The rate times the sum of a vertex's weights, divided by the largest weight. */
 CUDA_INLINE float wanted_of(const napier_force_job *job, int64_t v) {
     const float highest = highest_of(job);
     double sum = 0.0;
@@ -353,7 +354,7 @@ CUDA_INLINE float wanted_of(const napier_force_job *job, int64_t v) {
     return highest > 0.0f ? (float)(job->rate * (sum / (double)highest)) : 0.0f;
 }
 
-/* A thread per vertex. Which heavy vertex comes first is chance, and changes no result. */
+/* A thread per vertex. The order of heavy vertices is random and does not change the result. */
 CUDA_KERNEL(napier_umap_prepare_kernel, napier_force_job, NAPIER_FORCE_THREADS) {
     for (int64_t v = grid_thread(); v < job.n; v += grid_threads()) {
         if (job.wanted != NULL) {

@@ -22,7 +22,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_values_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_step_kernel);
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_poison_kernel);
 
-/* ---- What is noted on the device --------------------------------------------------------------------------------- */
+/* ---- Results of the checks on the device ------------------------------------------------------------------------- */
 
 napier_status napier_device_check_values(const napier_device_call *call, const float *values, const uint32_t *targets,
                                          int64_t count, int64_t n, napier_device_state *state) {
@@ -44,8 +44,8 @@ static napier_status clear_state(const napier_device_call *call, napier_device_s
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
 
-/* Lists of heavy vertices and their pieces, at most as many as `count` edges a graph can make; `wanted` where all edges
- * act and the rate counts per edge. */
+/* Takes memory for the lists of heavy vertices and their pieces, as many as graphs of `count` edges can have; and for
+ * `wanted` if all edges act and the rate counts per edge. */
 static void take_lists(napier_cuda_room *room, napier_force_job *job, int64_t count, int graphs) {
     const int64_t heavy = count / NAPIER_PIECE_EDGES * graphs, pieces = 3 * heavy;
     const bool weighted = job->rate_per_edge && !job->sampled;
@@ -68,9 +68,9 @@ static napier_cuda_kernel forces_kernel(bool two, bool sampled) {
                           : NAPIER_CUDA_KERNEL(napier_umap_forces_kernel));
 }
 
-/* has_heavy: could there be a row of more than one piece? */
+/* has_heavy: can there be a row of more than one piece? */
 static napier_status put_forces(const napier_device_call *call, const napier_force_job *job, bool has_heavy) {
-    const bool two = job->components == 2 && (uintptr_t)job->y % 8 == 0; /* loads whole points */
+    const bool two = job->components == 2 && (uintptr_t)job->y % 8 == 0; /* for loads of whole points */
     const int64_t lanes = (int64_t)job->components * NAPIER_LANE_STRIDE + NAPIER_ACTING_EDGES;
     const int64_t shared = NAPIER_FORCE_WARPS * lanes * (int64_t)sizeof(float);
     napier_status status = napier_device_put(call, forces_kernel(two, job->sampled != 0), job->n, NAPIER_FORCE_WARPS,
@@ -197,19 +197,19 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
 
 /* ---- Epochs ------------------------------------------------------------------------------------------------------ */
 
-/* Epochs that have been checked, over a graph that is to be made. */
+/* Checked epochs over a graph that the call makes first. */
 typedef struct run {
     const napier_umap_epochs *epochs;
-    double learning_rate, rate; /* rate: of samples */
+    double learning_rate, rate; /* rate: samples */
     napier_device_build build;
     napier_force_job job;
     napier_umap_optimizer_options options;
-    int64_t steps; /* taken before */
+    int64_t steps; /* steps taken before */
     napier_step_job step;
     float *y;
 } run;
 
-/* Memory but for the optimizer's. */
+/* Takes all memory except the optimizer's. */
 static void take_run(napier_cuda_room *room, run *r) {
     const int64_t elements = r->job.n * r->job.components;
     r->build.state = napier_cuda_take(room, 1, sizeof *r->build.state);
@@ -236,7 +236,7 @@ static napier_status put_epoch(const napier_device_call *call, run *r, int64_t e
                              NAPIER_STEP_THREADS, 0, &r->step, sizeof r->step);
 }
 
-/* The state has been cleared, and what else the call takes is checked. */
+/* Runs the epochs. The state has been cleared, and the other arguments have been checked. */
 static napier_status run_epochs(const napier_device_call *call, run *r) {
     const int64_t elements = r->job.n * r->job.components;
     napier_status status = napier_device_check_values(call, r->y, NULL, elements, 0, r->build.state);
