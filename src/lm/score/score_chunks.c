@@ -144,7 +144,7 @@ void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_ch
     }
 }
 
-/* ---- What its rows rate ------------------------------------------------------------------------------------------ */
+/* ---- The tokens that rows rate ----------------------------------------------------------------------------------- */
 
 napier_status napier_score_chunk_ratings(const napier_score_lists *l, const napier_score_chunk *c,
                                          napier_score_rate *rate, void *argument) {
