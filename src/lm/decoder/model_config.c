@@ -19,7 +19,7 @@ static napier_status unsupported(const napier_json *json, const char *key, const
                             napier_show_item(value).text, only);
 }
 
-/* ---- What would change the computation -----------------------------------------------------------------------------
+/* ---- Unsupported computations --------------------------------------------------------------------------------------
  */
 
 /* Checks that a text, if present, is `only`. */

@@ -250,7 +250,7 @@ void napier_model_destroy(napier_context *context, napier_model *model) {
     napier_free(&context->allocator, model);
 }
 
-/* ---- What it is -------------------------------------------------------------------------------------------------- */
+/* ---- Information ------------------------------------------------------------------------------------------------- */
 
 napier_const_matrix napier_model_head(const napier_model *model) {
     return model ? model->head : napier_const_rows_f32(NULL, 0, 0);
