@@ -1,4 +1,4 @@
-/* cli/commands.h - the subcommands. Each gets the words behind its name and returns the exit status. */
+/* cli/commands.h - the subcommands. Each takes the words after its name and returns the exit status. */
 #ifndef NAPIER_CLI_COMMANDS_H
 #define NAPIER_CLI_COMMANDS_H
 
@@ -15,7 +15,7 @@ int judge_command(int count, char **words);
 int info_command(int count, char **words);
 int bench_command(int count, char **words);
 
-/* Their --help, on standard output. */
+/* Print their --help to standard output. */
 void softmax_help(void);
 void log_softmax_help(void);
 void logsumexp_help(void);
@@ -29,7 +29,7 @@ void judge_help(void);
 void info_help(void);
 void bench_help(void);
 
-/* What a command that prints to standard output ends with: STATUS_FAILED if it could not all be written. */
+/* Ends a command that prints to standard output. Returns STATUS_FAILED if not all of it could be written. */
 int finish_standard_output(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* cli/main.c - the `napier` program: finds the subcommand.
- * The program stands on the library's public headers, and on core/base/output_file.h. */
+ * The program uses only the library's public headers, and core/base/output_file.h. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "commands.h"
@@ -93,8 +93,8 @@ int finish_standard_output(void) {
     return errno == EPIPE ? STATUS_FAILED : complain("standard output: %s", strerror(errno));
 }
 
-/* Files that this program opens must not take the numbers of standard streams that are closed. Opened the wrong way
- * round, such a stream is an error when it is used. */
+/* If standard streams are closed, opens a file on each of their numbers, so that no file of this program gets such a
+ * number. Each is opened for the wrong direction, so using the stream is an error. */
 static int occupy_standard_streams(void) {
     for (int fd = 0; fd < 3; fd++) {
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) {

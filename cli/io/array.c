@@ -1,4 +1,4 @@
-/* cli/io/array.c - element types and shapes as files have them. */
+/* cli/io/array.c - element types and shapes as stored in files. */
 #include "array.h"
 
 #include <math.h>
@@ -81,8 +81,8 @@ void elements_convert(element_type type, const void *raw, void *out, int64_t cou
         }
         return;
     }
-    /* Front to back: element i is read before the 8 bytes of result i are written, and these end where raw element i + 1
-     * begins at the latest. */
+    /* Goes from front to back: element i is read before the 8 bytes of result i are written. They end where raw element
+     * i + 1 begins, or before. */
     const unsigned char *from = raw;
     unsigned char *to = out;
     for (int64_t i = 0; i < count; i++) {

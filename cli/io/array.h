@@ -1,4 +1,5 @@
-/* cli/io/array.h - what a file says about the array in it: element type, shape, order; and its elements made ready. */
+/* cli/io/array.h - what a file says about its array (element type, shape, order), and the conversion of its
+ * elements. */
 #ifndef NAPIER_CLI_ARRAY_H
 #define NAPIER_CLI_ARRAY_H
 
@@ -24,15 +25,15 @@ typedef struct array_shape {
     bool fortran; /* the first index runs fastest in memory, not the last */
 } array_shape;
 
-/* How many elements; -1 if that many elements of 8 bytes could not be addressed. Dimensions of 0 do not hide an
- * overflow of the others, so that every product of some of the dimensions is safe too. */
+/* The number of elements; -1 if that many elements of 8 bytes could not be addressed. Dimensions of 0 do not hide an
+ * overflow of the others, so the product of any of the dimensions is safe too. */
 int64_t shape_count(const array_shape *shape);
 
-/* The dtype in which the elements are computed: floats as they are, integers and bool as f64. */
+/* The dtype in which the elements are computed: floats keep theirs, integers and bool become f64. */
 napier_dtype element_dtype(element_type type);
 
-/* Stored elements to numbers of element_dtype in this machine's byte order. `raw` may be the last count * type.size bytes
- * of the room that `out` points to. */
+/* Converts stored elements to numbers of element_dtype in this machine's byte order. `raw` may be the last count *
+ * type.size bytes of the memory at `out`. */
 void elements_convert(element_type type, const void *raw, void *out, int64_t count);
 
 /* Whether elements_convert would change nothing. */

@@ -32,12 +32,12 @@ static int open_file(input *in, const char *path) {
     return STATUS_OK;
 }
 
-/* A file whose first bytes have been looked at already. */
+/* A file whose first bytes have been read ahead. */
 typedef struct peeked_file {
     FILE *file;
     unsigned char bytes[NPY_MAGIC_SIZE];
-    size_t size; /* bytes looked at */
-    size_t used; /* of these, how many have been given out again */
+    size_t size; /* bytes read ahead */
+    size_t used; /* how many of these bytes have been returned */
 } peeked_file;
 
 static size_t read_peeked(void *user, void *bytes, size_t size) {
@@ -49,7 +49,7 @@ static size_t read_peeked(void *user, void *bytes, size_t size) {
     return again + (again < size ? fread((char *)bytes + again, 1, size - again, peeked->file) : 0);
 }
 
-/* A regular file that is too short is found before any work is done. */
+/* Reports a regular file that is too short before any work is done. */
 static int check_file_size(const input *in, int64_t needed) {
     if (in->first < 0) {
         return STATUS_OK;
@@ -91,7 +91,7 @@ static int open_text(input *in, const peeked_file *peeked, file_format format) {
     in->shape.dims = 2;
     in->shape.dim[0] = -1;
     in->shape.dim[1] = in->text.columns;
-    /* A vector has to be known as a whole. */
+    /* A vector must be known as a whole. */
     return in->text.columns == 1 ? input_load(in) : STATUS_OK;
 }
 
@@ -141,7 +141,7 @@ static int truncated(const input *in, int64_t elements) {
                     in->count, elements);
 }
 
-/* Stored elements go to the end of the room they will fill, see elements_convert. */
+/* Stored elements go to the end of the memory that they will fill; see elements_convert. */
 static char *raw_place(const input *in, void *out, int64_t count) {
     return (char *)out + (size_t)count * (napier_dtype_size(in->dtype) - in->element.size);
 }
@@ -221,7 +221,7 @@ int input_read(input *in, void *out, int64_t count, int64_t *got) {
     return status;
 }
 
-/* ---- More than one look ------------------------------------------------------------------------------------------ */
+/* ---- More than one pass ------------------------------------------------------------------------------------------ */
 
 static int grow_table(input *in, int64_t *capacity) {
     const int64_t columns = in->text.columns;
@@ -320,7 +320,7 @@ int input_seek(input *in, int64_t index) {
     return fseeko(in->file, (off_t)position, SEEK_SET) == 0 ? STATUS_OK : read_error(in);
 }
 
-/* Maps the file's elements; NULL if that cannot be done. */
+/* Maps the file's elements. Returns NULL if that is not possible. */
 static const void *map_file(input *in) {
     if (in->first < 0 || in->count == 0) {
         return NULL;

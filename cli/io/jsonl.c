@@ -1,4 +1,4 @@
-/* cli/io/jsonl.c - lines, then cJSON. */
+/* cli/io/jsonl.c - reads lines and parses them with cJSON. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "jsonl.h"
@@ -49,7 +49,7 @@ int jsonl_open(jsonl_reader *r, const char *path) {
 
 static int no_memory(const jsonl_reader *r) { return complain("%s:%" PRId64 ": out of memory", r->name, r->line); }
 
-/* Room for more of a line: what has been read of it moves to the front, or the buffer grows. */
+/* Makes space for more of a line: moves what has been read of it to the front, or grows the buffer. */
 static int make_room(jsonl_reader *r) {
     enum { FIRST_CAPACITY = 1 << 16 };
     if (r->start > 0) {
@@ -73,7 +73,7 @@ static int make_room(jsonl_reader *r) {
     return STATUS_OK;
 }
 
-/* The next line without its line feed; *line is NULL at the end of the file. */
+/* Reads the next line without its line feed; *line is NULL at the end of the file. */
 static int read_line(jsonl_reader *r, const char **line, size_t *size) {
     r->line++;
     for (size_t looked = 0;;) {
@@ -131,7 +131,7 @@ static bool starts_word(const char *line, size_t at, size_t size, const char *wo
     return size - at >= length && memcmp(line + at, word, length) == 0 && strchr(" \t[,:-", before) != NULL;
 }
 
-/* Where the string that starts at line[at], a quote, ends: one past its last quote, or `size`. */
+/* The end of the string that starts with the quote line[at]: the index after its closing quote, or `size`. */
 static size_t string_end(const char *line, size_t at, size_t size) {
     for (at++; at < size && line[at] != '"'; at++) {
         at += line[at] == '\\';
@@ -148,7 +148,7 @@ static int text_room(jsonl_reader *r, size_t size) {
     return r->text != NULL ? STATUS_OK : no_memory(r);
 }
 
-/* Where what is JSON already ends: strings as a whole, and all that cannot start one of the words. */
+/* The end of the part that is JSON already: whole strings, and all characters that cannot start one of the words. */
 static size_t plain_end(const char *line, size_t at, size_t size) {
     const size_t start = at;
     while (at < size) {
@@ -163,7 +163,7 @@ static size_t plain_end(const char *line, size_t at, size_t size) {
     return at;
 }
 
-/* Copies the line to r->text: NaN in quotes, Infinity as a number that no double holds. */
+/* Copies the line to r->text, with NaN in quotes and Infinity as a number too large for a double. */
 static int make_strict(jsonl_reader *r, const char *line, size_t size) {
     const int status = text_room(r, size / 3 * 5 + 3); /* NaN to "NaN" */
     if (status != STATUS_OK) {
@@ -186,7 +186,8 @@ static int make_strict(jsonl_reader *r, const char *line, size_t size) {
     return STATUS_OK;
 }
 
-/* What cJSON may take for a line: its numbers need eighty bytes each, forty times what they are in the file. */
+/* The limit on the memory that cJSON takes for a line. A number takes eighty bytes, forty times its size in the
+ * file. */
 static size_t most_memory;
 static size_t memory_taken;
 static bool memory_refused;

@@ -1,8 +1,9 @@
-/* cli/io/jsonl.h - JSON Lines: an object on each line, read with distrust.
+/* cli/io/jsonl.h - JSON Lines from untrusted files: an object on each line.
  *
- * cJSON parses (https://github.com/DaveGamble/cJSON); without it the program reads no JSON Lines and says so. A line has
- * at most 64 MiB, takes at most 1 GiB when parsed (less where memory is short), has no byte 0, and nests at most 1000 deep; blank lines are skipped. Beyond JSON, NaN, Infinity and
- * -Infinity are numbers, as Python's json writes them; they reach the caller as the string "NaN" and as infinite numbers. */
+ * cJSON parses (https://github.com/DaveGamble/cJSON). Without it the program reads no JSON Lines and says so. A line
+ * has at most 64 MiB, takes at most 1 GiB when parsed (less where memory is short), has no byte 0, and nests at most
+ * 1000 deep. Blank lines are skipped. Beyond JSON, NaN, Infinity and -Infinity are numbers, as Python's json writes
+ * them. The caller gets them as the string "NaN" and as infinite numbers. */
 #ifndef NAPIER_CLI_JSONL_H
 #define NAPIER_CLI_JSONL_H
 
@@ -16,12 +17,12 @@ typedef struct jsonl_reader {
     FILE *file;
     const char *name;   /* for messages */
     int64_t line;       /* number of the last line read, from 1 */
-    int64_t size, used; /* bytes of the file and of what has been read of it; size -1: a pipe */
-    char *bytes;        /* the file from its next line on: bytes[start .. end) */
+    int64_t size, used; /* bytes of the file and bytes read so far; size -1: a pipe */
+    char *bytes;        /* bytes[start .. end): the file from its next line on */
     size_t start, end, capacity;
     bool at_end;
-    bool owns_file; /* and closes it */
-    char *text;     /* the line as JSON without the words beyond it */
+    bool owns_file; /* jsonl_close closes the file */
+    char *text;     /* the line as strict JSON */
     size_t text_capacity;
     struct cJSON *object;
 } jsonl_reader;
@@ -35,10 +36,10 @@ int jsonl_open(jsonl_reader *r, const char *path);
 void jsonl_open_file(jsonl_reader *r, FILE *file, const char *name);
 void jsonl_close(jsonl_reader *r);
 
-/* Whether the line has an escaped byte 0 (\u0000), at which cJSON would end a string without a word. */
+/* Whether the line has an escaped byte 0 (\u0000), where cJSON would silently end a string. */
 bool jsonl_has_zero(const jsonl_reader *r);
 
-/* The object on the next line, which the reader keeps until the next call; NULL at the end of the file. */
+/* Reads the object on the next line, which the reader keeps until the next call; NULL at the end of the file. */
 int jsonl_next(jsonl_reader *r, const struct cJSON **object);
 
 #endif

@@ -1,4 +1,4 @@
-/* cli/io/named_files.c - tells whether two paths lead to one file. */
+/* cli/io/named_files.c - finds out whether two paths lead to one file. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "named_files.h"
@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file that is there is known by its device and number; one that is not, by its folder's and its name. */
+/* Identifies an existing file by its device and number, and a new one by its folder's device and number and its
+ * name. */
 typedef struct identity {
     bool is_known, exists, is_folder;
     dev_t device;
@@ -24,7 +25,7 @@ static const char *name_of(const char *path) {
     return slash != NULL ? slash + 1 : path;
 }
 
-/* False: there is no such folder, and opening the file will say so. */
+/* Returns false if there is no such folder; opening the file will report it. */
 static bool stat_folder(const char *path, struct stat *info) {
     const size_t size = (size_t)(name_of(path) - path);
     char *const folder = malloc(size + 2);

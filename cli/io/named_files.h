@@ -10,9 +10,9 @@ typedef struct named_file {
     bool is_written;
 } named_file;
 
-/* STATUS_USAGE after a message where a file that is written is also another one of the list, by whatever name: links and
- * different paths to one file count. Nor may it replace a file in a folder that is read (a model). Devices and pipes may
- * be named twice. */
+/* Returns STATUS_USAGE after a message if a file to be written is also another file of the list. Links and different
+ * paths to one file count as the same file. A result may not replace a file in a folder that is read (a model) either.
+ * Devices and pipes may be named twice. */
 int named_files_check(const char *command, const named_file *files, int count);
 
 #endif

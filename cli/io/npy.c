@@ -14,7 +14,7 @@ typedef struct cursor {
     char *error; /* NPY_ERROR_SIZE bytes */
 } cursor;
 
-/* A run of the text. */
+/* Part of the text. */
 typedef struct span {
     const char *start;
     size_t size;
@@ -36,7 +36,7 @@ static void skip_space(cursor *c) {
     }
 }
 
-/* Takes `wanted` if it is next. */
+/* Skips `wanted` if it is next. */
 static bool accept(cursor *c, char wanted) {
     skip_space(c);
     if (c->at < c->end && *c->at == wanted) {
@@ -114,7 +114,7 @@ static bool parse_dimension(cursor *c, int64_t *value) {
         n = 10 * n + digit;
     }
     if (c->at < c->end && *c->at == 'L') {
-        c->at++; /* Python 2 wrote long integers so */
+        c->at++; /* Python 2 wrote long integers with an L */
     }
     *value = n;
     return true;
@@ -165,7 +165,7 @@ static bool parse_element(span descr, element_type *element, char *error) {
     }
     const char order = descr.start[0];
     const size_t size = (size_t)((unsigned char)descr.start[2] - '0');
-    const bool is_word = size == 1 || size == 2 || size == 4 || size == 8; /* also false where it is no digit */
+    const bool is_word = size == 1 || size == 2 || size == 4 || size == 8; /* also false if it is not a digit */
     element_kind kind;
     bool known;
     switch (descr.start[1]) {
@@ -176,7 +176,7 @@ static bool parse_element(span descr, element_type *element, char *error) {
     case 'V': kind = ELEMENT_BFLOAT, known = size == 2 && order != '>'; break;
     default: return unsupported(descr, error);
     }
-    /* '|' says that byte order does not matter, which is true of single bytes and of opaque ones only. */
+    /* '|' means that byte order does not matter. This is true only of single bytes and of opaque ones. */
     if (!known || (order == '|' && size != 1 && kind != ELEMENT_BFLOAT)) {
         return unsupported(descr, error);
     }
@@ -298,7 +298,7 @@ bool npy_read_header(npy_reader *read, void *user, npy_header *header, char erro
     return parse_dict(text, text_size, header, error) && check_size(header, error);
 }
 
-/* What npy_parse reads from. */
+/* The source of npy_parse. */
 typedef struct memory_source {
     const unsigned char *at;
     size_t left;

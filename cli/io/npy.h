@@ -1,12 +1,13 @@
-/* cli/io/npy.h - the header of a NumPy .npy file, versions 1.0, 2.0 and 3.0: read with distrust, and written.
+/* cli/io/npy.h - reads headers of NumPy .npy files, versions 1.0, 2.0 and 3.0, also of untrusted files, and writes
+ * them.
  * The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
  *
  *     "\x93NUMPY"  major  minor  length of the text (2 bytes, from version 2.0 on 4 bytes; little-endian)
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   padded with spaces, then a newline
  *     the elements
  *
- * The text is a Python dict. The parser takes exactly the three keys, in any order, and nothing that would have to be
- * evaluated. It keeps no state, allocates nothing and reads no byte it was not given: a fuzzer may call npy_parse. */
+ * The text is a Python dict. The parser accepts exactly the three keys, in any order, and nothing that would have to be
+ * evaluated. It keeps no state, allocates nothing and reads only the bytes it gets, so a fuzzer may call npy_parse. */
 #ifndef NAPIER_CLI_NPY_H
 #define NAPIER_CLI_NPY_H
 
@@ -14,7 +15,7 @@
 
 enum {
     NPY_MAGIC_SIZE = 6,
-    NPY_TEXT_MAX = 65535, /* the longest text version 1.0 can have; longer ones only describe records */
+    NPY_TEXT_MAX = 65535, /* the longest text of version 1.0; only headers of records are longer */
     NPY_HEADER_MAX = 12 + NPY_TEXT_MAX,
     NPY_ERROR_SIZE = 160
 };
@@ -25,14 +26,14 @@ typedef struct npy_header {
     element_type element;
     array_shape shape;
     int64_t count;  /* elements; count * 8 fits an int64_t */
-    int64_t offset; /* of the first element from the start of the file */
+    int64_t offset; /* bytes from the start of the file to the first element */
 } npy_header;
 
-/* Gives up to `size` next bytes of a file; fewer only at its end or on a read error. */
+/* Reads up to `size` bytes of a file; fewer only at its end or on a read error. */
 typedef size_t npy_reader(void *user, void *bytes, size_t size);
 
-/* Reads a header from its first byte on; the reader is then at the first element. False: `error` says what is wrong, in
- * printable characters. */
+/* Reads a header from its first byte on; the reader is then at the first element. On false, `error` says what is wrong,
+ * in printable characters. */
 bool npy_read_header(npy_reader *read, void *user, npy_header *header, char error[NPY_ERROR_SIZE]);
 
 /* The same from memory. The elements that follow need not be there. */

@@ -1,5 +1,5 @@
-/* cli/io/output.c - writes results beside their place; they go there together, once the command has succeeded.
- * How one file is written is core/base/output_file.c's work, which the library shares. */
+/* cli/io/output.c - writes results to temporary files, which take their final names together once the command has
+ * succeeded. core/base/output_file.c, which the library shares, writes each file. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "output.h"
@@ -8,7 +8,7 @@
 #include "npy.h"
 #include "text.h"
 
-#include "core/base/output_file.h" /* the one file of src/ that the program compiles too */
+#include "core/base/output_file.h" /* the only file of src/ that the program compiles too */
 
 #include <errno.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 
 enum { MOST_OUTPUTS = 32 };
 
-/* Not allocated, so that a signal handler can walk through them. */
+/* A static array, so that a signal handler can walk through it. */
 static struct output_slot {
     napier_output_file file;
     const char *name;
@@ -32,7 +32,7 @@ static struct output_slot {
 static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGBUS};
 enum { FATAL_SIGNALS = sizeof fatal_signals / sizeof fatal_signals[0] };
 
-/* Only async-signal-safe calls here. The slots change only while these signals are blocked. */
+/* Only async-signal-safe calls are allowed here. The array changes only while these signals are blocked. */
 static void remove_temporaries(void) {
     for (int i = 0; i < MOST_OUTPUTS; i++) {
         if (slots[i].is_used && slots[i].file.temporary[0] != '\0') {
@@ -47,7 +47,7 @@ static void on_signal(int number) {
     raise(number);
 }
 
-/* SIGBUS comes when another program shortens a file that is mapped here, or its disk cannot be read. */
+/* SIGBUS occurs when another program shortens a file that is mapped here, or when its disk cannot be read. */
 static void on_bus_error(int number) {
     static const char text[] = "napier: a file became shorter while it was read, or its disk failed\n";
     (void)number;
@@ -105,7 +105,7 @@ file_format output_format(const char *path, file_format input_format) {
 }
 
 static int file_error(const char *name, int error) {
-    /* The reader of a pipe has gone: it has seen enough, there is nothing to say. */
+    /* EPIPE: the reader of a pipe has closed it because it has read enough, so no message is needed. */
     return error == EPIPE ? STATUS_FAILED : complain("%s: %s", name, strerror(error));
 }
 
@@ -120,8 +120,8 @@ static struct output_slot *free_slot(void) {
     return NULL;
 }
 
-/* A temporary file is made while signals wait, so that the handler knows it from the moment it exists. Opening a pipe may
- * take for ever and can be interrupted. */
+/* Creates a temporary file while signals are blocked, so that the handler knows it from the moment it exists. Opening a
+ * pipe may take for ever and can be interrupted. */
 static int open_file(struct output_slot *slot) {
     sigset_t before;
     if (!slot->file.is_moved) {

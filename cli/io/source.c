@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* NULL, or why a file cannot be read. An empty device, /dev/null, can. */
+/* Returns NULL, or why a file cannot be read. An empty device such as /dev/null can be read. */
 static const char *fault_of(FILE *file) {
     struct stat info;
     if (fstat(fileno(file), &info) != 0) {
@@ -54,13 +54,13 @@ int64_t source_size(FILE *file) {
     return fstat(fileno(file), &info) == 0 && S_ISREG(info.st_mode) ? (int64_t)info.st_size : -1;
 }
 
-/* ---- All of a file ----------------------------------------------------------------------------------------------- */
+/* ---- Whole files ------------------------------------------------------------------------------------------------- */
 
 static int too_large(const whole_file *f, int64_t most) {
     return complain("%s: more than %" PRId64 " bytes, half of the memory that this program may use", f->name, most);
 }
 
-/* Room for `capacity` bytes and a '\0'. */
+/* Makes space for `capacity` bytes and a '\0'. */
 static int make_room(whole_file *f, size_t capacity) {
     char *const bytes = realloc(f->bytes, capacity + 1);
     if (bytes == NULL) {

@@ -6,14 +6,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Opens `path` ("-": standard input); *name is what to call it in messages. NULL after a message: also for a folder, and
- * for a device such as /dev/zero, which has no end. */
+/* Opens `path` ("-": standard input); *name is its name in messages. Returns NULL after a message, also for a folder,
+ * and for a device such as /dev/zero, which has no end. */
 FILE *source_open(const char *path, const char **name);
 
-/* Closes all but standard input. NULL is allowed. */
+/* Closes any file except standard input. NULL is allowed. */
 void source_close(FILE *file);
 
-/* Bytes of a regular file; -1: it is none. */
+/* The bytes of a regular file; -1 for any other. */
 int64_t source_size(FILE *file);
 
 typedef struct whole_file {
@@ -22,8 +22,8 @@ typedef struct whole_file {
     size_t size;
 } whole_file;
 
-/* All of a file, which may be a pipe. More than half of the memory (memory_usable) is refused. Free it even after a
- * failure. */
+/* Reads a whole file, which may be a pipe. A file larger than half of the memory (memory_usable) is refused. Free it
+ * even after a failure. */
 int whole_file_read(whole_file *f, const char *path);
 void whole_file_free(whole_file *f);
 

@@ -18,7 +18,7 @@ static const size_t most_line = (size_t)256 << 20;
 
 static int no_memory(const text_reader *t) { return complain("%s: out of memory", t->name); }
 
-/* Makes room for more bytes, and reads some. One byte is always kept free for the '\0' behind a last line. */
+/* Makes space for more bytes, and reads some. One byte is always kept free for the '\0' after the last line. */
 static int fill(text_reader *t) {
     if (t->start > 0) {
         memmove(t->bytes, t->bytes + t->start, t->end - t->start);
@@ -48,7 +48,7 @@ static int fill(text_reader *t) {
     return STATUS_OK;
 }
 
-/* The next line without its line end, '\0'-terminated, valid until the next call; NULL at the end of the file. */
+/* Reads the next line without its line end, '\0'-terminated, valid until the next call; NULL at the end of the file. */
 static int read_line(text_reader *t, char **line, size_t *size) {
     size_t seen = 0;
     for (;;) {
@@ -78,7 +78,7 @@ static int read_line(text_reader *t, char **line, size_t *size) {
     return STATUS_OK;
 }
 
-/* Lines that hold no row. */
+/* Whether the line has no row. */
 static bool is_skipped(const char *line, size_t size) { return *line == '#' || strspn(line, " ") == size; }
 
 static int read_row_line(text_reader *t, char **line, size_t *size) {
@@ -91,11 +91,11 @@ static int read_row_line(text_reader *t, char **line, size_t *size) {
 
 /* ---- Fields ------------------------------------------------------------------------------------------------------ */
 
-/* A field of a line, without quotes and the spaces around it. */
+/* A field of a line, without quotes and surrounding spaces. */
 typedef struct field {
     const char *start, *end;
     bool quoted;
-    const char *next; /* where the next field starts; NULL: it was the last */
+    const char *next; /* where the next field starts; NULL after the last */
 } field;
 
 static const char *skip_blanks(const char *at, const char *end, char separator) {
@@ -105,13 +105,13 @@ static const char *skip_blanks(const char *at, const char *end, char separator) 
     return at;
 }
 
-/* False: a quote is not closed, or text follows it. */
+/* Returns false if a quote is not closed, or text follows it. */
 static bool split_field(const char *at, const char *end, char separator, field *f) {
     at = skip_blanks(at, end, separator);
     f->quoted = at < end && *at == '"';
     if (f->quoted) {
         f->start = ++at;
-        while (at < end && (*at != '"' || at[1] == '"')) { /* the line ends in '\0', so at[1] is there */
+        while (at < end && (*at != '"' || at[1] == '"')) { /* the line ends in '\0', so at[1] can be read */
             at += *at == '"' ? 2 : 1;
         }
         if (at == end) {
@@ -144,8 +144,8 @@ static bool is_word(const char *at, const char *end, const char *word) {
     return at == end && *word == '\0';
 }
 
-/* strtod alone would also take hexadecimal numbers, nan(...) and leading white space. What is too large for a double is
- * inf, and what is too small is 0, as in Python. */
+/* Plain strtod would also accept hexadecimal numbers, nan(...) and leading white space. A number too large for a double
+ * is inf, and one too small is 0, as in Python. */
 static bool field_number(const field *f, double *value) {
     const char *at = f->start;
     const bool negative = at < f->end && *at == '-';
@@ -202,7 +202,7 @@ static int parse_row(const text_reader *t, const char *line, size_t size, double
     return STATUS_OK;
 }
 
-/* A field that cannot be split off counts too, so that there is at least one; parse_row reports it. */
+/* Counts a field that cannot be split off too, so that there is at least one; parse_row reports it. */
 static int64_t count_fields(const text_reader *t, const char *line, size_t size) {
     int64_t fields = 1;
     field f;
@@ -212,7 +212,7 @@ static int64_t count_fields(const text_reader *t, const char *line, size_t size)
     return fields;
 }
 
-/* A header is known by its first field. A word further on in a first line of numbers is a mistake, not a header. */
+/* A header is recognised by its first field. A word later in a first line of numbers is a mistake, not a header. */
 static bool is_header(const text_reader *t, const char *line, size_t size) {
     field f;
     double ignored;
@@ -228,7 +228,7 @@ static int keep_header(text_reader *t, const char *line, size_t size) {
     return STATUS_OK;
 }
 
-/* Reads the header, if there is one, and the first row. */
+/* Reads the header, if any, and the first row. */
 static int read_first_row(text_reader *t) {
     char *line;
     size_t size;
@@ -312,19 +312,19 @@ void text_close(text_reader *t) {
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-/* Whether `text` rounded to nearest in a 16-bit dtype is `bits`: it lies nearer to that value than to both neighbours. */
+/* Whether `text` rounded to nearest in a 16-bit dtype is `bits`: it is nearer to that value than to both neighbours. */
 static bool reads_back_16(const char *text, napier_dtype dtype, uint16_t bits) {
     const double given = fabs(strtod(text, NULL));
     const uint16_t magnitude = bits & 0x7fff;
     const double value = element_value(dtype, &magnitude);
     if (given == value) {
-        return true; /* of zero, only "0" is near enough */
+        return true; /* only "0" is near enough to zero */
     }
     const uint16_t before = (uint16_t)(magnitude - 1);
     const uint16_t after = (uint16_t)(magnitude + 1);
     const double below = magnitude > 0 ? element_value(dtype, &before) : 0;
     const double next = element_value(dtype, &after);
-    /* What stands above the largest number counts as one step further on, though it is infinity. */
+    /* The value above the largest number counts as one step further, though it is infinity. */
     const double above = isinf(next) ? value + (value - below) : next;
     const double distance = fabs(given - value);
     return magnitude > 0 && distance < fabs(given - below) && distance < fabs(given - above);
@@ -347,8 +347,9 @@ int text_number(char text[TEXT_NUMBER_MAX], napier_dtype dtype, const void *elem
     if (isnan(value)) {
         return snprintf(text, TEXT_NUMBER_MAX, "nan");
     }
-    /* Every decimal number of `sure` digits survives the way through the dtype and back, so what %g prints with that
-     * many is the shortest one if it reads back; `enough` digits always read back. Subnormals have fewer sure digits. */
+    /* Every decimal number of `sure` digits survives conversion to the dtype and back, so %g with that many digits
+     * gives the shortest number if it reads back. `enough` digits always read back. Subnormals have fewer sure
+     * digits. */
     const double normal = dtype == NAPIER_F64 ? DBL_MIN : dtype == NAPIER_F16 ? 0x1p-14 : (double)FLT_MIN;
     const int most = dtype == NAPIER_F64 ? 15 : dtype == NAPIER_F32 ? 6 : dtype == NAPIER_F16 ? 3 : 2;
     const int sure = fabs(value) < normal ? 1 : most;

@@ -26,7 +26,7 @@ static bool is_one_of(const char *word, const char *const *words) {
 
 /* ---- A message --------------------------------------------------------------------------------------------------- */
 
-/* The template looks at the first four, and leaves the other two out. */
+/* The template reads the first four and ignores the other two. */
 static int check_keys(const char *place, int64_t i, const cJSON *item) {
     static const char *const known[] = {"role",         "content", "reasoning_content", "tool_calls", "name",
                                         "tool_call_id", NULL};
@@ -40,7 +40,7 @@ static int check_keys(const char *place, int64_t i, const cJSON *item) {
     return STATUS_OK;
 }
 
-/* {"name": "f", "arguments": "{}"}, or such an object as "function" of another. */
+/* Reads {"name": "f", "arguments": "{}"}, or such an object as "function" of another. */
 static int read_call(const char *place, int64_t i, const cJSON *item, napier_tool_call *call) {
     const cJSON *const function = member(item, "function");
     const cJSON *const name = member(function != NULL ? function : item, "name");
@@ -60,7 +60,7 @@ static int64_t count_calls(const cJSON *item) {
     return cJSON_IsArray(calls) ? cJSON_GetArraySize(calls) : 0;
 }
 
-/* Its calls go to calls[0], calls[1], ... */
+/* Reads a message; its tool calls go to calls[0], calls[1], ... */
 static int read_message(const char *place, int64_t i, const cJSON *item, napier_tool_call *calls,
                         napier_chat_message *m) {
     const cJSON *const role = member(item, "role"), *const content = member(item, "content");
@@ -105,7 +105,7 @@ static int read_messages(chat_lines *chat, const char *place, const cJSON *list)
 
 /* ---- The line ---------------------------------------------------------------------------------------------------- */
 
-/* What others say about a conversation beside it, and would change its text. */
+/* Members that other programs put beside a conversation and that would change its text. */
 static int check_line(const char *place, const cJSON *line) {
     static const char *const unknown[] = {"chat_template", "chat_template_kwargs", "enable_thinking", "functions",
                                           NULL};

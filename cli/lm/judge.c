@@ -1,4 +1,4 @@
-/* cli/lm/judge.c - `napier judge`: a model as the judge of responses, by criteria in words. */
+/* cli/lm/judge.c - `napier judge`: a model judges responses by criteria in words. */
 #include "../commands.h"
 #include "../io/jsonl.h"
 #include "../program/machine.h"
@@ -65,7 +65,7 @@ void judge_help(void) {
 typedef struct judge_request {
     model_request shared;
     const char *criteria, *template;
-    const char *verdicts[MOST_VERDICTS]; /* up to the last '=' */
+    const char *verdicts[MOST_VERDICTS]; /* the text before the last '=' */
     size_t verdict_sizes[MOST_VERDICTS];
     double values[MOST_VERDICTS];
     int verdict_count;
@@ -129,7 +129,7 @@ static int parse_request(judge_request *q, int count, char **words) {
 
 #ifdef NAPIER_MODEL
 
-/* ---- What is read ------------------------------------------------------------------------------------------------ */
+/* ---- Input ------------------------------------------------------------------------------------------------------- */
 
 /* The parts of a question: a prompt and a response, or a criterion and its weight. */
 typedef struct item {
@@ -275,7 +275,7 @@ static bool append(text *t, const char *bytes, size_t size) {
     return true;
 }
 
-/* What stands for the name at `at`, and its size; NULL if no name does. */
+/* The text for the name at `at`, and its size; NULL if there is no such name. */
 static const char *part_at(const char *at, const item *response, const item *criterion, size_t *size) {
     const char *const names[] = {"{prompt}", "{response}", "{criterion}"};
     const char *const parts[] = {response->first, response->second, criterion->first};
@@ -301,7 +301,7 @@ static bool fill_template(const char *template, const item *response, const item
     return true;
 }
 
-/* The question, in the chat format where that is wanted, as ids. */
+/* Adds the question as ids, in the chat format if requested. */
 static int add_question(session *s, const text *t, int64_t line) {
     char place[320];
     snprintf(place, sizeof place, "%s:%" PRId64 ": question", s->q->shared.path, line);

@@ -93,7 +93,7 @@ static int parse_request(logprobs_request *q, int count, char **words) {
 
 #ifdef NAPIER_MODEL
 
-/* What a run holds. */
+/* The state of a run. */
 typedef struct session {
     const logprobs_request *q;
     napier_context *context;
@@ -151,7 +151,7 @@ static int show_progress(const char *stage, double done, void *user) {
     return 0;
 }
 
-/* Before the work, on a terminal. */
+/* Prints the memory needed, before the work, on a terminal. */
 static void state_memory(const session *s) {
     if (s->progress.on_terminal) {
         fprintf(stderr, "napier: %" PRId64 " tokens to run (%" PRId64 " if nothing were shared), at most %.3g GB\n",

@@ -1,4 +1,4 @@
-/* cli/lm/model_options.c - the shared part of two command lines. */
+/* cli/lm/model_options.c - the options that judge and logprobs share. */
 #include "model_options.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* cli/lm/model_options.h - what the command lines of judge and logprobs share: the input, the model and how it runs. */
+/* cli/lm/model_options.h - the options that judge and logprobs share: the input, the model and how it runs. */
 #ifndef NAPIER_CLI_MODEL_OPTIONS_H
 #define NAPIER_CLI_MODEL_OPTIONS_H
 
@@ -29,19 +29,19 @@ enum { MODEL_HELP = MODEL_ISA + 1, MODEL_OWN = 100 };
         MODEL_HELP, "help", 'h', false                                                                               \
     }
 
-/* For an id below MODEL_OWN, or what option_next says at an operand or a mistake. */
+/* Handles an id below MODEL_OWN, an operand, or a mistake that option_next reports. */
 int model_set_option(model_request *q, int id, const char *value);
-/* Whether a file and a model are given. */
+/* Checks that a file and a model are given. */
 int model_check_request(const model_request *q);
 
 #ifdef NAPIER_MODEL
 
 #include <napier/model.h>
 
-/* The library's error as a message, and STATUS_FAILED; STATUS_OK if there is none. */
+/* Prints the library's error and returns STATUS_FAILED, or returns STATUS_OK if there is none. */
 int model_status(const napier_context *context, napier_status status);
 int model_open(const model_request *q, napier_context *context, napier_model **model);
-/* Ids lie below. */
+/* All ids are below this number. */
 int64_t model_vocabulary(napier_context *context, const napier_model *model);
 /* Options of scoring, without progress. */
 napier_score_options model_score_options(const model_request *q);

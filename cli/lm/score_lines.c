@@ -19,7 +19,7 @@ enum { PLACE = 320 };
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
-/* Room for `wanted` elements of `size` bytes. */
+/* Makes space for `wanted` elements of `size` bytes. */
 static int make_room(void **memory, int64_t *capacity, int64_t wanted, size_t size) {
     if (wanted <= *capacity) {
         return STATUS_OK;
@@ -100,7 +100,7 @@ static int load_tokenizer(text_encoder *e) {
     return status == NAPIER_OK ? STATUS_OK : complain("%s", error_text(e->context, status));
 }
 
-/* Here, where the place is known: the library knows an id's index only. */
+/* Checks ids here, where their place in the file is known; the library knows only an id's index. */
 static int add_ids(const text_encoder *e, const char *place, const int32_t *ids, int64_t count, id_lists *lists) {
     for (int64_t i = 0; i < count && e->vocabulary > 0; i++) {
         if (ids[i] >= e->vocabulary) {

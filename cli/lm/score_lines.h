@@ -4,7 +4,7 @@
  *     {"prompt": [17, 10, 17], "response": [19]}               ids
  *     {"prompt": [{"role": "user", "content": "2 + 2?"}], ...} a conversation, in Qwen3's chat format
  *
- * Prompt and response are encoded each by itself, and their ids joined. */
+ * Prompt and response are encoded separately, and their ids are joined. */
 #ifndef NAPIER_CLI_SCORE_LINES_H
 #define NAPIER_CLI_SCORE_LINES_H
 
@@ -25,20 +25,20 @@ typedef struct id_lists {
     int64_t count, offsets_capacity;
 } id_lists;
 
-/* Each gives STATUS_OK, or STATUS_FAILED after a message. */
+/* Each returns STATUS_OK, or STATUS_FAILED after a message. */
 int id_lists_start(id_lists *lists);
 int id_lists_add(id_lists *lists, const int32_t *ids, int64_t count);
 void id_lists_free(id_lists *lists);
 napier_indices id_lists_ids(const id_lists *lists);
 napier_indices id_lists_offsets(const id_lists *lists);
 
-/* Texts to ids by the model's tokenizer, which is loaded when the first text comes. */
+/* Converts texts to ids with the model's tokenizer, which is loaded for the first text. */
 typedef struct text_encoder {
     napier_context *context;
     const char *model; /* the folder */
     bool no_thinking;
-    int64_t vocabulary; /* ids lie below: the model's; 0: not looked at */
-    bool has_prefix;    /* an empty prompt is right: a token stands in for it */
+    int64_t vocabulary; /* the model's ids are below; 0: not checked */
+    bool has_prefix;    /* an empty prompt is allowed: a token replaces it */
     napier_tokenizer *tokenizer;
     napier_token_buffer ids;
     napier_text_buffer text;
@@ -47,7 +47,8 @@ typedef struct text_encoder {
 void text_encoder_free(text_encoder *encoder);
 /* Adds the ids of a text to the lists. `place` is for messages: "file:3: prompt". */
 int text_encoder_add(text_encoder *encoder, const char *place, const char *text, size_t size, id_lists *lists);
-/* The same of what JSON has: a string, a list of ids, or where there is a `line` a list of messages, whose tools it has. */
+/* The same for JSON: a string, a list of ids, or, if there is a `line`, a list of messages, whose tools are on that
+ * line. */
 int text_encoder_add_json(text_encoder *encoder, const char *place, const struct cJSON *value, const struct cJSON *line,
                           id_lists *lists);
 
@@ -55,8 +56,8 @@ int text_encoder_add_json(text_encoder *encoder, const char *place, const struct
 typedef struct score_lines {
     id_lists prompts, responses;
     int64_t *prompt_of; /* [responses.count] */
-    int64_t *number;    /* [responses.count] of the response, on its line from 0 */
-    int64_t *line;      /* [prompts.count] from 1 */
+    int64_t *number;    /* [responses.count] the response's number on its line, from 0 */
+    int64_t *line;      /* [prompts.count] line numbers from 1 */
     int64_t prompt_of_capacity, line_capacity;
 } score_lines;
 

@@ -147,7 +147,7 @@ static int parse_request(tokenize_request *q, int count, char **words) {
 
 #ifdef NAPIER_MODEL
 
-/* What a run holds. */
+/* The state of a run. */
 typedef struct session {
     const tokenize_request *q;
     const char *name; /* of the input, for messages */
@@ -166,7 +166,7 @@ static int library_error(const session *s, napier_status status) {
 
 /* ---- Printing ---------------------------------------------------------------------------------------------------- */
 
-/* Quotes, with escapes as in C for what cannot be shown. */
+/* Prints the text in quotes, with C escapes for characters that cannot be shown. */
 static void print_quoted(FILE *out, const char *bytes, size_t size) {
     fputc('"', out);
     for (size_t i = 0; i < size; i++) {
@@ -218,12 +218,12 @@ static int encode(session *s, const char *text, size_t size) {
     return STATUS_OK;
 }
 
-/* Room for one more id. */
+/* Makes space for one more id. */
 static int grow_ids(session *s) {
     if (s->ids.size < s->ids.capacity) {
         return STATUS_OK;
     }
-    /* The library's buffer grows by encoding; a list of numbers needs one of the program's own. */
+    /* The library's buffer grows by encoding; a list of numbers needs a buffer of the program. */
     const int64_t capacity = s->ids.capacity > 0 ? 2 * s->ids.capacity : 1024;
     int32_t *const ids = realloc(s->ids.ids, (size_t)capacity * sizeof *ids);
     if (ids == NULL) {
@@ -234,7 +234,7 @@ static int grow_ids(session *s) {
     return STATUS_OK;
 }
 
-/* "1 2 3", or as other programs print lists: "[1, 2, 3]". */
+/* Reads "1 2 3", or "[1, 2, 3]", as other programs print lists. */
 static int parse_ids(session *s, const char *text, size_t size) {
     static const char between[] = " \t\r\n,[]";
     s->ids.size = 0;
@@ -343,14 +343,14 @@ static int run_chat(session *s) {
     return status;
 }
 
-/* What has been read of a file, which may be a pipe or have no end. */
+/* The part of a file that has been read. The file may be a pipe or have no end. */
 typedef struct input {
     FILE *file;
     char *bytes;
     size_t size, capacity;
 } input;
 
-/* Reads on; no text is longer than the library takes. */
+/* Reads more; no text is longer than the library accepts. */
 static int read_some(const session *s, input *in) {
     if (in->size > MOST_TEXT) {
         return complain("%s: a %s of more than %d MiB%s", s->name, s->q->lines ? "line" : "text", MOST_TEXT >> 20,
@@ -376,7 +376,7 @@ static int run_text(session *s, const char *bytes, size_t size) {
     return s->q->decode ? decode(s, bytes, size) : encode(s, bytes, size);
 }
 
-/* The lines that are there as a whole; what is left moves to the front. */
+/* Handles all complete lines; the rest moves to the front. */
 static int run_lines(session *s, input *in) {
     int status = STATUS_OK;
     const char *at = in->bytes, *const end = in->bytes + in->size, *newline;
@@ -452,7 +452,7 @@ static int tokenize(const tokenize_request *q) {
         output_discard(&out);
     }
     if (q->decode) {
-        free(s.ids.ids); /* grow_ids' */
+        free(s.ids.ids); /* allocated by grow_ids */
     } else {
         napier_token_buffer_free(s.context, &s.ids);
     }

@@ -1,13 +1,13 @@
 /* cli/plot/palette.c - colours. */
 #include "palette.h"
 
-/* M. Okabe and K. Ito, "Color Universal Design", 2008; the strongest on white first. */
+/* M. Okabe and K. Ito, "Color Universal Design", 2008; the colours with the most contrast on white come first. */
 static const colour few[8] = {
     {0x00, 0x72, 0xb2}, {0xd5, 0x5e, 0x00}, {0x00, 0x9e, 0x73}, {0xcc, 0x79, 0xa7},
     {0x56, 0xb4, 0xe9}, {0xe6, 0x9f, 0x00}, {0x00, 0x00, 0x00}, {0xf0, 0xe4, 0x42},
 };
 
-/* Made by tools/fit_palette.py: each as far as can be from those before it, for any colour vision. */
+/* Made by tools/fit_palette.py: each colour is as different as possible from those before it, for any colour vision. */
 static const colour many[PALETTE_MOST] = {
     {0x00, 0x72, 0xb2}, {0xd5, 0x5e, 0x00}, {0x00, 0x9e, 0x73}, {0xcc, 0x79, 0xa7}, {0x56, 0xb4, 0xe9},
     {0xe6, 0x9f, 0x00}, {0x60, 0x00, 0x18}, {0x24, 0x18, 0x84}, {0x84, 0x48, 0x54}, {0x9c, 0xe4, 0x84},
@@ -24,8 +24,8 @@ colour palette_other(void) {
 
 colour palette_plain(void) { return few[0]; }
 
-/* Ten even steps of the viridis scale of S. van der Walt and N. Smith (2015). Its last tenth is left out: so light a
- * yellow cannot be seen on white. */
+/* Ten even steps of the viridis scale of S. van der Walt and N. Smith (2015), without its last tenth: that yellow is
+ * too light on white. */
 colour palette_value(double t) {
     static const colour steps[] = {{0x44, 0x01, 0x54}, {0x48, 0x28, 0x78}, {0x3e, 0x4a, 0x89}, {0x31, 0x68, 0x8e},
                                    {0x26, 0x82, 0x8e}, {0x1f, 0x9e, 0x89}, {0x35, 0xb7, 0x79}, {0x6d, 0xcd, 0x59},

@@ -1,4 +1,4 @@
-/* cli/plot/plot.c - a map as a file: chooses who draws the scene. */
+/* cli/plot/plot.c - writes a map to a file: chooses the writer of the scene. */
 #include "plot.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* cli/plot/plot.h - a map as a picture: .png (with cairo), .svg or .html.
  *
- * plot_write makes a scene of the map: where each point lies on the page, its shade, the legend. The three writers
- * (plot_png.c, plot_svg.c, plot_html.c) draw it. The same map gives the same bytes; only the letters of a .png depend on
- * the machine's fonts. */
+ * plot_write makes a scene of the map: the place of each point on the page, its shade, and the legend. The three
+ * writers (plot_png.c, plot_svg.c, plot_html.c) draw it. The same map gives the same bytes; only the letters of a .png
+ * depend on the machine's fonts. */
 #ifndef NAPIER_CLI_PLOT_H
 #define NAPIER_CLI_PLOT_H
 
@@ -10,7 +10,7 @@
 
 typedef enum plot_format { PLOT_UNKNOWN, PLOT_PNG, PLOT_SVG, PLOT_HTML } plot_format;
 
-/* By the end of a file's name, in small or capital letters. */
+/* The format by the end of a file's name, in upper or lower case. */
 plot_format plot_format_of(const char *path);
 
 int plot_write(const plot *p, const char *path);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for `size` more bytes and a '\0'. */
+/* Makes space for `size` more bytes and a '\0'. */
 static bool reserve(plot_buffer *b, size_t size) {
     if (b->failed || size >= SIZE_MAX / 4 - b->size) {
         b->failed = true;
@@ -72,8 +72,8 @@ void buffer_xml(plot_buffer *b, const char *text) {
     }
 }
 
-/* What could end the script or the string is written as its number; so are the two line ends that JavaScript knows
- * beside those of ASCII (U+2028 and U+2029: E2 80 A8, E2 80 A9). */
+/* Characters that could end the script or the string are written as numeric escapes. So are the two line ends that
+ * JavaScript has beyond those of ASCII (U+2028 and U+2029: E2 80 A8, E2 80 A9). */
 void buffer_json(plot_buffer *b, const char *text) {
     buffer_text(b, "\"");
     for (const char *at = text; *at != '\0'; at++) {

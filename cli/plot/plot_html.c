@@ -1,5 +1,5 @@
-/* cli/plot/plot_html.c - the scene as one HTML file: plot_page.html, which the build turns into plot_page.h, with the
- * title and the data put in. */
+/* cli/plot/plot_html.c - writes the scene as one HTML file: inserts the title and the data into plot_page.html, which
+ * the build turns into plot_page.h. */
 #include "plot_scene.h"
 
 #include "../io/array.h"
@@ -22,8 +22,8 @@ static const unsigned char plot_page[] = "@TITLE@@DATA@";
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of `size` bytes, little-endian, as a JSON string. Changes their byte order in place where the machine's is
- * another. */
+/* Adds numbers of `size` bytes, little-endian, as a JSON string. Changes their byte order in place on a big-endian
+ * machine. */
 static void add_wide_numbers(plot_buffer *b, const char *name, void *numbers, size_t size, int64_t count) {
     if (machine_is_big_endian()) {
         bytes_swap(numbers, size, count);
@@ -59,7 +59,7 @@ static void add_colours(const plot_scene *s, plot_buffer *b, int count) {
     buffer_text(b, "]");
 }
 
-/* "NAME":[...], the names of all categories. */
+/* Adds "NAME":[...], the names of all categories. */
 static void add_names(plot_buffer *b, const char *name, const labels *l) {
     buffer_print(b, ",\n\"%s\":[", name);
     for (int32_t c = 0; c < l->categories; c++) {
@@ -91,7 +91,7 @@ static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
     add_colours(s, b, coloured + 1);
 }
 
-/* As floats, or as doubles where a float does not reach. */
+/* Adds values as floats, or as doubles if the range of float is too small. */
 static void add_values(const plot_scene *s, plot_buffer *b, void *room) {
     const labels *const l = s->plot->labels;
     const bool any = l->least <= l->most;
@@ -152,7 +152,7 @@ static void add_data(const plot_scene *s, plot_buffer *b, void *room) {
     buffer_text(b, "}");
 }
 
-/* The page up to a mark; *from is then behind it. */
+/* Adds the page up to a mark and moves *from behind it. */
 static void add_up_to(plot_buffer *b, const char **from, const char *mark) {
     const char *const found = strstr(*from, mark);
     buffer_add(b, *from, (size_t)(found - *from));

@@ -1,5 +1,5 @@
-/* cli/plot/plot_png.c - the scene as PNG. Points, legend marks and the bar are painted here, in floating point: many
- * faint discs over one another keep their shades, which 8 bits would round away. cairo writes the letters and the
+/* cli/plot/plot_png.c - writes the scene as PNG. This file paints points, legend marks and the bar in floating point:
+ * many faint discs over one another keep their shades, which 8 bits would round away. cairo writes the letters and the
  * file. */
 #include "plot_scene.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCALE = 2 /* image pixels to a pixel of the page: sharp on today's screens and on paper */ };
+enum { SCALE = 2 /* image pixels per pixel of the page: sharp on high-density screens and on paper */ };
 
 bool plot_has_png(void) { return true; }
 
@@ -32,8 +32,8 @@ static void blend(const canvas *p, int x, int y, colour c, float opacity) {
 
 static int clamp(double value, int least, int most) { return value < least ? least : value > most ? most : (int)value; }
 
-/* A pixel is covered by as much as the edge, taken as straight, leaves of it: half where it runs through the middle.
- * A disc smaller than a pixel is as faint as it is small. */
+/* A pixel's coverage is the part of it inside the edge, taken as straight: half if the edge runs through its middle. A
+ * disc smaller than a pixel is fainter in proportion. */
 static void paint_disc(const canvas *p, double x, double y, double radius, colour c, double opacity) {
     const double r = radius < 0.5 ? 0.5 : radius;
     const double faint = opacity * (radius / r) * (radius / r);
@@ -147,7 +147,7 @@ static void write_text(cairo_t *cairo, double x, double y, align side, const cha
     cairo_show_text(cairo, text);
 }
 
-/* As many characters as fit the width. */
+/* Writes as many characters as fit into the width. */
 static void write_fitting(cairo_t *cairo, double x, double y, double width, const char *text) {
     char shown[PLOT_TEXT];
     cairo_text_extents_t size;

@@ -1,4 +1,4 @@
-/* cli/plot/plot_scene.c - the scene: everything of a plot that does not depend on the kind of file. */
+/* cli/plot/plot_scene.c - the scene: everything in a plot that does not depend on the file format. */
 #include "plot_scene.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ void plot_count_text(char out[32], int64_t count) {
     *to = '\0';
 }
 
-/* The byte behind the first `letters` characters, not more than `most` bytes away. */
+/* The byte after the first `letters` characters, at most `most` bytes away. */
 static const char *behind(const char *text, int letters, int most) {
     const char *at = text;
     const char *good = text;
@@ -84,7 +84,7 @@ static void make_subtitle(plot_scene *s) {
 
 /* ---- Order and place --------------------------------------------------------------------------------------------- */
 
-/* The i-th of a fixed sequence of well-mixed numbers (splitmix64). */
+/* The i-th of a fixed sequence of pseudo-random numbers (splitmix64). */
 static uint64_t mixed(uint64_t i) {
     uint64_t z = (i + 1) * 0x9e3779b97f4a7c15U;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
@@ -92,7 +92,7 @@ static uint64_t mixed(uint64_t i) {
     return z ^ z >> 31;
 }
 
-/* Fisher and Yates. */
+/* The shuffle of Fisher and Yates. */
 static void shuffle(uint32_t *order, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         order[i] = (uint32_t)i;
@@ -132,7 +132,7 @@ void plot_components(const plot *p, float *x, float *y) {
     }
 }
 
-/* One scale for both directions; the shorter side is made as long as it needs. */
+/* Uses one scale for both directions; the shorter side gets the length it needs. */
 static void place(plot_scene *s) {
     const range x = range_of(s->x, s->plot->count);
     const range y = range_of(s->y, s->plot->count);
@@ -172,7 +172,8 @@ static void add_entry(plot_scene *s, colour c, const char *name, int64_t count, 
     plot_count_text(e->count, count);
 }
 
-/* The categories with a colour of their own: the largest, by name where two are as large. shades[c] = 0 for them. */
+/* Chooses the categories with a colour of their own: the largest, and among equals by name. Sets shades[c] = 0 for
+ * them. */
 static int choose_coloured(const labels *l, int32_t *shades) {
     for (int32_t c = 0; c < l->categories; c++) {
         shades[c] = -1;
@@ -228,7 +229,7 @@ static int legend_of_categories(plot_scene *s) {
     return STATUS_OK;
 }
 
-/* 1, 2 or 5 times a power of ten: the least such step that takes at most five steps through the range. */
+/* The least step of 1, 2 or 5 times a power of ten that divides the range into at most five. */
 static double nice_step(double length) {
     double power = 1;
     while (power > length && power > 1e-300) {
@@ -330,7 +331,7 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Where a category lies: medians, and where the outer twentieths begin, in both directions. */
+/* The middle and extent of a category: medians, and where the outer twentieths begin, in both directions. */
 typedef struct middle {
     double x, y, left, right, top, bottom;
 } middle;
@@ -358,8 +359,8 @@ static middle find_medians(const plot_scene *s, int32_t category, float *room) {
 /* Letters are about 0.6 of their height wide. */
 static double half_width(const plot_name *name) { return 0.32 * PLOT_NAME_SIZE * letters_of(name->text) + 4; }
 
-/* At the point that is nearest to both medians: inside the class even if it is bent. A class so small that its name would
- * hide it has the name above it. */
+/* Places a name at the point that is nearest to both medians, which is inside the class even if the class is bent. If
+ * the name would hide a small class, it is placed above it. */
 static void place_name(const plot_scene *s, float *room, plot_name *name) {
     const labels *const l = s->plot->labels;
     const middle m = find_medians(s, name->category, room);
@@ -393,7 +394,7 @@ static bool collides(const plot_scene *s, const plot_name *name) {
     return false;
 }
 
-/* The largest categories first; a name that would lie on another is left out, and so are long ones. */
+/* Places names, the largest categories first. A name that would overlap another is left out, and so are long ones. */
 static int make_names(plot_scene *s) {
     const labels *const l = s->plot->labels;
     enum { LONGEST = 16 };
@@ -434,7 +435,7 @@ double plot_entry_y(const plot_scene *s, int entry) {
     return s->area_y + 10 + (s->has_bar ? PLOT_BAR_HEIGHT + 14 : 0) + entry * PLOT_ROW;
 }
 
-/* As wide as its entries, as far as that can be told without a font. */
+/* The width of the entries, estimated without a font. */
 static double legend_width(const plot_scene *s) {
     double widest = s->has_bar ? PLOT_BAR_TOTAL : 0;
     for (int i = 0; i < s->entry_count; i++) {

@@ -1,5 +1,5 @@
-/* cli/plot/plot_scene.h - the scene of a map: where each point lies on the page, its shade, the legend; and who draws it
- * (plot_png.c, plot_svg.c, plot_html.c). */
+/* cli/plot/plot_scene.h - the scene of a map (the place of each point on the page, its shade, and the legend), and its
+ * writers (plot_png.c, plot_svg.c, plot_html.c). */
 #ifndef NAPIER_CLI_PLOT_SCENE_H
 #define NAPIER_CLI_PLOT_SCENE_H
 
@@ -10,7 +10,7 @@
 typedef struct plot {
     const float *map; /* [count][components], finite */
     int64_t count, components;
-    const labels *labels; /* of as many points; type AUTO: none */
+    const labels *labels; /* of the same points; type AUTO: none */
     const labels *hover;  /* texts of the points, as categories, for .html; type AUTO: none */
     const char *title;    /* clean (labels_clean_text); NULL: none */
 } plot;
@@ -39,18 +39,18 @@ typedef struct plot_entry {
     colour colour;
     char name[PLOT_TEXT]; /* shortened */
     char count[32];
-    const char *whole; /* the name, unshortened; NULL: it is no category */
+    const char *whole; /* the full name; NULL: not a category */
 } plot_entry;
 
 typedef struct plot_tick {
-    double at; /* 0 (lowest) to 1 of the bar */
+    double at; /* 0 (lowest) to 1 on the bar */
     char text[32];
 } plot_tick;
 
 /* The name of a category on the map. */
 typedef struct plot_name {
     double x, y;   /* of its middle */
-    int64_t point; /* that it stands on, or `lift` above it */
+    int64_t point; /* the point it is placed on, or `lift` above it */
     double lift;
     int32_t category;
     char text[PLOT_TEXT];
@@ -61,14 +61,14 @@ typedef struct plot_scene {
     double width, height;  /* of the page */
     double area_x, area_y; /* the map's upper left corner */
     double area_width, area_height;
-    double scale;               /* pixels to a unit of the map; 0: all points are one */
+    double scale;               /* pixels per unit of the map; 0: all points coincide */
     float *x, *y;               /* [count] on the page */
     uint8_t *shade;             /* [count] index into shades */
-    uint32_t *order;            /* [count] in which order points are drawn: shuffled, so that no class buries another */
+    uint32_t *order;            /* [count] the order of drawing: shuffled, so that no class hides another */
     colour shades[PLOT_SHADES]; /* of categories: one each, in the order of the legend, then the grey of all others */
     double radius, opacity;     /* of a point */
     char subtitle[PLOT_TEXT];
-    int32_t *category_shades; /* [categories]; NULL where labels are no categories */
+    int32_t *category_shades; /* [categories]; NULL if labels are not categories */
     plot_entry entries[PALETTE_MOST + 2];
     int entry_count;
     double legend_width;
@@ -83,14 +83,14 @@ typedef struct plot_scene {
 int plot_scene_new(plot_scene *s, const plot *p);
 void plot_scene_free(plot_scene *s);
 
-/* The map's first two components, [count] each; a single one gets heights from a fixed sequence. */
+/* The map's first two components, [count] each. A map of one component gets heights from a fixed sequence. */
 void plot_components(const plot *p, float *x, float *y);
 
-/* Where the n-th entry of the legend, or the top of the bar, stands. */
+/* The position of the n-th entry of the legend, or of the top of the bar. */
 double plot_entry_y(const plot_scene *s, int entry);
 double plot_legend_x(const plot_scene *s);
 
-/* At most `letters` characters of clean text; what is left out ends in an ellipsis. */
+/* Copies at most `letters` characters of clean text; an ellipsis replaces the rest. */
 void plot_shorten(char out[PLOT_TEXT], const char *text, int letters);
 
 /* 1797 as "1,797". */

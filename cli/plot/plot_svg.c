@@ -1,5 +1,5 @@
-/* cli/plot/plot_svg.c - the scene as SVG 1.1, in plain text: the same bytes on every machine, and letters stay
- * letters. */
+/* cli/plot/plot_svg.c - writes the scene as SVG 1.1 in plain text: the same bytes on every machine, with text as
+ * text. */
 #include "plot_scene.h"
 
 #define FONT "font-family=\"'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\""
@@ -42,7 +42,7 @@ static void add_points(const plot_scene *s, plot_buffer *b) {
     buffer_text(b, "</g>\n");
 }
 
-/* Twice: a white edge below, the letters above; not every program knows paint-order. */
+/* Draws each name twice, a white outline and then the letters, because not every program supports paint-order. */
 static void add_names(const plot_scene *s, plot_buffer *b) {
     if (s->name_count == 0) {
         return;

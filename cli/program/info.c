@@ -1,4 +1,4 @@
-/* cli/program/info.c - `napier info`: which library this is and what it uses of this machine. */
+/* cli/program/info.c - `napier info`: describes the library and what it uses of this machine. */
 #include "../commands.h"
 #include "machine.h"
 #include "message.h"

@@ -37,7 +37,7 @@ static void lower_by_resource(int64_t *limit, int resource) {
 
 /* ---- Control groups ---------------------------------------------------------------------------------------------- */
 
-/* A file with a number, or a word ("max"), which is no limit. */
+/* Reads a limit from a file: a number, or a word ("max"), which means no limit. */
 static void lower_by_file(int64_t *limit, const char *folder, const char *name) {
     char path[PATH_ROOM];
     uint64_t bytes;
@@ -54,7 +54,8 @@ static void lower_by_file(int64_t *limit, const char *folder, const char *name) 
     fclose(file);
 }
 
-/* The group and all that it lies in. In a container the path may be the host's, and only the upper ones are there. */
+/* Applies the limits of the group and of all groups that contain it. In a container the path may be the host's, and
+ * only the upper groups exist. */
 static void lower_by_groups(int64_t *limit, const char *mount, const char *group, const char *const names[2]) {
     char folder[PATH_ROOM];
     if (snprintf(folder, sizeof folder, "%s%s", mount, group) >= (int)sizeof folder) {
@@ -69,7 +70,7 @@ static void lower_by_groups(int64_t *limit, const char *mount, const char *group
     lower_by_file(limit, mount, names[1]);
 }
 
-/* Whether "cpu,memory" names the controller of memory. */
+/* Whether a list such as "cpu,memory" contains the memory controller. */
 static int has_memory(const char *controllers) {
     const char *const found = strstr(controllers, "memory");
     return found != NULL && (found == controllers || found[-1] == ',') && (found[6] == '\0' || found[6] == ',');

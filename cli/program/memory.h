@@ -1,14 +1,14 @@
-/* cli/program/memory.h - how much memory this process may have. */
+/* cli/program/memory.h - how much memory this process may use. */
 #ifndef NAPIER_CLI_MEMORY_H
 #define NAPIER_CLI_MEMORY_H
 
 #include <stdint.h>
 
-/* The least of the machine's memory, the limits of the cgroups that the process is in (versions 1 and 2), RLIMIT_AS and
- * RLIMIT_DATA. `root` stands before the paths of /proc and /sys: "" but in tests. */
+/* The least of the machine's memory, the limits of the cgroups of the process (versions 1 and 2), RLIMIT_AS and
+ * RLIMIT_DATA. `root` is a prefix of the paths of /proc and /sys: "" except in tests. */
 int64_t memory_limit(const char *root);
 
-/* Half of that: what the program takes before it goes slower ways or refuses. */
+/* Half of that limit. The program uses slower methods, or refuses, rather than take more. */
 int64_t memory_usable(void);
 
 #endif

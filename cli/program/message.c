@@ -16,7 +16,7 @@ int utf8_size(const unsigned char *at) {
             return 0;
         }
     }
-    /* Too long for what they say, surrogates, beyond the last. */
+    /* Longer than needed for the character, surrogates, beyond the last character. */
     if ((c == 0xe0 && at[1] < 0xa0) || (c == 0xed && at[1] > 0x9f) || (c == 0xf0 && at[1] < 0x90) ||
         (c == 0xf4 && at[1] > 0x8f)) {
         return 0;
@@ -29,8 +29,8 @@ bool utf8_is_control(const unsigned char *at) {
     return *at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
 }
 
-/* A name of a file may hold what a terminal takes for commands: control characters are shown as \x1b, and so is what is
- * no UTF-8. */
+/* A file's name may contain control characters, which a terminal takes for commands. They are shown as \x1b, and so are
+ * bytes that are not UTF-8. */
 PRINTF_LIKE(1, 0) static void print_safely(const char *format, va_list values) {
     char text[1 << 14]; /* longer than a path can be */
     vsnprintf(text, sizeof text, format, values);

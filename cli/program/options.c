@@ -1,4 +1,4 @@
-/* cli/program/options.c - a parser of options that names what it does not know and what was probably meant. */
+/* cli/program/options.c - parses options. For an unknown option it suggests the most similar one. */
 #include "options.h"
 
 #include "message.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many letters have to be put in, left out or exchanged to turn a into b (Levenshtein), for short words. */
+/* The number of letters to insert, delete or replace to turn a into b (Levenshtein), for short words. */
 static size_t edit_distance(const char *a, const char *b, size_t b_size) {
     enum { LONGEST = 31 };
     size_t row[LONGEST + 1];
@@ -33,7 +33,7 @@ static size_t edit_distance(const char *a, const char *b, size_t b_size) {
 
 static int unknown_option(const option_scan *scan, const char *word, const char *name, size_t size) {
     const option_spec *nearest = NULL;
-    size_t best = 3; /* two slips of the finger are forgiven */
+    size_t best = 3; /* two typing errors are allowed */
     for (const option_spec *s = scan->specs; s->name != NULL; s++) {
         const size_t distance = edit_distance(s->name, name, size);
         if (distance < best) {
@@ -51,7 +51,7 @@ static int unknown_option(const option_scan *scan, const char *word, const char 
     return OPTION_MISUSE;
 }
 
-/* Takes the option's value: what stands behind the '=' or the letter, or the next word. */
+/* Takes the option's value: the text after the '=' or the letter, or the next word. */
 static int take_value(option_scan *scan, const option_spec *spec, const char *attached) {
     scan->value = attached;
     if (attached == NULL) {

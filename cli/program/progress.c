@@ -1,4 +1,4 @@
-/* cli/program/progress.c - the line that tells how far the work has come. */
+/* cli/program/progress.c - the line that shows progress. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "progress.h"

@@ -1,4 +1,4 @@
-/* cli/program/progress.h - how far long work has come: a line on standard error, if that is a terminal, after a
+/* cli/program/progress.h - the progress of long work: a line on standard error, if that is a terminal, after a
  * second. */
 #ifndef NAPIER_CLI_PROGRESS_H
 #define NAPIER_CLI_PROGRESS_H
@@ -14,12 +14,12 @@ typedef struct progress_line {
 
 void progress_start(progress_line *p, int64_t total);
 void progress_add(progress_line *p, int64_t elements);
-/* For work in stages: which it is in and how much of that is done, 0 to 1. The line is that of progress_start. */
+/* For work in stages: shows the stage and the part of it that is done, 0 to 1, in the line of progress_start. */
 void progress_stage(progress_line *p, const char *stage, double done);
-/* Takes the line away. */
+/* Erases the line. */
 void progress_end(progress_line *p);
 
-/* Seconds on a clock that only goes forward. */
+/* The seconds of a monotonic clock. */
 double clock_seconds(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* cli/program/scratch.c - memory, or a file in its place. */
+/* cli/program/scratch.c - memory, or a file instead. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "scratch.h"
@@ -42,9 +42,9 @@ FILE *scratch_file(void) {
     return file;
 }
 
-/* Takes the blocks on the disk at once: a full disk is then an error here, not a SIGBUS later. */
+/* Allocates the disk blocks at once, so that a full disk is an error here instead of a SIGBUS later. */
 static int reserve(int fd, off_t size) {
-#ifdef __APPLE__ /* has no posix_fallocate */
+#ifdef __APPLE__ /* macOS has no posix_fallocate */
     return ftruncate(fd, size) == 0 ? 0 : errno;
 #else
     return posix_fallocate(fd, 0, size);

@@ -1,5 +1,5 @@
-/* cli/program/scratch.h - room for numbers: memory while it lasts, else a file in $TMPDIR that the system pages in and
- * out. */
+/* cli/program/scratch.h - space for numbers: memory if there is enough, else a file in $TMPDIR that the system pages in
+ * and out. */
 #ifndef NAPIER_CLI_SCRATCH_H
 #define NAPIER_CLI_SCRATCH_H
 
@@ -13,12 +13,12 @@ typedef struct scratch {
     bool in_file;
 } scratch;
 
-/* `bytes` bytes of any content; what is more than memory_usable() goes to a file. `advice` ends the message of a failure:
- * "; a smaller --buffer ..." or "". */
+/* Allocates `bytes` bytes of any content; more than memory_usable() goes to a file. `advice` ends the message of a
+ * failure: "; a smaller --buffer ..." or "". */
 int scratch_new(scratch *s, int64_t bytes, const char *advice);
 void scratch_free(scratch *s);
 
-/* A new temporary file, which has no name any more and vanishes when it is closed. NULL after a message. */
+/* Creates a temporary file without a name, which vanishes when it is closed. Returns NULL after a message. */
 FILE *scratch_file(void);
 
 #endif

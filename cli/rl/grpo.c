@@ -1,4 +1,4 @@
-/* cli/rl/grpo.c - `napier grpo`: the loss of a training run, its gradients and its metrics, from log-probs on disk.
+/* cli/rl/grpo.c - `napier grpo`: the loss of a training run, its gradients and its metrics, from log-probs in files.
  * Options have the names of TRL's GRPOConfig. */
 #include "../commands.h"
 #include "../program/message.h"
@@ -14,10 +14,10 @@
 typedef struct grpo_request {
     rl_request shared;
     napier_grpo_options options;
-    const char *losses_path, *gradients_path, *entropy_gradients_path; /* NULL: not wanted */
+    const char *losses_path, *gradients_path, *entropy_gradients_path; /* NULL: not requested */
 } grpo_request;
 
-/* Options that are numbers, and where they go: an offset in napier_grpo_options. */
+/* Options that are numbers, each with its offset in napier_grpo_options. */
 static const struct grpo_number {
     rl_number number;
     size_t offset;
@@ -33,7 +33,7 @@ static const struct grpo_number {
     {{"vespo-k-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_k_negative)},
     {{"vespo-lambda-neg", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, vespo_lambda_negative)},
     {{"num-items-in-batch", 0, 1e15, true, "a number above 0"}, offsetof(napier_grpo_options, num_items)},
-    {{"importance-sampling-cap", 0, INFINITY, true, "a number above 0, or inf"},
+    {{"importance-sampling-cap", 0, HUGE_VAL, true, "a number above 0, or inf"},
      offsetof(napier_grpo_options, correction_cap)},
     {{"importance-sampling-floor", 0, 1e6, false, "a number from 0"}, offsetof(napier_grpo_options, correction_floor)},
     {{"top-entropy-quantile", 0, 1, true, "a number above 0, at most 1"},
@@ -203,7 +203,7 @@ static int parse_request(grpo_request *q, int count, char **words) {
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
-/* Numbers that an option needs are looked for before the library is asked. */
+/* Checks that the numbers which an option needs are there, before the library is called. */
 static int check_needs(const grpo_request *q, const rl_batch *batch) {
     const napier_grpo_options *const o = &q->options;
     const struct {
@@ -238,7 +238,7 @@ static napier_grpo_batch batch_of(const rl_batch *batch) {
     return b;
 }
 
-/* "{"loss": ..., ...}", a member a line. */
+/* Prints "{"loss": ..., ...}", one member per line. */
 static void print_report(FILE *file, const grpo_request *q, const rl_batch *batch, const napier_grpo_metrics *m) {
     const struct {
         const char *name;
@@ -286,7 +286,7 @@ static int write_report(const grpo_request *q, const rl_batch *batch, const napi
     return status;
 }
 
-/* Numbers for each token, where a file is wanted. */
+/* A vector of a number per token, if a file for it is requested. */
 static napier_vector room_for(const char *path, int64_t tokens, int *status) {
     float *const values = path != NULL ? malloc(((size_t)tokens + 1) * sizeof *values) : NULL;
     if (path != NULL && values == NULL) {

@@ -1,4 +1,4 @@
-/* cli/rl/kl.c - `napier kl`: how far a policy is from a reference, for each response, or for each row of logits. */
+/* cli/rl/kl.c - `napier kl`: the divergence of a policy from a reference, for each response or each row of logits. */
 #include "../commands.h"
 #include "../io/input.h"
 #include "../program/message.h"
@@ -14,9 +14,9 @@ enum { ESTIMATOR = RL_OWN, REDUCTION, CLAMP_RATIO, CLAMP_KL, LOGITS, REF_LOGITS,
 typedef struct kl_request {
     rl_request shared;
     napier_kl_options options;
-    const char *logits_path, *ref_logits_path; /* both or none */
+    const char *logits_path, *ref_logits_path; /* both or neither */
     napier_softmax_options softmax;
-    bool estimates, rows; /* whether options of either way were given */
+    bool estimates, rows; /* whether options of either kind were given */
 } kl_request;
 
 static const unsigned fields = RL_BIT(RL_LOGPROBS) | RL_BIT(RL_REF_LOGPROBS) | RL_BIT(RL_MASK);
@@ -104,7 +104,7 @@ static int parse_request(kl_request *q, int count, char **words) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* {"response": 0, "tokens": 5, "kl": 0.25} on a line each, or {"row": 0, "kl": 0.25} where there is no batch. */
+/* Prints {"response": 0, "tokens": 5, "kl": 0.25} per line, or {"row": 0, "kl": 0.25} without a batch. */
 static void print_lines(FILE *file, const rl_batch *batch, const float *kl, int64_t count) {
     const int64_t *const offsets = batch != NULL ? batch->offsets.data : NULL;
     const uint8_t *const mask = batch != NULL ? rl_batch_mask(batch) : NULL;
@@ -175,7 +175,7 @@ static int run_responses(const kl_request *q, napier_context *context) {
 
 /* ---- Rows of logits ---------------------------------------------------------------------------------------------- */
 
-/* A table of logits, mapped where that can be. */
+/* A table of logits, mapped if possible. */
 typedef struct logits {
     input in;
     scratch room;
@@ -206,14 +206,14 @@ static int open_logits(logits *l, const char *path) {
     return STATUS_OK;
 }
 
-/* Text is f64, which becomes f32. */
+/* Narrows text, which is f64, to f32. */
 static void narrow(logits *l) {
     const double *const from = l->room.data;
     float *const to = l->room.data;
     for (int64_t i = 0; i < l->in.count; i++) {
         const double value = from[i];
         const float narrowed = (float)value;
-        memcpy(&to[i], &narrowed, sizeof narrowed); /* never ahead of what is read next */
+        memcpy(&to[i], &narrowed, sizeof narrowed); /* never beyond the next element to read */
     }
     l->view.dtype = NAPIER_F32;
 }

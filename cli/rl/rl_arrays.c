@@ -1,5 +1,4 @@
-/* cli/rl/rl_arrays.c - responses from arrays: [T] log-probs and where each response begins, or a table, a response a
- * row. */
+/* cli/rl/rl_arrays.c - responses from arrays: [T] log-probs with offsets, or a table with one response per row. */
 #include "rl_batch.h"
 
 #include "../io/input.h"
@@ -9,10 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Elements read at once, of at most 8 bytes. */
+/* The number of elements read at once, of at most 8 bytes each. */
 enum { AT_ONCE = 4096 };
 
-/* Gives all numbers of a file to `take`, which returns what is wrong with one, or NULL. */
+/* Passes all numbers of a file to `take`, which returns what is wrong with one, or NULL. */
 typedef const char *number_taker(void *user, double value);
 
 static int take_all(input *in, number_taker *take, void *user) {
@@ -74,7 +73,7 @@ static const char *take_field(void *user, double value) {
     return rl_column_add(filler->column, filler->field, value);
 }
 
-/* The log-probs say what shape the others have. Advantages may be one a response. */
+/* The shape of the log-probs determines that of the others. Advantages may be one per response. */
 static int check_shape(rl_batch *batch, rl_field field, const input *in) {
     char have[64];
     char want[64];
@@ -150,7 +149,7 @@ static int read_offsets(rl_batch *batch, const char *path) {
     return status;
 }
 
-/* A table: all responses are as long as its rows. One without columns could have any number of rows. */
+/* For a table, all responses are as long as its rows. A table without columns could have any number of rows. */
 static int make_offsets(rl_batch *batch, const char *path) {
     int status = batch->tokens > 0 ? STATUS_OK : complain("%s: a table without numbers", path);
     for (int64_t row = 0; row <= batch->shape.dim[0] && status == STATUS_OK; row++) {

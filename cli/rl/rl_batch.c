@@ -1,4 +1,4 @@
-/* cli/rl/rl_batch.c - columns of numbers, as they grow and as the library wants them. */
+/* cli/rl/rl_batch.c - growing columns of numbers, and their views for the library. */
 #include "rl_batch.h"
 
 #include "../program/message.h"
@@ -84,7 +84,7 @@ void rl_batch_free(rl_batch *batch) {
 
 static bool has(const rl_batch *batch, rl_field field) { return (batch->have & RL_BIT(field)) != 0; }
 
-/* A field that is there is told from one that is absent by its pointer, even where there are no tokens. */
+/* The pointer of a present field is never NULL, even without tokens, so it differs from that of an absent field. */
 static const void *data_of(const rl_batch *batch, rl_field field) {
     static const int64_t none;
     const void *const data = batch->columns[field].data;

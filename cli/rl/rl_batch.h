@@ -10,20 +10,20 @@
 
 #include <stdio.h>
 
-/* What there may be of a response. The order is that of rl_fields. */
+/* The fields of a response, in the order of rl_fields. */
 typedef enum rl_field {
     RL_LOGPROBS,
     RL_OLD_LOGPROBS,
     RL_REF_LOGPROBS,
     RL_SAMPLER_LOGPROBS,
     RL_ENTROPIES,
-    RL_ADVANTAGES, /* the last that is numbers */
+    RL_ADVANTAGES, /* the last field of numbers */
     RL_MASK,
     RL_TOKEN_IDS,
     RL_FIELDS
 } rl_field;
 
-/* A set of fields: the sum of these. */
+/* A set of fields is the sum of these bits. */
 #define RL_BIT(field) (1U << (field))
 
 typedef struct rl_field_names {
@@ -38,26 +38,26 @@ typedef struct rl_column {
 } rl_column;
 
 typedef struct rl_batch {
-    unsigned wanted, required; /* sets of fields: others are ignored, these must be there */
-    unsigned have;             /* what there is */
+    unsigned wanted, required; /* sets of fields: required ones must be there, others than wanted are ignored */
+    unsigned have;             /* the fields that are there */
     int64_t responses, tokens;
-    rl_column columns[RL_FIELDS]; /* a number a token; of the advantages also one a response */
-    rl_column offsets;            /* int64_t, one more than responses */
-    array_shape shape;            /* of results that have a number a token: that of the log-probs */
+    rl_column columns[RL_FIELDS]; /* a number per token; advantages may also be one per response */
+    rl_column offsets;            /* int64_t, one more than there are responses */
+    array_shape shape;            /* of results with a number per token: that of the log-probs */
     bool advantages_per_token;
 } rl_batch;
 
-/* Reads all lines of a JSON Lines file, or of one that is open already. Free the batch even after a failure. */
+/* Reads all lines of a JSON Lines file, or of an open one. Free the batch even after a failure. */
 int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p);
 int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p);
 
-/* Reads arrays: paths[field], NULL where there is none. One-dimensional arrays need offsets; of a table each row is a
+/* Reads arrays from paths[field], NULL for none. One-dimensional arrays need offsets; each row of a table is a
  * response. */
 int rl_batch_read_arrays(rl_batch *batch, const char *const paths[RL_FIELDS], const char *offsets_path);
 
 void rl_batch_free(rl_batch *batch);
 
-/* What the readers share. NULL, or what is wrong with the number, as in "mask[2] is 3, which ...". */
+/* Shared by the readers. Returns NULL, or what is wrong with the number, as in "mask[2] is 3, which ...". */
 const char *rl_column_add(rl_column *column, rl_field field, double value);
 int rl_offsets_add(rl_batch *batch, int64_t offset);
 

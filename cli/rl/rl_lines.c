@@ -1,4 +1,4 @@
-/* cli/rl/rl_lines.c - responses from JSON Lines: {"logprobs": [-0.5, -1.25], "advantage": 0.5} on a line each. */
+/* cli/rl/rl_lines.c - responses from JSON Lines: {"logprobs": [-0.5, -1.25], "advantage": 0.5} per line. */
 #include "rl_batch.h"
 
 #include "../io/jsonl.h"
@@ -17,7 +17,7 @@
 
 enum { WHAT = 64 };
 
-/* The reader's place, and the line that says what all have. */
+/* The position of the reader, and the line whose fields all lines must have. */
 typedef struct lines {
     rl_batch *batch;
     const jsonl_reader *reader;
@@ -35,7 +35,7 @@ static int fault(const lines *l, const char *format, ...) {
     return complain("%s:%" PRId64 ": %s", l->reader->name, l->reader->line, text);
 }
 
-/* Numbers, and the three words that some write as strings. */
+/* Reads a number, or one of the three words that some programs write as strings. */
 static bool number_of(const cJSON *value, double *number) {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
     const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
@@ -52,7 +52,7 @@ static bool number_of(const cJSON *value, double *number) {
     return false;
 }
 
-/* What a value is, for a message. */
+/* A value's description for a message. */
 static const char *shown_value(char *out, size_t size, const cJSON *value) {
     char text[40];
     double number;
@@ -84,7 +84,7 @@ static int find_field(const char *name) {
     return strcmp(name, "advantages") == 0 ? RL_ADVANTAGES : -1;
 }
 
-/* One number of a field; `index` -1: it stands alone, not in a list. */
+/* Adds one number of a field; `index` is -1 if it is not in a list. */
 static int add_value(const lines *l, rl_field field, const cJSON *value, int64_t index) {
     char shown[WHAT];
     char place[32] = "";
@@ -114,7 +114,7 @@ static int add_list(const lines *l, rl_field field, const cJSON *list) {
     return status;
 }
 
-/* An advantage is a number of the response or a list of numbers of its tokens, on all lines alike. */
+/* The advantage is a number of the response or a list of numbers of its tokens, the same kind on all lines. */
 static int add_advantage(const lines *l, const cJSON *value) {
     const bool is_list = cJSON_IsArray(value);
     if (l->batch->responses > 0 && is_list != l->batch->advantages_per_token) {
@@ -127,7 +127,7 @@ static int add_advantage(const lines *l, const cJSON *value) {
 
 /* ---- One line ---------------------------------------------------------------------------------------------------- */
 
-/* null counts as absent: so Python's None is written. */
+/* null counts as absent, because Python writes None as null. */
 static int add_fields(const lines *l, const cJSON *object, unsigned *have) {
     int status = STATUS_OK;
     for (const cJSON *value = object->child; value != NULL && status == STATUS_OK; value = value->next) {
@@ -160,7 +160,7 @@ static int check_fields(const lines *l, unsigned have) {
     return STATUS_OK;
 }
 
-/* All lists of a line are as long as its log-probs. */
+/* Checks that all lists of a line are as long as its log-probs. */
 static int check_lengths(const lines *l, unsigned have) {
     const rl_batch *const batch = l->batch;
     const int64_t tokens = batch->columns[RL_LOGPROBS].count - batch->tokens;
@@ -204,7 +204,7 @@ typedef struct lines {
     const jsonl_reader *reader;
 } lines;
 
-/* Never called: the reader gives no object. */
+/* Never called: the reader returns no object. */
 static int add_line(lines *l, const struct cJSON *object) {
     (void)l, (void)object;
     return STATUS_FAILED;

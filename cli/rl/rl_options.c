@@ -1,4 +1,4 @@
-/* cli/rl/rl_options.c - the shared part of three command lines. */
+/* cli/rl/rl_options.c - the options that grpo, kl and rubric share. */
 #include "rl_options.h"
 
 #include "../program/message.h"
@@ -29,7 +29,7 @@ void rl_make_specs(option_spec specs[RL_MOST_SPECS], unsigned fields, const opti
 }
 
 int rl_set_number(const rl_request *q, const rl_number *option, const char *value, double *number) {
-    double parsed = INFINITY;
+    double parsed = HUGE_VAL;
     const bool number_or_inf = strcmp(value, "inf") == 0 || parse_number(value, &parsed);
     if (!number_or_inf || isnan(parsed) || parsed < option->least || parsed > option->most ||
         (option->above && parsed <= option->least)) {

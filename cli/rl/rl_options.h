@@ -1,5 +1,4 @@
-/* cli/rl/rl_options.h - what the command lines of grpo, kl and rubric share: where the responses are, where results
- * go. */
+/* cli/rl/rl_options.h - the options that grpo, kl and rubric share: where the responses are and where results go. */
 #ifndef NAPIER_CLI_RL_OPTIONS_H
 #define NAPIER_CLI_RL_OPTIONS_H
 
@@ -23,14 +22,14 @@ typedef struct rl_request {
 /* A command's own options have ids from RL_OWN on. */
 enum { RL_OWN = 100, RL_MOST_SPECS = 64 };
 
-/* Options for the arrays of `fields`, those that all three commands have, and the command's own (NULL ends them). */
+/* The options for the arrays of `fields`, those of all three commands, and the command's own (NULL ends them). */
 void rl_make_specs(option_spec specs[RL_MOST_SPECS], unsigned fields, const option_spec *own);
 
-/* For an id below RL_OWN, or what option_next says at an operand or a mistake. */
+/* Handles an id below RL_OWN, an operand, or a mistake that option_next reports. */
 int rl_set_option(rl_request *q, int id, const char *value);
 
-/* An option that is a number: sets *number, or says what is wanted. `above`: not `least` itself; `most` INFINITY: the word
- * inf is a value too. */
+/* An option that is a number. Sets *number, or prints which values are allowed. `above`: `least` itself is not allowed;
+ * `most` INFINITY: the word inf is allowed too. */
 typedef struct rl_number {
     const char *name;
     double least, most;
@@ -39,10 +38,11 @@ typedef struct rl_number {
 } rl_number;
 int rl_set_number(const rl_request *q, const rl_number *option, const char *value, double *number);
 
-/* Whether the input is said, and once: JSON Lines, or arrays of all `required` fields; then resolves the machine. */
+/* Checks that the input is given exactly once, as JSON Lines or as arrays of all `required` fields. Then resolves the
+ * machine. */
 int rl_check_request(rl_request *q, unsigned required);
 
-/* Whether no result would replace an input or another result; `own` are the command's own files. */
+/* Checks that no result replaces an input or another result; `own` are the command's own files. */
 enum { RL_MOST_OWN_FILES = 8 };
 int rl_check_files(const rl_request *q, const named_file *own, int count);
 
@@ -52,12 +52,12 @@ int rl_read(const rl_request *q, rl_batch *batch);
 /* The file that `field` was read from, for messages. */
 const char *rl_input_name(const rl_request *q, rl_field field);
 
-/* The message of a call that failed, after the name of the input. */
+/* Prints the error of a failed call after the name of the input. */
 int rl_library_error(const rl_request *q, const napier_context *context, napier_status status);
 
 bool rl_has(const rl_batch *batch, rl_field field);
 
-/* The field is needed by an option: "--beta needs ref_logprobs (--ref)". */
+/* Checks that the batch has a field that an option needs: "--beta needs ref_logprobs (--ref)". */
 int rl_need(const rl_request *q, const rl_batch *batch, rl_field field, const char *option);
 
 #endif

@@ -1,4 +1,4 @@
-/* cli/rl/rubric.c - `napier rubric`: scores of responses by criteria, and the rewards they sum to. */
+/* cli/rl/rubric.c - `napier rubric`: scores of responses by criteria, and their sums, the rewards. */
 #include "../commands.h"
 #include "../io/input.h"
 #include "../program/message.h"
@@ -118,7 +118,7 @@ static int read_table(const char *path, table *t) {
     return status;
 }
 
-/* "1,-0.5,2"; false where it is no list of numbers. */
+/* Parses "1,-0.5,2"; returns false if the text is not a list of numbers. */
 static bool parse_weights(const char *text, table *t) {
     char copy[64];
     t->numbers = malloc((strlen(text) / 2 + 2) * sizeof *t->numbers);
@@ -143,7 +143,7 @@ static bool parse_weights(const char *text, table *t) {
     return false;
 }
 
-/* Numbers, a file, or 1 for each criterion. */
+/* Reads weights from numbers, from a file, or uses 1 for each criterion. */
 static int read_weights(const rubric_request *q, int64_t criteria, table *t) {
     if (q->weights == NULL) {
         t->numbers = malloc((size_t)criteria * sizeof *t->numbers);
@@ -168,13 +168,13 @@ static int read_weights(const rubric_request *q, int64_t criteria, table *t) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* What was computed. */
+/* The results. */
 typedef struct results {
     float *scores, *rewards; /* [responses, criteria], [responses] */
     int64_t responses, criteria;
 } results;
 
-/* {"response": 0, "tokens": 5, "scores": [-1.5, 0.25], "reward": -1.25} on a line each. */
+/* Prints {"response": 0, "tokens": 5, "scores": [-1.5, 0.25], "reward": -1.25} per line. */
 static void print_lines(FILE *file, const results *r, const int64_t *offsets) {
     for (int64_t i = 0; i < r->responses; i++) {
         fprintf(file, "{\"response\": %" PRId64 ", \"tokens\": %" PRId64 ", \"scores\": [", i,
@@ -213,7 +213,7 @@ static int write_results(const rubric_request *q, const results *r, const int64_
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
-/* The library would count over all responses. */
+/* Checks ids here, with their place in the response; the library would give their index over all responses. */
 static int check_ids(const rubric_request *q, const rl_batch *batch, const table *rubric) {
     const int64_t *const offsets = batch->offsets.data;
     const int64_t *const ids = batch->columns[RL_TOKEN_IDS].data;

@@ -1,9 +1,9 @@
-/* cli/softmax/bench.c - `napier bench`: the library against the floors of the hardware on this machine.
+/* cli/softmax/bench.c - `napier bench`: compares the library with the limits of this machine's hardware.
  *
- * The floor of a shape is the greater of two times: of moving the bytes it must move (a row that fits the second level
- * cache is read once and written once, a longer one read twice and written once; logsumexp reads once) and of computing
- * as many exp as it has elements. Times are medians; the rounds of all are interleaved, so that a slow moment of the
- * machine meets all alike. */
+ * The floor of a shape is the greater of two times: to move the bytes that must be moved, and to compute one exp per
+ * element. (A row that fits into the second level cache is read once and written once. A longer one is read twice and
+ * written once. logsumexp reads once.) Times are medians. The rounds of all measurements are interleaved, so that a
+ * slow moment of the machine affects all of them equally. */
 #include "../commands.h"
 #include "floor.h"
 #include "../program/machine.h"
@@ -38,7 +38,7 @@ static const shape default_shapes[] = {
 typedef struct bench {
     shape shape; /* rows 0: the default shapes */
     napier_dtype dtype;
-    double seconds; /* for one shape */
+    double seconds; /* per shape */
     machine machine;
     napier_context *context;
     bool help;
@@ -118,7 +118,7 @@ static int parse(bench *b, int count, char **words) {
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
-/* What is timed. The floors come last. */
+/* The timed operations. The floors come last. */
 typedef enum subject { SOFTMAX, LOG_SOFTMAX, LOGSUMEXP, COPY, COPY_PAST_CACHES, READ, SUBJECTS } subject;
 
 enum { MOST_ROUNDS = 1000, LEAST_ROUNDS = 3 };
@@ -130,7 +130,7 @@ typedef struct measurement {
     scratch logits, result;
     double *seconds[SUBJECTS]; /* MOST_ROUNDS each */
     int rounds;
-    uint64_t read; /* what the reads came to: keeps them */
+    uint64_t read; /* the sum of the reads: the compiler must keep them */
 } measurement;
 
 static napier_status run_operation(measurement *m, subject what) {
@@ -160,7 +160,7 @@ static napier_status run_subject(measurement *m, subject what) {
     }
 }
 
-/* Short work is repeated until the clock can tell. */
+/* Repeats short work until it lasts long enough for the clock. */
 static int time_subject(measurement *m, subject what, double *seconds) {
     const double least = 20e-6;
     for (int repeats = 1;; repeats *= 4) {
@@ -178,7 +178,8 @@ static int time_subject(measurement *m, subject what, double *seconds) {
     }
 }
 
-/* Numbers between -8 and 8, the same on every run, as bf16, which is the upper half of f32 and rounds well to others. */
+/* Numbers between -8 and 8, the same on every run, in bf16: the upper half of f32, which rounds well to other
+ * dtypes. */
 static float sample(uint64_t *seed) {
     *seed = *seed * 6364136223846793005U + 1442695040888963407U;
     return (float)(*seed >> 52) / 256.0f - 8.0f;
@@ -260,7 +261,7 @@ static double median(double *values, int count) {
     return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
-/* Seconds for one exp on one thread, from numbers in the first level cache. */
+/* The seconds for one exp on one thread, with numbers in the first level cache. */
 static double time_exp(napier_isa isa) {
     enum { COUNT = 4096, REPEATS = 200, ROUNDS = 31 };
     float x[COUNT];
@@ -272,7 +273,7 @@ static double time_exp(napier_isa isa) {
     for (int round = 0; round < ROUNDS; round++) {
         const double start = clock_seconds();
         for (int i = 0; i < REPEATS; i++) {
-            x[i] -= 1.0f; /* no two sums are the same, so none can be left out */
+            x[i] -= 1.0f; /* all sums differ, so the compiler can skip none */
             sum = sum + floor_exp_sum(isa, x, COUNT);
         }
         seconds[round] = (clock_seconds() - start) / REPEATS / COUNT;
@@ -327,7 +328,7 @@ static int bench_shape(const bench *b, shape s, double exp_each) {
 static int run(const bench *b) {
     const int threads = napier_context_threads(b->context);
     const napier_isa isa = napier_context_isa(b->context);
-    const double exp_each = b->dtype == NAPIER_F64 ? 0 : time_exp(isa); /* the floor is one of f32 */
+    const double exp_each = b->dtype == NAPIER_F64 ? 0 : time_exp(isa); /* the floor is for f32 */
     printf("napier %s, %s, %s, %d thread%s; milliseconds\n", napier_version(), napier_dtype_name(b->dtype),
            napier_isa_name(isa), threads, threads == 1 ? "" : "s");
     printf("%-14s %-12s %10s %10s %10s %8s\n", "shape", "operation", "napier", "memory", "exp", "ratio");

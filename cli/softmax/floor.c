@@ -1,4 +1,4 @@
-/* cli/softmax/floor.c - the hardware's floors. */
+/* cli/softmax/floor.c - the limits of the hardware. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "floor.h"
@@ -18,7 +18,7 @@ static size_t share_start(size_t bytes, int k, int n) {
     return k == n ? bytes : bytes / LINE * (size_t)k / (size_t)n * LINE;
 }
 
-/* A share below 64 KB is done before another thread has woken up. */
+/* A thread finishes a share below 64 KB before another thread has woken up. */
 static int useful_threads(size_t bytes, int threads) {
     const size_t most = bytes / (64 * 1024) + 1;
     return most < (size_t)threads ? (int)most : threads;
@@ -36,7 +36,7 @@ void floor_copy(void *to, const void *from, size_t bytes, int threads) {
 }
 
 #if defined(__SSE2__)
-/* `to` is aligned to a cache line, as is every share but the end of the last. */
+/* `to` is aligned to a cache line, and so is every share except the end of the last. */
 static void copy_past_caches(char *to, const char *from, size_t bytes) {
     const size_t lines = bytes / LINE;
     for (size_t i = 0; i < lines; i++) {
@@ -76,14 +76,14 @@ static inline __attribute__((always_inline)) uint64_t read_all(const uint64_t *f
     return sum;
 }
 
-/* The coefficients are those of the Taylor series: a floor needs the right work, not the last bit. */
+/* The coefficients are those of the Taylor series: a floor needs the right amount of work, not the last bit. */
 static inline __attribute__((always_inline)) float exp_sum(const float *x, int64_t n) {
     float sum = 0;
 #ifdef _OPENMP
 #pragma omp simd reduction(+ : sum)
 #endif
     for (int64_t i = 0; i < n; i++) {
-        const float shifted = fmaf(x[i], 0x1.715476p+0f, 0x1.8p+23f); /* the nearest whole number in the low bits */
+        const float shifted = fmaf(x[i], 0x1.715476p+0f, 0x1.8p+23f); /* the nearest integer, in the low bits */
         const float whole = shifted - 0x1.8p+23f;
         const float r = fmaf(whole, 0x1.05c610p-29f, fmaf(whole, -0x1.62e430p-1f, x[i]));
         float p = 0x1.6c16c2p-10f;

@@ -1,22 +1,23 @@
-/* cli/softmax/floor.h - what the hardware allows: how fast memory is copied and read, and how fast exp can be summed.
- * Written without the library, so that the library can be measured against it. */
+/* cli/softmax/floor.h - the limits of the hardware: the speed of copying memory, reading it, and summing exp. It does
+ * not use the library, so that the library can be measured against it. */
 #ifndef NAPIER_CLI_FLOOR_H
 #define NAPIER_CLI_FLOOR_H
 
 #include <napier/types.h>
 
-/* One copy of `bytes` bytes by `threads` threads: memcpy, or stores that go past the caches (where there are such). */
+/* Copies `bytes` bytes once with `threads` threads, by memcpy or, where possible, by stores that bypass the caches. */
 void floor_copy(void *to, const void *from, size_t bytes, int threads);
 void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads);
 
-/* Reads `bytes` bytes, a multiple of 64, once by `threads` threads with the instruction set's vectors. The result is there so that the reads are. */
+/* Reads `bytes` bytes, a multiple of 64, once with `threads` threads and the instruction set's vectors. It returns a
+ * result so that the compiler keeps the reads. */
 uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads);
 
 /* The sum of exp(x[i]) over n floats in [-80, 0], a multiple of 16, with the instruction set's vectors: a reduction to
- * [-ln2/2, ln2/2] and a polynomial of degree 6, which is what an exp to one unit in the last place takes. */
+ * [-ln2/2, ln2/2] and a polynomial of degree 6, the work needed for an exp accurate to one unit in the last place. */
 float floor_exp_sum(napier_isa isa, const float *x, int64_t n);
 
-/* Bytes of the second level cache of one core. */
+/* The bytes of one core's second level cache. */
 int64_t floor_cache_size(void);
 
 #endif

@@ -1,15 +1,15 @@
-/* cli/softmax/reduce.c - walks an array and calls the library on what it can hold of it.
+/* cli/softmax/reduce.c - reads an array in parts that fit into memory and calls the library on each.
  *
- * An array in C order, reduced along one axis, is [outer][length][inner]: the axes before it, it, and those after it.
- * A Fortran-ordered array is one in C order with its axes reversed, so its elements are taken as they lie and the result
- * is Fortran-ordered too. The whole array as one row is [1][count][1].
+ * An array in C order, reduced along one axis, is [outer][length][inner]: the axes before it, the axis, and the axes
+ * after it. A Fortran-ordered array is one in C order with its axes reversed. So its elements are used in their stored
+ * order, and the result is Fortran-ordered too. The whole array as one row is [1][count][1].
  *
- * Two ways through it, with the same bits:
- *     blocks   as many slices [length][inner] at a time as the buffer holds, at least one. From a pipe to a pipe.
- *     states   a slice that is too large for that: one mergeable state for each of the `inner` rows, filled piece by
- *              piece in a first pass over the slice and applied in a second. Where there are too many rows for so many
- *              states, strip by strip: some neighbouring rows at a time, without states where more of them fit the buffer
- *              as a whole. */
+ * There are two methods, with the same bits:
+ *     blocks   as many slices [length][inner] at a time as the buffer holds, at least one. Works from a pipe to a pipe.
+ *     states   for a slice that is too large for that: one mergeable state for each of the `inner` rows, filled piece
+ *              by piece in a first pass over the slice and applied in a second. If there are too many rows for so many
+ *              states, the slice is processed in strips of neighbouring rows. If the buffer holds more whole rows than
+ *              there may be states, strips are read as a whole and need no states. */
 #include "reduce.h"
 
 #include "../program/machine.h"
@@ -25,7 +25,7 @@ typedef struct job {
     napier_context *context;
     input *in;
     output *out;
-    int64_t outer; /* -1: not known, a text that is read to its end */
+    int64_t outer; /* -1: not known; a text that is read to its end */
     int64_t length, inner;
     napier_dtype in_dtype, out_dtype;
     array_shape result;
@@ -38,7 +38,7 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static bool keeps_shape(const job *j) { return j->r->operation != OPERATION_LOGSUMEXP; }
 static int64_t size_of(napier_dtype dtype) { return (int64_t)napier_dtype_size(dtype); }
 static int64_t slice_count(const job *j) { return j->length * j->inner; }
-/* Elements of the result that a slice gives. */
+/* The number of results of a slice. */
 static int64_t slice_results(const job *j) { return keeps_shape(j) ? slice_count(j) : j->inner; }
 
 static const char less_memory[] = "; a smaller --buffer takes less memory";
@@ -48,11 +48,11 @@ static int library_error(const job *j, napier_status status) {
                     status == NAPIER_OUT_OF_MEMORY ? less_memory : "");
 }
 
-/* ---- Which axis, and what shape results -------------------------------------------------------------------------- */
+/* ---- The axis, and the shape of the result ----------------------------------------------------------------------- */
 
 static bool is_last_axis(const reduction *r, int dims) { return r->axis == -1 || r->axis == dims - 1; }
 
-/* Text is read to its end first, unless its rows can be taken as they come and go out the same way. */
+/* Reads a text to its end, unless its rows can be processed and written one by one. */
 static int settle_text(const reduction *r, input *in) {
     const int64_t row = in->count < 0 ? in->shape.dim[1] * size_of(NAPIER_F64) : 0;
     const bool row_by_row = !r->whole && is_last_axis(r, 2) && r->format != FORMAT_NPY && row <= r->buffer;
@@ -140,7 +140,7 @@ static napier_status call(const job *j, napier_const_matrix logits, void *result
                                                 : napier_log_softmax(j->context, logits, shaped, options);
 }
 
-/* A strided vector of results, for slices that are taken across. */
+/* Writes a strided vector of results, for calls across the slices. */
 static napier_status call_across(const job *j, napier_const_matrix logits, void *result) {
     if (j->r->operation == OPERATION_LOGSUMEXP) {
         const napier_vector lse = {result, logits.rows, j->inner, j->out_dtype};
@@ -149,8 +149,9 @@ static napier_status call_across(const job *j, napier_const_matrix logits, void 
     return call(j, logits, result, 0);
 }
 
-/* `slices` slices from `from` to `to`, which may be the same memory. A view has two dimensions and slices have three:
- * either slice by slice, or position by position across the slices, whichever makes fewer calls. */
+/* Reduces `slices` slices from `from` to `to`, which may be the same memory. A view has two dimensions and slices have
+ * three, so the calls go either slice by slice, or position by position across the slices, whichever makes fewer
+ * calls. */
 static napier_status reduce_slices(const job *j, const char *from, char *to, int64_t slices) {
     const int64_t in_size = size_of(j->in_dtype);
     const int64_t out_size = size_of(j->out_dtype);
@@ -174,12 +175,12 @@ static napier_status reduce_slices(const job *j, const char *from, char *to, int
     return status;
 }
 
-/* ---- The way of blocks ------------------------------------------------------------------------------------------- */
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
 typedef struct block {
-    int64_t slices;      /* at most so many at a time */
-    scratch read, write; /* room for both sides; `write` is empty where results may take the place of the elements */
-    const char *mapped;  /* all elements, if they are used where they are in the file */
+    int64_t slices;      /* the most at a time */
+    scratch read, write; /* memory for both sides; `write` is empty if results may replace the elements */
+    const char *mapped;  /* all elements, if they can be used where they are in the file */
 } block;
 
 static int block_new(job *j, block *b) {
@@ -207,7 +208,7 @@ static void block_free(block *b) {
     scratch_free(&b->write);
 }
 
-/* The next block's elements: *from, *slices of them (0: the end). */
+/* Reads the next block's elements: *from, *slices of them (0: the end). */
 static int block_read(job *j, block *b, int64_t done, const char **from, int64_t *slices) {
     *slices = j->outer >= 0 ? smaller(b->slices, j->outer - done) : b->slices;
     if (b->mapped != NULL) {
@@ -241,7 +242,7 @@ static int run_blocks(job *j) {
     return status;
 }
 
-/* ---- The way of states ------------------------------------------------------------------------------------------- */
+/* ---- States ------------------------------------------------------------------------------------------------------ */
 
 enum { MOST_STATES = 1 << 14, LEAST_STATES = 64, STATE_SIZE = 17 << 10 }; /* bytes of a state, at most */
 
@@ -252,17 +253,17 @@ typedef struct states {
     bool is_whole;                /* a strip fits the buffer: it needs no states */
     int64_t first, width;         /* the strip: rows first .. first + width - 1 of the slice's `inner` */
     scratch piece, result;        /* `length_at_once` x width elements */
-    scratch slice;                /* results of a whole slice that is made strip by strip */
+    scratch slice;                /* the results of a whole slice that is computed strip by strip */
     int64_t length_at_once;
 } states;
 
-/* Rows for which there may be states. */
+/* The number of rows for which states are allowed. */
 static int64_t width_by_states(const job *j) {
     const int64_t fit = j->r->memory / 8 / STATE_SIZE;
     return smaller(j->inner, smaller(MOST_STATES, larger(LEAST_STATES, fit)));
 }
 
-/* Rows that fit the buffer as a whole. */
+/* The number of rows that fit into the buffer as a whole. */
 static int64_t width_by_buffer(const job *j) {
     return j->r->buffer / larger(size_of(j->in_dtype), size_of(j->out_dtype)) / larger(1, j->length);
 }
@@ -351,7 +352,7 @@ static napier_status states_apply(const job *j, const states *s, int64_t length)
     return status;
 }
 
-/* `length` elements of each of the strip's rows, from element `from` of slice `slice` on. */
+/* Reads `length` elements of each of the strip's rows, from element `from` of slice `slice` on. */
 static int read_piece(job *j, const states *s, int64_t slice, int64_t from, int64_t length) {
     const int64_t size = size_of(j->in_dtype);
     int64_t got = 0;
@@ -368,7 +369,7 @@ static int read_piece(job *j, const states *s, int64_t slice, int64_t from, int6
     return status;
 }
 
-/* Results of a piece: to the output, or to their places in the slice. */
+/* Writes the results of a piece to the output, or to their places in the slice. */
 static int write_piece(job *j, const states *s, int64_t from, int64_t length) {
     const int64_t size = size_of(j->out_dtype);
     if (!by_strips(j, s)) {
@@ -381,7 +382,7 @@ static int write_piece(job *j, const states *s, int64_t from, int64_t length) {
     return STATUS_OK;
 }
 
-/* One pass over a strip: fills the states or, if `apply`, makes the results. */
+/* One pass over a strip: fills the states or, if `apply`, computes the results. */
 static int states_pass(job *j, states *s, int64_t slice, bool apply) {
     for (int64_t done = 0; done < j->length;) {
         const int64_t length = smaller(s->length_at_once, j->length - done);
@@ -455,7 +456,8 @@ static int run_slice_by_states(job *j, states *s, int64_t slice) {
 
 static int run_states(job *j) {
     states s = {0};
-    const bool again = keeps_shape(j) || strip_width(j) < j->inner; /* elements are read more than once, or in leaps */
+    const bool again =
+        keeps_shape(j) || strip_width(j) < j->inner; /* elements are read more than once, or not in order */
     int status = again ? input_make_seekable(j->in) : STATUS_OK;
     if (status == STATUS_OK) {
         status = states_new(j, &s);
@@ -469,8 +471,8 @@ static int run_states(job *j) {
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* One row goes by states as soon as it is larger than the buffer. Several side by side are slower that way than in
- * memory, so they go only where the memory is too small. */
+/* A single row uses states as soon as it is larger than the buffer. For several neighbouring rows states are slower
+ * than memory, so these use states only if the memory is too small. */
 static bool needs_states(const job *j) {
     const int64_t size = larger(size_of(j->in_dtype), size_of(j->out_dtype));
     if (j->outer < 0 || slice_count(j) <= j->r->buffer / size) {
@@ -479,7 +481,7 @@ static bool needs_states(const job *j) {
     return j->inner == 1 || slice_count(j) > j->r->memory / 2 / size;
 }
 
-/* No elements, but a row of length 0 has a logsumexp all the same: -inf. */
+/* There are no elements, but a row of length 0 still has a logsumexp: -inf. */
 static int run_empty(job *j) {
     enum { AT_ONCE = 4096 };
     const int64_t most = 1 << 24; /* a header of a hundred bytes could ask for exabytes */
@@ -501,7 +503,7 @@ static int run_empty(job *j) {
     return status;
 }
 
-/* Options that the library refuses are found before anything is written: a call without rows looks at nothing else. */
+/* Finds options that the library refuses before anything is written: a call without rows checks only the options. */
 static int check_options(const job *j) {
     const napier_status called = napier_logsumexp(j->context, napier_const_rows(NULL, 0, 0, j->in_dtype),
                                                   napier_array(NULL, 0, j->out_dtype), &j->r->options);

@@ -17,11 +17,11 @@ typedef struct reduction {
     napier_dtype dtype; /* of the result; 0: the input's */
     file_format format; /* of the result; never AUTO */
     int64_t buffer;     /* bytes of a block */
-    int64_t memory;     /* bytes that an array may take as a whole before slower ways are taken */
+    int64_t memory;     /* bytes that an array may take as a whole; for more, slower methods are used */
     napier_softmax_options options;
 } reduction;
 
-/* Opens the output once the input is known to be fit, does the work, and completes or removes the output. */
+/* Opens the output once the input is known to be valid, does the work, and completes or removes the output. */
 int reduce_file(const reduction *r, napier_context *context, input *in, const char *out_path);
 
 #endif

@@ -1,5 +1,4 @@
-/* cli/softmax/softmax.c - the commands softmax, log-softmax and logsumexp: their options, which they share, and their
- * help. */
+/* cli/softmax/softmax.c - the commands softmax, log-softmax and logsumexp: their common options and their help. */
 #include "../commands.h"
 #include "../program/machine.h"
 #include "../program/memory.h"

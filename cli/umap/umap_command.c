@@ -37,10 +37,10 @@ enum {
     THREADS,
     ISA,
     HELP,
-    NUMBERS /* from here on the rows of `whole_numbers` and `numbers` */
+    NUMBERS /* from here on: the rows of `whole_numbers` and `numbers` */
 };
 
-/* Options that are whole numbers, and where they go. */
+/* Options that are integers, and their fields. */
 static const struct whole_number {
     const char *name;
     size_t offset; /* in napier_umap_options, of an int64_t or uint64_t */
@@ -62,7 +62,7 @@ static const struct number {
     const char *name;
     size_t offset; /* of a double */
     double least, most;
-    bool above; /* `least` itself is too little */
+    bool above; /* `least` itself is not allowed */
     const char *wanted;
 } numbers[] = {
     {"p", offsetof(napier_umap_options, neighbors.p), 1, 1e6, false, "a number from 1"},
@@ -155,7 +155,7 @@ static int set_metric(umap_request *q, const char *value) {
     return STATUS_OK;
 }
 
-/* Another word is a file's name. */
+/* Any other word is a file's name. */
 static int set_init(umap_request *q, const char *value) {
     static const char *const words[] = {"spectral", "pca", "random", NULL};
     static const napier_umap_init inits[] = {NAPIER_UMAP_INIT_SPECTRAL, NAPIER_UMAP_INIT_PCA, NAPIER_UMAP_INIT_RANDOM};
@@ -263,7 +263,7 @@ static int set_option(umap_request *q, int id, const char *value) {
     }
 }
 
-/* ---- What goes together ------------------------------------------------------------------------------------------ */
+/* ---- Valid combinations ------------------------------------------------------------------------------------------ */
 
 static int given(const char *path) { return path != NULL; }
 static int is_standard(const char *path) { return path != NULL && strcmp(path, "-") == 0; }

@@ -1,4 +1,4 @@
-/* cli/umap/umap_command.h - what `napier umap` was asked for. */
+/* cli/umap/umap_command.h - the request of a `napier umap` command. */
 #ifndef NAPIER_CLI_UMAP_H
 #define NAPIER_CLI_UMAP_H
 
@@ -15,7 +15,7 @@ typedef struct umap_request {
     file_format in_format, out_format;
     const char *labels_path, *target_path, *hover_path;
     label_type label_type, target_type;
-    const char *init_path;                                      /* options.init is GIVEN */
+    const char *init_path;                                      /* used if options.init is GIVEN */
     const char *transform_path, *inverse_path, *embedding_path; /* at most one; all NULL: a map is fitted */
     const char *model_path;
     const char *plots[UMAP_MOST_PLOTS];
@@ -27,7 +27,7 @@ typedef struct umap_request {
     bool help;
 } umap_request;
 
-/* Does it. */
+/* Carries out the request. */
 int umap_run(umap_request *q);
 
 #endif

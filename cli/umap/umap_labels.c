@@ -1,4 +1,4 @@
-/* cli/umap/umap_labels.c - reads labels. The file is read as a whole, so that it may be a pipe. */
+/* cli/umap/umap_labels.c - reads labels. It reads the whole file, so the file may be a pipe. */
 #include "umap_labels.h"
 
 #include "../program/message.h"
@@ -20,7 +20,7 @@ typedef struct source {
     const char *name; /* for messages */
     char *bytes;      /* followed by a '\0' */
     size_t size;
-    whole_file file; /* which they are in */
+    whole_file file; /* the memory of `bytes` */
     int64_t count;
     char **lines;    /* [count] of a text, in `bytes`; NULL: an .npy file */
     double *numbers; /* [count]; NULL: not all lines are numbers */
@@ -66,7 +66,7 @@ static int parse_array(source *s) {
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-/* The line without blanks around it and one pair of quotes. Ends it with a '\0'. */
+/* Removes surrounding blanks and one pair of quotes from a line. Ends it with a '\0'. */
 static char *trimmed(char *start, char *end) {
     while (start < end && is_blank(*start)) {
         start++;
@@ -162,7 +162,7 @@ static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static int lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : (unsigned char)c; }
 
-/* By the alphabet, but digits by the number they make. Only the same text is equal. */
+/* Compares alphabetically, but digits by the number they form. Only identical texts are equal. */
 static int compare_names(const char *a, const char *b) {
     const char *x = a;
     const char *y = b;
@@ -284,7 +284,7 @@ static void find_range(labels *l) {
     }
 }
 
-/* Whole numbers of few values. */
+/* Whether the numbers are integers with few distinct values. */
 static bool look_like_categories(const source *s) {
     double seen[MOST_CATEGORIES_OF_NUMBERS];
     int count = 0;

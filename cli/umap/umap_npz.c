@@ -1,7 +1,8 @@
-/* cli/umap/umap_npz.c - SciPy's sparse matrices. The archive is read as a whole; its members are found by the
- * directory at its end (PKWARE's APPNOTE 6.3, sections 4.3.12 and 4.3.16), because the sizes in front of them need not
- * be there. zlib unpacks (https://zlib.net); without it the program reads archives that are not packed. Sizes are
- * compared by the headers of the arrays, and only then are these unpacked, block by block, to where they stay. */
+/* cli/umap/umap_npz.c - SciPy's sparse matrices. The archive is read as a whole. Its members are found by the directory
+ * at its end (PKWARE's APPNOTE 6.3, sections 4.3.12 and 4.3.16), because the sizes in front of the members may be
+ * missing. zlib unpacks (https://zlib.net); without it the program reads only archives that are not compressed. The
+ * headers of the arrays are unpacked first and their sizes compared. Only then are the arrays unpacked, block by block,
+ * to their final memory. */
 #include "umap_npz.h"
 
 #include "../program/memory.h"
@@ -43,7 +44,7 @@ static uint32_t number_at(const uint8_t *bytes, int size) {
     return value;
 }
 
-/* The record at the end of an archive: 22 bytes, and a comment of at most 65535. NULL: there is none. */
+/* The record at the end of an archive: 22 bytes, and a comment of at most 65535. NULL if there is none. */
 static const uint8_t *find_end(const archive *a) {
     const size_t furthest = a->size < 22 + 65535 ? a->size : 22 + 65535;
     for (size_t back = 22; back <= furthest; back++) {
@@ -54,7 +55,7 @@ static const uint8_t *find_end(const archive *a) {
     return NULL;
 }
 
-/* What the directory says of a member. */
+/* The directory's entry of a member. */
 typedef struct member {
     uint32_t method, checksum, packed, size, header;
 } member;
@@ -87,14 +88,14 @@ static bool find_member(const archive *a, const char *name, member *m) {
     return false;
 }
 
-/* A member while it is unpacked, from its front to its end. */
+/* A member while it is unpacked, from front to end. */
 typedef struct stream {
     const archive *archive;
     const char *name;
-    const uint8_t *at; /* of what is packed */
-    uint32_t packed;   /* bytes left of it */
-    uint32_t left;     /* bytes still to come */
-    uint32_t checksum; /* what it must be */
+    const uint8_t *at; /* the compressed data */
+    uint32_t packed;   /* bytes of it that remain */
+    uint32_t left;     /* unpacked bytes that remain */
+    uint32_t checksum; /* what the checksum must be */
     bool is_deflated, is_open;
 #ifdef NAPIER_ZLIB
     z_stream inflater;
@@ -177,7 +178,7 @@ static size_t unpack(stream *s, uint8_t *bytes, size_t size) {
     return size;
 }
 
-/* The next bytes of the member; fewer at its end, or where it is damaged. An npy_reader. */
+/* Reads the next bytes of the member; fewer at its end, or where it is damaged. An npy_reader. */
 static size_t stream_read(void *user, void *bytes, size_t size) {
     stream *const s = user;
     size = size < s->left ? size : s->left;
@@ -189,11 +190,11 @@ static size_t stream_read(void *user, void *bytes, size_t size) {
     return got;
 }
 
-/* Whether the member has been read to its end and is what was packed. */
+/* Whether the member has been read to its end and its checksum is right. */
 static bool is_intact(stream *s) {
 #ifdef NAPIER_ZLIB
     uint8_t more;
-    if (s->is_deflated) { /* the end of the packed data, which gives nothing more */
+    if (s->is_deflated) { /* the end of the compressed data, which yields no bytes */
         s->inflater.next_out = &more;
         s->inflater.avail_out = 1;
         if (inflate(&s->inflater, Z_SYNC_FLUSH) != Z_STREAM_END || s->inflater.avail_out != 1) {
@@ -208,7 +209,7 @@ static bool is_intact(stream *s) {
 
 /* ---- Its arrays -------------------------------------------------------------------------------------------------- */
 
-/* A member that is an .npy file: first only its header is unpacked, so that sizes can be compared. */
+/* A member that is an .npy file. Its header is unpacked first, so that sizes can be compared. */
 typedef struct packed_array {
     stream stream;
     npy_header header;
@@ -235,7 +236,8 @@ static bool is_of_integers(const packed_array *p) {
     return p->header.element.kind == ELEMENT_INT || p->header.element.kind == ELEMENT_UINT;
 }
 
-/* Gives all numbers of an array to `take` in their order; false: it has said what is wrong with one. */
+/* Passes all numbers of an array to `take` in their order. `take` returns false after a message about a wrong
+ * number. */
 typedef bool number_taker(void *user, int64_t index, double number);
 
 static int array_read(packed_array *p, number_taker *take, void *user) {
@@ -261,7 +263,7 @@ static int array_read(packed_array *p, number_taker *take, void *user) {
     return is_intact(&p->stream) ? STATUS_OK : damaged(p->stream.archive, p->stream.name);
 }
 
-/* The word is an array of one text, whose last bytes it is: csr as three bytes, or as three numbers of four bytes. */
+/* The format is an array of one text. Its last bytes must be csr, as three bytes, or as three numbers of four bytes. */
 static int check_format(const archive *a) {
     static const char wide[12] = {'c', 0, 0, 0, 's', 0, 0, 0, 'r', 0, 0, 0};
     enum { MOST = 1 << 12 };
@@ -325,7 +327,7 @@ static int sort_row(const archive *a, sparse_table *t, int64_t start, int64_t en
 typedef struct filling {
     const archive *archive;
     sparse_table *table;
-    int64_t values;  /* how many */
+    int64_t values;  /* number of values */
     double shape[2]; /* rows, columns */
 } filling;
 
@@ -390,7 +392,7 @@ static int read_shape(filling *f) {
 
 enum { DATA, INDICES, INDPTR, ARRAYS };
 
-/* What the headers say, before anything else of the arrays is unpacked. */
+/* Checks the headers before anything else of the arrays is unpacked. */
 static int check_sizes(filling *f, const packed_array arrays[ARRAYS]) {
     const char *const name = f->archive->name;
     const int64_t rows = f->table->matrix.rows, cols = f->table->matrix.cols;

@@ -26,14 +26,14 @@ typedef struct job {
     napier_context *context;
     progress_line progress;
     napier_umap_model *model;
-    float *map; /* [rows][columns], what goes to OUT */
+    float *map; /* [rows][columns], written to OUT */
     int64_t rows, columns;
     float *start;  /* --init FILE */
     float *target; /* --target FILE as numbers */
     labels labels, targets, hover;
 } job;
 
-/* `name` is the file that is at fault. */
+/* `name` is the file that caused the error. */
 static int library_error(const job *j, const char *name, napier_status status) {
     return complain("%s: %s", name, error_text(j->context, status));
 }
@@ -45,7 +45,7 @@ static int no_memory(const char *name) {
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* A table of numbers in memory or mapped; or a sparse one, of which `view` has the shape only. */
+/* A table of numbers, in memory or mapped, or a sparse one, whose `view` has only the shape. */
 typedef struct table {
     input in;
     scratch room;
@@ -73,7 +73,7 @@ static bool is_short_integer(element_type type) {
     return type.size <= 2 && type.kind != ELEMENT_FLOAT && type.kind != ELEMENT_BFLOAT;
 }
 
-/* Integers of one and two bytes are exact in f32, which takes half the memory of f64. */
+/* Reads integers of one or two bytes as f32, which is exact and takes half the memory of f64. */
 static int read_short_integers(table *t) {
     enum { AT_ONCE = 4096 };
     double numbers[AT_ONCE];
@@ -158,8 +158,8 @@ static bool is_nan_row(const float *row, int64_t columns) {
     return k == columns;
 }
 
-/* The numbers as a contiguous array of floats; whole rows may be NaN in a map, whose points need not all have a place.
- * NULL after a message. */
+/* The numbers as a contiguous array of floats. In a map whole rows may be NaN, because points may have no place.
+ * Returns NULL after a message. */
 static float *table_floats(const table *t, bool is_map) {
     const napier_const_matrix *const m = &t->view;
     const size_t size = napier_dtype_size(m->dtype);
@@ -190,7 +190,7 @@ static float *table_floats(const table *t, bool is_map) {
     return floats;
 }
 
-/* A whole file of floats. */
+/* Reads a whole file of floats. */
 static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t *columns) {
     table t;
     float *const floats = table_open(&t, path, FORMAT_AUTO) == STATUS_OK ? table_floats(&t, is_map) : NULL;
@@ -202,7 +202,7 @@ static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t 
 
 /* ---- Before the work --------------------------------------------------------------------------------------------- */
 
-/* A place that cannot be written is found before a fit that may take long; writing it may still fail later. */
+/* Finds a file that cannot be written before a fit that may take long; writing it may still fail later. */
 static int check_place(const char *path) {
     struct stat info;
     if (path == NULL || strcmp(path, "-") == 0) {
@@ -260,7 +260,7 @@ static int read_labels(job *j, int64_t rows) {
     return status;
 }
 
-/* What colours the plot: the labels, else the target. */
+/* The labels that colour the plot; without labels, the target. */
 static const labels *shown_labels(const job *j) {
     return j->labels.type == LABELS_AUTO && j->targets.type != LABELS_AUTO ? &j->targets : &j->labels;
 }
@@ -331,7 +331,7 @@ static int new_map(job *j, int64_t rows, int64_t columns) {
     return j->map != NULL ? STATUS_OK : complain("out of memory");
 }
 
-/* Points without a place are no failure, but nobody should miss them. */
+/* Reports points without a place. They are not an error, but the user should know. */
 static void report_disconnected(const job *j, const table *t) {
     const int64_t count = napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
     if (count > 0) {
@@ -420,11 +420,11 @@ static int read_map(job *j) {
     return j->map != NULL ? STATUS_OK : STATUS_FAILED;
 }
 
-/* Fills j->map. `t` is NULL where there is no IN. */
+/* Fills j->map. `t` is NULL if there is no IN. */
 static int make_map(job *j, const table *t) {
     const umap_request *const q = j->q;
     if (q->embedding_path != NULL) {
-        return STATUS_OK; /* read already: it says how many labels there must be */
+        return STATUS_OK; /* read already, to know how many labels there must be */
     }
     if (q->inverse_path != NULL) {
         return inverse_transform(j, t);
@@ -439,9 +439,9 @@ static int make_map(job *j, const table *t) {
     return status == STATUS_OK ? fit(j, t) : status;
 }
 
-/* ---- What comes of it -------------------------------------------------------------------------------------------- */
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
 
-/* Whether the map goes to standard output: when asked to, or when nothing else comes of the work. */
+/* Whether the map goes to standard output: if requested, or if there is no other output. */
 static bool writes_to_stdout(const umap_request *q) {
     const bool nothing_else = q->plot_count == 0 && q->model_path == NULL && !q->quality;
     return q->out_path == NULL ? nothing_else : strcmp(q->out_path, "-") == 0;
@@ -460,7 +460,7 @@ static int write_map(job *j, file_format in_format) {
         status = output_begin(&out, format, NAPIER_F32, &shape, NULL);
     }
     for (int64_t row = 0; row < j->rows && status == STATUS_OK; row++) {
-        float copy[4096]; /* output_write may change what it is given */
+        float copy[4096]; /* output_write may change its input */
         for (int64_t at = 0; at < j->columns && status == STATUS_OK; at += 4096) {
             const int64_t count = j->columns - at < 4096 ? j->columns - at : 4096;
             memcpy(copy, j->map + row * j->columns + at, (size_t)count * sizeof *copy);
@@ -474,7 +474,7 @@ static int write_map(job *j, file_format in_format) {
     return status;
 }
 
-/* Leaves the labels of the points that have a place, in order. */
+/* Keeps only the labels of points that have a place, in order. */
 static void drop_labels(labels *l, const float *map, int64_t columns) {
     const int64_t all = l->count;
     if (l->type == LABELS_AUTO) {
@@ -501,7 +501,7 @@ static void drop_labels(labels *l, const float *map, int64_t columns) {
     }
 }
 
-/* A plot shows the points that have a place: the map and the labels without the others. */
+/* Removes the points without a place from the map and the labels, because a plot does not show them. */
 static void drop_disconnected(job *j) {
     drop_labels(&j->labels, j->map, j->columns);
     drop_labels(&j->targets, j->map, j->columns);
@@ -548,7 +548,8 @@ static int write_bytes(const char *path, const void *bytes, size_t size) {
     return status;
 }
 
-/* By the program's own output, which goes to its place with the others, and not by napier_umap_model_save. */
+/* Writes the model through the program's own output, so that it takes its final name together with the other files, and
+ * not through napier_umap_model_save. */
 static int write_model(const job *j) {
     const char *const path = j->q->model_path;
     size_t size = 0;
@@ -568,7 +569,7 @@ static int write_model(const job *j) {
     return status;
 }
 
-/* All points up to 10,000; of more, 5,000 are asked: the cost grows with rows times points. */
+/* Uses all points up to 10,000, and 5,000 of more, because the cost is rows times points. */
 static int report_quality(job *j, const table *t) {
     const umap_request *const q = j->q;
     const labels *const l = shown_labels(j);
@@ -579,7 +580,7 @@ static int report_quality(job *j, const table *t) {
     const int32_t *const codes = l->type == LABELS_CATEGORIES ? l->codes : NULL;
     napier_neighbors_options neighbors = q->options.neighbors;
     const int64_t points = j->rows - napier_umap_disconnected(napier_const_rows_f32(j->map, j->rows, j->columns));
-    const int64_t most = (points - 1) / 2; /* of few points fewer neighbours are asked for */
+    const int64_t most = (points - 1) / 2; /* with few points, fewer neighbours are requested */
     if (most < 1) {
         return complain("%s: --quality needs 3 points or more on the map, there %s %" PRId64, t->in.name,
                         points == 1 ? "is" : "are", points);
@@ -602,7 +603,7 @@ static int report_quality(job *j, const table *t) {
     return to == stdout ? finish_standard_output() : STATUS_OK;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The whole command ------------------------------------------------------------------------------------------- */
 
 static int do_job(job *j, const table *t) {
     const umap_request *const q = j->q;

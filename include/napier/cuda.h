@@ -1,5 +1,5 @@
-/* napier/cuda.h - Napier on a GPU: one header per room; what all calls have in common is told in napier/cuda/device.h.
- * No header of CUDA is needed to include it. */
+/* napier/cuda.h - Napier on a GPU. It includes one header per part of the library; napier/cuda/device.h has the rules
+ * that all calls share. Including it needs no CUDA header. */
 #ifndef NAPIER_CUDA_H
 #define NAPIER_CUDA_H
 

@@ -161,6 +161,18 @@ static inline napier_const_matrix napier_read_only(napier_matrix m) {
     return c;
 }
 
+/* ---- Structs that grow ------------------------------------------------------------------------------------------
+ * A struct that begins with struct_size may get more fields, at its end, in a later version. Initialise it with its macro
+ * (NAPIER_CONTEXT_OPTIONS_INIT and so on), which sets the defaults and struct_size, and then set the fields that you need. A
+ * program that was compiled with another version's header goes on working:
+ *   - Your struct is smaller, because your header is older: the fields that it lacks have their defaults. Of results you get
+ *     those that your struct has.
+ *   - Your struct is larger, because your header is newer: the call takes it as long as all bytes that this library does not
+ *     know are 0. Else the call returns INVALID_ARGUMENT, because it cannot do what you ask for. Results that this library
+ *     does not know stay as they are.
+ * A struct_size that no version has, such as 0, is INVALID_ARGUMENT. The text names the argument and the macro. A struct that
+ * lies within another (napier_umap_options.neighbors) does not grow: its struct_size is always its sizeof. */
+
 /* ---- Context ----------------------------------------------------------------------------------------------------
  * A context holds the number of threads, the instruction set, the allocator and the text of the last error. The library has
  * no other state. One thread at a time may use a context. Give each of your threads a context of its own: it is small.
@@ -177,7 +189,7 @@ typedef struct napier_allocator {
 } napier_allocator;
 
 typedef struct napier_context_options {
-    size_t struct_size; /* sizeof(napier_context_options): lets the struct grow without breaking callers */
+    size_t struct_size; /* sizeof(napier_context_options) */
     int threads;        /* worker threads; 0: OpenMP's default, at most 1024 */
     napier_isa
         highest_isa; /* AUTO: the best of this machine, with its matrix engine (AMX) for products of bf16. AVX512 does

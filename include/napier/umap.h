@@ -1,22 +1,23 @@
-/* napier/umap.h - UMAP: from a matrix to a map, stage by stage or in one call.
+/* napier/umap.h - UMAP: a map (embedding) of the rows of a matrix, stage by stage or in one call.
  *
  *     nearest_neighbors -> smooth_knn_dist -> fuzzy_simplicial_set -> spectral_layout -> optimize_layout
  *
- * napier_umap_fit runs them all; each is a public call too, named as umap-learn names it, and so are the primitives
- * below it: edge gradients, segmented reduction, negative samples, one epoch of an optimizer, the loss.
+ * napier_umap_fit runs all stages. Each stage is also a public call with umap-learn's name. So are the primitives that
+ * the stages use: edge gradients, segmented reduction, negative samples, epochs of an optimizer, the loss.
  *
- * Bits. For given input and options every result has the same bits for any thread count, instruction set and compiler.
- * Random numbers are counter-based: a draw is a function of (seed, epoch, vertex, number of the draw) and nothing else.
+ * Bits. The same input and options give the same bits for any number of threads, instruction set and compiler. Random
+ * numbers are counter-based: a draw depends only on (seed, epoch, vertex, number of the draw).
  *
- * Embeddings are f32, contiguous [n, n_components] (row_stride = cols, col_stride = 1), 1 to 50 components; anything
- * else is INVALID_ARGUMENT. Vertices and points count from 0 and are fewer than 2^31. NaN or inf in data, weights,
- * distances or an embedding is INVALID_ARGUMENT, and the text names the place, unless a call says otherwise.
+ * Embeddings are f32, contiguous [n, n_components] (row_stride = cols, col_stride = 1), with 1 to 50 components.
+ * Anything else is INVALID_ARGUMENT. Vertices and points are numbered from 0, and there are fewer than 2^31. NaN or inf
+ * in data, weights, distances or an embedding is INVALID_ARGUMENT, and the message names the position, unless a call
+ * says otherwise.
  *
- * Pointers may be NULL only where a comment says so, or where there is nothing to point at; `params` and `options` NULL
- * mean all defaults. What a call makes (`out`) is the caller's, who destroys it with the same context; *out is NULL on
- * an error. Outputs overlap neither inputs nor one another. Thread safety: one context per thread; finished graphs and
- * models may be read by several threads at once. On an error outputs are untouched unless a call says otherwise. Any
- * call that needs memory may return OUT_OF_MEMORY.
+ * Pointers may be NULL only where a comment says so, or where the array is empty. `params` or `options` NULL: all
+ * defaults. The caller owns the objects that a call creates (`out`) and destroys them with the same context. On an
+ * error *out is NULL, and other outputs are unchanged unless a call says otherwise. Outputs must not overlap inputs or
+ * one another. Any call that needs memory may return OUT_OF_MEMORY. Thread safety: one context per thread; several
+ * threads may read a finished graph or model at once.
  *
  * Source: McInnes, Healy and Melville, "UMAP: Uniform Manifold Approximation and Projection", 2018; docs/umap.md. */
 #ifndef NAPIER_UMAP_H
@@ -31,12 +32,12 @@ extern "C" {
 enum { NAPIER_UMAP_MOST_COMPONENTS = 50 };
 
 /* ---- The curve and the forces ------------------------------------------------------------------------------------
- * In the map, points at distance d are joined with q(d) = 1 / (1 + a d^2b). Forces are displacements: what is added to a
- * point, that is minus the gradient of the loss (napier_umap_loss).
+ * Two points at distance d on the map are connected with weight q(d) = 1 / (1 + a d^2b). A force is a displacement that
+ * is added to a point: minus the gradient of the loss (napier_umap_loss).
  *     attraction on i along an edge (i, j):    -2 a b d^2(b-1) / (1 + a d^2b) (y_i - y_j), 0 where d = 0
  *     repulsion of i from a sample j:   2 repulsion b / ((epsilon + d^2) (1 + a d^2b)) (y_i - y_j), 0 where d = 0
- * Each component is clipped to +-clip, then, if max_norm is not 0, the vector is shortened to max_norm.
- * Powers are computed in f32 to about 2^-20 relative; sums run in a fixed order. */
+ * Each component is clipped to +-clip. Then, if max_norm is not 0, a longer vector is shortened to max_norm.
+ * Powers are computed in f32 with a relative error of about 2^-20. Sums have a fixed order. */
 typedef struct napier_umap_params {
     size_t struct_size;           /* sizeof(napier_umap_params) */
     float a, b;                   /* both finite and > 0; default: the fit for min_dist 0.1, spread 1 */
@@ -44,36 +45,37 @@ typedef struct napier_umap_params {
     int32_t negative_sample_rate; /* samples per vertex or per edge, 0 to 1000; default 5 */
     float repulsion_strength;     /* gamma, >= 0; default 1 */
     float epsilon;                /* > 0; default 0.001 */
-    float clip;                   /* of each component of each force; 0: none; default 4 */
-    float max_norm;               /* of each force; 0: none (default) */
+    float clip;                   /* largest component of each force; 0: no limit; default 4 */
+    float max_norm;               /* largest length of each force; 0: no limit (default) */
 } napier_umap_params;
 
 #define NAPIER_UMAP_PARAMS_INIT \
     { sizeof(napier_umap_params), 1.57694346f, 0.895060879f, 1.0f, 5, 1.0f, 0.001f, 4.0f, 0.0f }
 
-/* *a and *b: those whose curve is nearest (least squares on 300 points of [0, 3 spread]) to 1 up to min_dist and
- * exp(-(d - min_dist) / spread) beyond. 0 <= min_dist <= spread, spread > 0, else INVALID_ARGUMENT. Within 2e-4 of
- * umap-learn's find_ab_params. */
+/* Fits *a and *b: the curve q is the least-squares fit, on 300 points of [0, 3 spread], to 1 up to min_dist and
+ * exp(-(d - min_dist) / spread) beyond. Needs 0 <= min_dist <= spread and spread > 0, else INVALID_ARGUMENT. The result
+ * is within 2e-4 of umap-learn's find_ab_params. */
 NAPIER_API napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a,
                                                     float *b);
 
 /* ---- Edges -------------------------------------------------------------------------------------------------------*/
 
 typedef struct napier_umap_edge {
-    uint32_t source, target; /* one and the same vertex: no force */
-    float weight;            /* finite, >= 0; 0 is as good as no edge */
+    uint32_t source, target; /* an edge from a vertex to itself has no force */
+    float weight;            /* finite, >= 0; an edge of weight 0 has no effect */
 } napier_umap_edge;
 
-/* Sorts by source, then target, then weight: the order in which the calls below want edges, so that the order in which
- * a caller lists them never changes a bit. In place; checks nothing but `edges` and `count`. */
+/* Sorts edges in place by source, then target, then weight. The calls below need this order, so the order in which a
+ * caller lists the edges does not change the bits. Checks only `edges` and `count`, not the edges themselves. */
 NAPIER_API napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count);
 
-/* Edge e of vertex v is edges[starts[v] + e], e < counts[v]; both arrays have n elements, vertices without edges
- * included. Errors: edges not sorted, a vertex >= n, a weight that is negative or not finite; the text names the edge. */
+/* Finds each vertex's edges: edge e of vertex v is edges[starts[v] + e], e < counts[v]. Both arrays have n elements,
+ * one for each vertex, also for vertices without edges. INVALID_ARGUMENT if the edges are not sorted, a vertex is >= n,
+ * or a weight is negative or not finite; the message names the edge. */
 NAPIER_API napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                               int64_t n, int64_t *starts, int64_t *counts);
 
-/* A weighted graph in rows (CSR): the neighbours of v are targets[starts[v]] .. targets[starts[v + 1] - 1], ascending. */
+/* A weighted graph in CSR form: the neighbours of v are targets[starts[v]] .. targets[starts[v + 1] - 1], ascending. */
 typedef struct napier_umap_graph {
     int64_t n;       /* vertices */
     int64_t *starts; /* [n + 1] */
@@ -81,16 +83,17 @@ typedef struct napier_umap_graph {
     float *weights;
 } napier_umap_graph;
 
-/* Sorted edges as a graph, checked as by napier_umap_segments; edges of weight 0 are left out. destroy takes NULL too. */
+/* Makes a graph of sorted edges, with the checks of napier_umap_segments. Edges of weight 0 are left out. destroy
+ * accepts NULL. */
 NAPIER_API napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges,
                                                       int64_t count, int64_t n, napier_umap_graph **out);
 NAPIER_API void napier_umap_graph_destroy(napier_context *context, napier_umap_graph *graph);
 
 /* ---- Primitives --------------------------------------------------------------------------------------------------*/
 
-/* The forces of each edge on its source and on its target (the opposite), times its weight, without the learning rate:
- * both [count, n_components], contiguous f32; either may have data NULL. What optimize_epochs does without storing
- * them. */
+/* The attractive force of each edge on its source, and the opposite force on its target. Both are multiplied by the
+ * edge's weight, not by the learning rate. Both outputs are [count, n_components], contiguous f32; either may have data
+ * NULL. optimize_epochs computes the same forces without storing them. */
 NAPIER_API napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
                                                     napier_const_matrix embedding, const napier_umap_edge *edges,
                                                     int64_t count, napier_matrix source_gradients,
@@ -101,30 +104,32 @@ NAPIER_API napier_status napier_umap_reduce_segments(napier_context *context, na
                                                      const int64_t *starts, const int64_t *counts,
                                                      napier_matrix gradients);
 
-/* The attractive forces on every vertex: of its own edges, and with move_targets also of the edges that end in it (for
- * lists that name each pair once; a symmetric list would count twice). Same bits as the two calls above. */
+/* The attractive forces on every vertex: from its own edges and, with move_targets, also from the edges that end in it.
+ * Use move_targets for lists that name each pair once; in a symmetric list each force would count twice. Same bits as
+ * the two calls above. */
 NAPIER_API napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
                                                napier_const_matrix embedding, const napier_umap_edge *edges,
                                                int64_t count, int move_targets, napier_matrix gradients);
 
-/* embedding += learning_rate * gradients, one fma an element; both [n, n_components]. */
+/* embedding += learning_rate * gradients, with one fma for each element. Both are [n, n_components]. */
 NAPIER_API napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
                                            napier_matrix embedding);
 
-/* The targets of an epoch: targets[v * rate + s] is draw s of vertex v, evenly from 0 .. n - 1 (it may be v: skipped
- * where it is used). [n, rate]; rate 0 to 1000, epoch 0 to 2^31 - 1. */
+/* Draws the negative samples of an epoch: targets[v * rate + s] is draw s of vertex v, uniform in 0 .. n - 1. A draw
+ * may be v itself; the calls that use it skip it. targets is [n, rate], with rate 0 to 1000 and epoch 0 to 2^31 - 1. */
 NAPIER_API napier_status napier_umap_negative_targets(napier_context *context, uint64_t seed, int64_t epoch, int64_t n,
                                                       int64_t rate, uint32_t *targets);
 
-/* The repulsive forces on every vertex from `rate` targets each ([n, rate]; j = i skipped; j >= n an error), all read
- * from the same embedding. */
+/* The repulsive forces on every vertex from its `rate` targets [n, rate], all computed from the same embedding. A
+ * target that is the vertex itself is skipped. A target >= n is INVALID_ARGUMENT. */
 NAPIER_API napier_status napier_umap_negative_gradients(napier_context *context, const napier_umap_params *params,
                                                         napier_const_matrix embedding, const uint32_t *targets,
                                                         int64_t rate, napier_matrix gradients);
 
-/* loss = - sum over edges of w log q(d) - repulsion sum over negatives of log(1 - q(d)), where 1 - q is taken at d^2 +
- * epsilon, so that it is not 0. Its gradient is minus the forces, but for their clipping, and for epsilon, which the
- * repulsion has in one of its two factors only. targets [n, rate], or NULL and rate 0. Summed in double. */
+/* loss = - sum over edges of w log q(d) - repulsion sum over negatives of log(1 - q(d)). 1 - q is computed at d^2 +
+ * epsilon, so that it is not 0. The forces are minus the gradient of this loss, with two differences: they are clipped,
+ * and the repulsion has epsilon in only one of its two factors. targets is [n, rate], or NULL with rate 0. Sums are in
+ * double. */
 NAPIER_API napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params,
                                           napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
                                           const uint32_t *targets, int64_t rate, double *loss);
@@ -147,16 +152,18 @@ typedef struct napier_umap_optimizer_options {
 #define NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT \
     { sizeof(napier_umap_optimizer_options), NAPIER_UMAP_ADAM, 0.9f, 0.5f, 0.9f, 1e-7f }
 
-/* Velocity or moments of n points, and the steps taken; the caller keeps it across calls. A call that is given it
- * changes it: one thread at a time. beta, beta1 and beta2 lie in [0, 1), eps is > 0. */
+/* The state of an optimizer for n points: velocity or moments, and the number of steps taken. Keep it from call to
+ * call; optimize_epochs changes it, so only one thread may use it at a time. beta, beta1 and beta2 are in [0, 1), eps
+ * is > 0. */
 typedef struct napier_umap_optimizer napier_umap_optimizer;
 
 NAPIER_API napier_status napier_umap_optimizer_create(napier_context *context,
                                                       const napier_umap_optimizer_options *options, int64_t n,
                                                       int64_t n_components, napier_umap_optimizer **out);
 NAPIER_API void napier_umap_optimizer_destroy(napier_context *context, napier_umap_optimizer *optimizer);
-/* As bytes, little endian, with a checksum: *size is the size, and bytes are written if `capacity` holds them (NULL and
- * 0: to ask for the size). from_bytes: CORRUPT_DATA where they are no optimizer. */
+/* Converts an optimizer to bytes, little endian, with a checksum. *size is set to the number of bytes. They are written
+ * only if `capacity` is large enough; pass NULL and 0 to query the size. from_bytes returns CORRUPT_DATA if the bytes
+ * are not a valid optimizer. */
 NAPIER_API napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napier_umap_optimizer *optimizer,
                                                         uint8_t *bytes, size_t capacity, size_t *size);
 NAPIER_API napier_status napier_umap_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
@@ -164,24 +171,26 @@ NAPIER_API napier_status napier_umap_optimizer_from_bytes(napier_context *contex
 
 /* Which edges act in an epoch. */
 typedef enum napier_umap_edge_use {
-    NAPIER_UMAP_EDGES_WEIGHTED = 0, /* all, each force times weight / largest weight */
-    NAPIER_UMAP_EDGES_SAMPLED = 1   /* each in weight / largest weight of the epochs, evenly spread, at full force */
+    NAPIER_UMAP_EDGES_WEIGHTED = 0, /* all edges; each force is multiplied by weight / largest weight */
+    NAPIER_UMAP_EDGES_SAMPLED = 1   /* an edge acts at full force in a share of weight / largest weight of the epochs,
+                                       evenly spread */
 } napier_umap_edge_use;
 
-/* Where all edges act by weight and the rate counts per edge, one sample is drawn for up to four, and counts for them. */
+/* What negative_sample_rate counts for. With EDGES_WEIGHTED and RATE_PER_EDGE, one drawn sample stands for up to four:
+ * its force is multiplied accordingly. */
 typedef enum napier_umap_rate_per {
-    NAPIER_UMAP_RATE_PER_EDGE = 0, /* negative_sample_rate counts for each edge that acts (its share, where weighted) */
-    NAPIER_UMAP_RATE_PER_VERTEX = 1 /* for each vertex, in each epoch */
+    NAPIER_UMAP_RATE_PER_EDGE = 0,  /* each edge that acts (with EDGES_WEIGHTED: times weight / largest weight) */
+    NAPIER_UMAP_RATE_PER_VERTEX = 1 /* each vertex, in each epoch */
 } napier_umap_rate_per;
 
 typedef struct napier_umap_epochs {
     size_t struct_size;
-    int64_t first, count,
-        total; /* epochs first .. first + count - 1 of total; the rate is learning_rate (1 - epoch / total) */
+    /* Epochs first .. first + count - 1 of total. The rate in an epoch is learning_rate (1 - epoch / total). */
+    int64_t first, count, total;
     uint64_t seed;
     napier_umap_edge_use edge_use;
     napier_umap_rate_per rate_per;
-    int move_targets;          /* default 1; 0 for symmetric lists, whose forces then count twice */
+    int move_targets;          /* default 1; with 1 the forces of a symmetric list count twice */
     napier_progress *progress; /* may be NULL; stage "layout" */
     void *user;
 } napier_umap_epochs;
@@ -189,9 +198,10 @@ typedef struct napier_umap_epochs {
 #define NAPIER_UMAP_EPOCHS_INIT \
     { sizeof(napier_umap_epochs), 0, 1, 1, 42, NAPIER_UMAP_EDGES_WEIGHTED, NAPIER_UMAP_RATE_PER_EDGE, 1, NULL, NULL }
 
-/* Epochs over sorted edges, in place; total is at most 2^22 - 1. All forces of an epoch are computed from the embedding
- * at its start. targets: [n, rate] given by the caller for every epoch (rate per vertex), or NULL: drawn from (seed,
- * epoch). On CANCELLED embedding and optimizer are those after the last whole epoch. */
+/* Runs epochs over sorted edges and updates the embedding in place. total is at most 2^22 - 1. All forces of an epoch
+ * are computed from the embedding at its start. targets: [n, rate], used in every epoch (only with RATE_PER_VERTEX), or
+ * NULL to draw them from (seed, epoch). On CANCELLED the embedding and the optimizer are those after the last complete
+ * epoch. */
 NAPIER_API napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
                                                      const napier_umap_epochs *epochs, const napier_umap_edge *edges,
                                                      int64_t count, const uint32_t *targets,
@@ -199,7 +209,7 @@ NAPIER_API napier_status napier_umap_optimize_epochs(napier_context *context, co
 
 /* ---- Neighbours --------------------------------------------------------------------------------------------------*/
 
-/* A matrix in rows of (column, value): columns ascending within a row. */
+/* A sparse matrix in CSR form. Columns are ascending within a row. */
 typedef struct napier_csr_matrix {
     int64_t rows, cols;
     const int64_t *row_starts; /* [rows + 1] */
@@ -213,21 +223,22 @@ typedef struct napier_umap_samples {
     const napier_csr_matrix *sparse; /* not NULL: dense is ignored */
 } napier_umap_samples;
 
-/* The names and definitions of umap-learn (and SciPy). Boolean ones look at x != 0. Every value must be finite,
- * whatever the metric, precomputed distances too: NaN or inf is INVALID_ARGUMENT, and the text names row and column. */
+/* Names and definitions are those of umap-learn (and SciPy). Boolean metrics use x != 0. Every value must be finite for
+ * every metric, precomputed distances included: NaN or inf is INVALID_ARGUMENT, and the message names row and
+ * column. */
 typedef enum napier_metric {
     NAPIER_METRIC_EUCLIDEAN = 0,
     NAPIER_METRIC_MANHATTAN = 1,
     NAPIER_METRIC_CHEBYSHEV = 2,
-    NAPIER_METRIC_MINKOWSKI = 3, /* p */
+    NAPIER_METRIC_MINKOWSKI = 3, /* with exponent p */
     NAPIER_METRIC_COSINE = 4,
     NAPIER_METRIC_CORRELATION = 5,
     NAPIER_METRIC_CANBERRA = 6,
     NAPIER_METRIC_BRAYCURTIS = 7,
     NAPIER_METRIC_HELLINGER = 8,    /* no negative values */
-    NAPIER_METRIC_HAVERSINE = 9,    /* two columns: latitude and longitude in radians; an error beyond +-1e6 */
-    NAPIER_METRIC_SEUCLIDEAN = 10,  /* variances, > 0; of those from the data, columns that never vary are left out */
-    NAPIER_METRIC_MAHALANOBIS = 11, /* inverse covariance; at most 32,768 columns; an error if the data's is singular */
+    NAPIER_METRIC_HAVERSINE = 9,    /* two columns: latitude and longitude in radians, each within +-1e6 */
+    NAPIER_METRIC_SEUCLIDEAN = 10,  /* given variances must be > 0; without them, constant columns are left out */
+    NAPIER_METRIC_MAHALANOBIS = 11, /* at most 32,768 columns; an error if the data's covariance is singular */
     NAPIER_METRIC_HAMMING = 12,
     NAPIER_METRIC_JACCARD = 13,
     NAPIER_METRIC_DICE = 14,
@@ -238,31 +249,31 @@ typedef enum napier_metric {
     NAPIER_METRIC_SOKALSNEATH = 19,
     NAPIER_METRIC_KULSINSKI = 20,
     NAPIER_METRIC_MATCHING = 21,
-    NAPIER_METRIC_PRECOMPUTED = 22 /* samples are an [n, n] matrix of distances; sparse: what is missing is too far */
+    NAPIER_METRIC_PRECOMPUTED = 22 /* samples are distances [n, n]; sparse: pairs not stored are no neighbours */
 } napier_metric;
 
-/* "euclidean" and so on, as umap-learn spells them; NULL for no metric. And back: -1 for no name. */
+/* A metric's name in umap-learn's spelling, such as "euclidean"; NULL if `metric` is not one. from_name is the inverse;
+ * it returns -1 if there is no such name. */
 NAPIER_API const char *napier_metric_name(napier_metric metric);
 NAPIER_API int napier_metric_from_name(const char *name);
-/* The distance of two points that have nothing in common, which napier_umap_fit does not count as neighbours: 1 for
- * jaccard and dice, for hellinger 1 - 2^-18 and for cosine and correlation 2 - 2^-17 (1 and 2 less their rounding),
- * infinity for the others. */
+/* The distance from which on napier_umap_fit does not count points as neighbours: the distance of two points that have
+ * nothing in common. 1 for jaccard and dice; 1 - 2^-18 for hellinger and 2 - 2^-17 for cosine and correlation (1 and 2
+ * less the rounding of these metrics); infinity for the others. */
 NAPIER_API float napier_metric_disconnection(napier_metric metric);
 
 typedef enum napier_neighbors_method {
     NAPIER_NEIGHBORS_AUTO = 0,      /* exact, or NN-descent where that is faster (docs/umap.md) */
-    NAPIER_NEIGHBORS_EXACT = 1,     /* ties by index */
-    NAPIER_NEIGHBORS_NN_DESCENT = 2 /* recall 0.99 by its own check of 256 rows; exact where it falls short */
+    NAPIER_NEIGHBORS_EXACT = 1,     /* ties are broken by index */
+    NAPIER_NEIGHBORS_NN_DESCENT = 2 /* checks 256 rows; searches exactly if their recall stays below 0.99 */
 } napier_neighbors_method;
 
 typedef struct napier_neighbors_options {
     size_t struct_size;
-    int64_t n_neighbors;  /* 2 to n; the point itself is the first; default 15 */
+    int64_t n_neighbors;  /* 2 to n, counting the point itself, which is the first; default 15 */
     napier_metric metric; /* default EUCLIDEAN */
-    double p;             /* of minkowski, >= 1; default 2 */
-    const float
-        *metric_values; /* seuclidean: variances [cols]; mahalanobis: inverse covariance [cols, cols]; NULL: from
-                                       the data */
+    double p;             /* exponent of minkowski, >= 1; default 2 */
+    /* seuclidean: variances [cols]; mahalanobis: inverse covariance [cols, cols]; NULL: computed from the data */
+    const float *metric_values;
     napier_neighbors_method method; /* default AUTO */
     uint64_t seed;                  /* of NN-descent; default 42 */
     napier_progress *progress;      /* may be NULL; stage "neighbours" */
@@ -272,13 +283,14 @@ typedef struct napier_neighbors_options {
 #define NAPIER_NEIGHBORS_OPTIONS_INIT \
     { sizeof(napier_neighbors_options), 15, NAPIER_METRIC_EUCLIDEAN, 2.0, NULL, NAPIER_NEIGHBORS_AUTO, 42, NULL, NULL }
 
-/* The n_neighbors nearest of every row, nearest first, ties by index, itself first: indices and distances
- * [n, n_neighbors], contiguous. Where fewer are reachable (precomputed sparse): index -1, distance +inf. */
+/* The n_neighbors nearest rows of every row, nearest first, ties broken by index. The first is the row itself. indices
+ * and distances are [n, n_neighbors], contiguous. If a row has fewer neighbours (sparse precomputed distances), the
+ * rest are index -1 at distance +inf. */
 NAPIER_API napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                                   const napier_neighbors_options *options, int32_t *indices,
                                                   float *distances);
-/* The same among `samples` for other rows (`queries`); no row counts as itself, and n_neighbors may be 1. [queries,
- * n_neighbors]. */
+/* The nearest rows of `samples` for each row of `queries`: outputs [queries, n_neighbors]. No query counts as one of
+ * the samples, even if it is equal, so n_neighbors may be 1. */
 NAPIER_API napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                                      napier_umap_samples queries,
                                                      const napier_neighbors_options *options, int32_t *indices,
@@ -286,40 +298,46 @@ NAPIER_API napier_status napier_nearest_neighbors_of(napier_context *context, na
 
 /* ---- The fuzzy set and its start ---------------------------------------------------------------------------------*/
 
-/* rhos[i]: distance to the nearest neighbour that counts as connected (local_connectivity, may be fractional);
- * sigmas[i]: the scale at which sum_j exp(-max(0, d_ij - rho_i) / sigma_i) = log2(n_neighbors), by 64 bisections, at
- * least 1e-3 of the mean distance (of the row, or of all where rho is 0). distances [n, n_neighbors], ascending, the
- * first that of the point itself, which is left out of the sum; +inf (no neighbour) is passed over; NaN, negative:
- * INVALID_ARGUMENT. */
+/* rhos[i]: the distance of the neighbour number local_connectivity, counted among those not at distance 0; a fractional
+ * number interpolates between two of them. sigmas[i]: the scale at which sum_j exp(-max(0, d_ij - rho_i) / sigma_i) =
+ * log2(n_neighbors), found by 64 bisections, and at least 1e-3 of the mean distance (of the row, or of all rows where
+ * rho is 0). distances is [n, n_neighbors], ascending. The first is the point itself, which is left out of the sum.
+ * +inf (no neighbour) is skipped. NaN or a negative distance is INVALID_ARGUMENT. */
 NAPIER_API napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
                                                      int64_t n_neighbors, double local_connectivity, float *rhos,
                                                      float *sigmas);
 
-/* Memberships a_ij = exp(-max(0, d_ij - rho_i) / sigma_i), symmetrised: W = mix (A + A' - A.A') + (1 - mix) A.A', mix
- * being set_op_mix_ratio, 0 to 1; no vertex is joined with itself. indices and distances [n, n_neighbors] as
- * napier_nearest_neighbors gives them: -1 at +inf is no neighbour; one that a row names twice is INVALID_ARGUMENT. */
+/* Makes the graph of memberships. a_ij = exp(-max(0, d_ij - rho_i) / sigma_i) is symmetrised to W = mix (A + A' - A.A')
+ * + (1 - mix) A.A', where mix is set_op_mix_ratio, 0 to 1. No vertex has an edge to itself. indices and distances are
+ * [n, n_neighbors], as napier_nearest_neighbors returns them; -1 at +inf is no neighbour. A neighbour that a row names
+ * twice is INVALID_ARGUMENT. */
 NAPIER_API napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices,
                                                           const float *distances, int64_t n, int64_t n_neighbors,
                                                           double local_connectivity, double set_op_mix_ratio,
                                                           napier_umap_graph **out);
 
-/* Supervision: the graph joined with what is known of the points. Categories: int32 [n], negative = unknown; edges
- * between different known categories weigh exp(-far_dist) of what they did, far_dist = 2.5 / (1 - target_weight), those
- * to an unknown one exp(-1). Numbers: float [n], finite; the fuzzy set of their n_neighbors nearest is joined with the
- * graph by target_weight. 0: the data decides, 1: the targets. Either way each vertex's largest weight is then 1 again.
- * As umap-learn. *graph, symmetric, is replaced; on an error it is as it was. */
+/* Supervision: combines the graph with known targets of the points, as umap-learn does.
+ * Categories: int32 [n], negative if unknown. The weight of an edge between different known categories is multiplied by
+ *     exp(-far_dist), far_dist = 2.5 / (1 - target_weight); that of an edge to an unknown category by exp(-1).
+ * Numbers: float [n], finite. The fuzzy set of their n_neighbors nearest numbers is intersected with the graph,
+ *     weighted by target_weight.
+ * With target_weight 0 the data decides, with 1 the targets do. Afterwards each vertex's largest weight is 1 again.
+ * *graph must be symmetric. It is replaced; on an error it is unchanged. */
 NAPIER_API napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph,
                                                      const int32_t *categories, double target_weight);
 NAPIER_API napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph,
                                                   const float *numbers, int64_t n_neighbors, double target_weight);
 
-/* Starts: embedding [n, n_components]; random is even in [-10, 10). The others are scaled so that the largest element is
- * +-10, and carry noise of standard deviation 1e-4 (triangular: the sum of two even draws), so that equal points can
- * part; before the noise the largest element of each component is positive. They always end; one point is at 0.
- * spectral: eigenvectors of the normalised Laplacian, of every connected component by itself; a component of at most
- *     2 n_components vertices is small and random. Up to 2 n_components components lie on the axes, more where the
- *     principal components of the centroids of their data are (or on a grid, where samples have no rows).
- * pca: the first principal components; those that do not exist are random within a tenth of the map. */
+/* Starts of the layout: embedding [n, n_components].
+ * random: uniform in [-10, 10).
+ * spectral: eigenvectors of the normalised Laplacian, computed separately for every connected component. A component of
+ *     at most 2 n_components vertices gets a small random layout. Up to 2 n_components components are placed on the
+ *     axes. More are placed by the principal components of the centroids of their data, or on a grid if samples have no
+ *     rows.
+ * pca: the first principal components. Those that do not exist are random within a tenth of the map.
+ * spectral and pca are scaled so that the largest element is +-10, and the largest element of each component is
+ * positive. Then noise of standard deviation 1e-4 is added (triangular: the sum of two uniform draws), so that equal
+ * points can separate. The iterations are bounded. A single point is at 0. */
 NAPIER_API napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
                                                      napier_umap_samples samples, uint64_t seed,
                                                      napier_matrix embedding);
@@ -333,20 +351,21 @@ typedef enum napier_umap_init {
     NAPIER_UMAP_INIT_SPECTRAL = 0,
     NAPIER_UMAP_INIT_PCA = 1,
     NAPIER_UMAP_INIT_RANDOM = 2,
-    NAPIER_UMAP_INIT_GIVEN = 3 /* options->init_embedding, as it is */
+    NAPIER_UMAP_INIT_GIVEN = 3 /* options->init_embedding, unchanged */
 } napier_umap_init;
 
-/* umap-learn's names and defaults. */
+/* Names and defaults are umap-learn's. */
 typedef struct napier_umap_options {
     size_t struct_size;
-    napier_neighbors_options
-        neighbors;               /* n_neighbors, metric, ...; more neighbours than points: as many as there are */
-    const int32_t *knn_indices;  /* precomputed [n, n_neighbors], or NULL; n_neighbors <= n, each point first its own */
-    const float *knn_distances;  /* the same; ascending; -1 at +inf is no neighbour */
+    napier_neighbors_options neighbors; /* n_neighbors, metric, ...; an n_neighbors above n counts as n */
+    /* Precomputed neighbours, or NULL: indices and distances [n, n_neighbors], n_neighbors <= n, distances ascending.
+     * The first of each row is the row itself. Index -1 at +inf is no neighbour. */
+    const int32_t *knn_indices;
+    const float *knn_distances;
     int64_t n_components;        /* 1 to 50; default 2 */
-    int64_t n_epochs;            /* 0: by size (docs/umap.md) */
+    int64_t n_epochs;            /* 0: chosen by n (docs/umap.md) */
     double min_dist, spread;     /* 0.1, 1; ignored if a and b are given */
-    double a, b;                 /* 0: fitted */
+    double a, b;                 /* 0: fitted to min_dist and spread */
     double learning_rate;        /* 1 */
     double set_op_mix_ratio;     /* 1 */
     double local_connectivity;   /* 1 */
@@ -356,15 +375,16 @@ typedef struct napier_umap_options {
     const float *init_embedding;      /* [n, n_components] */
     uint64_t seed;                    /* 42 */
     uint64_t transform_seed;          /* 42 */
-    const int32_t *target_categories; /* [n] or NULL: supervised; negative: not known */
-    const float *target_numbers;      /* [n] or NULL; at most one of the two is given */
+    const int32_t *target_categories; /* [n] or NULL: supervision by categories; negative: unknown */
+    const float *target_numbers;      /* [n] or NULL: supervision by numbers; give at most one of the two */
     int64_t target_n_neighbors;       /* 0: n_neighbors */
     double target_weight;             /* 0.5 */
     int densmap;
     double dens_lambda, dens_frac, dens_var_shift; /* 2, 0.3, 0.1 */
-    double disconnection_distance; /* a neighbour this far or farther is none; infinity: all are neighbours; 0
-                                          (default): napier_metric_disconnection of the metric */
-    napier_progress *progress;     /* stages "neighbours", "fuzzy set", "start", "layout" */
+    /* A point at this distance or farther is no neighbour. infinity: no limit; 0 (default): napier_metric_disconnection
+     * of the metric. */
+    double disconnection_distance;
+    napier_progress *progress; /* stages "neighbours", "fuzzy set", "start", "layout" */
     void *user;
 } napier_umap_options;
 
@@ -375,55 +395,57 @@ typedef struct napier_umap_options {
             NULL                                                                                                     \
     }
 
-/* The layout of a symmetric graph, from the start in `embedding` [n, 1 to 50], in place: the default scheme of
- * napier_umap_fit. Of the options it reads n_epochs, the curve, learning_rate, repulsion_strength,
- * negative_sample_rate, seed and progress (not densmap, which needs distances). On CANCELLED the embedding is that
- * after the last whole epoch. */
+/* Runs the layout of napier_umap_fit on a symmetric graph, in place, from the start in `embedding` [n, 1 to 50]. The
+ * options it uses are n_epochs, the curve, learning_rate, repulsion_strength, negative_sample_rate, seed and progress.
+ * It ignores densmap, which needs distances. On CANCELLED the embedding is that after the last complete epoch. */
 NAPIER_API napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
                                                      const napier_umap_options *options, napier_matrix embedding);
 
 /* A fitted map: the data (a copy), the embedding and the options. */
 typedef struct napier_umap_model napier_umap_model;
 
-/* Fits a map of samples [n, cols], of which it keeps a copy. No points: INVALID_ARGUMENT; one point: at 0; fewer points
- * than n_neighbors: all are neighbours; equal points lie near one another. A point without a neighbour nearer than
- * disconnection_distance, whom no other has as its neighbour, is disconnected: its row is NaN, which is no error
- * (napier_umap_disconnected counts them). Every other element of the result is finite. Data whose distances overflow f32
- * (euclidean: from about 1e19 on) are INVALID_ARGUMENT: divide them by a power of two. */
+/* Fits a map of samples [n, cols]. The model keeps a copy of the samples. No points is INVALID_ARGUMENT. A single point
+ * is at 0. If there are fewer points than n_neighbors, all are neighbours. Equal points lie near one another on the
+ * map. A point is disconnected if no point nearer than disconnection_distance is its neighbour or has it as a
+ * neighbour. Its row is NaN, which is not an error; napier_umap_disconnected counts such rows. Every other element of
+ * the result is finite. If distances overflow f32 (euclidean: from about 1e19 on), the call returns INVALID_ARGUMENT;
+ * divide the data by a power of two. */
 NAPIER_API napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples,
                                          const napier_umap_options *options, napier_umap_model **out);
 NAPIER_API void napier_umap_model_destroy(napier_context *context, napier_umap_model *model);
 
-/* The embedding [n, n_components], valid as long as the model; empty where model is NULL. */
+/* The embedding [n, n_components], valid as long as the model; empty if model is NULL. */
 NAPIER_API napier_const_matrix napier_umap_model_embedding(const napier_umap_model *model);
-/* How many rows of an embedding (f32, contiguous) are NaN: points of a fit or of transform that are disconnected. 0 for
+/* The number of NaN rows in an embedding (f32, contiguous), that is of disconnected points of fit or transform. 0 for
  * another dtype. */
 NAPIER_API int64_t napier_umap_disconnected(napier_const_matrix embedding);
-/* The columns that transform expects; 0 where model is NULL. */
+/* The number of columns that transform expects; 0 if model is NULL. */
 NAPIER_API int64_t napier_umap_model_features(const napier_umap_model *model);
 
-/* New points on a fitted map: samples [rows, features], dense or sparse; embedding [rows, n_components]. A row's result
- * depends on the model and that row only: not on the other rows, their number or order. A fitted point comes to lie
- * near its place, not on it; densMAP's forces do not act. A row without a neighbour that is nearer than
- * disconnection_distance and has a place on the map is NaN. UNSUPPORTED for precomputed distances. */
+/* Places new points on a fitted map: samples [rows, features], dense or sparse; embedding [rows, n_components]. A row's
+ * result depends only on the model and that row, not on the other rows, their number or order. A point that was fitted
+ * gets a position near its own, not exactly its own. densMAP's forces do not act. A row is NaN if none of its
+ * neighbours has a position on the map and is nearer than disconnection_distance. UNSUPPORTED for models of precomputed
+ * distances. */
 NAPIER_API napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
                                                napier_umap_samples samples, napier_matrix embedding);
 
-/* Points of the map [rows, n_components] back to data: samples [rows, features], f32 contiguous: the mean of the data
- * of the n_neighbors fitted points nearest on the map, weighted by their memberships there; points without a place are
- * left out. Each row by itself, as transform. INVALID_ARGUMENT where no point has a place; UNSUPPORTED for models of sparse data or of precomputed distances. */
+/* Maps points of the map [rows, n_components] back to data: samples [rows, features], f32 contiguous. A result is the
+ * mean of the data of the n_neighbors fitted points nearest on the map, weighted by their memberships there.
+ * Disconnected points are left out. Each row is computed independently, as in transform. INVALID_ARGUMENT if all points
+ * are disconnected; UNSUPPORTED for models of sparse data or of precomputed distances. */
 NAPIER_API napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
                                                        napier_const_matrix points, napier_matrix samples);
 
-/* One file: little endian, with version and checksum, the same bytes on every machine. save writes it beside the path under
- * a name of its own, brings it to the disk and renames it: on an error (IO_ERROR) an older file is as it was, and two
- * writers do not disturb each other. An existing file keeps its mode, a symbolic link keeps pointing to it; a device or a
- * pipe is written where it is. load takes regular files only (IO_ERROR) and checks everything: a damaged or hostile file
- * is CORRUPT_DATA, never a crash. */
+/* Saves and loads a model as one file: little endian, with version and checksum, the same bytes on every machine. save
+ * writes a temporary file in the same folder, flushes it to the disk and renames it. So on an error (IO_ERROR) an older
+ * file is unchanged, and two processes may save to the same path at the same time. An existing file keeps its mode, and
+ * a symbolic link still points to the file. A device or a pipe is written directly. load accepts only regular files
+ * (else IO_ERROR) and checks every value: a damaged or hostile file is CORRUPT_DATA, never a crash. */
 NAPIER_API napier_status napier_umap_model_save(napier_context *context, const napier_umap_model *model,
                                                 const char *path);
 NAPIER_API napier_status napier_umap_model_load(napier_context *context, const char *path, napier_umap_model **out);
-/* The same in memory: *size is the size, and bytes are written if `capacity` holds them. */
+/* The same in memory. *size is set to the number of bytes; they are written only if `capacity` is large enough. */
 NAPIER_API napier_status napier_umap_model_to_bytes(napier_context *context, const napier_umap_model *model,
                                                     uint8_t *bytes, size_t capacity, size_t *size);
 NAPIER_API napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
@@ -432,14 +454,16 @@ NAPIER_API napier_status napier_umap_model_from_bytes(napier_context *context, c
 /* ---- How good is a map? ------------------------------------------------------------------------------------------*/
 
 typedef struct napier_umap_quality {
-    double trustworthiness;       /* Venna and Kaski, 2001: 1 if no false neighbours; as scikit-learn's */
-    double neighbor_preservation; /* share of the n_neighbors nearest that are still among the nearest on the map */
-    double knn_accuracy;          /* of a vote of the n_neighbors nearest on the map; NaN where labels is NULL */
+    double trustworthiness;       /* Venna and Kaski, 2001, as in scikit-learn; 1 if there are no false neighbours */
+    double neighbor_preservation; /* share of the n_neighbors nearest that are also among the nearest on the map */
+    double knn_accuracy;          /* share of points whose n_neighbors nearest on the map vote for their label; NaN if
+                                     labels is NULL */
 } napier_umap_quality;
 
-/* Rows of the embedding that are NaN (disconnected points) are left out, of the data too; n counts the others.
- * 1 <= n_neighbors < n / 2, the point itself not counted; labels [n] or NULL. Rows: how many points are asked, spread
- * evenly over all; 0: all, for which the cost grows with n^2. The ranks are exact. */
+/* Compares the neighbours of points in the data and on the map. Points whose row of the embedding is NaN (disconnected)
+ * are left out; n counts the others. 1 <= n_neighbors < n / 2, not counting the point itself. labels is [n] or NULL.
+ * `rows` is the number of points to evaluate, spread evenly over all; 0: all, at a cost that grows with n^2. The ranks
+ * are exact. */
 NAPIER_API napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
                                                 const napier_neighbors_options *options, napier_const_matrix embedding,
                                                 const int32_t *labels, int64_t rows, napier_umap_quality *out);

@@ -65,7 +65,8 @@ int call_matrix(call_arrays *c, PyObject *value, const char *name, napier_const_
     return a ? array_matrix(a, name, out) : value ? -1 : 0;
 }
 
-/* The array, or a contiguous copy in its place: what this is for is small beside what it goes with. */
+/* Replaces the array by a contiguous copy if needed. This is for arrays that are small compared with the others of the
+ * call. */
 static array *call_contiguous(call_arrays *c, array *a, const char *name, int what) {
     if (!a || array_is_contiguous(a)) {
         return a;

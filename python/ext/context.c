@@ -1,5 +1,5 @@
-/* context.c - Napier's contexts behind the package: a free list, as a context serves one thread at a time; the settings;
- * the memory of large results; and what a status is as a Python exception. */
+/* context.c - Napier's contexts in the package: a free list, because a context serves one thread at a time; the
+ * settings; the memory of large results; and the Python exception of each status. */
 #include "ext.h"
 
 #include <pthread.h>
@@ -9,15 +9,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- Scratch of calls: with or without the GIL ------------------------------------------------------------------------
- * A block of more than 64 KB costs the C library a tidying up when it is freed, which takes longer than a small call. So one
- * is kept, and whoever comes first has it. It belongs to no context. */
+/* ---- Scratch memory of calls: with or without the GIL ---------------------------------------------------------------
+ * When a block of more than 64 KB is freed, the C library consolidates its heap, which takes longer than a small call.
+ * So one block is kept for the next call that needs it. It belongs to no context. */
 
 enum { SCRATCH_LEAST = 32 << 10, SCRATCH_MOST = 4 << 20, SCRATCH_HEADER = 64 };
 
 typedef struct scratch {
     void *start;
-    size_t bytes; /* behind this header */
+    size_t bytes; /* after this header */
 } scratch;
 
 static _Atomic(scratch *) spare_scratch;
@@ -51,16 +51,16 @@ static void scratch_give(void *memory, void *user) {
     free(old ? old->start : NULL);
 }
 
-/* ---- Contexts: all of this with the GIL held ------------------------------------------------------------------------ */
+/* ---- Contexts: all of this with the GIL held --------------------------------------------------------------------- */
 
 enum { FREE_CONTEXTS = 64 };
 
 static struct {
     napier_context *free[FREE_CONTEXTS];
     int count;
-    int threads; /* 0: as many as OpenMP would take */
+    int threads; /* 0: OpenMP's default */
     napier_isa isa;
-    bool forked; /* a child of fork: libgomp's threads stayed behind, and asking for them would hang */
+    bool forked; /* a child of fork: libgomp's threads stayed with the parent, and asking for them would hang */
 } pool = {.count = 0};
 
 static void pool_empty(void) {
@@ -86,7 +86,7 @@ napier_context *context_take(void) {
 }
 
 void context_give(napier_context *context) {
-    /* one from before a change of the settings is not kept */
+    /* a context from before a change of the settings is not kept */
     const int threads = pool.forked ? 1 : pool.threads;
     const bool current = (threads == 0 || threads == napier_context_threads(context)) &&
                          (pool.isa == NAPIER_ISA_AUTO || pool.isa == napier_context_isa(context));
@@ -97,7 +97,7 @@ void context_give(napier_context *context) {
     }
 }
 
-/* The child has none of OpenMP's threads: contexts that would ask for them are left alone, and the lock is free. */
+/* The child has none of OpenMP's threads: contexts that would ask for them are not used, and the lock is free. */
 static void before_fork(void);
 static void after_fork(void);
 static void pool_after_fork(void) {
@@ -110,7 +110,7 @@ int raise_status(napier_context *context, napier_status status, const char *func
     if (status == NAPIER_OK) {
         return 0;
     }
-    if (PyErr_Occurred()) { /* a callback's own */
+    if (PyErr_Occurred()) { /* set by a callback */
         return -1;
     }
     const char *text = context ? napier_last_error(context) : "";
@@ -128,7 +128,7 @@ int raise_status(napier_context *context, napier_status status, const char *func
     return -1;
 }
 
-/* ---- Settings ------------------------------------------------------------------------------------------------------- */
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 static PyObject *set_num_threads(PyObject *self, PyObject *value) {
     (void)self;
@@ -223,9 +223,8 @@ int context_start(PyObject *module) {
 }
 
 /* ---- Memory of results ----------------------------------------------------------------------------------------------
- * A fresh large result costs more time in page faults than the result itself. So large blocks are kept, up to a limit, and
- * given out again; they are mapped by themselves, on huge pages where the system has them. Blocks may be given back from
- * any thread. */
+ * A new large result costs more time in page faults than in computation. So large blocks are kept, up to a limit, and
+ * reused. Each has its own mapping, on huge pages if the system has them. Any thread may free a block. */
 
 enum { BLOCK_HEADER = 64, KEPT_BLOCKS = 16 };
 #define BLOCK_LARGE ((size_t)256 * 1024)
@@ -265,7 +264,7 @@ static PyObject *release_memory(PyObject *self, PyObject *none) {
     return PyLong_FromSize_t(bytes);
 }
 
-/* The smallest kept block that is large enough and at most a quarter too large. */
+/* The smallest kept block that is large enough and at most a quarter larger than needed. */
 static block *block_find(size_t bytes) {
     int best = -1;
     for (int i = 0; i < blocks.count; i++) {
@@ -289,7 +288,7 @@ static block *block_map(size_t bytes) {
     if (start == MAP_FAILED) {
         return NULL;
     }
-    if (room > bytes) { /* on a boundary of huge pages; what is left over at both ends goes back */
+    if (room > bytes) { /* aligned to huge pages; the rest at both ends is unmapped */
         const size_t ahead = (BLOCK_HUGE - (uintptr_t)start % BLOCK_HUGE) % BLOCK_HUGE;
         if (ahead > 0) {
             munmap(start, ahead);

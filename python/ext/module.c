@@ -1,4 +1,4 @@
-/* module.c - napier._napier: what all of the package stands on. */
+/* module.c - the module napier._napier, on which the package is built. */
 #include "ext.h"
 
 static int module_start(PyObject *module) {

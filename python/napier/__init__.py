@@ -1,8 +1,10 @@
-"""Napier: computing with exponentials safely - softmax, log_softmax, logsumexp, UMAP maps of data, and log-probabilities, KL
-and GRPO losses for post-training of language models. The right answer for every input, and the same bits everywhere.
+"""Napier: safe computing with exponentials. It has softmax, log_softmax and logsumexp, UMAP maps of data, and
+log-probabilities, KL and GRPO losses for post-training of language models. Results are right for every input and have
+the same bits on every machine.
 
-Functions take NumPy arrays, PyTorch tensors (on a GPU too, where napier was built with CUDA), and anything else with the buffer protocol or DLPack, without
-copies, and answer in kind. See `napier.rl`, `napier.torch` (autograd) and `napier.UMAP`.
+Functions take NumPy arrays, PyTorch tensors (also on a GPU, if napier was built with CUDA), and anything else with the
+buffer protocol or DLPack, without copies. They return the same kind of array. See `napier.rl`, `napier.torch`
+(autograd) and `napier.UMAP`.
 """
 from . import rl
 from ._attention import attention, attention_backward
@@ -17,21 +19,22 @@ fused_log_softmax = log_softmax
 
 
 def safe_softmax(x, axis=-1, **options):
-    """softmax by three passes over a row: maximum, sum, result. The same bits as every other way."""
+    """softmax in three passes over a row: maximum, sum, result. The bits are those of `softmax`."""
     return softmax(x, axis, algorithm="safe", **options)
 
 
 def online_softmax(x, axis=-1, **options):
-    """softmax by two passes over a row: maximum and sum together, then the result. The same bits as every other way."""
+    """softmax in two passes over a row: maximum and sum together, then the result. The bits are those of `softmax`."""
     return softmax(x, axis, algorithm="online", **options)
 
 
 def reduce_softmax(x, axis=-1, **options):
-    """softmax with every row split over all threads. The same bits as every other way."""
+    """softmax with every row split over all threads. The bits are those of `softmax`."""
     return softmax(x, axis, algorithm="parallel", **options)
 
 
-_LAZY = {"Qwen3": "_qwen3", "Tokenizer": "_qwen3", "UMAP": "_umap_estimator", "umap": "umap"}  # the estimator imports scikit-learn where that is installed
+# Imported on first use: the estimator imports scikit-learn if it is installed.
+_LAZY = {"Qwen3": "_qwen3", "Tokenizer": "_qwen3", "UMAP": "_umap_estimator", "umap": "umap"}
 
 
 def __getattr__(name):

@@ -1,4 +1,4 @@
-"""softmax(Q K^T) V: shapes, masks and offsets brought to what the C functions take."""
+"""softmax(Q K^T) V: converts shapes, masks and offsets for the C functions."""
 import numpy as np
 
 from . import _napier
@@ -12,27 +12,28 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
     Parameters
     ----------
     q : array [batch, heads, queries, dim], or [heads, queries, dim]
-        As torch.nn.functional.scaled_dot_product_attention has it. With query_offsets: [tokens, heads, dim], the tokens of all
-        sequences one after another.
+        The layout of torch.nn.functional.scaled_dot_product_attention. With query_offsets: [tokens, heads, dim], with
+        the tokens of all sequences one after another.
     k, v : arrays [batch, key heads, keys, dim], [.., keys, v dim]
-        float32, float16 or bfloat16, all alike; float64 becomes float32, in which the arithmetic is. heads is a multiple of key
-        heads: each serves as many neighbouring heads. With query_offsets: [key tokens, key heads, dim].
+        float32, float16 or bfloat16, the same for all; float64 becomes float32, because the arithmetic is float32.
+        heads is a multiple of key heads; heads / key heads consecutive heads share a key head. With query_offsets:
+        [key tokens, key heads, dim].
     mask : array that broadcasts to [batch, heads, queries, keys], or None
-        float32: added to the scaled scores; bool or int8: 0 hides the key. For ragged tokens [heads, tokens, keys], where a key's
-        column is its place in its sequence.
+        float32: added to the scaled scores; bool or int8: 0 hides the key. With query_offsets: [heads, tokens, keys],
+        where the column of a key is its index in its sequence.
     causal : bool
-        The last query sees all keys, each earlier one a key less. (PyTorch's is_causal lets the first query see the first key
-        only: the same for as many queries as keys.)
+        The last query attends to all keys, and each earlier query to one key fewer. (With PyTorch's is_causal, the
+        first query attends only to the first key. Both are the same if there are as many queries as keys.)
     scale : float, default 1 / sqrt(dim)
     masked_rows : 'nan' or 'zero'
-        What a query that sees no key gives.
+        The result of a query that attends to no key.
     query_offsets, key_offsets : int arrays [sequences + 1]
-        Where each sequence's tokens begin in q, and in k and v (default: as in q).
+        The index of each sequence's first token in q, and in k and v (default: the same as in q).
     prefix : pair of int arrays [sequences], or None
-        Rows begin .. end of k and v that each sequence sees before its own; sequences may share them.
+        Rows begin .. end of k and v that precede each sequence's own keys; sequences may share them.
     return_lse : bool
-        Whether to return (output, lse), the logsumexp of each query's scores in float32: [batch, heads, queries], or for
-        ragged tokens [tokens, heads].
+        Whether to return (output, lse). lse is the logsumexp of each query's scores in float32: [batch, heads,
+        queries], or [tokens, heads] with query_offsets.
 
     Examples
     --------
@@ -52,7 +53,8 @@ def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan"
 
 def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
                        query_offsets=None, key_offsets=None, prefix=None):
-    """(grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to its output."""
+    """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
+    its output."""
     q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
     arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
     grad_output, output, lse = _array(grad_output, "grad_output"), _array(output, "output"), _array(lse, "lse")
@@ -63,7 +65,7 @@ def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=F
 
 
 def _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix):
-    """The C functions' arguments, and whether a batch of one was made."""
+    """The arguments of the C functions, and whether q, k and v were made a batch of one."""
     if query_offsets is None:
         if key_offsets is not None or prefix is not None:
             raise ValueError("query_offsets: missing, but there are key_offsets or a prefix")
@@ -83,7 +85,7 @@ def _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_off
 
 
 def _int64(x):
-    """Offsets are few: a copy costs nothing."""
+    """Offsets as int64. There are few of them, so a copy costs little."""
     if x is None:
         return None
     if _is_tensor(x):

@@ -1,4 +1,4 @@
-"""logsumexp with SciPy's signature: one axis goes straight to C; several are brought together first."""
+"""logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 import numpy as np
 
 from ._convert import as_array, has_only_dlpack
@@ -6,21 +6,22 @@ from ._napier import _logsumexp, _logsumexp_weighted
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None):
-    """log(sum(b * exp(a / temperature))) over an axis, several, or all (None), as scipy.special.logsumexp.
+    """log(sum(b * exp(a / temperature))) over one axis, several, or all (None), like scipy.special.logsumexp.
 
     Parameters
     ----------
     a : array
         Integers become float64.
     axis : int, tuple of int, or None
-        The elements of several axes are one row, in row-major order.
+        The elements of several axes form one row, in row-major order.
     b : array that broadcasts with a, or None
-        Weights, of any sign. A weight of 0 drops its element, even inf or NaN. Weights of 1 give the bits of no weights.
+        Weights, of any sign. An element with weight 0 is ignored, even if it is inf or NaN. If all weights are 1, the
+        bits are those without weights.
     keepdims : bool
     return_sign : bool
-        Whether to return (log(abs(sum)), sign of the sum: 1, 0 or -1). Without it a negative sum is NaN.
+        Whether to return (log(abs(sum)), sign of the sum: 1, 0 or -1). Without it a negative sum gives NaN.
     temperature : float, > 0
-    dtype : of the result; default: a's, or what a and b have in common
+    dtype : dtype of the result; default: that of a, or the common dtype of a and b
 
     Examples
     --------
@@ -36,7 +37,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temper
     if b is None and not return_sign:
         if axis is None or type(axis) is int:
             result = _logsumexp(a, axis, keepdims, temperature=temperature, dtype=dtype)
-            if result is not None:  # None: all elements of an array with gaps
+            if result is not None:  # None: all elements, but the array has gaps
                 return result
         row, axis, finish = _one_axis(_array(a, "a"), axis, keepdims)
         return finish(_logsumexp(row, axis, False, temperature=temperature, dtype=dtype))
@@ -66,8 +67,8 @@ def _array(a, name):
 
 
 def _broadcast(a, b):
-    """Both in one shape, as views. Weights that are Python numbers, integers or bool do not widen a float a more than NumPy
-    (PyTorch) would."""
+    """Views of both in one shape. Weights that are Python numbers, integers or bool widen a floating-point a no more
+    than in NumPy (PyTorch)."""
     if _is_tensor(a) or _is_tensor(b):
         import torch
 
@@ -76,7 +77,7 @@ def _broadcast(a, b):
         if not b.dtype.is_floating_point and not b.dtype.is_complex:
             b = b.to(torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float16))
         return torch.broadcast_tensors(a, b)
-    brain = a.dtype.name == "bfloat16"  # NumPy knows it as an extension only
+    brain = a.dtype.name == "bfloat16"  # in NumPy it is an extension type
     if isinstance(b, (bool, int, float)) and (brain or a.dtype.kind == "f"):
         b = np.asarray(b, a.dtype)
     b = _array(b, "b")
@@ -89,7 +90,7 @@ def _broadcast(a, b):
 
 
 def _one_axis(a, axis, keepdims):
-    """The array with the axes brought together as its last, that axis, and a function from the result to its shape."""
+    """The array with the axes joined into its last one, that axis, and a function that gives the result its shape."""
     shape, ndim = tuple(a.shape), a.ndim
     axes = _axes(axis, ndim)
     kept = [i for i in range(ndim) if i not in axes]
@@ -104,7 +105,7 @@ def _one_axis(a, axis, keepdims):
 
 
 def _without_negative(lse, sign):
-    """NaN where the sum is negative."""
+    """lse, with NaN where the sum is negative."""
     if _is_tensor(lse):
         return lse.masked_fill(sign < 0, float("nan"))
     return np.where(sign < 0, np.asarray(np.nan, lse.dtype), lse)[()]

@@ -1,4 +1,4 @@
-"""What napier.UMAP uses of scikit-learn, where that is not installed or older than 1.6."""
+"""The parts of scikit-learn that napier.UMAP uses, for machines where it is not installed or older than 1.6."""
 import inspect
 
 import numpy as np
@@ -7,7 +7,7 @@ from . import _umap_stages as stages
 
 
 class NotFittedError(ValueError, AttributeError):
-    """As scikit-learn's."""
+    """Raised like scikit-learn's exception of this name."""
 
 
 class TransformerMixin:
@@ -16,13 +16,13 @@ class TransformerMixin:
 
 class ClassNamePrefixFeaturesOutMixin:
     def get_feature_names_out(self, input_features=None):
-        """Names of the map's columns: umap0, umap1 and so on."""
+        """The names of the map's columns: umap0, umap1 and so on."""
         name = type(self).__name__.lower()
         return np.asarray([f"{name}{i}" for i in range(self._n_features_out)], dtype=object)
 
 
 class BaseEstimator:
-    """Parameters are the arguments of __init__."""
+    """The parameters of an estimator are the arguments of its __init__."""
 
     @classmethod
     def _names(cls):
@@ -46,7 +46,7 @@ class BaseEstimator:
 
 
 def validate_data(estimator, X, accept_sparse=None, dtype=None, reset=True):
-    """X as an array or a sparse matrix of finite numbers, of the features that were fitted."""
+    """Returns X as an array or a sparse matrix. Checks that it is finite and has the fitted number of features."""
     if stages._is_sparse(X):
         X = stages._csr(X, "X")
     else:

@@ -1,5 +1,5 @@
-"""napier.UMAP: the estimator of scikit-learn's contract, with umap-learn's parameters. Where scikit-learn is installed
-it is a BaseEstimator; where it is not, it works without."""
+"""napier.UMAP: an estimator that follows scikit-learn's contract and has umap-learn's parameters. It is scikit-learn's
+BaseEstimator if that is installed, and works without it."""
 import hashlib
 import numbers
 import sys
@@ -12,18 +12,18 @@ try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import validate_data
-except ImportError:  # none, or one before 1.6: what of its contract the estimator uses itself
+except ImportError:  # not installed, or older than 1.6: our own version of the parts used
     from ._umap_base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, \
         validate_data
 
 _INITS = {"spectral": "spectral", "tswspectral": "spectral", "pca": "pca", "random": "random"}
-_NUMBER_METRICS = ("euclidean", "l2", "l1", "manhattan")  # of single numbers, all the same distance
+_NUMBER_METRICS = ("euclidean", "l2", "l1", "manhattan")  # for single numbers these are the same distance
 
 
 # ---- Parameters -----------------------------------------------------------------------------------------------------
 
 def _seed(value, name):
-    """None: the default. A number: itself. A generator: a draw of it."""
+    """A seed: 42 for None, a number itself, or a draw of a generator."""
     if value is None:
         return 42
     if isinstance(value, numbers.Integral):
@@ -38,7 +38,7 @@ def _seed(value, name):
 
 
 def _threads(n_jobs):
-    """As joblib counts: -1 is all, -2 all but one."""
+    """The number of threads, counted like joblib: -1 is all, -2 all but one."""
     if n_jobs is None or n_jobs == -1:
         return 0
     if not isinstance(n_jobs, numbers.Integral) or n_jobs == 0:
@@ -49,7 +49,7 @@ def _threads(n_jobs):
 
 
 class _Progress:
-    """A bar for each stage, by tqdm where that is installed; else a line."""
+    """Shows a bar for each stage with tqdm, or a line if tqdm is not installed."""
 
     def __init__(self, tqdm_kwds):
         self.stage, self.bar, self.options = None, None, dict(tqdm_kwds or {})
@@ -84,7 +84,7 @@ class _Progress:
 # ---- Rows that the map knows ----------------------------------------------------------------------------------------
 
 def _row_keys(X):
-    """16 bytes for each row, by its values as float32."""
+    """A key of 16 bytes for each row: a hash of its values as float32."""
     def key(*parts):
         made = hashlib.blake2b(digest_size=16)
         for part in parts:
@@ -100,17 +100,17 @@ def _row_keys(X):
 
 
 def _known_places(X):
-    """The number of each row of X by its key; of equal rows the first."""
+    """The index of each row of X by its key. Equal rows have the first one's index."""
     places = {}
     for i, key in enumerate(_row_keys(X)):
         places.setdefault(key, i)
     return places
 
 
-# ---- What is known of the points ------------------------------------------------------------------------------------
+# ---- Targets --------------------------------------------------------------------------------------------------------
 
 def _is_unknown(value):
-    """None, NaN, pandas' NA and NaT, or a negative number."""
+    """Is a category unknown: None, NaN, pandas' NA or NaT, or a negative number?"""
     if value is None or isinstance(value, numbers.Real) and value < 0:
         return True
     unequal = value != value
@@ -118,7 +118,7 @@ def _is_unknown(value):
 
 
 def _categories(y):
-    """int32 codes; -1 where the category is not known."""
+    """int32 codes of the categories; -1 if unknown."""
     if y.dtype.kind == "f":
         unknown = np.isnan(y) | (y < 0)
     elif y.dtype.kind in "iu":
@@ -136,7 +136,7 @@ def _categories(y):
 
 
 def _targets(y, n, target_metric):
-    """The arguments of umap.fit for y."""
+    """The arguments of umap.fit that y gives."""
     if y is None:
         return {}
     y = np.asarray(y)
@@ -160,7 +160,7 @@ def _targets(y, n, target_metric):
 # ---- The estimator --------------------------------------------------------------------------------------------------
 
 class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A map of data, as umap-learn's UMAP: docs/moving-from-umap-learn.md says what differs.
+    """Maps data to few dimensions, like umap-learn's UMAP. docs/moving-from-umap-learn.md lists the differences.
 
     >>> import numpy as np
     >>> from napier import UMAP
@@ -170,34 +170,35 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_neighbors : 2 or more; few show what is local, many what is global.
+    n_neighbors : 2 or more. Few neighbours show local structure, many show global structure.
     n_components : 1 to 50, the dimensions of the map.
-    metric : a name (napier.umap.METRICS), 'precomputed' for a matrix of distances.
+    metric : a name (napier.umap.METRICS), or 'precomputed' for a matrix of distances.
     metric_kwds : p of minkowski, V (variances) of seuclidean, VI (inverse covariance) of mahalanobis.
-    n_epochs : None: 500 up to 10,000 points, else 200.
+    n_epochs : None is 500 for up to 10,000 points, else 200.
     learning_rate, set_op_mix_ratio, local_connectivity, repulsion_strength, negative_sample_rate : as in umap-learn.
-    init : 'spectral', 'pca', 'random', or an array [n, n_components] that is taken as it is.
-    min_dist, spread, a, b : the curve; a and b, given together, go before the others.
-    n_jobs : threads; -1: all. No result depends on it.
-    random_state : None is 42: the same data give the same map, always. An integer or a generator for another one.
-    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: not known), or 'euclidean' for numbers.
-    target_n_neighbors, target_weight : of y; -1: n_neighbors; 0: the data decides, 1: the targets.
-    transform_seed : of transform.
-    force_approximation_algorithm : NN-descent, whatever the size.
-    unique : equal rows are mapped once.
+    init : 'spectral', 'pca', 'random', or an array [n, n_components] that is used unchanged.
+    min_dist, spread, a, b : the curve. If a and b are given, both together, min_dist and spread are ignored.
+    n_jobs : the number of threads; -1 is all. Results do not depend on it.
+    random_state : None counts as 42: the same data always give the same map. An integer or a generator: another map.
+    target_metric : of y: 'categorical' (negative, NaN, None or pandas' NA: unknown), or 'euclidean' for numbers.
+    target_n_neighbors : for numbers in y; -1 is n_neighbors.
+    target_weight : 0: the data decides, 1: y decides.
+    transform_seed : the seed of transform.
+    force_approximation_algorithm : use NN-descent for any size.
+    unique : map equal rows only once.
     densmap, dens_lambda, dens_frac, dens_var_shift : densMAP.
-    disconnection_distance : neighbours this far or farther are none; None: by the metric (1 for jaccard, dice and
-        hellinger, 2 for cosine and correlation, else infinity). A point without a neighbour is NaN on the map.
-    precomputed_knn : (indices, distances), as napier.umap.nearest_neighbors gives them.
-    verbose : progress, with tqdm where it is installed; tqdm_kwds : of its bars.
+    disconnection_distance : points at this distance or farther are not neighbours. None is 1 for jaccard, dice and
+        hellinger, 2 for cosine and correlation, else infinity. A point without a neighbour is NaN on the map.
+    precomputed_knn : (indices, distances), as napier.umap.nearest_neighbors returns them.
+    verbose : show progress, with tqdm if it is installed. tqdm_kwds : options of its bars.
     low_memory, angular_rp_forest, transform_queue_size : accepted, without effect.
-    output_metric, output_metric_kwds, transform_mode, output_dens, target_metric_kwds : only their defaults.
+    output_metric, output_metric_kwds, transform_mode, output_dens, target_metric_kwds : only the default is supported.
 
     Attributes
     ----------
     embedding_ : the map, float32 [n, n_components].
-    graph_ : the fuzzy set, scipy.sparse.csr_matrix [n, n]; computed when it is asked for.
-    model_ : napier.umap.Model, which can be saved and read by any other program that uses the library.
+    graph_ : the fuzzy set, scipy.sparse.csr_matrix [n, n]; computed on first access.
+    model_ : napier.umap.Model, which can be saved, and loaded by any program that uses the library.
     n_features_in_, feature_names_in_ : as in scikit-learn.
     """
 
@@ -253,7 +254,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # ---- Fitting
 
     def fit(self, X, y=None):
-        """Maps the rows of X, an array or sparse matrix [n, features]; y, one value for each, supervises."""
+        """Fits a map of the rows of X, an array or sparse matrix [n, features]. y, one value for each row,
+        supervises."""
         self._check_parameters()
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float32, np.float64, np.float16])
         if self.metric == "precomputed" and X.shape[0] != X.shape[1]:
@@ -276,7 +278,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X, y=None):
-        """Fits, and returns the map, float32 [n, n_components]."""
+        """Fits and returns the map, float32 [n, n_components]."""
         return self.fit(X, y).embedding_
 
     def _check_parameters(self):
@@ -308,18 +310,18 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("unique: not with distances or neighbours that are precomputed")
 
     def _without_twins(self, X, y):
-        """Each different row once, if that is wanted; self._twins are the places of all rows among these."""
+        """The distinct rows if `unique` is set. self._twins maps all rows to their index among these."""
         self._twins = None
         if not self.unique:
             return X, y
         keys = np.array([np.void(key) for key in _row_keys(X)])
         first, back = np.unique(keys, return_index=True, return_inverse=True)[1:]
-        order = np.sort(first)  # in the order of the data
+        order = np.sort(first)  # keep the order of the data
         self._twins = np.searchsorted(order, first)[back.ravel()]
         return X[order], {name: value[order] for name, value in y.items()}
 
     def _neighbors(self, X, seed, watch):
-        """(indices, distances), of which also graph_ is made; None where there is but one point."""
+        """(indices, distances), from which graph_ is also made; None if there is only one point."""
         n, k = X.shape[0], min(self.n_neighbors, X.shape[0])
         if n < 2:
             return None
@@ -337,7 +339,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 raise ValueError("X: distances are more than float32 holds; divide the data by a power of two")
         limit = self.disconnection_distance
         far = distances >= (stages.metric_disconnection(self.metric) if limit is None else limit)
-        indices[far], distances[far] = -1, np.inf  # a point itself is at 0
+        indices[far], distances[far] = -1, np.inf  # the point itself is at 0, so it stays
         return indices, distances
 
     def _fit_model(self, X, y, seed, watch):
@@ -363,7 +365,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _make_graph(self):
         if self._knn is None:
             return stages.graph_from_edges(np.empty(0, stages.EDGE), 1)
-        local_connectivity, set_op_mix_ratio, y, weight, k = self._fuzzy  # as they were when it was fitted
+        local_connectivity, set_op_mix_ratio, y, weight, k = self._fuzzy  # the values at the time of the fit
         graph = stages.fuzzy_simplicial_set(*self._knn, local_connectivity, set_op_mix_ratio)
         if "categories" in y:
             return stages.join_categories(graph, y["categories"], weight)
@@ -378,8 +380,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise kind(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before {what}.")
 
     def transform(self, X):
-        """Places of new rows on the map. Each depends on the map and that row only; a row of the data that were fitted
-        is where the map has it. NaN, with a warning, where a row has no neighbour."""
+        """Positions of new rows on the map. Each depends only on the map and its row. A row of the fitted data has its
+        position on the map. A row without a neighbour is NaN, with a warning."""
         self._check_fitted("transform")
         if self.metric == "precomputed":
             raise NotImplementedError("transform: a map of precomputed distances has no data to compare new rows with")
@@ -394,13 +396,13 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return result
 
     def inverse_transform(self, X):
-        """Data, float32 [rows, features], at points of the map [rows, n_components]."""
+        """Data, float32 [rows, features], for points of the map [rows, n_components]."""
         self._check_fitted("inverse_transform")
         return self.model_.inverse_transform(X, threads=_threads(self.n_jobs))
 
     def plot(self, labels=None, ax=None, **options):
-        """The map as matplotlib draws it: coloured by labels, one for each point, which are categories, or, if they are
-        floating-point numbers, a scale. Options are those of Axes.scatter. Returns the axes."""
+        """Draws the map with matplotlib and returns the axes. labels, one for each point, set the colour:
+        floating-point numbers use a colour scale, other labels are categories. Options are those of Axes.scatter."""
         self._check_fitted("plot")
         import matplotlib.pyplot as plt
         if self.embedding_.shape[1] < 2:
@@ -432,7 +434,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if len(names) <= 30:
             ax.legend(markerscale=3, fontsize="small", loc="best")
 
-    # ---- What scikit-learn asks
+    # ---- For scikit-learn
 
     def __sklearn_is_fitted__(self):
         return "model_" in self.__dict__

@@ -19,7 +19,7 @@ _ALIASES = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityb
 
 
 class Graph(NamedTuple):
-    """A weighted graph in rows, as scipy.sparse.csr_matrix has it: for machines without SciPy."""
+    """A weighted graph in CSR form like scipy.sparse.csr_matrix, for machines without SciPy."""
     data: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
@@ -27,13 +27,13 @@ class Graph(NamedTuple):
 
 
 class Quality(NamedTuple):
-    """How good a map is, each 0 to 1; knn_accuracy is NaN without labels."""
+    """The quality of a map. Each value is 0 to 1; knn_accuracy is NaN without labels."""
     trustworthiness: float
     neighbor_preservation: float
     knn_accuracy: float
 
 
-# ---- What comes in ---------------------------------------------------------------------------------------------------
+# ---- Arguments -------------------------------------------------------------------------------------------------------
 
 def _word(value, name, words):
     if isinstance(value, str) and value in words:
@@ -42,7 +42,7 @@ def _word(value, name, words):
 
 
 def _array(x, name, dtype, ndim):
-    """Contiguous, of this dtype and count of dimensions."""
+    """x as a contiguous array of this dtype; checks the number of dimensions."""
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -62,7 +62,7 @@ def _array(x, name, dtype, ndim):
 
 
 def _in_place(x, name):
-    """The caller's own array, to be changed."""
+    """Checks the caller's array, which is changed in place."""
     if not isinstance(x, np.ndarray) or x.dtype != np.float32 or x.ndim != 2 or not x.flags.c_contiguous:
         raise TypeError(f"{name}: expected a contiguous float32 array of 2 dimensions, which is changed in place")
     if not x.flags.writeable:
@@ -75,7 +75,7 @@ def _is_sparse(x):
 
 
 def _csr(x, name):
-    """A sparse matrix with columns ascending in each row, each once."""
+    """x as a CSR matrix in which the columns of each row are ascending and distinct."""
     if not hasattr(x, "indptr") or getattr(x, "format", "csr") != "csr":
         x = x.tocsr()
     if hasattr(x, "has_canonical_format") and not x.has_canonical_format:
@@ -87,7 +87,7 @@ def _csr(x, name):
 
 
 def _samples(x, name="X"):
-    """As the extension takes them: an array, or (rows, cols, row_starts, columns, values)."""
+    """Samples in the form for the extension: an array, or (rows, cols, row_starts, columns, values)."""
     if _is_sparse(x):
         x = _csr(x, name)
         if np.asarray(x.data).dtype.kind == "c":
@@ -127,8 +127,8 @@ def _common(threads, progress):
 
 
 def edges(graph):
-    """Edges as an array of dtype EDGE, from a sparse matrix (an edge of every stored element, sorted), from a tuple
-    (source, target, weight) of arrays, or from such an array.
+    """Edges as an array of dtype EDGE. `graph` is a sparse matrix (one edge for every stored element, sorted), a tuple
+    (source, target, weight) of arrays, or such an array.
 
     >>> edges(([0, 1], [1, 0], [0.5, 0.5]))["target"]
     array([1, 0], dtype=uint32)
@@ -156,7 +156,7 @@ def edges(graph):
 
 
 def _bits(array):
-    """Edges as the extension takes them."""
+    """Edges in the form for the extension."""
     return edges(array).view(np.int32).reshape(-1, 3)
 
 
@@ -178,7 +178,7 @@ def _graph(triple):
     except ImportError:
         return Graph(data, indices, indptr, shape)
     if len(indices) < 2**31:
-        indptr = indptr.astype(np.int32)  # as SciPy has it: both of one dtype
+        indptr = indptr.astype(np.int32)  # like SciPy: both of one dtype
     graph = csr_matrix((data, indices, indptr), shape=shape)
     graph.has_sorted_indices = graph.has_canonical_format = True
     return graph
@@ -186,8 +186,8 @@ def _graph(triple):
 
 def _params(a=None, b=None, learning_rate=None, negative_sample_rate=None, repulsion_strength=None, epsilon=None,
             clip=None, max_norm=None):
-    """The curve and the forces; see find_ab_params. What is not given has the default of the C library: the curve of
-    min_dist 0.1 and spread 1, rate 1, 5 samples, strength 1, epsilon 0.001, forces clipped to 4 in each component."""
+    """The curve and the forces; see find_ab_params. Defaults are those of the C library: the curve of min_dist 0.1
+    and spread 1, rate 1, 5 samples, strength 1, epsilon 0.001, each component of a force clipped to 4."""
     return _without_none(a=a, b=b, learning_rate=learning_rate, negative_sample_rate=negative_sample_rate,
                          repulsion_strength=repulsion_strength, epsilon=epsilon, clip=clip, max_norm=max_norm)
 
@@ -220,7 +220,7 @@ def segments(edges, n):
 
 
 def graph_from_edges(edges, n):
-    """Sorted edges as a graph of n vertices; those of weight 0 are left out."""
+    """Makes a graph of n vertices from sorted edges. Edges of weight 0 are left out."""
     return _graph(_napier._umap_graph_from_edges(_bits(edges), _count(n, "n"), {}))
 
 
@@ -237,8 +237,8 @@ def _like(embedding):
 
 
 def edge_gradients(embedding, edges, **params):
-    """(on sources, on targets): the attractive force of each edge, times its weight; float32 [edges, n_components].
-    Params: a, b, learning_rate, negative_sample_rate, repulsion_strength, epsilon, clip, max_norm."""
+    """(on sources, on targets): the attractive force of each edge times its weight, float32 [edges, n_components].
+    Parameters: a, b, learning_rate, negative_sample_rate, repulsion_strength, epsilon, clip, max_norm."""
     embedding = _array(embedding, "embedding", np.float32, 2)
     bits = _bits(edges)
     on_source, on_target = np.empty((2, len(bits), embedding.shape[1]), np.float32)
@@ -263,14 +263,15 @@ def gradients(embedding, edges, move_targets=True, **params):
 
 
 def apply(embedding, gradients, learning_rate=1.0):
-    """embedding += learning_rate * gradients, in place; the embedding again."""
+    """embedding += learning_rate * gradients, in place. Returns the embedding."""
     _napier._umap_apply(learning_rate, _array(gradients, "gradients", np.float32, 2), _in_place(embedding, "embedding"),
                         {})
     return embedding
 
 
 def negative_targets(n, rate=5, epoch=0, seed=42):
-    """The draws of an epoch: uint32 [n, rate], each of 0 .. n - 1, a function of (seed, epoch, vertex, draw)."""
+    """The negative samples of an epoch: uint32 [n, rate], each in 0 .. n - 1, a function of (seed, epoch, vertex,
+    draw)."""
     targets = np.empty((_count(n, "n"), _count(rate, "rate")), np.int32)
     _napier._umap_negative_targets(epoch, targets, {"seed": seed})
     return targets.view(np.uint32)
@@ -296,8 +297,8 @@ def loss(embedding, edges, targets=None, **params):
 # ---- Optimizers and epochs ------------------------------------------------------------------------------------------
 
 class Optimizer:
-    """The velocity or moments of n points, which optimize_epochs keeps: method 'sgd', 'momentum' (beta) or 'adam'
-    (beta1, beta2, eps). Can be pickled."""
+    """The velocity or moments of n points, which optimize_epochs updates. The method is 'sgd', 'momentum' (with beta)
+    or 'adam' (with beta1, beta2, eps). Can be pickled."""
 
     __slots__ = ("_capsule",)
 
@@ -307,12 +308,12 @@ class Optimizer:
         self._capsule = _napier._umap_optimizer_create(n, n_components, options)
 
     def to_bytes(self):
-        """As bytes, the same on every machine."""
+        """The optimizer as bytes, the same on every machine."""
         return _napier._umap_optimizer_to_bytes(self._capsule, {})
 
     @classmethod
     def from_bytes(cls, data):
-        """The optimizer again; ValueError where the bytes are none."""
+        """An optimizer from its bytes; ValueError if they are invalid."""
         made = cls.__new__(cls)
         made._capsule = _napier._umap_optimizer_from_bytes(bytes(data), {})
         return made
@@ -334,9 +335,10 @@ def optimizer_from_bytes(data):
 
 def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, count=1, total=None, seed=42,
                     edge_use="weighted", rate_per="edge", move_targets=True, threads=0, progress=None, **params):
-    """Epochs first .. first + count - 1 of `total` (default: first + count) over sorted edges, in place; the embedding
-    again. The rate falls from learning_rate to 0 over `total`. targets [n, negative_sample_rate]: the draws of every
-    epoch (with rate_per='vertex'); None: drawn from (seed, epoch). optimizer None: a new Optimizer."""
+    """Runs epochs first .. first + count - 1 of `total` (default: first + count) over sorted edges. Changes the
+    embedding in place and returns it. The rate falls from learning_rate to 0 over `total`. targets [n,
+    negative_sample_rate] are the samples of every epoch (only with rate_per='vertex'); None: drawn from (seed, epoch).
+    optimizer None: a new Optimizer."""
     embedding = _in_place(embedding, "embedding")
     optimizer = Optimizer(*embedding.shape) if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):
@@ -352,12 +354,12 @@ def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, 
 # ---- Neighbours -----------------------------------------------------------------------------------------------------
 
 def metric_name(metric):
-    """The name of a metric by its number; None for no metric."""
+    """The name of a metric, given its number; None if there is none."""
     return _napier._umap_metric_name(metric, {})
 
 
 def metric_from_name(name):
-    """The number of a metric by its name; -1 for no name."""
+    """The number of a metric, given its name; -1 if there is none."""
     return _napier._umap_metric_from_name(name, {})
 
 
@@ -384,16 +386,17 @@ def _metric(metric, metric_kwds, name="metric"):
 
 
 def metric_disconnection(metric):
-    """The distance from which on neighbours are none, unless fit is told otherwise: that of points that have nothing in
-    common (1 for jaccard, dice and, less its rounding, hellinger; 2, less its rounding, for cosine and correlation), or
-    infinity."""
+    """The distance from which on points are not neighbours, unless fit gets another. It is the distance of points that
+    have nothing in common: 1 for jaccard and dice, 1 less its rounding for hellinger, 2 less their rounding for cosine
+    and correlation, else infinity."""
     return _napier._umap_metric_disconnection(_metric(metric, None)[0]["metric"], {})
 
 
 def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42,
                       threads=0, progress=None):
-    """(indices int32, distances float32), both [n, n_neighbors]: the nearest of every row, nearest first, itself first.
-    method: 'exact', 'nn_descent', or 'auto', the faster. metric_kwds: p (minkowski), V (seuclidean), VI (mahalanobis).
+    """(indices int32, distances float32), both [n, n_neighbors]: the nearest rows of every row, nearest first. The
+    first is the row itself. method: 'exact', 'nn_descent', or 'auto' for the faster one. metric_kwds: p (minkowski), V
+    (seuclidean), VI (mahalanobis).
 
     >>> indices, distances = nearest_neighbors([[0.0], [1.0], [3.0]], 2)
     >>> indices.tolist(), distances.tolist()
@@ -410,7 +413,7 @@ def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *
 
 def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto",
                          random_state=42, threads=0, progress=None):
-    """The same among the rows of X for those of `queries`: both [queries, n_neighbors]."""
+    """The nearest rows of X for each row of `queries`: indices and distances, both [queries, n_neighbors]."""
     options, values = _metric(metric, metric_kwds)
     samples, asked = _samples(X), _samples(queries, "queries")
     options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
@@ -424,7 +427,7 @@ def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_
 # ---- The fuzzy set --------------------------------------------------------------------------------------------------
 
 def smooth_knn_dist(distances, local_connectivity=1.0):
-    """(sigmas, rhos), float32 [n]: each point's scale and the distance to its nearest neighbour."""
+    """(sigmas, rhos), float32 [n]: each point's scale, and the distance of its neighbour number local_connectivity."""
     distances = _array(distances, "distances", np.float32, 2)
     rhos, sigmas = np.empty((2, len(distances)), np.float32)
     _napier._umap_smooth_knn_dist(distances, local_connectivity, rhos, sigmas, {})
@@ -432,22 +435,22 @@ def smooth_knn_dist(distances, local_connectivity=1.0):
 
 
 def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_ratio=1.0):
-    """The graph of memberships, symmetrised: of neighbours as nearest_neighbors gives them. set_op_mix_ratio 1: the
-    union, 0: the intersection."""
+    """The symmetrised graph of memberships, from neighbours as nearest_neighbors returns them. set_op_mix_ratio 1 is
+    the union, 0 the intersection."""
     return _graph(_napier._umap_fuzzy_simplicial_set(_array(indices, "indices", np.int32, 2),
                                                      _array(distances, "distances", np.float32, 2),
                                                      local_connectivity, set_op_mix_ratio, {}))
 
 
 def join_categories(graph, categories, target_weight=0.5):
-    """The graph joined with categories, integers [n], negative where not known: edges between different ones weigh
-    less."""
+    """The graph combined with categories, integers [n], negative if unknown. Edges between different categories get
+    less weight."""
     categories = _array(categories, "categories", np.int32, 1)
     return _graph(_napier._umap_join_categories(*_vertices(graph), categories, target_weight, {}))
 
 
 def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
-    """The graph joined with the fuzzy set of numbers, [n]."""
+    """The graph combined with the fuzzy set of numbers [n]."""
     numbers = _array(numbers, "numbers", np.float32, 1)
     return _graph(_napier._umap_join_numbers(*_vertices(graph), numbers, n_neighbors, target_weight, {}))
 
@@ -455,8 +458,8 @@ def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
 # ---- Starts ---------------------------------------------------------------------------------------------------------
 
 def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0):
-    """Eigenvectors of the graph's normalised Laplacian, float32 [n, n_components]. X: the data, by which many connected
-    components are placed."""
+    """Eigenvectors of the graph's normalised Laplacian, float32 [n, n_components]. X is the data; it is used to place
+    the connected components if there are many."""
     bits, n = _vertices(graph)
     samples = np.empty((0, 0), np.float32) if X is None else _samples(X)
     embedding = np.empty((n, _count(n_components, "n_components")), np.float32)
@@ -473,7 +476,7 @@ def pca_layout(X, n_components=2, random_state=42, *, threads=0):
 
 
 def random_layout(n, n_components=2, random_state=42):
-    """Evenly in [-10, 10), float32 [n, n_components]."""
+    """Uniform random numbers in [-10, 10), float32 [n, n_components]."""
     embedding = np.empty((_count(n, "n"), _count(n_components, "n_components")), np.float32)
     _napier._umap_random_layout(embedding, {"seed": random_state})
     return embedding
@@ -483,7 +486,7 @@ def random_layout(n, n_components=2, random_state=42):
 
 def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist=0.1, spread=1.0, learning_rate=1.0,
                     repulsion_strength=1.0, negative_sample_rate=5, random_state=42, threads=0, progress=None):
-    """The layout of a symmetric graph from the start `embedding`, which is not changed: float32 [n, n_components]."""
+    """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed."""
     bits, n = _vertices(graph)
     embedding = _array(embedding, "embedding", np.float32, 2).copy()
     options = _without_none(n_epochs=n_epochs, a=a, b=b)
@@ -494,7 +497,7 @@ def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist
 
 
 def disconnected(embedding):
-    """How many rows of an embedding are NaN: points that have no neighbour."""
+    """The number of NaN rows in an embedding: points that have no neighbour."""
     return _napier._umap_disconnected(_array(embedding, "embedding", np.float32, 2), {})
 
 
@@ -507,7 +510,7 @@ def _warn_of_disconnected(embedding):
 
 
 class Model:
-    """A fitted map: made by fit, model_load and model_from_bytes. Can be pickled."""
+    """A fitted map, made by fit, model_load or model_from_bytes. Can be pickled."""
 
     __slots__ = ("_capsule",)
 
@@ -526,12 +529,12 @@ class Model:
 
     @property
     def n_features(self):
-        """The columns that transform expects."""
+        """The number of columns that transform expects."""
         return _napier._umap_model_shape(self._capsule, {})[2]
 
     def transform(self, X, *, threads=0):
-        """Places on the map of new rows. A row's place depends on it and the model only. NaN, with a warning, where a
-        row has no neighbour."""
+        """Positions of new rows on the map. Each depends only on its row and the model. A row without a neighbour is
+        NaN, with a warning."""
         embedding = self._transform(X, threads)
         _warn_of_disconnected(embedding)
         return embedding
@@ -543,28 +546,28 @@ class Model:
         return embedding
 
     def inverse_transform(self, points, *, threads=0):
-        """Data, float32 [n, features], at points of the map [n, n_components]."""
+        """Data, float32 [n, features], for points of the map [n, n_components]."""
         points = _array(points, "points", np.float32, 2)
         samples = np.empty((len(points), self.n_features), np.float32)
         _napier._umap_inverse_transform(self._capsule, points, samples, {"threads": threads})
         return samples
 
     def save(self, path):
-        """To one file, the same bytes on every machine."""
+        """Saves the model to one file, with the same bytes on every machine."""
         _napier._umap_model_save(self._capsule, path, {})
 
     def to_bytes(self):
-        """As bytes: the contents of such a file."""
+        """The model as bytes: the contents of a saved file."""
         return _napier._umap_model_to_bytes(self._capsule, {})
 
     @classmethod
     def load(cls, path):
-        """From a file; a damaged one is a ValueError."""
+        """Loads a model from a file; ValueError if it is damaged."""
         return cls(_napier._umap_model_load(path, {}))
 
     @classmethod
     def from_bytes(cls, data):
-        """From bytes; ValueError where they are no model."""
+        """A model from its bytes; ValueError if they are invalid."""
         return cls(_napier._umap_model_from_bytes(bytes(data), {}))
 
     def __reduce__(self):
@@ -576,10 +579,10 @@ def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto
         local_connectivity=1.0, repulsion_strength=1.0, negative_sample_rate=5, init="spectral", random_state=42,
         transform_seed=42, categories=None, numbers=None, target_n_neighbors=0, target_weight=0.5, densmap=False,
         dens_lambda=2.0, dens_frac=0.3, dens_var_shift=0.1, disconnection_distance=None, threads=0, progress=None):
-    """A Model of the rows of X. knn: (indices, distances) as nearest_neighbors gives them, in place of a search. init:
-    'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: not known) or numbers: what is
-    known of the points. disconnection_distance: neighbours this far or farther are none (None: metric_disconnection);
-    points that are left without any are NaN, with a warning."""
+    """Fits a Model of the rows of X. knn: (indices, distances) as nearest_neighbors returns them, to skip the search.
+    init: 'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: unknown) or numbers: targets
+    for supervision. disconnection_distance: points at this distance or farther are not neighbours (None:
+    metric_disconnection). Points without any neighbour are NaN, with a warning."""
     if disconnection_distance is not None and not disconnection_distance > 0:
         raise ValueError(f"disconnection_distance: {disconnection_distance!r} is not above 0")
     options, values = _metric(metric, metric_kwds)
@@ -651,8 +654,8 @@ del _name
 
 def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0,
                progress=None):
-    """How well a map keeps the neighbours of the data: a Quality. labels: integers [n], for the vote. rows: how many
-    points are asked, 0: all, for which the cost grows with n^2."""
+    """How well a map preserves the neighbours of the data, as a Quality. labels: integers [n], for the vote. rows: the
+    number of points to evaluate; 0: all, at a cost that grows with n^2."""
     options, values = _metric(metric, metric_kwds)
     options |= {"n_neighbors": n_neighbors} | _common(threads, progress)
     labels = None if labels is None else _array(labels, "labels", np.int32, 1)

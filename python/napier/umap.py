@@ -1,17 +1,18 @@
-"""UMAP stage by stage: NumPy arrays in and out, SciPy matrices for what is sparse. `napier.UMAP` is the estimator.
+"""UMAP stage by stage: NumPy arrays in and out, sparse data as SciPy matrices. `napier.UMAP` is the estimator.
 
     neighbours -> fuzzy set -> start -> layout
     nearest_neighbors, smooth_knn_dist, fuzzy_simplicial_set, spectral_layout, optimize_layout; fit runs them all
 
-Stages are named as umap-learn names them; docs/umap.md says what each does. For given input every result has the same
-bits, whatever the number of threads, the instruction set or the machine.
+Stages have umap-learn's names; docs/umap.md describes each. The same input gives the same bits for any number of
+threads, instruction set and machine.
 
 Data are points in rows, [n, features], of any float dtype and layout, or a SciPy sparse matrix. Embeddings are float32
-[n, n_components]. Edges are an array of dtype EDGE, sorted (sort_edges), or anything that `edges` takes. Graphs are
-scipy.sparse.csr_matrix, or Graph where SciPy is not installed.
+[n, n_components]. Edges are an array of dtype EDGE, sorted (sort_edges), or anything that `edges` accepts. Graphs are
+scipy.sparse.csr_matrix, or Graph if SciPy is not installed.
 
-What may take long also takes `progress`, a function of (stage, share done): a true answer stops the work with a
-RuntimeError; and `threads`, 0 for as many as napier.set_num_threads says. Ctrl-C stops it too.
+Functions that may take long have a parameter `progress`, a function of (stage, share done); if it returns a true value,
+the work stops with a RuntimeError. They also have `threads`; 0 is the number set by napier.set_num_threads. Ctrl-C
+stops them too.
 """
 from ._umap_stages import (  # noqa: F401
     apply, disconnected, EDGE, edge_gradients, edges, find_ab_params, fit, fuzzy_simplicial_set, gradients, Graph,
@@ -23,7 +24,7 @@ from ._umap_stages import (  # noqa: F401
 )
 
 for _name in (Graph, Quality, Optimizer, Model):
-    _name.__module__ = __name__  # pickles and help say where users find them
+    _name.__module__ = __name__  # the module that pickles and help show
 del _name
 
 

@@ -528,11 +528,27 @@ static void test_arguments(void **unused) {
                "optimizer: first: NULL");
     expect_bad(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, d.targets, &sgd, y),
                "targets: given");
+    sgd.struct_size = 0;
+    expect_bad(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, NULL, &sgd, y),
+               "optimizer: struct_size is 0");
+    sgd.struct_size = sizeof sgd;
+    sgd.options.struct_size -= 8;
+    expect_bad(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, NULL, &sgd, y),
+               "optimizer: options: struct_size is");
+    sgd.options.struct_size += 8;
+    sgd.struct_size = offsetof(napier_cuda_umap_optimizer, second); /* an older struct, in which this was NULL */
+    sgd.second = (float *)&sgd;
+    expect_bad(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, NULL, &sgd, y),
+               "optimizer: first: NULL");
+    sgd.first = g;
+    expect_bad(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, NULL, &sgd, y),
+               "optimizer: second: NULL");
     sgd.options.method = NAPIER_UMAP_SGD;
     assert_int_equal(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, NULL, &sgd, y),
                      NAPIER_OK);
     assert_true(w.size > 0);
     assert_int_equal(sgd.steps, 0);
+    assert_true(sgd.struct_size < sizeof sgd && sgd.second == (float *)&sgd);
     w.data = device_new(w.size);
     w.size -= 1;
     expect_bad(napier_cuda_umap_optimize_epochs(cuda, NULL, &w, NULL, NULL, d.edges, 30, NULL, &sgd, y),

@@ -124,7 +124,7 @@ static void test_metrics(void **unused) {
 
 /* Metrics that are no euclidean distance; rows of small whole numbers make ties, zeros and truths. */
 static void test_sums(void **unused) {
-    static const double powers[] = {1.0, INFINITY};
+    static const double powers[] = {1.0, HUGE_VAL};
     (void)unused;
     for (int metric = NAPIER_METRIC_MANHATTAN; metric <= NAPIER_METRIC_MATCHING; metric++) {
         const bool squared = metric >= NAPIER_METRIC_COSINE && metric <= NAPIER_METRIC_CORRELATION;

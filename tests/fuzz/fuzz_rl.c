@@ -63,7 +63,7 @@ static plan make_plan(input *in) {
     p.use_mask = take(in) % 2;
     p.use_keep = take(in) % 2;
     p.out_stride = take(in) % 16 == 15 ? 0 : (int64_t[]){1, 2, -1}[take(in) % 3];
-    static const double temperatures[] = {1, 0.7, 3, 1e-30, 0, -1, NAN, INFINITY};
+    static const double temperatures[] = {1, 0.7, 3, 1e-30, 0, -1, (double)NAN, HUGE_VAL};
     p.temperature = temperatures[take(in) % 16 == 15 ? 4 + take(in) % 4 : take(in) % 4];
     const int64_t step = p.responses ? p.tokens / p.responses : 0;
     for (int64_t b = 0; b <= p.responses; b++) {

@@ -226,7 +226,8 @@ def change_tree(rng, root):
         container[i] = (rng.choice([odd_text(rng), container[i][0] + " ", container[i][0].upper()]), container[i][1])
         return "another key"
     if kind == 8:
-        container.extend([container[i]] * rng.choice([1, 10, 2000]))
+        most = 10**6 // (len(write_json(get(place))) + 1)  # of a megabyte there is no need for two thousand
+        container.extend([container[i]] * min(rng.choice([1, 10, 2000]), max(1, most)))
         return "a member many times"
     rng.shuffle(container)
     return "another order"

@@ -26,6 +26,7 @@ import stat
 import subprocess
 import sys
 import time
+import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -234,7 +235,7 @@ def wrong_ending(case, status, told, ended):
 
 
 def wrong_message(case, status, told):
-    if case.program != "napier":
+    if case.program != "napier" or case.file_size and told.startswith(b"OMP: "):  # libomp keeps a file in memory: too large
         return []
     found = []
     if any(byte < 0x20 and byte != 0x0A or byte == 0x7F for byte in told) or b"\xc2\x9b" in told:
@@ -317,7 +318,8 @@ def run_case(case, work, programs, rng, address_space=0):
 def make_case(seed, name, index):
     rng = random.Random("%s %s %d" % (seed, name, index))
     module = importlib.import_module("formats." + name)
-    return (module.good(rng) if index < 0 else module.make(rng, index)), rng
+    start = zlib.crc32(str(seed).encode())  # so that each seed begins elsewhere among the kinds of mutation
+    return (module.good(rng) if index < 0 else module.make(rng, start + index)), rng
 
 
 def work_of(options):

@@ -1,10 +1,10 @@
-/* napier/cuda/attention.h - attention on a GPU: see napier/attention.h, and for what all calls have in common
- * napier/cuda/device.h. q, k, v, results, offsets, prefixes and mask are in device memory.
+/* napier/cuda/attention.h - napier/attention.h on a GPU. napier/cuda/device.h has the rules that all calls share. q, k,
+ * v, results, offsets, prefixes and mask are in device memory.
  *
- * Offsets, prefixes, or a mask with too few keys, that are at fault make all results NaN; napier_cuda_synchronize names
- * the first sequence.
+ * Invalid offsets or prefixes, or a mask with too few keys, make all results NaN. napier_cuda_synchronize names the
+ * first sequence at fault.
  *
- * Nothing here has run on a GPU yet: the kernels are compiled for sm_80 and sm_90, and tested on an emulated device. */
+ * This has not yet run on a GPU: the kernels are compiled for sm_80 and sm_90, and tested on an emulated device. */
 #ifndef NAPIER_CUDA_ATTENTION_H
 #define NAPIER_CUDA_ATTENTION_H
 
@@ -15,13 +15,13 @@
 extern "C" {
 #endif
 
-/* As napier_attention.
- * BITWISE: the CPU's bits, by plain multiply-adds, for any dtype, dim and strides; dim of q and of v together up to
- * about 1000 (as shared memory allows), else UNSUPPORTED.
- * BATCH_INVARIANT: tensor cores where q, k and v are all bf16 or all f16, dim and v.dim at most 128, and elements of
- * a head side by side on boundaries of 16 bytes; else as BITWISE. Keys are taken 64 at a time from the sequence's
- * first, and the weights are rounded to the inputs' dtype: error 2^-8 (bf16) or 2^-10 (f16) of max_j |v_j|, and what
- * the CPU's has.
+/* Like napier_attention.
+ * BITWISE: the CPU's bits, by plain multiply-adds, for any dtype, dim and strides. The dims of q and v may add up to
+ * about 1000 (shared memory is the limit); more is UNSUPPORTED.
+ * BATCH_INVARIANT: uses tensor cores if q, k and v are all bf16 or all f16, dim and v.dim are at most 128, and the
+ * elements of each head are contiguous and aligned to 16 bytes. Otherwise it does the same as BITWISE. It takes 64 keys
+ * at a time from the first key of the sequence, and rounds the weights to the dtype of the inputs. This adds an error
+ * of 2^-8 (bf16) or 2^-10 (f16) of max_j |v_j| to that of the CPU.
  * Workspace: 256 bytes with sequences, else none.
  * Errors: INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY. */
 NAPIER_API napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstream_st *stream,
@@ -30,7 +30,7 @@ NAPIER_API napier_status napier_cuda_attention(napier_cuda_context *context, str
                                                napier_matrix lse, const napier_attention_options *options,
                                                napier_cuda_mode mode);
 
-/* As napier_attention_backward, with the CPU's bits; dim of q and of v together up to about 600.
+/* Like napier_attention_backward, with the CPU's bits. The dims of q and v may add up to about 600.
  * Workspace: 4 bytes for each row (query and head), and 512. */
 NAPIER_API napier_status napier_cuda_attention_backward(napier_cuda_context *context, struct CUstream_st *stream,
                                                         napier_cuda_workspace *workspace,

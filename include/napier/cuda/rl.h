@@ -1,14 +1,16 @@
 /* napier/cuda/rl.h - napier/rl.h on a GPU: log-probabilities of tokens, KL, rubric scores, GRPO losses.
  *
- * Each call takes what its namesake in napier/rl.h takes (shapes, dtypes, options, optional arguments: see there), and before
- * that a context, a stream and a workspace (napier/cuda/device.h). All arrays, offsets, ids and masks are in device memory;
- * options and views are read before the call returns. All calls are bitwise: they give the CPU's bits.
+ * Each call takes a context, a stream and a workspace (napier/cuda/device.h), followed by the arguments of the call of
+ * the same name in napier/rl.h, which defines the shapes, dtypes, options and optional arguments. All arrays, offsets,
+ * ids and masks are in device memory. Options and views are read before the call returns. All calls are bitwise: they
+ * give the CPU's bits.
  *
- * An id that is no column gives NaN where it is used; offsets that fall, do not begin with 0 or do not end with T make all
- * results NaN. napier_cuda_synchronize names the first that is at fault.
+ * An id out of range gives NaN where it is used. Offsets that decrease, do not begin with 0 or do not end with T make
+ * all results NaN. napier_cuda_synchronize names the first invalid id or offset.
  *
- * Workspace: some bytes for each 1024 tokens and each response; said for each call. Errors: INVALID_ARGUMENT (arguments,
- * too little workspace), OUT_OF_MEMORY (a workspace that no machine has), UNSUPPORTED (an error of the CUDA runtime). */
+ * Workspace: some bytes for each 1024 tokens and each response, as stated for each call. Errors: INVALID_ARGUMENT
+ * (arguments, a workspace that is too small), OUT_OF_MEMORY (a workspace whose size overflows), and those of the CUDA
+ * runtime: UNSUPPORTED or DEVICE_ERROR. */
 #ifndef NAPIER_CUDA_RL_H
 #define NAPIER_CUDA_RL_H
 
@@ -19,7 +21,7 @@
 extern "C" {
 #endif
 
-/* Workspace: none, and may be NULL. The backward call fills the row of an id at fault with NaN. */
+/* Workspace: none; it may be NULL. The backward call fills the row of an invalid id with NaN. */
 NAPIER_API napier_status napier_cuda_gather_logprobs(napier_cuda_context *context, struct CUstream_st *stream,
                                                      napier_cuda_workspace *workspace, napier_const_matrix logprobs,
                                                      napier_indices ids, napier_vector gathered);
@@ -28,17 +30,16 @@ NAPIER_API napier_status napier_cuda_gather_logprobs_backward(napier_cuda_contex
                                                               napier_const_vector grad_gathered, napier_indices ids,
                                                               napier_matrix grad_logprobs);
 
-/* One read of the logits, and of the tile of each row's argmax; top_k, of less than 2^31 columns, reads them up to seven times
- * more. ids at fault: logprob and
- * loss are NaN, rank is -1.
+/* Reads the logits once, and the tile of each row's argmax once more. top_k needs fewer than 2^31 columns, and up to
+ * seven more reads. An invalid id gives NaN as its logprob and loss, and -1 as its rank.
  * Workspace: 16 bytes for each 1024 columns of each row, 20 with label smoothing. */
 NAPIER_API napier_status napier_cuda_token_logprobs(napier_cuda_context *context, struct CUstream_st *stream,
                                                     napier_cuda_workspace *workspace, napier_const_matrix logits,
                                                     napier_indices ids, const napier_token_options *options,
                                                     const napier_token_results *results);
 
-/* One read of the logits and one write, where a row fits the shared memory of a block, or of eight (sm_90: 900,000 columns of
- * 16 bits); else two reads. A row with an id at fault gets NaN.
+/* Reads the logits once and writes once if a row fits into the shared memory of one block, or of eight blocks (sm_90:
+ * 900,000 columns of 16 bits); otherwise it reads twice. A row with an invalid id gets NaN.
  * Workspace: 16 bytes for each 1024 columns of each row, and 160 for each id. */
 NAPIER_API napier_status napier_cuda_token_logprobs_backward(napier_cuda_context *context, struct CUstream_st *stream,
                                                              napier_cuda_workspace *workspace,
@@ -59,7 +60,7 @@ NAPIER_API napier_status napier_cuda_kl_per_response_backward(
     napier_const_vector policy_logprobs, napier_const_vector ref_logprobs, napier_indices offsets, const uint8_t *mask,
     const napier_kl_options *options, napier_const_vector grad_kl, napier_vector grad_policy, napier_vector grad_ref);
 
-/* Two reads of both logits, the backward call three.
+/* Reads both logits twice, the backward call three times.
  * Workspace: 40 bytes for each 1024 columns of each row, and 40 for each row. */
 NAPIER_API napier_status napier_cuda_kl_full(napier_cuda_context *context, struct CUstream_st *stream,
                                              napier_cuda_workspace *workspace, napier_const_matrix policy_logits,
@@ -85,20 +86,21 @@ NAPIER_API napier_status napier_cuda_rubric_score_backward(napier_cuda_context *
                                                            napier_const_vector grad_rewards,
                                                            napier_vector grad_logprobs);
 
-/* Workspace: some 200 bytes for each 1024 tokens and 250 for each response, and 16 KB with top_entropy_quantile. */
+/* Workspace: about 200 bytes for each 1024 tokens and 250 for each response, and 16 KB with top_entropy_quantile. */
 NAPIER_API napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct CUstream_st *stream,
                                                      napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                                      const napier_grpo_options *options, napier_vector losses,
                                                      napier_vector grad_logprobs);
-/* batch and options are the host's structs; *metrics is in device memory, on a boundary of 8 bytes: all of it is written. */
+/* The structs *batch and *options are in host memory. *metrics is in device memory, aligned to 8 bytes; all of it is
+ * written. */
 NAPIER_API napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstream_st *stream,
                                                napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                                const napier_grpo_options *options, napier_grpo_metrics *metrics,
                                                napier_vector grad_logprobs, napier_vector grad_entropies);
 
-/* Token-level losses without an entropy quantile take one read and one write of a row that fits, as above; others a scoring
- * pass first. *metrics is in device memory.
- * Workspace: that of the calls that it stands for, and 16 bytes for each token. */
+/* A token-level loss without an entropy quantile reads and writes a row once if the row fits, as above. Other losses
+ * score all rows in a first pass. *metrics is in device memory.
+ * Workspace: that of the calls it combines, and 16 bytes for each token. */
 NAPIER_API napier_status napier_cuda_grpo_from_logits(napier_cuda_context *context, struct CUstream_st *stream,
                                                       napier_cuda_workspace *workspace, napier_const_matrix logits,
                                                       napier_indices ids, const napier_grpo_batch *batch,

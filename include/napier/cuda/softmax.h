@@ -1,16 +1,17 @@
 /* napier/cuda/softmax.h - softmax, log_softmax, logsumexp, their gradients and the mergeable state on a GPU.
  *
- * Each call is its namesake of napier/softmax.h: the same dtypes, special rows, options, aliasing, errors and bits
- * ("bitwise" in napier/cuda/device.h, which tells what all calls have in common). Arrays lie in device memory.
+ * Each call does what the call of the same name in napier/softmax.h does, with the same dtypes, special rows, options,
+ * aliasing, errors and bits. All are "bitwise"; napier/cuda/device.h explains this and has the rules that all calls
+ * share. Arrays are in device memory.
  *
- * Dtypes: f32, f16, bf16 in any mixture; f64 anywhere makes the compute type f64, which is right, not fast.
- * Strides: any. Fast are contiguous rows; most so where they start on 16 bytes.
- * Options: `algorithm` chooses among kernels that give the same bits (docs/cuda-softmax.md): SAFE reads a row of more
- * than 1024 columns three times, ONLINE twice, PARALLEL splits each over many blocks and reads twice; AUTO keeps a row
- * on the chip (registers; shared memory of a block, or of a cluster of blocks) and reads it once, where it fits.
- * Workspace: for rows that are split, 120 bytes for each block that takes part and 40 for each row; gradients of long
- * rows 4 bytes for each 1024 elements. Else none: then `workspace` may be NULL.
- * Errors: those of the namesake, and INVALID_ARGUMENT for a workspace that is too small. */
+ * Dtypes: f32, f16 and bf16 in any mixture. With f64 anywhere the compute type is f64, which is correct but slow.
+ * Strides: any. Contiguous rows are fast, and fastest if they are aligned to 16 bytes.
+ * Options: `algorithm` chooses among kernels that give the same bits (docs/cuda-softmax.md). For rows of more than 1024
+ * columns, SAFE reads a row three times; ONLINE twice; PARALLEL divides each row among many blocks and reads it twice;
+ * AUTO reads a row once if it fits on the chip (in registers, or in the shared memory of a block or of a cluster of
+ * blocks). Workspace: 120 bytes for each block and 40 for each row if rows are divided among blocks; 4 bytes for each
+ * 1024 elements for the gradients of long rows. Otherwise none, and `workspace` may be NULL.
+ * Errors: those of the CPU call, and INVALID_ARGUMENT for a workspace that is too small. */
 #ifndef NAPIER_CUDA_SOFTMAX_H
 #define NAPIER_CUDA_SOFTMAX_H
 
@@ -30,7 +31,7 @@ NAPIER_API napier_status napier_cuda_log_softmax(napier_cuda_context *context, s
 NAPIER_API napier_status napier_cuda_logsumexp(napier_cuda_context *context, struct CUstream_st *stream,
                                                napier_cuda_workspace *workspace, napier_const_matrix logits,
                                                napier_vector lse, const napier_softmax_options *options);
-/* Over all elements, as one row: the whole device works on it. */
+/* All elements are one row, and the whole device works on it. */
 NAPIER_API napier_status napier_cuda_logsumexp_all(napier_cuda_context *context, struct CUstream_st *stream,
                                                    napier_cuda_workspace *workspace, napier_const_matrix logits,
                                                    napier_vector lse, const napier_softmax_options *options);
@@ -57,47 +58,48 @@ NAPIER_API napier_status napier_cuda_logsumexp_all_backward(napier_cuda_context 
                                                             const napier_softmax_options *options);
 
 /* ---- The mergeable state -------------------------------------------------------------------------------------------
- * As in napier/softmax.h, a state is the exact sum of a part of a row: parts are summed wherever they lie, states
- * merged in any grouping and order, and the result has the bits of the one-shot call on the whole row. On a device
- * states come many at a time, one for each row of a batch: `states` is an array in device memory of `rows` times
- * napier_cuda_softmax_state_size(compute) bytes, on a boundary of 8, that the caller may copy, send and gather as bytes
- * between machines of one numerics version. What is in it is known to these calls only.
+ * As in napier/softmax.h, a state is the exact sum of a part of a row. The parts may be summed on different machines,
+ * and their states merged in any grouping and order; the result has the bits of one call on the whole row. On a device,
+ * states come in batches: `states` is an array of `rows` states in device memory, one for each row of a batch. It has
+ * rows * napier_cuda_softmax_state_size(compute) bytes and is aligned to 8. The caller may copy, send and gather states
+ * as bytes between machines of the same numerics version. Their format is private.
  *
  *     device k of 4:  clear(states); update(states, k * 37888, shard k of [rows, 151936])     37888 = 37 * 1024
  *     anywhere:       merge(states of 0, states of 1), ...
  *     device k:       apply(states, shard k)
  *
- * A part begins at a multiple of 1024 elements of its row, and ends at one or at the end of its row: states hold no
- * open tiles (those of napier/softmax.h do). `compute` is F32 or F64. A part that is added twice counts twice; rows
- * have less than 2^40 elements. All calls are bitwise; of what is in device memory nothing is checked. */
+ * A part begins at a multiple of 1024 elements of its row, and ends at such a multiple or at the end of the row,
+ * because these states hold no incomplete tiles (unlike those of napier/softmax.h). `compute` is F32 or F64. A part
+ * that is added twice counts twice. Rows have fewer than 2^40 elements. All calls are bitwise. They do not check the
+ * contents of device memory. */
 
-/* Bytes of one state; 0 where compute is neither F32 nor F64. */
+/* The bytes of one state; 0 if compute is neither F32 nor F64. */
 NAPIER_API size_t napier_cuda_softmax_state_size(napier_dtype compute);
 
-/* Makes them states of parts without elements. Errors: INVALID_ARGUMENT (here and below). */
+/* Sets each state to that of a part without elements. Errors: INVALID_ARGUMENT (also for the calls below). */
 NAPIER_API napier_status napier_cuda_softmax_state_clear(napier_cuda_context *context, struct CUstream_st *stream,
                                                          void *states, int64_t rows, napier_dtype compute);
 
-/* Adds the columns of `logits` [rows, cols], which begin at element first_index of their rows, to the states of its
- * rows. An F32 state takes f32, f16 and bf16, an F64 state also f64. Of the options temperature is used: the same each
- * time. */
+/* Adds the columns of `logits` [rows, cols] to the states of their rows. The columns begin at element first_index of
+ * each row. An F32 state takes f32, f16 and bf16; an F64 state also takes f64. Only the option temperature is used; it
+ * must be the same in all calls for a state. */
 NAPIER_API napier_status napier_cuda_softmax_state_update(napier_cuda_context *context, struct CUstream_st *stream,
                                                           napier_cuda_workspace *workspace, void *states,
                                                           napier_dtype compute, int64_t first_index,
                                                           napier_const_matrix logits,
                                                           const napier_softmax_options *options);
 
-/* into[i] := the sum of both parts. Must not overlap. */
+/* into[i] = the sum of both parts. The arrays must not overlap. */
 NAPIER_API napier_status napier_cuda_softmax_state_merge(napier_cuda_context *context, struct CUstream_st *stream,
                                                          void *into, const void *from, int64_t rows,
                                                          napier_dtype compute);
 
-/* lse[i] = the logsumexp of what state i has seen. The states may go on. */
+/* lse[i] = the logsumexp of all elements added to state i. The states may be updated further. */
 NAPIER_API napier_status napier_cuda_softmax_state_finish(napier_cuda_context *context, struct CUstream_st *stream,
                                                           const void *states, napier_dtype compute, napier_vector lse);
 
-/* softmax or log_softmax of any columns of the rows, from states that have seen all of their rows. In place allowed;
- * an f64 result needs F64 states. Of the options temperature and masked_rows are used. */
+/* Computes softmax or log_softmax of any columns, from states to which all elements of these rows have been added. The
+ * result may be in place. An f64 result needs F64 states. Only the options temperature and masked_rows are used. */
 NAPIER_API napier_status napier_cuda_softmax_state_apply(napier_cuda_context *context, struct CUstream_st *stream,
                                                          napier_cuda_workspace *workspace, const void *states,
                                                          napier_dtype compute, napier_softmax_kind kind,

@@ -1,4 +1,4 @@
-/* arguments.c - arguments by place and by name, without the cost of a format string. */
+/* arguments.c - arguments by position and by name, without the cost of a format string. */
 #include "../ext.h"
 
 static int argument_place(const signature *s, PyObject *name) {
@@ -57,7 +57,7 @@ bool argument_is_none(const signature *s, PyObject *const *args, Py_ssize_t coun
     return false;
 }
 
-/* The error that is set, with the argument's name in front. */
+/* Puts the argument's name in front of the error that is set. */
 static int argument_wrong(const char *name, const char *wanted, PyObject *value) {
     PyErr_Clear();
     PyErr_Format(PyExc_TypeError, "%s: expected %s, got %R", name, wanted, value);

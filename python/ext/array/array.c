@@ -1,13 +1,13 @@
-/* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch), and
- * DLPack capsules (everybody else). What is none of these, or has an awkward dtype, goes through NumPy in
- * napier/_convert.py. */
+/* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch),
+ * and DLPack capsules (other libraries). napier/_convert.py converts everything else, and dtypes that are not
+ * supported, through NumPy. */
 #include "../ext.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 PyObject *numpy_module, *numpy_empty;
-static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: ml_dtypes', when somebody wants it */
+static PyObject *numpy_ndarray, *numpy_dtypes[5]; /* by napier_dtype; bf16: that of ml_dtypes, loaded when needed */
 static PyObject *numpy_int64, *convert_function, *copies_function, *device_convert_function, *device_empty_function,
     *block_type, *requires_grad_name, *is_neg_name, *current_level_name;
 
@@ -22,9 +22,9 @@ static PyObject *dtype_object(napier_dtype dtype) {
     return numpy_dtypes[dtype];
 }
 
-/* ---- In: shapes and dtypes ---------------------------------------------------------------------------------------- */
+/* ---- In: shapes and dtypes --------------------------------------------------------------------------------------- */
 
-/* ---- On a device? -------------------------------------------------------------------------------------------------- */
+/* ---- On a device? ------------------------------------------------------------------------------------------------ */
 
 #if defined(NAPIER_CUDA_EMULATED)
 static bool emulating;
@@ -62,7 +62,8 @@ bool array_is_contiguous(const array *a) {
     return true;
 }
 
-/* What elements are; `bits` of a kind: 'f' float, 'b' bfloat, 'i' signed, 'u' unsigned, '?' bool. */
+/* Sets the element type from its kind ('f' float, 'b' bfloat, 'i' signed, 'u' unsigned, '?' bool) and number of
+ * bits. */
 static bool array_element(array *a, char kind, int bits) {
     a->dtype = (napier_dtype)0;
     a->integer = (napier_index_type)0;
@@ -82,10 +83,10 @@ static bool array_is_wanted(const array *a, int what) {
     return (a->dtype && what & floats) || (a->integer && what & TAKE_INTEGERS) || (a->bytes && what & TAKE_BYTES);
 }
 
-/* ---- In: the buffer protocol -------------------------------------------------------------------------------------- */
+/* ---- In: the buffer protocol ------------------------------------------------------------------------------------- */
 
-/* Shape and strides of the buffer's elements; false where some lie between their places. ctypes' arrays (so
- * multiprocessing's) have no strides, whatever was asked for. */
+/* Sets the shape and strides of the buffer's elements; false if a stride is not a multiple of the element size. ctypes'
+ * arrays (and so those of multiprocessing) have no strides, even if they were requested. */
 static bool buffer_layout(array *a) {
     const Py_buffer *b = &a->buffer;
     a->data = b->buf;
@@ -104,7 +105,7 @@ static bool buffer_layout(array *a) {
     return whole || a->size == 0;
 }
 
-/* Does the buffer hold elements that can be used as they lie? */
+/* Whether the buffer's elements can be used in place. */
 static bool buffer_serves(array *a) {
     const Py_buffer *b = &a->buffer;
     const char *format = b->format ? b->format : "B";
@@ -120,7 +121,7 @@ static bool buffer_serves(array *a) {
     return array_element(a, kind, (int)b->itemsize * 8) && buffer_layout(a);
 }
 
-/* An array of a type derived from NumPy's that hides some of its elements. */
+/* Whether it is an array of a type derived from NumPy's that hides some of its elements. */
 static bool is_masked(PyObject *object) {
     return (PyObject *)Py_TYPE(object) != numpy_ndarray && PyObject_CheckBuffer(object) &&
            PyObject_IsInstance(object, numpy_ndarray) == 1 && PyObject_HasAttrString(object, "mask");
@@ -139,13 +140,13 @@ static bool array_take_buffer(array *a, PyObject *object, int what) {
     return false;
 }
 
-/* ---- In: DLPack --------------------------------------------------------------------------------------------------- */
+/* ---- In: DLPack -------------------------------------------------------------------------------------------------- */
 
 static bool tensor_on_host(const dlpack_tensor *t) {
     return t->device_type == DLPACK_CPU || t->device_type == DLPACK_CUDA_HOST;
 }
 
-/* Takes over where its elements lie, wherever that is; false where no dtype of ours is theirs, or they are unaligned. */
+/* Uses the tensor's elements in place, wherever they are; false if we have no such dtype or they are unaligned. */
 static bool tensor_serves(array *a, const dlpack_tensor *t) {
     const char kind = t->code == DLPACK_FLOAT    ? 'f'
                       : t->code == DLPACK_BFLOAT ? 'b'
@@ -179,7 +180,7 @@ static bool has_no_elements(const dlpack_tensor *t) {
 
 /* The C functions of a tensor's type, or NULL. */
 static const dlpack_exchange *exchange_of(PyObject *object) {
-    enum { MOST_KNOWN = 4 }; /* tensors, parameters, those of another library */
+    enum { MOST_KNOWN = 4 }; /* tensors, parameters, those of other libraries */
     static PyTypeObject *known_types[MOST_KNOWN];
     static const dlpack_exchange *known[MOST_KNOWN];
     static int count;
@@ -196,7 +197,7 @@ static const dlpack_exchange *exchange_of(PyObject *object) {
         exchange = exchange->previous;
     }
     if (exchange && count < MOST_KNOWN) {
-        Py_INCREF((PyObject *)Py_TYPE(object)); /* for good: the type must not go and another take its address */
+        Py_INCREF((PyObject *)Py_TYPE(object)); /* permanently: another type must not get this address */
         known_types[count] = Py_TYPE(object);
         known[count++] = exchange;
     }
@@ -214,7 +215,7 @@ static void array_release_tensor(array *a) {
     a->old_tensor = NULL;
 }
 
-/* Is the attribute True? 0 where there is none. */
+/* Whether the attribute is True; 0 if there is none. */
 static int has_true(PyObject *object, PyObject *name) {
     PyObject *value = PyObject_GetAttr(object, name);
     const int is_true = value == Py_True;
@@ -225,7 +226,7 @@ static int has_true(PyObject *object, PyObject *name) {
     return is_true;
 }
 
-/* Does PyTorch record a gradient now? -1 with an error set. */
+/* Whether PyTorch is recording a gradient; -1 with an error set. */
 static int is_recording(void) {
     PyObject *torch = PyImport_ImportModule("torch");
     PyObject *enabled = torch ? PyObject_CallMethod(torch, "is_grad_enabled", NULL) : NULL;
@@ -235,7 +236,7 @@ static int is_recording(void) {
     return recording;
 }
 
-/* Does a dual tensor of forward mode carry a tangent? PyTorch's level is -1 where nobody uses forward mode. */
+/* Whether a dual tensor of forward mode has a tangent. PyTorch's level is -1 outside forward mode. */
 static int has_tangent(PyObject *tensor) {
     static PyObject *forward_ad;
     if (!forward_ad) {
@@ -255,11 +256,12 @@ static int has_tangent(PyObject *tensor) {
     const int has = tangent && tangent != Py_None;
     Py_XDECREF(tangent);
     Py_XDECREF(dual);
-    PyErr_Clear(); /* no tensor of PyTorch's */
+    PyErr_Clear(); /* not a PyTorch tensor */
     return has;
 }
 
-/* Results know nothing of PyTorch's graph: a tensor whose gradient is being recorded would lose it silently. */
+/* Refuses a tensor whose gradient is being recorded. Results are not part of PyTorch's graph, so they would lose the
+ * gradient silently. */
 static int refuse_gradients(PyObject *object, const char *name) {
     const int recording = has_true(object, requires_grad_name) ? is_recording() : 0;
     if (recording > 0) {
@@ -278,8 +280,8 @@ static int refuse_gradients(PyObject *object, const char *name) {
     return recording ? -1 : 0;
 }
 
-/* A tensor whose elements are to be read with the other sign (the imaginary part of a conjugate), which DLPack cannot
- * say: *object becomes the tensor that has it written out, held by the array. */
+/* If the elements must be read with the opposite sign (the imaginary part of a conjugate), which DLPack cannot express,
+ * *object becomes a tensor with the signs applied, held by the array. */
 static int resolve_sign(array *a, PyObject **object, const char *name, int what) {
     PyObject *is_neg = PyObject_CallMethodObjArgs(*object, is_neg_name, NULL);
     const int negative = is_neg ? is_neg == Py_True : 0;
@@ -305,12 +307,14 @@ static bool view_tensor(array *a, PyObject *object, dlpack_tensor *view) {
                                        : a->exchange->from_object(object, &a->tensor) != 0;
 }
 
-/* Imaginary parts lie two apart: neighbours in memory are none, and asking costs time. */
+/* Imaginary parts have a stride of two, so contiguous elements are not imaginary parts. This avoids asking, which takes
+ * time. */
 static bool may_have_sign(const dlpack_tensor *t) {
     return t->ndim == 0 || t->shape[t->ndim - 1] <= 1 || (t->strides && t->strides[t->ndim - 1] != 1);
 }
 
-/* A tensor on a GPU, or PyTorch's conversion of it there; held by the array then. As array_take_exchange. */
+/* Takes a tensor on a GPU, or PyTorch's conversion of it there, which the array then holds. Returns as
+ * array_take_exchange. */
 static int take_device_tensor(array *a, PyObject *object, const dlpack_tensor *t, const char *name, int what) {
     dlpack_tensor view;
     if (!tensor_serves(a, t) || !array_is_wanted(a, what)) {
@@ -336,7 +340,7 @@ static int take_device_tensor(array *a, PyObject *object, const dlpack_tensor *t
     return 1;
 }
 
-/* 1: taken; 0: not this way; -1: an error is set. */
+/* Returns 1 if taken, 0 if this method does not apply, -1 with an error set. */
 static int array_take_exchange(array *a, PyObject *object, const char *name, int what) {
     a->exchange = exchange_of(object);
     if (!a->exchange) {
@@ -376,7 +380,7 @@ static int array_take_exchange(array *a, PyObject *object, const char *name, int
     return tensor_serves(a, t) && array_is_wanted(a, what);
 }
 
-/* A capsule of __dlpack__, from a library without the exchange. */
+/* Takes a capsule of __dlpack__, from a library without the exchange. */
 static int array_take_capsule(array *a, PyObject *object, int what) {
     if (!PyObject_HasAttrString(object, "__dlpack__") || PyObject_CheckBuffer(object)) {
         return 0;
@@ -394,7 +398,7 @@ static int array_take_capsule(array *a, PyObject *object, int what) {
     }
     Py_DECREF(capsule);
     if (t && tensor_on_host(t) && tensor_serves(a, t) && array_is_wanted(a, what)) {
-        a->kind = KIND_NUMPY; /* results of libraries without the exchange are NumPy's */
+        a->kind = KIND_NUMPY; /* libraries without the exchange get NumPy results */
         a->read_only = true;
         return 1;
     }
@@ -402,7 +406,7 @@ static int array_take_capsule(array *a, PyObject *object, int what) {
     return 0;
 }
 
-/* ---- In ----------------------------------------------------------------------------------------------------------- */
+/* ---- In ---------------------------------------------------------------------------------------------------------- */
 
 static void array_start_empty(array *a) {
     a->object = NULL;
@@ -416,7 +420,7 @@ static void array_start_empty(array *a) {
     a->device_id = 0;
 }
 
-/* array_take without a word to PyTorch. */
+/* array_take, without telling PyTorch that it may be written. */
 static int take(array *a, PyObject *object, const char *name, int what) {
     array_start_empty(a);
     if (is_masked(object)) {
@@ -440,7 +444,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
         a->object = a->object ? a->object : Py_NewRef(object);
         return 0;
     }
-    /* the slow way: as NumPy sees it, with a dtype that serves */
+    /* the slow path: through NumPy, converted to a supported dtype */
     const array_kind kind = a->exchange ? KIND_TENSOR : KIND_NUMPY;
     const dlpack_exchange *exchange = a->exchange;
     array_release(a);
@@ -450,7 +454,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     }
     PyObject *converted = PyTuple_GetItem(pair, 0), *bfloat = PyTuple_GetItem(pair, 1);
     const int is_bfloat = bfloat ? PyObject_IsTrue(bfloat) : 0;
-    /* bfloat16 comes as its bits in uint16, which no buffer of ours would take */
+    /* bfloat16 comes as its bits in uint16, which the buffer protocol does not accept here */
     if (!converted || PyObject_GetBuffer(converted, &a->buffer, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
         Py_DECREF(pair);
         return -1;
@@ -473,7 +477,7 @@ static int take(array *a, PyObject *object, const char *name, int what) {
     return 0;
 }
 
-/* PyTorch learns that a tensor of its own is written to: backward() then refuses where it needs the old values. */
+/* Tells PyTorch that one of its tensors is written, so that backward() raises if it needs the old values. */
 static int tell_torch(PyObject *tensor) {
     static PyObject *tensor_type, *increment_version;
     if (!increment_version) {
@@ -529,7 +533,7 @@ PyObject *call_with_copies(const signature *s, PyObject *const *values) {
     return result;
 }
 
-/* ---- Views -------------------------------------------------------------------------------------------------------- */
+/* ---- Views ------------------------------------------------------------------------------------------------------- */
 
 int array_matrix(const array *a, const char *name, napier_const_matrix *out) {
     if (a->ndim < 1 || a->ndim > 2) {
@@ -557,7 +561,7 @@ int array_vector(const array *a, const char *name, napier_const_vector *out) {
 
 napier_matrix writable_matrix(napier_const_matrix m) {
     napier_matrix w;
-    memcpy(&w, &m, sizeof w); /* the same members; the array said that it may be written */
+    memcpy(&w, &m, sizeof w); /* the same members; the array is known to be writable */
     return w;
 }
 
@@ -576,7 +580,7 @@ int array_indices(const array *a, const char *name, napier_indices *out) {
     return 0;
 }
 
-/* ---- Out: memory as a Python object ------------------------------------------------------------------------------- */
+/* ---- Out: memory as a Python object ------------------------------------------------------------------------------ */
 
 typedef struct block_object {
     PyObject ob_base;
@@ -617,7 +621,7 @@ static PyObject *block_new(size_t bytes) {
     return (PyObject *)b;
 }
 
-/* ---- Out: NumPy --------------------------------------------------------------------------------------------------- */
+/* ---- Out: NumPy -------------------------------------------------------------------------------------------------- */
 
 enum {
     FROM_POOL = 256 * 1024, /* bytes: below, NumPy's own allocation is quicker */
@@ -635,7 +639,7 @@ static PyObject *shape_tuple(int ndim, const int64_t *shape) {
     return tuple;
 }
 
-/* (shape, dtype): the last one is kept, as small results often come in rows of one shape. */
+/* (shape, dtype). The last one is kept, because consecutive small results often have the same shape. */
 static PyObject *shape_and_dtype(int ndim, const int64_t *shape, PyObject *dtype) {
     enum { MOST_KEPT = 4 };
     static PyObject *kept, *kept_dtype;
@@ -671,12 +675,12 @@ static PyObject *numpy_make(int ndim, const int64_t *shape, PyObject *dtype, siz
     return result;
 }
 
-/* ---- Out: tensors ------------------------------------------------------------------------------------------------- */
+/* ---- Out: tensors ------------------------------------------------------------------------------------------------ */
 
-/* A tensor in our memory, with its shape behind it. */
+/* A tensor in our memory, followed by its shape. */
 typedef struct made_tensor {
     dlpack_managed_versioned managed;
-    int64_t shape_and_strides[]; /* both of ndim: an allocation beyond 1 KB makes glibc tidy up each time */
+    int64_t shape_and_strides[]; /* ndim of each: freeing more than 1 KB makes glibc consolidate its heap each time */
 } made_tensor;
 
 static void made_tensor_delete(dlpack_managed_versioned *self) {
@@ -684,7 +688,7 @@ static void made_tensor_delete(dlpack_managed_versioned *self) {
     free(self);
 }
 
-/* A small tensor's elements lie behind its shape, in one allocation. */
+/* The elements of a small tensor follow its shape, in one allocation. */
 static void small_tensor_delete(dlpack_managed_versioned *self) { free(self); }
 
 static made_tensor *tensor_room(size_t ndim, size_t bytes, void **data) {
@@ -726,7 +730,7 @@ static PyObject *tensor_make(array *result, uint8_t code, uint8_t bits) {
     return object;
 }
 
-/* ---- Out ---------------------------------------------------------------------------------------------------------- */
+/* ---- Out --------------------------------------------------------------------------------------------------------- */
 
 static int make_layout(array *result, const array *like, int ndim, const int64_t *shape) {
     array_start_empty(result);
@@ -787,7 +791,7 @@ int same_device(const array *a, const char *name, const array *first) {
     return -1;
 }
 
-/* numpy_make, and where its elements are. */
+/* numpy_make, and sets the address of the elements. */
 static PyObject *numpy_make_for(array *result, PyObject *dtype, size_t item) {
     PyObject *object = numpy_make(result->ndim, result->shape, dtype, (size_t)result->size * item);
     if (!object) {
@@ -846,7 +850,7 @@ int array_make_integers(array *result, const array *like, int ndim, const int64_
 
 PyObject *array_give(array *result) {
     PyObject *object = NULL;
-    if (result->kind == KIND_NUMPY && result->ndim == 0) { /* a number, as from NumPy's own functions */
+    if (result->kind == KIND_NUMPY && result->ndim == 0) { /* a number, as NumPy's functions return */
         PyObject *none = PyTuple_New(0);
         object = none ? PyObject_GetItem(result->object, none) : NULL;
         Py_XDECREF(none);
@@ -857,7 +861,7 @@ PyObject *array_give(array *result) {
     return object;
 }
 
-/* ---- Dtypes by name ----------------------------------------------------------------------------------------------- */
+/* ---- Dtypes by name ---------------------------------------------------------------------------------------------- */
 
 int take_dtype(PyObject *value, const char *name, napier_dtype *out) {
     if (!value) {
@@ -905,7 +909,7 @@ int dtype_fits_out(PyObject *dtype_given, napier_dtype dtype, PyObject *out_give
     return -1;
 }
 
-/* ---- Start -------------------------------------------------------------------------------------------------------- */
+/* ---- Start ------------------------------------------------------------------------------------------------------- */
 
 int array_start(void) {
     numpy_module = PyImport_ImportModule("numpy");

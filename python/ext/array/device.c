@@ -62,7 +62,7 @@ int device_room(device_call *d) {
         PyErr_NoMemory();
         return -1;
     }
-    const int64_t size = (int64_t)d->workspace.size + WORKSPACE_ALIGNMENT; /* PyTorch's own may be less aligned */
+    const int64_t size = (int64_t)d->workspace.size + WORKSPACE_ALIGNMENT; /* PyTorch's memory may be less aligned */
     array room;
     Py_CLEAR(d->memory);
     if (device_make(&room, d->like, 1, &size, "uint8")) {
@@ -88,7 +88,7 @@ int device_end(device_call *d, napier_status status, const char *function) {
     return -1;
 }
 
-/* ---- Functions ------------------------------------------------------------------------------------------------------ */
+/* ---- Functions --------------------------------------------------------------------------------------------------- */
 
 static PyObject *cuda_device_count(PyObject *self, PyObject *none) {
     (void)self;
@@ -96,7 +96,8 @@ static PyObject *cuda_device_count(PyObject *self, PyObject *none) {
     return PyLong_FromLong(napier_cuda_device_count());
 }
 
-/* By a tensor of the device. The GIL is held: the context serves one thread at a time; wait for the stream before. */
+/* Takes a tensor of the device. The GIL is held because the context serves one thread at a time; wait for the stream
+ * before. */
 static PyObject *cuda_synchronize(PyObject *self, PyObject *value) {
     (void)self;
     array x;

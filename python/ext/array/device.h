@@ -1,12 +1,12 @@
-/* device.h - calls on a GPU: napier_cuda_NAME takes what napier_NAME takes, on the stream that PyTorch is using, with a
+/* device.h - calls on a GPU: napier_cuda_NAME takes the arguments of napier_NAME, uses PyTorch's current stream, and a
  * workspace that PyTorch allocates.
  *
- * All of it happens with the GIL held: a call only puts kernels into a stream, so one context per device serves all
- * threads. Memory of results and workspace is PyTorch's: it may be given back as soon as the call returns, for PyTorch
- * hands it out again to later work of the same stream only.
+ * The GIL is held all the time. A call only puts kernels into a stream, so one context per device serves all threads.
+ * PyTorch owns the memory of results and workspace. It may be freed as soon as the call returns, because PyTorch reuses
+ * it only for later work of the same stream.
  *
- * In a build for tests (NAPIER_CUDA_EMULATED) the device is the one of tests/cuda, whose memory is the host's; tensors on
- * the CPU are taken for its own while napier._napier._emulate(True) holds. */
+ * In a build for tests (NAPIER_CUDA_EMULATED) the device is that of tests/cuda, whose memory is the host's. Tensors on
+ * the CPU count as its own while napier._napier._emulate(True) is in effect. */
 #ifndef NAPIER_PYTHON_DEVICE_H
 #define NAPIER_PYTHON_DEVICE_H
 
@@ -18,19 +18,21 @@ typedef struct device_call {
     napier_cuda_context *context;
     struct CUstream_st *stream;
     napier_cuda_workspace workspace;
-    const array *like; /* of the device's arrays */
+    const array *like; /* an array on the device */
     PyObject *memory;  /* the workspace's tensor, or NULL */
 } device_call;
 
-/* A call on the device of this array. -1 with an error set where this build, or this machine, cannot. */
+/* Begins a call on the device of this array. Returns -1 with an error set if this build or machine does not support
+ * it. */
 int device_begin(device_call *d, const array *like);
-/* Gets the workspace of which the call has told the size; less than it has is enough. -1 with an error set. */
+/* Allocates the workspace whose size the call has returned, unless it has enough already. Returns -1 with an error
+ * set. */
 int device_room(device_call *d);
-/* Raises what the status stands for; 0 for NAPIER_OK. */
+/* Raises the exception of a status; returns 0 for NAPIER_OK. */
 int device_end(device_call *d, napier_status status, const char *function);
 
-/* status_ = call_(context, stream, workspace, arguments), asked first for its workspace. An allocation that fails leaves a
- * Python error behind. */
+/* status_ = call_(context, stream, workspace, arguments), after a first call that asks for the workspace. A failed
+ * allocation leaves a Python error. */
 #define DEVICE_CALL(status_, d_, call_, ...)                                                                          \
     do {                                                                                                              \
         napier_cuda_workspace ask_ = {NULL, 0};                                                                       \
@@ -43,7 +45,7 @@ int device_end(device_call *d, napier_status status, const char *function);
         }                                                                                                             \
     } while (0)
 
-/* host_(context, ...) as RUN does it, or device_(...) where `like_` lies on a device. */
+/* Runs host_(context, ...) as RUN does, or device_(...) if `like_` is on a device. */
 #define RUN_ANYWHERE(failed_, like_, function_, host_, device_, ...) \
     do {                                                             \
         if (!array_on_device(like_)) {                               \
@@ -59,7 +61,7 @@ int device_end(device_call *d, napier_status status, const char *function);
         }                                                            \
     } while (0)
 
-/* As RUN_ANYWHERE, and given_ becomes the object `value_` if it succeeded. */
+/* Like RUN_ANYWHERE; if it succeeds, given_ becomes the object `value_`. */
 #define RUN_ANYWHERE_FOR(given_, value_, like_, function_, host_, device_, ...)   \
     do {                                                                          \
         int run_failed_;                                                          \
@@ -69,7 +71,7 @@ int device_end(device_call *d, napier_status status, const char *function);
         }                                                                         \
     } while (0)
 
-/* For several calls: `host_`, an expression with a context, or `device_`, one with a device_call `on`. */
+/* For several calls: `host_` is an expression with a context, `device_` one with a device_call `on`. */
 #define RUN_EITHER(failed_, like_, function_, host_, device_, elements_)        \
     do {                                                                        \
         if (!array_on_device(like_)) {                                          \

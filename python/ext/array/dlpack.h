@@ -1,12 +1,12 @@
-/* dlpack.h - the DLPack ABI, version 1: how array libraries hand tensors to one another (github.com/dmlc/dlpack).
- * Only what this package reads and fills; the layout is the ABI's and must not change. */
+/* dlpack.h - the DLPack ABI, version 1, with which array libraries exchange tensors (github.com/dmlc/dlpack). It has
+ * only what this package uses. The layout is that of the ABI and must not change. */
 #ifndef NAPIER_PYTHON_DLPACK_H
 #define NAPIER_PYTHON_DLPACK_H
 
 #include <stdint.h>
 
-enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3 };      /* device types whose memory a CPU reads */
-enum { DLPACK_CUDA = 2, DLPACK_CUDA_MANAGED = 13 }; /* whose memory a GPU reads */
+enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3 };      /* device types whose memory a CPU can read */
+enum { DLPACK_CUDA = 2, DLPACK_CUDA_MANAGED = 13 }; /* whose memory a GPU can read */
 enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 }; /* type codes */
 enum { DLPACK_READ_ONLY = 1 };                                                                  /* flags */
 
@@ -24,7 +24,7 @@ typedef struct dlpack_tensor {
     uint64_t byte_offset;
 } dlpack_tensor;
 
-/* The form of a capsule "dltensor", and that of "dltensor_versioned". */
+/* The struct in a capsule "dltensor", and that in "dltensor_versioned". */
 typedef struct dlpack_managed {
     dlpack_tensor tensor;
     void *manager;
@@ -39,8 +39,8 @@ typedef struct dlpack_managed_versioned {
     dlpack_tensor tensor;
 } dlpack_managed_versioned;
 
-/* What a tensor type may offer as __dlpack_c_exchange_api__, a capsule "dlpack_exchange_api": the same exchange without
- * Python objects in between. Functions return 0, or -1 with a Python error set. */
+/* The exchange that a tensor type may offer as __dlpack_c_exchange_api__, a capsule "dlpack_exchange_api": DLPack
+ * without Python objects. Its functions return 0, or -1 with a Python error set. */
 typedef struct dlpack_exchange {
     dlpack_version version;
     struct dlpack_exchange *previous;

@@ -16,7 +16,7 @@ int take_axis(PyObject *value, const char *name, int ndim, int *axis) {
     return 0;
 }
 
-/* Does dimension b follow on a in every operand, as if they were one? */
+/* Whether dimensions a and b can be joined into one in every operand. */
 static bool follows(const slices *s, int a, int b) {
     for (int k = 0; k < s->operands; k++) {
         if (s->strides[a][k] != s->strides[b][k] * s->shape[b]) {

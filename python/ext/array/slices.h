@@ -6,8 +6,8 @@
 
 enum { MOST_OPERANDS = 4 };
 
-/* Up to four arrays of one shape, an axis of which is the columns. Of the other dimensions those are joined that lie
- * behind one another in all arrays; the largest that is left is the rows, the rest is walked through. */
+/* Up to four arrays of one shape, of which one axis is the columns. Other dimensions that can be joined in all arrays
+ * are joined. The largest of the result is the rows; the others are iterated. */
 typedef struct slices {
     int operands;
     char *data[MOST_OPERANDS];
@@ -15,18 +15,18 @@ typedef struct slices {
     napier_dtype dtype[MOST_OPERANDS];
     int64_t cols, col_stride[MOST_OPERANDS];
     int64_t rows, row_stride[MOST_OPERANDS];
-    int outer; /* dimensions walked through */
+    int outer; /* dimensions iterated */
     int64_t shape[MOST_DIMS], strides[MOST_DIMS][MOST_OPERANDS], index[MOST_DIMS];
 } slices;
 
-/* axis counts from 0; arrays have their shape in common, except that the last `reduced` of them have size 1 along the
- * axis, or lack it. */
+/* axis counts from 0. The arrays have the same shape, except that in the last `reduced` of them the axis has size 1 or
+ * is missing. */
 void slices_start(slices *s, const array *const *arrays, int operands, int axis, int reduced);
-/* The next slice; false after the last. Not to be called on arrays without elements. */
+/* Moves to the next slice; false after the last. Not for arrays without elements. */
 bool slices_next(slices *s);
 napier_const_matrix slices_matrix(const slices *s, int operand);
 
-/* -ndim .. ndim - 1 to 0 .. ndim - 1. A number (0 dimensions) has one axis, of size 1, as in PyTorch. */
+/* Converts -ndim .. ndim - 1 to 0 .. ndim - 1. A number (0 dimensions) has one axis of size 1, as in PyTorch. */
 int take_axis(PyObject *value, const char *name, int ndim, int *axis);
 
 #endif

@@ -1,5 +1,5 @@
-/* qwen3.c - tokenizers and models, in builds that have them; napier/_qwen3.py makes classes of them. Without
- * NAPIER_MODEL each function says that this build lacks it. */
+/* qwen3.c - tokenizers and models, in builds that have them; napier/_qwen3.py wraps them in classes. Without
+ * NAPIER_MODEL each function raises an error that says that this build lacks it. */
 #include "../ops/rl.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #if defined(NAPIER_MODEL)
 
-/* ---- What lives longer than a call: an object with the context that made it, in a capsule ------------------------------ */
+/* ---- Objects that live longer than a call, with the context that made them, in capsules -------------------------- */
 
 typedef struct held {
     napier_context *context;
@@ -31,7 +31,7 @@ static void tokenizer_end(PyObject *capsule) {
     PyMem_Free(h);
 }
 
-/* The object of a status, with the context that made it, which the capsule keeps; NULL with an error set. */
+/* Makes a capsule of an object and the context that made it; NULL with an error set. */
 static PyObject *hold(napier_context *context, napier_status status, void *object, const char *name,
                       PyCapsule_Destructor end, const char *function) {
     held *h = raise_status(context, status, function) ? NULL : PyMem_Malloc(sizeof *h);
@@ -41,7 +41,7 @@ static PyObject *hold(napier_context *context, napier_status status, void *objec
     }
     *h = (held){context, object};
     PyObject *capsule = PyCapsule_New(h, name, end);
-    return capsule; /* out of memory for a capsule: what it would hold is lost */
+    return capsule; /* out of memory for a capsule: the object is lost */
 }
 
 static void *object_of(PyObject *capsule, const char *name) {
@@ -65,7 +65,7 @@ static int take_text(PyObject *value, const char *name, const char **text, Py_ss
     return 0;
 }
 
-/* ---- Tokenizer ------------------------------------------------------------------------------------------------------- */
+/* ---- Tokenizer --------------------------------------------------------------------------------------------------- */
 
 /* _tokenizer_load(path) */
 static PyObject *py_tokenizer_load(PyObject *self, PyObject *path) {
@@ -159,7 +159,7 @@ static PyObject *py_tokenizer_decode(PyObject *self, PyObject *const *args, Py_s
     if (context) {
         for (int64_t i = 0; i < ids.size; i++) {
             const int64_t id = ids.type == NAPIER_I64 ? ((const int64_t *)ids.data)[i] : ((const int32_t *)ids.data)[i];
-            narrow[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id; /* neither has a token */
+            narrow[i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id; /* such an id has no token */
         }
         napier_text_buffer text = {NULL, 0, 0};
         if (!raise_status(context, napier_tokenizer_decode(context, tokenizer, narrow, ids.size, &options, &text),
@@ -194,7 +194,7 @@ static PyObject *py_tokenizer_token(PyObject *self, PyObject *const *args, Py_ss
     return bytes ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size) : Py_NewRef(Py_None);
 }
 
-/* _tokenizer_id(tokenizer, token): -1 where there is none */
+/* _tokenizer_id(tokenizer, token): the id, or -1 */
 static PyObject *py_tokenizer_id(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"id_of", 2, 2, 2, {"tokenizer", "token"}};
     (void)self;
@@ -313,7 +313,7 @@ static PyObject *py_chat_text(PyObject *self, PyObject *const *args, Py_ssize_t 
     return given;
 }
 
-/* ---- Model ----------------------------------------------------------------------------------------------------------- */
+/* ---- Model ------------------------------------------------------------------------------------------------------- */
 
 static const char *const compute_words[] = {"float32", "bfloat16"};
 
@@ -361,7 +361,7 @@ static PyObject *py_model_info(PyObject *self, PyObject *capsule) {
                                "memory", (long long)i.memory, "bos", (long long)i.bos, "eos", (long long)i.eos);
 }
 
-/* A row of weights; those of bfloat16, which NumPy does not have, become float32. */
+/* Copies a row of weights. bfloat16, which NumPy does not have, becomes float32. */
 static void copy_weights(char *to, const char *from, int64_t count, napier_dtype dtype) {
     if (dtype != NAPIER_BF16) {
         memcpy(to, from, (size_t)count * napier_dtype_size(dtype));
@@ -398,7 +398,8 @@ static PyObject *py_model_head(PyObject *self, PyObject *capsule) {
     return array_give(&a);
 }
 
-/* Looks for Ctrl-C, and calls the caller's progress(stage, done), if there is one; a true answer stops the work. */
+/* Checks for Ctrl-C, and calls the caller's progress(stage, done), if any, which stops the work by returning a true
+ * value. */
 static int model_progress(const char *stage, double done, void *user) {
     PyGILState_STATE gil = PyGILState_Ensure();
     int stop = PyErr_CheckSignals();

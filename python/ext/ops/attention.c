@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The arrays of a call. In a batch, sequence b is a call of its own, unless heads of all sequences lie at one distance: then
- * they are heads of one. */
+/* The arrays of a call. In a batch each sequence takes a call of its own, unless the heads of all sequences have one
+ * common stride. Then they are the heads of one sequence. */
 typedef struct attention_arrays {
     array *q, *k, *v, *mask; /* mask NULL: none */
     bool ragged;             /* [T, H, D] with offsets; else [B, H, T, D] */
@@ -21,7 +21,7 @@ static const char *const masked_words[] = {"nan", "zero"};
         "prefix_end"
 enum { ATTENTION_ARGUMENT_COUNT = 11 };
 
-/* ---- Views ----------------------------------------------------------------------------------------------------------- */
+/* ---- Views ------------------------------------------------------------------------------------------------------- */
 
 static napier_heads heads_of(const array *a, const attention_arrays *t, int64_t b) {
     const int tokens = t->ragged ? 0 : 2, heads = 1, dim = t->ragged ? 2 : 3;
@@ -52,7 +52,7 @@ static napier_matrix lse_of(const array *lse, const attention_arrays *t, int64_t
     return (napier_matrix){data, tokens, heads, 1, tokens, NAPIER_F32};
 }
 
-/* The options of sequence b: what differs is the mask, [B, H, T, S] for a batch, [H, T, S] for ragged tokens. */
+/* The options of sequence b: only the mask differs, [B, H, T, S] for a batch, [H, T, S] for ragged tokens. */
 static napier_attention_options options_of(const attention_arrays *t, int64_t b) {
     napier_attention_options o = t->options;
     if (t->mask) {
@@ -69,7 +69,7 @@ static napier_attention_options options_of(const attention_arrays *t, int64_t b)
 
 static bool heads_go_on(const array *a) { return a->strides[0] == a->shape[1] * a->strides[1]; }
 
-/* ---- Arguments ------------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static int take_offsets(call_arrays *c, PyObject *value, const char *name, int64_t size, const int64_t **out) {
     napier_indices indices;
@@ -150,7 +150,7 @@ static int take_attention(call_arrays *c, PyObject *const *v, attention_arrays *
     return 0;
 }
 
-/* ---- Forward --------------------------------------------------------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 static napier_status attend(napier_context *context, const attention_arrays *t, const array *out, const array *lse) {
     napier_status status = NAPIER_OK;
@@ -162,7 +162,7 @@ static napier_status attend(napier_context *context, const attention_arrays *t, 
     return status;
 }
 
-/* 16 bits on tensor cores, whose bits are the device's own and do not depend on the batch; f32 with the CPU's. */
+/* 16 bits use tensor cores, whose bits are not the CPU's but do not depend on the batch; f32 has the CPU's bits. */
 static napier_status attend_on_device(device_call *on, const attention_arrays *t, const array *out, const array *lse) {
     napier_status status = NAPIER_OK;
     for (int64_t b = 0; b < (t->joined ? 1 : t->sequences) && !status; b++) {
@@ -205,7 +205,7 @@ static PyObject *py_attention(PyObject *self, PyObject *const *args, Py_ssize_t 
     return given;
 }
 
-/* ---- Backward -------------------------------------------------------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 typedef struct attention_gradients {
     array *grad, *out, *lse;

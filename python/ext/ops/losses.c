@@ -1,5 +1,5 @@
-/* losses.c - KL, rubric scores and GRPO losses over ragged responses. As tokens.c: plain tuples; napier/rl.py has the
- * names. */
+/* losses.c - KL, rubric scores and GRPO losses over ragged responses. Like tokens.c: plain tuples, with names in
+ * napier/rl.py. */
 #include "rl.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@ static PyObject *pair_of(const array *a, const array *b) {
     return pair;
 }
 
-/* ---- KL ----------------------------------------------------------------------------------------------------------- */
+/* ---- KL ---------------------------------------------------------------------------------------------------------- */
 
 static const char *const estimator_words[] = {"k1", "k2", "k3"};
 static const char *const reduction_words[] = {"sum", "mean"};
@@ -131,7 +131,7 @@ static PyObject *py_kl_full_backward(PyObject *self, PyObject *const *args, Py_s
     return given;
 }
 
-/* ---- Rubric --------------------------------------------------------------------------------------------------------- */
+/* ---- Rubric ------------------------------------------------------------------------------------------------------ */
 
 static PyObject *py_rubric_score(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"rubric_score", 5, 5, 5, {"logprobs", "token_ids", "offsets", "rubric", "weights"}};
@@ -169,7 +169,7 @@ static PyObject *py_rubric_score_backward(PyObject *self, PyObject *const *args,
     napier_indices ids, offsets;
     napier_vector grad;
     array *made;
-    /* the rubric first: results are of its kind */
+    /* the rubric comes first, because results are of its kind */
     if (!arguments(&names, args, count, keywords, v) && !call_matrix(&c, v[2], "rubric", &rubric) &&
         !call_indices(&c, v[0], "token_ids", &ids) && !call_indices(&c, v[1], "offsets", &offsets) &&
         !call_vector(&c, v[3], "weights", &weights) && !call_matrix(&c, v[4], "grad_scores", &grad_scores) &&
@@ -183,7 +183,7 @@ static PyObject *py_rubric_score_backward(PyObject *self, PyObject *const *args,
     return given;
 }
 
-/* ---- GRPO: options by name ------------------------------------------------------------------------------------------- */
+/* ---- GRPO: options by name --------------------------------------------------------------------------------------- */
 
 static const char *const type_words[] = {"grpo",  "bnpo", "dr_grpo", "dapo",  "gspo",
                                          "cispo", "sapo", "vespo",   "luspo", "token_mean"};
@@ -193,7 +193,7 @@ static const char *const correction_words[] = {"none", "token_truncate", "token_
 
 typedef enum option_kind { OPTION_DOUBLE, OPTION_INT64, OPTION_BOOL } option_kind;
 
-/* Options that are numbers; the words stand before them in the list of arguments. */
+/* Options that are numbers; they follow the words in the list of arguments. */
 static const struct {
     const char *name;
     size_t offset;
@@ -270,7 +270,7 @@ static int take_grpo_options(PyObject *dict, napier_grpo_options *o) {
     return 0;
 }
 
-/* ---- GRPO: batches ----------------------------------------------------------------------------------------------------- */
+/* ---- GRPO: batches ----------------------------------------------------------------------------------------------- */
 
 #define BATCH_ARGUMENTS                                                                                           \
     "logprobs", "advantages", "offsets", "old_logprobs", "ref_logprobs", "sampler_logprobs", "entropies", "mask", \
@@ -316,7 +316,7 @@ static PyObject *metrics_dict(const napier_grpo_metrics *m) {
     return dict;
 }
 
-/* A tuple that takes over its members; NULL if one of them is. */
+/* Makes a tuple that takes over its members; NULL if one of them is NULL. */
 static PyObject *tuple_of(int count, PyObject **members) {
     bool whole = true;
     for (int i = 0; i < count; i++) {
@@ -333,7 +333,7 @@ static PyObject *tuple_of(int count, PyObject **members) {
     return tuple;
 }
 
-/* ---- GRPO: calls --------------------------------------------------------------------------------------------------------- */
+/* ---- GRPO: calls ------------------------------------------------------------------------------------------------- */
 
 /* (losses, grad_logprobs) */
 static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
@@ -356,11 +356,11 @@ static PyObject *py_grpo_token_loss(PyObject *self, PyObject *const *args, Py_ss
     return given;
 }
 
-/* Metrics on a GPU: float64 [13], of which the first is no number, the others are the struct's, in its order. */
+/* Metrics on a GPU: float64 [13]. The first is not a number; the others are the struct's, in its order. */
 enum { METRICS = sizeof(napier_grpo_metrics) / sizeof(double) };
 _Static_assert(METRICS == 13 && offsetof(napier_grpo_metrics, loss) == sizeof(double), "one place for struct_size");
 
-/* Where the call writes its metrics: *m, or a tensor beside the others. */
+/* Where the call writes its metrics: *m, or a tensor on the device of the other arrays. */
 static napier_grpo_metrics *place_of_metrics(call_arrays *c, napier_grpo_metrics *m, array **made) {
     const int64_t size = METRICS;
     *made = NULL;

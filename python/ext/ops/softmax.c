@@ -1,5 +1,5 @@
-/* softmax.c - softmax, log_softmax, logsumexp and their gradients. Every function is written once over an n-D array and an
- * axis; napier/__init__.py holds the docstrings and what is not worth C. */
+/* softmax.c - softmax, log_softmax, logsumexp and their gradients. Every function works on an n-D array and an axis.
+ * napier/__init__.py has the docstrings and everything that need not be C. */
 #include "../array/device.h"
 #include "../array/slices.h"
 
@@ -38,7 +38,7 @@ static bool same_shape(const array *a, const array *b) {
     return same;
 }
 
-/* The caller's out, checked, or a new array like x. */
+/* The caller's out after checks, or a new array like x. */
 static int result_like(array *y, const array *x, PyObject *out, napier_dtype dtype) {
     if (!out) {
         return array_make(y, x, x->ndim, x->shape, dtype);
@@ -56,7 +56,7 @@ static int result_like(array *y, const array *x, PyObject *out, napier_dtype dty
     return 0;
 }
 
-/* An input that must lie where another one does. */
+/* Takes an input that must be on the device of another one. */
 static int take_beside(array *a, PyObject *value, const char *name, const array *other) {
     if (array_take(a, value, name, TAKE_FLOATS | (array_on_device(other) ? TAKE_DEVICE : 0))) {
         return -1;
@@ -68,7 +68,7 @@ static int take_beside(array *a, PyObject *value, const char *name, const array 
     return 0;
 }
 
-/* An array without gaps as one row. Of no dimensions it is one already. Returns the row's axis. */
+/* Makes an array without gaps one row; without dimensions it is one already. Returns the row's axis. */
 static int as_one_row(array *x) {
     if (x->ndim > 0) {
         x->ndim = 1;
@@ -87,7 +87,7 @@ static bool all_contiguous(array *const *arrays, int count) {
     return true;
 }
 
-/* A result as an object, or NULL where the call failed. */
+/* Returns the result's object, or NULL if the call failed. */
 static PyObject *give_or_release(array *y, int failed) {
     if (failed) {
         array_release(y);
@@ -96,7 +96,7 @@ static PyObject *give_or_release(array *y, int failed) {
     return array_give(y);
 }
 
-/* ---- softmax and log_softmax ---------------------------------------------------------------------------------------- */
+/* ---- softmax and log_softmax ------------------------------------------------------------------------------------- */
 
 static napier_status map_slices(napier_context *context, map_call *call, slices *s,
                                 const napier_softmax_options *options) {
@@ -116,7 +116,7 @@ static napier_status map_on_device(device_call *on, device_map *call, slices *s,
     return status;
 }
 
-/* The library refuses what overlaps within a slice; this is for memory that several slices share. In place is fine. */
+/* The library refuses overlaps within a slice. This finds memory that several slices share. In place is allowed. */
 static bool slices_overlap(const array *x, const array *y, const slices *s) {
     bool same = x->data == y->data && x->dtype == y->dtype;
     int64_t low[2] = {0, 0}, high[2] = {0, 0};
@@ -135,7 +135,7 @@ static bool slices_overlap(const array *x, const array *y, const slices *s) {
     return s->outer > 0 && !same && a + low[0] <= last_y && b + low[1] <= last_x;
 }
 
-/* x and y to the call, slice by slice. */
+/* Calls the function on x and y, slice by slice. */
 static int map_arrays(const char *function, map_call *call, device_map *on_device, const array *x, const array *y,
                       int axis, const napier_softmax_options *options) {
     slices s;
@@ -149,7 +149,7 @@ static int map_arrays(const char *function, map_call *call, device_map *on_devic
     if (x->size > 0) {
         RUN_EITHER(failed, x, function, map_slices(context, call, &s, options),
                    map_on_device(&on, on_device, &s, options), x->size);
-    } else { /* the options are still to be right */
+    } else { /* the options must still be checked */
         const napier_const_matrix none = {NULL, 0, 0, 0, 1, x->dtype};
         const napier_const_matrix no_result = {NULL, 0, 0, 0, 1, y->dtype};
         RUN(failed, function, call(context, none, writable_matrix(no_result), options));
@@ -211,7 +211,7 @@ static PyObject *py_log_softmax(PyObject *self, PyObject *const *args, Py_ssize_
     return map_function(&names, napier_log_softmax, napier_cuda_log_softmax, args, count, keywords);
 }
 
-/* ---- Their gradients ------------------------------------------------------------------------------------------------ */
+/* ---- Their gradients --------------------------------------------------------------------------------------------- */
 
 static napier_status gradient_slices(napier_context *context, gradient_call *call, slices *s,
                                      const napier_softmax_options *options) {
@@ -301,7 +301,7 @@ static PyObject *py_log_softmax_backward(PyObject *self, PyObject *const *args, 
                              keywords);
 }
 
-/* ---- logsumexp along an axis ---------------------------------------------------------------------------------------- */
+/* ---- logsumexp along an axis ------------------------------------------------------------------------------------- */
 
 static napier_vector slices_vector(const slices *s, int k) {
     const napier_const_matrix m = slices_matrix(s, k);
@@ -324,7 +324,7 @@ static napier_status reduce_on_device(device_call *on, slices *s, const napier_s
     return status;
 }
 
-/* x to its logsumexp along the axis; the result has that axis with size 1, or lacks it. */
+/* Reduces x to its logsumexp along the axis; the result has that axis with size 1, or lacks it. */
 static int reduce_arrays(const array *x, const array *y, int axis, const napier_softmax_options *options) {
     slices s;
     const array *const both[] = {x, y};
@@ -354,8 +354,8 @@ static int ones(int ndim, int64_t *shape) {
     return ndim;
 }
 
-/* _logsumexp(x, axis, keepdims, temperature, dtype): one axis; None: all, or None where the elements are not one run. Tuples
- * and weights are napier.logsumexp's. */
+/* _logsumexp(x, axis, keepdims, temperature, dtype): along one axis; or over all elements with None, where it returns
+ * None if they are not contiguous. napier.logsumexp handles tuples and weights. */
 static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
         "logsumexp", 6, 3, 1, {"a", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
@@ -393,7 +393,7 @@ static PyObject *py_logsumexp(PyObject *self, PyObject *const *args, Py_ssize_t 
     return given;
 }
 
-/* ---- logsumexp with weights ----------------------------------------------------------------------------------------- */
+/* ---- logsumexp with weights -------------------------------------------------------------------------------------- */
 
 static napier_status weighted_slices(napier_context *context, slices *s, const napier_softmax_options *options) {
     napier_status status = NAPIER_OK;
@@ -430,8 +430,8 @@ static PyObject *weighted_arrays(const array *x, const array *b, int axis, bool 
     return pair;
 }
 
-/* _logsumexp_weighted(a, b, axis, keepdims, temperature, algorithm, dtype): the logsumexp and its sign along one axis, of
- * arrays of one shape. */
+/* _logsumexp_weighted(a, b, axis, keepdims, temperature, algorithm, dtype): the logsumexp and its sign along one axis,
+ * for arrays of one shape. */
 static PyObject *py_logsumexp_weighted(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {
         "logsumexp", 7, 4, 2, {"a", "b", "axis", "keepdims", "temperature", "algorithm", "dtype"}};
@@ -464,7 +464,7 @@ static PyObject *py_logsumexp_weighted(PyObject *self, PyObject *const *args, Py
     return given;
 }
 
-/* ---- logsumexp of everything, and the gradients of both --------------------------------------------------------------- */
+/* ---- logsumexp of everything, and the gradients of both ---------------------------------------------------------- */
 
 static PyObject *py_logsumexp_all(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     static const signature names = {"logsumexp_all", 3, 1, 1, {"x", "temperature", "dtype"}};
@@ -514,7 +514,7 @@ static napier_status spread_on_device(device_call *on, slices *s, const napier_s
     return status;
 }
 
-/* The gradient of each element of x; grad has x's shape without the axis, or one element where x is taken as a whole. */
+/* The gradient of each element of x. grad has x's shape without the axis, or one element if x is one row. */
 static PyObject *spread(array *x, array *grad, int axis, bool whole, const napier_softmax_options *options) {
     array y;
     if (array_make(&y, x, x->ndim, x->shape, x->dtype)) {

@@ -1,10 +1,10 @@
-/* state.c - napier.SoftmaxState: a reduction that is streamed, distributed, or kept on disk. */
+/* state.c - napier.SoftmaxState: a reduction that can be streamed, distributed, or stored. */
 #include "../ext.h"
 
 #include <pthread.h>
 #include <string.h>
 
-/* Work on a state runs without the GIL; `lock` keeps other threads from the same state meanwhile. */
+/* Work on a state runs without the GIL. Meanwhile `lock` keeps other threads from the same state. */
 typedef struct state_object {
     PyObject ob_base;
     napier_softmax_state *state;
@@ -15,7 +15,7 @@ static PyObject *state_type;
 
 static napier_softmax_state *state_of(PyObject *self) { return ((state_object *)self)->state; }
 
-/* Never waits with the GIL, which whoever has the lock may want. */
+/* Releases the GIL while it waits, because the thread that has the lock may need the GIL. */
 static void state_lock(PyObject *self) {
     pthread_mutex_t *lock = &((state_object *)self)->lock;
     if (pthread_mutex_trylock(lock) != 0) {
@@ -76,7 +76,7 @@ static PyObject *state_make(PyObject *const *args, Py_ssize_t count, PyObject *k
     return failed ? NULL : state_wrap(state);
 }
 
-/* The arguments of a type's call, as those of a function. */
+/* Parses the arguments of a type's call like those of a function. */
 static PyObject *state_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     (void)type;
     enum { MOST = 8 };
@@ -117,7 +117,8 @@ static PyObject *state_update(PyObject *self, PyObject *block) {
     return failed ? NULL : Py_NewRef(self);
 }
 
-/* Both states are locked, in the order of their addresses: two threads that merge crosswise do not wait for each other. */
+/* Locks both states in the order of their addresses, so that two threads that merge in opposite directions do not wait
+ * for each other. */
 static PyObject *state_merge(PyObject *self, PyObject *other) {
     if (Py_TYPE(other) != (PyTypeObject *)state_type) {
         PyErr_Format(PyExc_TypeError, "other: expected a SoftmaxState, got %R", other);
@@ -179,7 +180,7 @@ static PyObject *state_apply(PyObject *self, PyObject *const *args, Py_ssize_t c
 
 static PyObject *state_bytes(PyObject *self, PyObject *none) {
     (void)none;
-    char room[32 * 1024]; /* the header promises less */
+    char room[32 * 1024]; /* the header guarantees that less is enough */
     size_t size = 0;
     int failed;
     state_lock(self);
@@ -251,7 +252,7 @@ static PyGetSetDef state_values[] = {{"first_index", state_first, NULL, "Where t
                                      {"count", state_count, NULL, "How many elements it holds.", NULL},
                                      {NULL, NULL, NULL, NULL, NULL}};
 
-/* A block of Python numbers is float64, which a float32 state does not take: hence the example's dtype. */
+/* A list of Python numbers is float64, which a float32 state refuses. Therefore the example has a dtype. */
 static char state_doc[] = "SoftmaxState(dtype='float32', first_index=0, *, temperature=1.0, masked_rows='nan')\n--\n\n"
                           "The reduction of a part of a row, which grows by update(), joins others by merge(), and\n"
                           "has, once finished, the bits of the one call on the whole row. first_index is where the\n"

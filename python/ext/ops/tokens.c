@@ -1,11 +1,11 @@
-/* tokens.c - log-probabilities of tokens, from logits and from hidden states; the matrix product; gather. The functions
- * here take matrices and return plain tuples; napier/rl.py gives them names, defaults and any number of leading
+/* tokens.c - log-probabilities of tokens, from logits and from hidden states; the matrix product; gather. These
+ * functions take matrices and return plain tuples. napier/rl.py adds names, defaults and any number of leading
  * dimensions. */
 #include "rl.h"
 
 #include <string.h>
 
-/* ---- Options and results that several functions share ---------------------------------------------------------------- */
+/* ---- Options and results that several functions share ------------------------------------------------------------ */
 
 #define TOKEN_OPTIONS "temperature", "softcap", "ignore_index", "label_smoothing", "z_loss", "keep"
 enum { TOKEN_OPTION_COUNT = 6 };
@@ -34,7 +34,7 @@ static int take_token_options(call_arrays *c, PyObject *const *v, int64_t rows, 
     return 0;
 }
 
-/* What the caller wants, as bits of `want`. */
+/* The requested results, as bits of `want`. */
 enum { WANT_LSE = 1, WANT_ENTROPY = 2, WANT_LOSS = 4, WANT_ARGMAX = 8, WANT_RANK = 16 };
 enum { LOGPROBS, LSE, ENTROPY, LOSS, ARGMAX, RANK, TOP_IDS, TOP_LOGPROBS, TOKEN_RESULTS };
 
@@ -78,7 +78,7 @@ static PyObject *token_tuple(const token_outputs *o) {
     return tuple;
 }
 
-/* ids to a row; -1 with an error set where they do not divide. */
+/* The number of ids per row; -1 with an error set if it is not an integer. */
 static int64_t ids_per_row(napier_indices ids, int64_t rows) {
     if (rows > 0 ? ids.size % rows != 0 : ids.size != 0) {
         PyErr_Format(PyExc_ValueError, "ids: %lld are not a whole number for each of %lld rows", (long long)ids.size,
@@ -88,9 +88,9 @@ static int64_t ids_per_row(napier_indices ids, int64_t rows) {
     return rows > 0 ? ids.size / rows : 0;
 }
 
-/* ---- From logits, and from hidden states and weights -------------------------------------------------------------------- */
+/* ---- From logits, and from hidden states and weights ------------------------------------------------------------- */
 
-/* On tensor cores: the bits of a row are the device's own, and do not depend on the batch. */
+/* Uses tensor cores: the bits of a row differ from the CPU's, but do not depend on the batch. */
 static napier_status cuda_linear(napier_cuda_context *context, struct CUstream_st *stream,
                                  napier_cuda_workspace *workspace, napier_const_matrix hidden,
                                  napier_const_matrix weights, napier_indices ids, const napier_token_options *options,
@@ -156,11 +156,11 @@ static PyObject *py_linear_token_logprobs(PyObject *self, PyObject *const *args,
         return NULL;
     }
     PyObject *weights = v[1];
-    v[1] = v[0]; /* as token_forward has them: x, ids, options */
+    v[1] = v[0]; /* in the order of token_forward: x, ids, options */
     return token_forward(names.function, v + 1, weights);
 }
 
-/* ---- Their gradients --------------------------------------------------------------------------------------------------- */
+/* ---- Their gradients --------------------------------------------------------------------------------------------- */
 
 #define TOKEN_GRADIENTS "grad_logprobs", "grad_lse", "grad_entropy", "grad_loss"
 
@@ -244,7 +244,7 @@ static PyObject *py_linear_token_logprobs_backward(PyObject *self, PyObject *con
     return given;
 }
 
-/* ---- Matrix product, gather ---------------------------------------------------------------------------------------------- */
+/* ---- Matrix product, gather -------------------------------------------------------------------------------------- */
 
 /* With the CPU's bits. */
 static napier_status cuda_matmul(napier_cuda_context *context, struct CUstream_st *stream,

@@ -83,7 +83,7 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* With the GIL: does anybody want to stop? */
+/* Whether the user wants to stop. Called with the GIL held. */
 static bool asked_to_stop(const umap_work *w, const char *stage, double done) {
     if (PyErr_CheckSignals()) {
         return true;
@@ -100,7 +100,7 @@ static bool asked_to_stop(const umap_work *w, const char *stage, double done) {
 int work_progress(const char *stage, double done, void *user) {
     umap_work *w = user;
     const double now = seconds();
-    if (!w->progress && now - w->asked < 0.05) { /* the GIL may be somebody else's: not at every call */
+    if (!w->progress && now - w->asked < 0.05) { /* another thread may hold the GIL: not at every call */
         return 0;
     }
     w->asked = now;

@@ -1,4 +1,4 @@
-/* umap_edges.c - the curve, edges, forces, and epochs of an optimizer: one function for each of napier/umap.h. */
+/* umap_edges.c - the curve, edges, forces, and epochs of an optimizer: one function for each in napier/umap.h. */
 #include "umap_call.h"
 
 static PyObject *none(void) { return Py_NewRef(Py_None); }
@@ -218,7 +218,7 @@ RAW(optimizer_from_bytes) {
     return work_end(&w, good, capsule);
 }
 
-/* With nobody else at work on it. */
+/* Takes an optimizer that no other call is using. */
 static kept *work_optimizer(umap_work *w, int place) {
     kept *k = work_kept(w, place, optimizer_kind);
     if (k && k->busy) {

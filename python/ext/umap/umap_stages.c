@@ -39,14 +39,14 @@ RAW(metric_disconnection) {
 static const field neighbors_fields[] = {NEIGHBOR_FIELDS(napier_neighbors_options, ),
                                          FIELD(napier_neighbors_options, seed, FIELD_UINT64), FIELDS_END};
 
-/* Variances or an inverse covariance, of as many columns as the samples have. */
+/* Takes variances or an inverse covariance, for as many columns as the samples have. */
 static bool work_metric_values(umap_work *w, int place, const sample_set *s, napier_neighbors_options *options) {
     array *a;
     if (!work_array(w, place, "metric_values", 'f', 1, OPTIONAL, &a)) {
         return false;
     }
     const bool square = options->metric == NAPIER_METRIC_MAHALANOBIS;
-    if (a && square && s->cols > 32768) { /* the library says so; the product below would not fit */
+    if (a && square && s->cols > 32768) { /* the library reports it; the product below would overflow */
         return true;
     }
     options->metric_values = elements(a);
@@ -122,7 +122,8 @@ RAW(fuzzy_simplicial_set) {
     return work_end(&w, given != NULL, given);
 }
 
-/* A graph of the caller's: its edges, sorted, and its vertices, at `place` and after it. The library checks them. */
+/* Takes a graph of the caller: its sorted edges at `place`, and its number of vertices after it. The library checks
+ * them. */
 static bool work_vertices(umap_work *w, int place, napier_umap_graph **graph) {
     edge_list e;
     int64_t n;
@@ -227,7 +228,7 @@ static const field fit_fields[] = {NEIGHBOR_FIELDS(napier_umap_options, neighbor
                                    FIELD(napier_umap_options, disconnection_distance, FIELD_DOUBLE),
                                    FIELDS_END};
 
-/* The search takes the seed of the map. */
+/* The search uses the seed of the map. */
 static bool work_fit_options(umap_work *w, napier_umap_options *options) {
     options->progress = work_progress;
     options->user = w;
@@ -260,7 +261,7 @@ static napier_status model_to_bytes(napier_context *context, const void *object,
     return napier_umap_model_to_bytes(context, object, bytes, capacity, size);
 }
 
-/* What is precomputed or known: neighbours (2 values), a start, categories, numbers; each may be None. */
+/* Takes what is precomputed or known: neighbours (2 values), a start, categories, numbers; each may be None. */
 static bool work_known(umap_work *w, int place, int64_t n, napier_umap_options *options) {
     array *indices, *distances, *start, *categories, *numbers;
     if (!work_lists(w, place, n, options->neighbors.n_neighbors, OPTIONAL, &indices, &distances) ||

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Each writes (reads) at `at`; put returns what follows. */
+/* Each function writes or reads at `at`. The put functions return the address after what they wrote. */
 static inline uint8_t *napier_put_bytes(uint8_t *at, const void *from, size_t size) {
     memcpy(at, from, size);
     return at + size;
@@ -55,7 +55,7 @@ static inline double napier_get_f64(const uint8_t *at) {
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* Returns what follows. */
+/* Returns the address after what it read. */
 static inline const uint8_t *napier_get_floats(const uint8_t *at, float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++, at += 4) {
         x[i] = napier_get_f32(at);
@@ -63,7 +63,7 @@ static inline const uint8_t *napier_get_floats(const uint8_t *at, float *x, int6
     return at;
 }
 
-/* FNV-1a, 64 bits (Fowler, Noll and Vo): tells damage, not malice. */
+/* FNV-1a, 64 bits (Fowler, Noll and Vo). It detects damage, not manipulation. */
 static inline uint64_t napier_checksum(const uint8_t *bytes, size_t size) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < size; i++) {

@@ -1,4 +1,4 @@
-/* core/base/context.c - making a context, keeping the text of its last error, and its memory. */
+/* core/base/context.c - creates a context, keeps the text of its last error, and allocates its memory. */
 #include "core/base/context.h"
 
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 
 #include "core/base/isa.h"
 #include "core/base/fork.h"
+#include "core/base/struct_size.h"
 
 enum { MAX_THREADS = 1024 };
 
@@ -54,7 +55,7 @@ static int default_threads(void) {
 #endif
 }
 
-/* A build without OpenMP has one thread, however many were asked for. */
+/* A build without OpenMP uses one thread, whatever was asked for. */
 static int resolve_threads(int asked) {
 #if defined(_OPENMP)
     return asked == 0 ? default_threads() : asked;
@@ -65,7 +66,7 @@ static int resolve_threads(int asked) {
 }
 
 static napier_status check_options(const napier_context_options *options) {
-    if (options->struct_size != sizeof *options || options->threads < 0 || options->threads > MAX_THREADS) {
+    if (options->threads < 0 || options->threads > MAX_THREADS) {
         return NAPIER_INVALID_ARGUMENT;
     }
     if ((options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
@@ -81,21 +82,24 @@ static napier_status check_options(const napier_context_options *options) {
     return NAPIER_INVALID_ARGUMENT;
 }
 
+static napier_status read_options(const napier_context_options *given, napier_context_options *options) {
+    *options = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
+    const napier_status status =
+        napier_read_options(NULL, "options", "NAPIER_CONTEXT_OPTIONS_INIT", given, options); /* no context, no text */
+    return status ? status : check_options(options);
+}
+
 napier_status napier_context_create(napier_context **out, const napier_context_options *options) {
-    const napier_context_options defaults = NAPIER_CONTEXT_OPTIONS_INIT;
+    napier_context_options o;
     if (out == NULL) {
         return NAPIER_INVALID_ARGUMENT;
     }
     *out = NULL;
-    if (options == NULL) {
-        options = &defaults;
-    }
-    const napier_status status = check_options(options);
-    if (status != NAPIER_OK) {
+    const napier_status status = read_options(options, &o);
+    if (status) {
         return status;
     }
-
-    napier_allocator allocator = options->allocator;
+    napier_allocator allocator = o.allocator;
     if (allocator.allocate == NULL) {
         allocator.allocate = allocate_by_default;
         allocator.deallocate = deallocate_by_default;
@@ -106,9 +110,9 @@ napier_status napier_context_create(napier_context **out, const napier_context_o
     }
     context->allocator = allocator;
     napier_watch_forks();
-    context->threads = resolve_threads(options->threads);
-    context->isa = options->highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : options->highest_isa;
-    context->engine = options->highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
+    context->threads = resolve_threads(o.threads);
+    context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
+    context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
     context->error[0] = '\0';
     *out = context;
     return NAPIER_OK;

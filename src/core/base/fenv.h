@@ -1,9 +1,12 @@
-/* core/base/fenv.h - the default floating-point state for as long as Napier computes: round to nearest even, subnormals
- * kept, no traps. A caller's flush-to-zero flags or rounding mode would otherwise change bits, and even checks: under
- * denormals-are-zero 1e-40 > 0 is false. The control register belongs to a thread, so every worker enters and leaves for
- * itself. A public call enters before its first comparison and leaves after its last; in between it calls a function,
- * whose results go through memory, which the compiler cannot move across. What the caller had, exception flags included,
- * comes back. tests/unit/core/test_fenv.c holds every public call to it. */
+/* core/base/fenv.h - the default floating-point state while Napier computes: round to
+ * nearest even, subnormals kept, no traps.
+ *
+ * A caller's flush-to-zero flags or rounding mode would change bits, and even checks: under denormals-are-zero 1e-40 >
+ * 0 is false. So a public call enters the default state before its first comparison and leaves it after its last. In
+ * between it must call a function whose results go through memory, because the compiler may move plain arithmetic
+ * across the change of state. The control register belongs to a thread, so every worker enters and leaves by itself.
+ * Leaving restores the caller's state, exception flags included. tests/unit/core/test_fenv.c tests
+ * every public call. */
 #ifndef NAPIER_CORE_BASE_FENV_H
 #define NAPIER_CORE_BASE_FENV_H
 

@@ -11,7 +11,7 @@ static bool is_child; /* written in a child's only thread, before it can start o
 static pthread_once_t watching = PTHREAD_ONCE_INIT;
 
 static void note_child(void) { is_child = true; }
-static void watch(void) { (void)pthread_atfork(NULL, NULL, note_child); } /* fails for want of memory only */
+static void watch(void) { (void)pthread_atfork(NULL, NULL, note_child); } /* fails only without memory */
 
 void napier_watch_forks(void) { (void)pthread_once(&watching, watch); }
 bool napier_is_child(void) { return is_child; }

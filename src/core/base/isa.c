@@ -5,8 +5,8 @@
 
 #include <cpuid.h>
 
-/* Half-precision conversion is asked of CPUID itself: not every compiler knows its name here. That the system saves the
- * wide registers is part of what __builtin_cpu_supports answers for AVX2. */
+/* CPUID is read directly for half-precision conversion, because not every compiler has a name for it.
+ * __builtin_cpu_supports for AVX2 also checks that the operating system saves the wide registers. */
 static int has_f16c(void) {
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & (1u << 29)) != 0;

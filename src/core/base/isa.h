@@ -1,4 +1,4 @@
-/* core/base/isa.h - which instruction set to take. */
+/* core/base/isa.h - the choice of an instruction set. */
 #ifndef NAPIER_CORE_BASE_ISA_H
 #define NAPIER_CORE_BASE_ISA_H
 

@@ -1,4 +1,4 @@
-/* core/base/output_file.c - writes beside the place, then renames. */
+/* core/base/output_file.c - writes a temporary file in the same directory, then renames it. */
 #define _XOPEN_SOURCE 700 /* realpath, fchmod, clock_gettime */
 
 #include "core/base/output_file.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The path without symbolic links, or as it is where nothing is there yet. */
+/* The path without symbolic links, or unchanged if the file does not exist yet. */
 static int resolve(const char *path, char place[NAPIER_PATH_ROOM]) {
     if (strlen(path) >= (size_t)NAPIER_PATH_ROOM) {
         return ENAMETOOLONG;
@@ -27,12 +27,16 @@ static int resolve(const char *path, char place[NAPIER_PATH_ROOM]) {
 int napier_output_file_place(napier_output_file *file, const char *path) {
     struct stat info;
     const int exists = stat(path, &info) == 0;
+    const int too_long = !exists && errno == ENAMETOOLONG; /* the name beside it is short: it would fail when renamed */
     file->fd = -1;
     file->mode = 0;
     file->temporary[0] = '\0';
     file->is_moved = !exists || S_ISREG(info.st_mode);
     if (!*path) {
         return ENOENT;
+    }
+    if (too_long) {
+        return ENAMETOOLONG;
     }
     if (exists && S_ISDIR(info.st_mode)) {
         return EISDIR;
@@ -44,13 +48,14 @@ int napier_output_file_place(napier_output_file *file, const char *path) {
     return resolve(path, file->place);
 }
 
-/* How many bytes of the place are its directory, with the slash. */
+/* The length of the directory part of the path, including the slash. */
 static size_t directory_size(const char *place) {
     const char *const slash = strrchr(place, '/');
     return slash ? (size_t)(slash - place) + 1 : 0;
 }
 
-/* A number that differs between processes, files and moments. O_EXCL decides; this only makes a clash rare. */
+/* A number that differs between processes, files and moments, which makes a
+ * clash of names rare. O_EXCL detects a clash. */
 static uint32_t draw(const napier_output_file *file, unsigned attempt) {
     struct timespec now = {0};
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -59,7 +64,8 @@ static uint32_t draw(const napier_output_file *file, unsigned attempt) {
     return (uint32_t)(x >> 32);
 }
 
-/* Without a mode of its own the file gets what umask leaves of 0666; otherwise nobody else may read it until it has. */
+/* A new file gets the mode 0666 less umask. A file that replaces another starts as 0600, so that nobody else can read
+ * it before it has the old file's mode. */
 static int open_beside(napier_output_file *file) {
     enum { ATTEMPTS = 100 };
     const size_t directory = directory_size(file->place);
@@ -100,8 +106,8 @@ int napier_output_file_close(napier_output_file *file) {
     return error ? error : closed;
 }
 
-/* After a crash of the machine either the old or the new file is there. Where a directory cannot be opened or
- * synchronised there is nothing more to do. */
+/* Synchronises the directory, so that after a crash of the machine either the old file or the new one exists. If the
+ * directory cannot be opened or synchronised, there is nothing more to do. */
 static void sync_directory(const char *place) {
     char directory[NAPIER_PATH_ROOM] = ".";
     const size_t size = directory_size(place);

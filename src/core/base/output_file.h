@@ -1,9 +1,9 @@
 /* core/base/output_file.h - a file that is either complete or not written at all.
  *
- * A regular file is written beside its place under a name of its own, brought to the disk, and then moved to the place in
- * one step. Whatever fails before that leaves the old file as it was. A symbolic link keeps pointing to the file, and the
- * file keeps its mode. Each writer has a file of its own, so of two writers the later one wins as a whole. A device, a
- * pipe or a socket is opened and written where it is.
+ * A regular file is written to a temporary file in the same directory, synchronised to the disk, and then renamed to
+ * its path in one step. If anything fails before that, the old file is unchanged. A symbolic link keeps pointing to the
+ * file, and the file keeps its mode. Each writer has its own temporary file, so of two writers the later one replaces
+ * the whole file. A device, a pipe or a socket is opened and written directly.
  *
  *     napier_output_file file;
  *     int error = napier_output_file_place(&file, path);       each returns 0 or an errno
@@ -29,28 +29,28 @@ enum { NAPIER_PATH_ROOM = 4096 };
 
 typedef struct napier_output_file {
     int fd;       /* open for writing; -1: none */
-    mode_t mode;  /* of the file that is there; 0: there is none, and umask decides */
-    int is_moved; /* whether it is written beside its place: a regular file, or one that is not there yet */
+    mode_t mode;  /* mode of the existing file; 0: there is none, and umask decides */
+    int is_moved; /* 1 if a temporary file is written and renamed: for a regular file, or one that does not exist yet */
     char place[NAPIER_PATH_ROOM];
-    char temporary[NAPIER_PATH_ROOM]; /* "": there is none now */
+    char temporary[NAPIER_PATH_ROOM]; /* path of the temporary file; "": none */
 } napier_output_file;
 
-/* Finds where `path` leads and whether it can be written. Opens nothing. */
+/* Resolves `path` and checks that it can be written. Opens nothing. */
 int napier_output_file_place(napier_output_file *file, const char *path);
 
-/* Makes the temporary file, or opens the device. Opening a pipe waits for its reader. */
+/* Creates the temporary file, or opens the device. Opening a pipe waits for its reader. */
 int napier_output_file_open(napier_output_file *file);
 
-/* Brings the contents of a regular file to the disk. */
+/* Synchronises the contents of a regular file to the disk. */
 int napier_output_file_sync(const napier_output_file *file);
 
 /* Synchronises and closes. */
 int napier_output_file_close(napier_output_file *file);
 
-/* Moves the closed file to its place and brings the directory's entry to the disk. */
+/* Renames the closed file to its path and synchronises the directory. */
 int napier_output_file_move(napier_output_file *file);
 
-/* Closes what is open and removes the temporary file if there still is one. */
+/* Closes the file if it is open, and removes the temporary file if there still is one. */
 void napier_output_file_discard(napier_output_file *file);
 
 #endif

@@ -31,7 +31,8 @@ static void run_alone(int64_t items, napier_task *task, void *argument) {
 void napier_run_once(napier_task *task, void *argument) { run_alone(1, task, argument); }
 
 #if defined(_OPENMP)
-/* A region inside another one may get fewer threads than it asks for: the loop hands out what there is all the same. */
+/* A nested parallel region may get fewer threads than it asks for. The loop still
+ * runs all chunks on the threads that exist. */
 static void run_team(int workers, int64_t items, int64_t chunk, napier_task *task, void *argument) {
     const int64_t chunks = chunk_count(items, chunk);
 #pragma omp parallel num_threads(workers)

@@ -1,22 +1,23 @@
-/* core/base/parallel.h - work over threads. The only place that knows OpenMP. */
+/* core/base/parallel.h - runs work on threads. No other file uses OpenMP to do work. */
 #ifndef NAPIER_CORE_BASE_PARALLEL_H
 #define NAPIER_CORE_BASE_PARALLEL_H
 
 #include "core/base/context.h"
 
-/* Items [begin, end) for worker `worker` (0 .. workers - 1). Runs with the default floating-point environment: round to
- * nearest even, subnormals kept, whatever the caller's was. Allocates nothing. */
+/* Works on items [begin, end) as worker `worker` (0 .. workers - 1). Runs with the default floating-point environment
+ * (round to nearest even, subnormals kept), whatever the caller's is. Allocates nothing. */
 typedef void napier_task(void *argument, int worker, int64_t begin, int64_t end);
 
-/* How many workers napier_parallel will use for so many items in chunks: at most napier_threads_of. At least 1. */
+/* How many workers napier_parallel will use for so many items in chunks: at least 1, at most napier_threads_of. */
 int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
 
-/* Runs the task over all items in chunks of `chunk` (>= 1), handed out in order to whichever worker is free. Chunks never
- * straddle: begin is a multiple of chunk. With one worker it stays on this thread, in one piece. Results must not depend
- * on who did what: that is the kernels' contract. */
+/* Runs the task over all items. Chunks of `chunk` (>= 1) items go in order to the next free worker; each begins at a
+ * multiple of chunk. With one worker all items run on this thread, in one call. The results must not depend on which
+ * worker computes what; the kernels guarantee that. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
-/* Runs the task as item 0 of 1 on this thread: a step that needs the default floating-point environment, not threads. */
+/* Runs the task once on this thread, as item 0 of 1, for steps that need the default
+ * floating-point environment but no threads. */
 void napier_run_once(napier_task *task, void *argument);
 
 #endif

@@ -1,14 +1,19 @@
-/* core/base/view.c - is a view what it claims to be, and do two views overlap?
+/* core/base/view.c - checks views, and whether two views overlap.
  *
- * Overlap is a question about integers. Elements of two views share a byte where
+ * Overlap is a question about integers. Elements of two views share a byte if
+ *
  *     A.start + i * A.row + j * A.col + u  =  B.start + k * B.row + l * B.col + v
- * has a solution with every index in its range, u and v counting bytes within an element. With the ranges of B turned
- * round (k -> rows - 1 - k) all coefficients are positive and the question is: is there x with
+ *
+ * has a solution with every index in its range, where u and v count bytes within an element. With the indices of B
+ * reversed (k -> rows - 1 - k) all coefficients are positive, and the question becomes: is there an x with
+ *
  *     sum_t step[t] * x[t] = distance,   0 <= x[t] <= most[t] ?
- * Terms with the same step are one term, and so are two where the finer one fills the gaps of the coarser one (a
- * contiguous row, rows that follow one another), which leaves one or two terms in nearly every real case: those are
- * decided in closed form. The rest is searched over the coarsest steps, and given up as "overlaps" after
- * SEARCH_LIMIT tries: only views of one array with three unrelated strides and very many rows come that far. */
+ *
+ * Terms with the same step are joined to one term. So are two terms if the finer one fills the gaps of the
+ * coarser one, as in a contiguous row, or in rows that follow one another. In nearly every real case this leaves
+ * one or two terms, which are decided in closed form. Otherwise the coarsest steps are searched. After
+ * SEARCH_LIMIT tries the search stops and the answer is "overlaps". Only views of one array with three unrelated
+ * strides and very many rows reach that limit. */
 #include "core/base/view.h"
 
 #include <inttypes.h>
@@ -31,7 +36,7 @@ static uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_
 /* a * b <= limit without overflow. */
 static int product_fits(uint64_t a, uint64_t b, uint64_t limit) { return a == 0 || b <= limit / a; }
 
-/* 0 if an offset does not fit a ptrdiff_t or an address wraps round. */
+/* 0 if an offset does not fit a ptrdiff_t or an address overflows. */
 static int find_extent(napier_const_matrix view, extent *e) {
     const uint64_t size = napier_dtype_size(view.dtype);
     const uint64_t limit = (uint64_t)PTRDIFF_MAX;
@@ -68,7 +73,7 @@ static int find_extent(napier_const_matrix view, extent *e) {
 
 static int is_empty(napier_const_matrix view) { return view.rows == 0 || view.cols == 0; }
 
-/* What shape and strides are called in messages: a vector has other words for them. */
+/* The names of shape and strides in messages: a vector has other names for them than a matrix. */
 typedef struct words {
     const char *rows, *cols, *row_stride, *col_stride;
 } words;
@@ -130,8 +135,9 @@ static uint64_t gcd(uint64_t a, uint64_t b) {
     return a;
 }
 
-/* Elements (i, j) and (k, l) coincide where (i - k) * row_stride = (l - j) * col_stride. The smallest such step that is
- * not 0 goes col_stride / g rows and row_stride / g columns; it must not stay inside the view. */
+/* Elements (i, j) and (k, l) coincide if (i - k) * row_stride = (l - j) * col_stride. The smallest solution that is not
+ * 0 is a step of col_stride / g rows and row_stride / g columns, with g their greatest common divisor. No two elements
+ * coincide if that step leads out of the view. */
 static int meets_itself(napier_const_matrix view) {
     const uint64_t row = magnitude(view.row_stride), col = magnitude(view.col_stride);
     const uint64_t rows = (uint64_t)view.rows, cols = (uint64_t)view.cols;
@@ -202,8 +208,8 @@ typedef struct term {
     uint64_t step, most;
 } term;
 
-/* Terms sorted from the coarsest step to the finest; every step > 0 and most > 0, no two steps alike. The whole sum at
- * its largest fits 64 bits: it is no more than the bytes of both views. */
+/* Terms, sorted from the coarsest step to the finest: every step > 0 and most > 0, no two steps equal. The largest
+ * possible sum fits 64 bits, because it is at most the bytes of both views. */
 typedef struct sum {
     term terms[MAX_TERMS];
     int count;
@@ -238,7 +244,7 @@ static void merge_terms(sum *s) {
                 s->terms[u] = s->terms[u + 1];
             }
             s->count--;
-            t = s->count - 1; /* a longer run may fill gaps it did not fill before */
+            t = s->count - 1; /* the longer term may now fill gaps that it did not fill before */
         } else {
             t--;
         }
@@ -274,8 +280,8 @@ static uint64_t inverse_modulo(uint64_t a, uint64_t m) {
     return t0;
 }
 
-/* a.step * x + b.step * y = distance, 0 <= distance <= the largest sum. x is known modulo b.step / g, and lies between
- * what y at its most leaves and what there is. */
+/* Whether a.step * x + b.step * y = distance has a solution; 0 <= distance <= the largest sum. x is known modulo b.step
+ * / g. Its range follows from the largest y and from 0. */
 static int two_terms_reach(term a, term b, uint64_t distance) {
     const uint64_t g = gcd(a.step, b.step);
     if (distance % g != 0) {
@@ -292,9 +298,9 @@ static int two_terms_reach(term a, term b, uint64_t distance) {
     return ahead <= most - least;
 }
 
-/* Does the sum reach the distance? `tries` counts down; at 0 the answer is yes. */
+/* Can the sum reach the distance? `tries` counts down; at 0 the answer is yes. */
 static int sum_reaches(const term *terms, int count, uint64_t distance, int *tries) {
-    uint64_t rest = 0; /* the most that all terms but the first give */
+    uint64_t rest = 0; /* the most that all terms but the first can add */
     for (int t = 1; t < count; t++) {
         rest += terms[t].step * terms[t].most;
     }
@@ -312,7 +318,8 @@ static int sum_reaches(const term *terms, int count, uint64_t distance, int *tri
         return two_terms_reach(first, terms[1], distance);
     }
 
-    /* What all steps but the finest have in common must be reached by the finest alone: interleaved rows fail here. */
+    /* All terms but the finest are multiples of their common divisor, so modulo that divisor the finest alone must
+     * reach the distance. Interleaved rows fail here. */
     uint64_t common = 0;
     for (int t = 0; t < count - 1; t++) {
         common = gcd(common, terms[t].step);
@@ -334,7 +341,7 @@ static int sum_reaches(const term *terms, int count, uint64_t distance, int *tri
 static int share_a_byte(napier_const_matrix a, napier_const_matrix b) {
     extent ea, eb;
     if (is_empty(a) || is_empty(b) || !find_extent(a, &ea) || !find_extent(b, &eb)) {
-        return 0; /* the last two cannot be: both views have been checked */
+        return 0; /* the last two results cannot occur: both views have been checked */
     }
     if (ea.last < eb.first || eb.last < ea.first) {
         return 0;
@@ -350,7 +357,7 @@ static int share_a_byte(napier_const_matrix a, napier_const_matrix b) {
     return sum_reaches(s.terms, s.count, eb.last - ea.first, &tries);
 }
 
-/* A stride along one element or none does not matter. */
+/* A stride does not matter along a dimension of at most one element. */
 static int same_view(napier_const_matrix a, napier_const_matrix b) {
     return a.data == b.data && a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols &&
            (a.rows <= 1 || a.row_stride == b.row_stride) && (a.cols <= 1 || a.col_stride == b.col_stride);

@@ -1,20 +1,21 @@
-/* core/base/view.h - is a view what it claims to be, and do two views overlap?
- * Each check returns NAPIER_OK or fails with a text that names the argument and the value. */
+/* core/base/view.h - checks views, and whether two views overlap. Each check returns NAPIER_OK, or fails with a text
+ * that names the argument and its value. */
 #ifndef NAPIER_CORE_BASE_VIEW_H
 #define NAPIER_CORE_BASE_VIEW_H
 
 #include "core/base/context.h"
 
-/* Shape not negative, dtype known, data there and aligned, every address representable. */
+/* The shape is not negative, the dtype is known, the data are not NULL and aligned, and every address
+ * is representable. */
 napier_status napier_check_matrix(napier_context *context, const char *name, napier_const_matrix view);
 napier_status napier_check_vector(napier_context *context, const char *name, napier_const_vector view);
 
-/* The same for a view that is written: no two of its elements share memory either. */
+/* The same checks for an output. Also, no two of its elements may share memory. */
 napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view);
 napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view);
 
-/* `out` is exactly `in` (data, dtype, strides: in place), or shares no byte with it. Exact for any strides: two
- * interleaved halves of one array are apart. Shapes have been checked. */
+/* `out` must be exactly `in` (data, dtype and strides: in place) or share no byte with it. The check is exact for any
+ * strides: two interleaved halves of one array do not overlap. The shapes have been checked. */
 napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
                                  napier_const_matrix in);
 

@@ -5,7 +5,8 @@
 
 #include "core/gpu/launch.h"
 
-/* The text of a failure outlives its context where there is room for it. */
+/* If creation fails, the context does not exist to hold the text of the error:
+ * it is copied to `text`, if that is given. */
 static napier_status context_make(napier_cuda_context **out, int device, char *text, size_t size) {
     const napier_context_options options = {.struct_size = sizeof options, .threads = 1};
     napier_context *host = NULL;

@@ -1,4 +1,4 @@
-/* core/gpu/device.c - the device: what of the CUDA runtime Napier uses, and nothing where it is built without. */
+/* core/gpu/device.c - the part of the CUDA runtime that Napier uses. A build without CUDA gets functions that fail. */
 #include <string.h>
 
 #include "core/gpu/launch.h"
@@ -7,8 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
-/* What errors of the runtime mean, and what to do about them. All others, DEVICE_ERROR, are of kernels: illegal accesses,
- * traps, timeouts; the runtime hands them to whatever call comes next. */
+/* The status for each error of the runtime, and advice for the message. All other errors are DEVICE_ERROR. They come
+ * from kernels (illegal accesses, traps, timeouts), and the runtime reports them in whatever call comes next. */
 static const struct device_error {
     cudaError_t error;
     napier_status status;
@@ -32,7 +32,7 @@ static const struct device_error {
     {cudaErrorStreamCaptureImplicit, NAPIER_UNSUPPORTED, ""},
 };
 
-/* The text of an error of the runtime; the error is taken off, so that the caller's next call does not meet it again. */
+/* Reports an error of the runtime and clears it, so that the caller's next call does not report it again. */
 static napier_status napier_device_fail(napier_cuda_context *context, const char *what, cudaError_t error) {
     struct device_error means = {
         error, NAPIER_DEVICE_ERROR,
@@ -71,7 +71,7 @@ int napier_device_count(void) {
     return able;
 }
 
-/* Makes the context's device the current one; *before receives what was. */
+/* Makes the context's device the current one. *before receives the previous one. */
 static cudaError_t napier_device_enter(const napier_cuda_context *context, int *before) {
     const cudaError_t error = cudaGetDevice(before);
     return error != cudaSuccess || *before == context->device ? error : cudaSetDevice(context->device);
@@ -105,9 +105,10 @@ static napier_status napier_device_ask(napier_cuda_context *context) {
     return NAPIER_OK;
 }
 
-/* Memory for the faults, cleared. A stream of its own, waited for, orders the clearing before every launch: the legacy stream
- * would not, where launches go to a stream that does not wait for it. In the relaxed mode all of this is allowed while the
- * thread captures some stream into a graph, and stays out of the graph. */
+/* Allocates and clears the memory for the faults. It clears them in a stream of its own and waits for that stream, so
+ * that every later launch comes after the clearing. The legacy stream would not do: launches may go to a stream that
+ * does not wait for it. In the relaxed mode all of this is allowed while the thread captures a stream into a graph, and
+ * does not become part of the graph. */
 static cudaError_t napier_device_make_faults(napier_cuda_context *context) {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaStream_t stream = NULL;
@@ -203,8 +204,9 @@ napier_status napier_cuda_fill(napier_cuda_context *context, struct CUstream_st 
     return error == cudaSuccess ? NAPIER_OK : napier_device_fail(context, "stream", error);
 }
 
-/* More dynamic shared memory than 48 KB is to be asked for, once per kernel and device: all that the device gives, always the
- * same, so that no host thread takes away what another one is about to use. */
+/* A kernel that uses more than 48 KB of dynamic shared memory must ask for it, once per kernel and
+ * device. It asks for all that the device has, always the same amount, so that no host thread
+ * lowers the limit that another is about to use. */
 static cudaError_t napier_device_allow(const napier_cuda_context *context, const void *kernel,
                                        const napier_cuda_shape *shape) {
     struct cudaFuncAttributes now;

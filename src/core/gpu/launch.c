@@ -1,4 +1,5 @@
-/* core/gpu/launch.c - the shape of a launch: what the device (device.c) and the host halves ask. */
+/* core/gpu/launch.c - the shape of a launch: checks for the device (device.c),
+ * and numbers of blocks for the host halves. */
 #include "core/gpu/launch.h"
 
 napier_status napier_cuda_check_shape(napier_cuda_context *context, const char *what, const napier_cuda_shape *shape) {

@@ -1,5 +1,6 @@
-/* core/isa/choose.h - from an instruction set that is available here (napier_isa_available) to a part's table of kernels.
- * NAPIER_CHOOSE(napier_ops_kernels, isa) is one of &napier_ops_kernels_scalar, &napier_ops_kernels_avx2, ... */
+/* core/isa/choose.h - finds a part's table of kernels for an instruction set, which must be available
+ * (napier_isa_available). NAPIER_CHOOSE(napier_ops_kernels, isa) is one of &napier_ops_kernels_scalar,
+ * &napier_ops_kernels_avx2, ... */
 #ifndef NAPIER_CORE_ISA_CHOOSE_H
 #define NAPIER_CORE_ISA_CHOOSE_H
 

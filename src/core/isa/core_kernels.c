@@ -1,4 +1,4 @@
-/* core/isa/core_kernels.c - from an instruction set to its kernels. */
+/* core/isa/core_kernels.c - finds the kernels of an instruction set. */
 #include "core/isa/core_kernels.h"
 
 #include "core/isa/choose.h"

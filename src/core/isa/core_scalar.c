@@ -1,4 +1,5 @@
-/* core/isa/core_scalar.c - elementary functions over arrays in plain C: the oracle the other instruction sets are compared with. */
+/* core/isa/core_scalar.c - elementary functions over arrays in plain C. The
+ * other instruction sets are compared with it. */
 #define NAPIER_LANES_SCALAR
 #include "core/isa/core_kernels.inc.h"
 

@@ -1,8 +1,8 @@
-/* core/math/both.h - how a function or table is declared that the CPU and CUDA share.
+/* core/math/both.h - declares functions and tables that the CPU and CUDA share.
  *
- * Such a header is plain C: single IEEE operations, no a * b + c that a compiler may fuse. The CPU is built with
- * -ffp-contract=off; CUDA with -fmad=false -ftz=false -prec-div=true -prec-sqrt=true, and tests/cuda/ptx.sh reads what nvcc
- * made of it. */
+ * Such code is plain C: single IEEE operations, without a * b + c that a compiler could fuse. The CPU is
+ * built with -ffp-contract=off, CUDA with -fmad=false -ftz=false -prec-div=true -prec-sqrt=true.
+ * tests/cuda/ptx.sh checks the code that nvcc generates. */
 #ifndef NAPIER_CORE_MATH_BOTH_H
 #define NAPIER_CORE_MATH_BOTH_H
 

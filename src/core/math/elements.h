@@ -1,5 +1,5 @@
-/* core/math/elements.h - elements of f32, f16 and bf16 to and from the lanes: widened exactly, rounded once to nearest
- * even. */
+/* core/math/elements.h - loads elements of f32, f16 and bf16 into lanes, widened exactly, and stores lanes as elements,
+ * rounded once to nearest even. */
 #ifndef NAPIER_CORE_MATH_ELEMENTS_H
 #define NAPIER_CORE_MATH_ELEMENTS_H
 
@@ -14,7 +14,7 @@ NAPIER_KERNEL void *napier_at_out(void *data, napier_dtype dtype, int64_t index)
     return (char *)data + index * (dtype == NAPIER_F32 ? 4 : 2);
 }
 
-/* 16 contiguous elements, exactly. dtype is a constant wherever speed matters. */
+/* 16 contiguous elements, exactly. Where speed matters, dtype is a constant. */
 NAPIER_KERNEL vf napier_load16(const void *x, napier_dtype dtype) {
     return dtype == NAPIER_F32    ? vf_load((const float *)x)
            : dtype == NAPIER_BF16 ? vf_from_bf16(vi_load_u16((const uint16_t *)x))

@@ -1,15 +1,17 @@
 /* core/math/exp.h - exp as a significand and a power of two: exp(x) = p * 2^n with p in [0.70, 1.42].
  *
- * Everything in Napier that is an exponential goes through this sequence of single operations; the sequence, not the
- * formula, is the contract (x * log2(e) rounded by rint differs from the fma below for 61 floats).
+ * softmax, and all that is built on it, computes its f32 exponentials by this sequence of single
+ * operations. The sequence is the contract, not the formula: to round x * log2(e) by rint would
+ * differ from the fma below for 61 floats.
  *
  *   n = round(x log2 e)           by adding 1.5 * 2^23 in one fma: the integer appears in the low bits
  *   r = x - n ln 2                in two steps, ln 2 = LN2_HI + LN2_LO; |r| <= ln 2 / 2
  *   p = 1 + r + r^2 (c2 + ...)    degree 6, constant and linear term exactly 1; at most 0.89 ulp
  *
- * Exact for |x| <= 2^20; beyond, the reduction is done in double (napier_exp_parts_big). This header is plain C that CUDA
- * and OpenCL compile too; simd/ has the same sequence on 16 lanes (core/math/lanes_math.h), and a test compares all
- * floats. tools/fit_exp.py derives the coefficients; their error over all floats is what tests/exhaustive measures. */
+ * The reduction is exact for |x| <= 2^20. Beyond that it is done in double (napier_exp_parts_big). This header is plain
+ * C that CUDA and OpenCL compile too. core/math/lanes_math.h has the same sequence on 16 lanes, and a test compares the
+ * two for all floats. tools/fit_exp.py derives the coefficients; tests/exhaustive measures their error
+ * over all floats. */
 #ifndef NAPIER_CORE_MATH_EXP_H
 #define NAPIER_CORE_MATH_EXP_H
 

@@ -1,10 +1,10 @@
 /* core/math/f64.h - exp, log and log1p in double precision, and conversions from and to double.
  *
- * The C library's functions differ between machines by an ulp; these use +, -, *, /, fma and integers only, one IEEE
- * operation at a time, so their bits are the same everywhere. Intermediate results are held as unevaluated sums of two
- * doubles ("double-double": T. J. Dekker, "A floating-point technique for extending the available precision", 1971),
- * which leaves little but the last rounding: exp errs by less than 0.54 ulp, log and log1p by less than 0.501.
- * Clarity before speed. Constants: tools/fit_f64.py. */
+ * The C library's functions differ between machines by an ulp. These use only +, -, *, /, fma and integers, one IEEE
+ * operation at a time, so their bits are the same everywhere. Intermediate results are unevaluated sums of two doubles
+ * ("double-double": T. J. Dekker, "A floating-point technique for extending the available precision", 1971), so that
+ * little error remains besides the last rounding: exp errs by less than 0.54 ulp, log and log1p by less than 0.501. The
+ * code prefers clarity to speed. Constants: tools/fit_f64.py. */
 #ifndef NAPIER_CORE_MATH_F64_H
 #define NAPIER_CORE_MATH_F64_H
 
@@ -16,7 +16,7 @@
 
 #include "core/math/both.h"
 
-/* Longer functions: the CPU links them, a kernel of a GPU has its own. */
+/* Longer functions. On the CPU they are linked; each kernel of a GPU has its own copy. */
 #if defined(__CUDACC__)
 #define NAPIER_BOTH_LONG static __device__ inline
 #else
@@ -69,8 +69,8 @@ NAPIER_BOTH double napier_f64_power_of_two(int k) { return napier_double_of_bits
 
 /* ---- Functions ------------------------------------------------------------------------------------------------- */
 
-/* exp(x) = (p + low) 2^n: p in [0.70, 1.42] is exp(x) 2^-n to 0.54 ulp, p + low to 2^-58. n never
- * falls where x rises. For |x| <= 2^62. */
+/* exp(x) = (p + low) 2^n. p in [0.70, 1.42] is exp(x) 2^-n to 0.54 ulp, p + low to 2^-58. n is monotone: it never falls
+ * when x rises. For |x| <= 2^62. */
 typedef struct napier_f64_parts {
     double p, low;
     int64_t n;
@@ -81,8 +81,9 @@ NAPIER_BOTH_LONG napier_f64_parts napier_f64_exp_parts(double x);
 /* log(u.high + u.low) for finite u.high > 0, |u.low| no more than half an ulp of u.high; relative error below 2^-60. */
 NAPIER_BOTH_LONG napier_double2 napier_f64_log_of_sum(napier_double2 u);
 
-/* exp: overflow gives +inf, subnormal results are right, NaN is canonical.
- * log: 0 gives -inf, less and NaN the canonical NaN. log1p: -1 gives -inf, less and NaN the canonical NaN. */
+/* exp: overflow gives +inf; subnormal results are correctly rounded; NaN gives the canonical NaN.
+ * log: 0 gives -inf; negative numbers and NaN give the canonical NaN. log1p: -1 gives -inf;
+ * smaller numbers and NaN give the canonical NaN. */
 NAPIER_BOTH_LONG double napier_f64_exp(double x);
 NAPIER_BOTH_LONG double napier_f64_log(double x);
 NAPIER_BOTH_LONG double napier_f64_log1p(double x);

@@ -1,5 +1,5 @@
-/* core/math/f64.inc.h - exp, log and log1p in double precision, and conversions from and to double (see f64.h). The
- * CPU compiles this once, in f64.c; f64.h includes it where a kernel is compiled for a GPU. */
+/* core/math/f64.inc.h - exp, log and log1p in double precision, and conversions from and to double (see f64.h). The CPU
+ * compiles this once, in f64.c. For a kernel of a GPU, f64.h includes it. */
 
 /* ---- exp ------------------------------------------------------------------------------------------------------- */
 
@@ -28,10 +28,11 @@ NAPIER_BOTH double napier_f64_polynomial(const double *c, int degree, double x) 
 /* A whole number next to x, |x| < 2^63. */
 NAPIER_BOTH double napier_f64_round_to_whole(double x) { return (double)(int64_t)(x + (x < 0 ? -0.5 : 0.5)); }
 
-/* x - n ln 2. For large x the first n is known no better than its spacing and leaves up to hundreds of ln 2: a second
- * step takes those away. Only there: one rounding of x log2(e), which never falls where x rises, decides all smaller n
- * (r then stays within ln2/2 + 2^-23), and beyond 2^29 the x lie too far apart for the second step to put two in the
- * wrong order. For |x| <= 2^62 every low part is below 2^-43, so what is lost is below 2^-95. */
+/* x - n ln 2. For large x the first n is known only to the spacing of its floats, and leaves a remainder of up to
+ * hundreds of ln 2, which a second step removes. The second step runs only there. For smaller x, n is one
+ * rounding of x log2(e), which never falls when x rises, and r stays within ln2/2 + 2^-23. Beyond 2^29
+ * neighbouring x lie so far apart that the second step cannot reverse their order. For |x| <= 2^62 every low part
+ * is below 2^-43, so the error is below 2^-95. */
 NAPIER_BOTH napier_double2 napier_f64_reduce(double x, int64_t *n) {
     const double n1 = napier_f64_round_to_whole(x * NAPIER_F64_LOG2E);
     const napier_double2 a = napier_two_product(n1, NAPIER_F64_LN2_1), b = napier_two_product(n1, NAPIER_F64_LN2_2);
@@ -59,7 +60,7 @@ NAPIER_BOTH_LONG napier_f64_parts napier_f64_exp_parts(double x) {
     const double cubic = r.high * square.high * napier_f64_polynomial(napier_f64_exp_c, 10, r.high);
     const napier_double2 s = napier_fast_two_sum(r.high, 0.5 * square.high);
     const napier_double2 t = napier_fast_two_sum(1.0, s.high);
-    /* the low part of r moves exp(r) by r.low exp(r), and exp(r) is t.high to two digits */
+    /* the low part of r changes exp(r) by r.low exp(r), and t.high is exp(r) to two digits */
     const double small = cubic + fma(r.low, t.high, fma(0.5, square.low, s.low + t.low));
     const napier_double2 p = napier_fast_two_sum(t.high, small);
     parts.p = p.high;
@@ -71,21 +72,21 @@ NAPIER_BOTH_LONG double napier_f64_exp(double x) {
     if (x != x) {
         return napier_f64_nan();
     }
-    if (x > 710.0) { /* exp(709.79) is the last below overflow */
+    if (x > 710.0) { /* exp(709.79) is the last that does not overflow */
         return HUGE_VAL;
     }
-    if (x < -746.0) { /* exp(-745.14) is the last that rounds to anything but 0 */
+    if (x < -746.0) { /* exp(-745.14) is the last that does not round to 0 */
         return 0.0;
     }
     const napier_f64_parts parts = napier_f64_exp_parts(x);
     const int n = (int)parts.n;
     if (n < -1022 || (n == -1022 && parts.p < 1)) {
-        /* subnormals lie as far apart as the doubles from 1 to 2, times 2^-1022: rounded there, once */
+        /* subnormals have the spacing of the doubles from 1 to 2, times 2^-1022: round there, once */
         const double scale = napier_f64_power_of_two(n + 1022);
         const napier_double2 sum = napier_fast_two_sum(1.0, parts.p * scale);
         return (sum.high + fma(parts.low, scale, sum.low) - 1.0) * 0x1p-1022;
     }
-    const int half = n / 2; /* two steps: 2^1024 is no double */
+    const int half = n / 2; /* in two steps, because 2^1024 is not a double */
     return parts.p * napier_f64_power_of_two(half) * napier_f64_power_of_two(n - half);
 }
 
@@ -102,8 +103,8 @@ NAPIER_BOTH_TABLE double napier_f64_log_c[9] = {0x1.5555555555555p-2, -0x1p-2,
                                                 0x1.c71c6fb332658p-4, -0x1.99c99d754b94dp-4,
                                                 0x1.748969a4979d2p-4};
 
-/* Interval j of the significand holds m in [1 + j/64, 1 + (j+1)/64), halved from j = 27 on, so that m lies about 1:
- * {c, high, low} with c about 1/m and high + low = -log c. Next to 1, c is 1 and nothing is lost. */
+/* Interval j of the significand holds m in [1 + j/64, 1 + (j+1)/64). From j = 27 on m is halved, so that all m are near
+ * 1. {c, high, low}: c is about 1/m, and high + low = -log c. Next to 1, c is 1, so that no accuracy is lost. */
 enum { NAPIER_F64_HALVED = 27 };
 NAPIER_BOTH_TABLE double napier_f64_log_table[64][3] = {
     {0x1p+0, 0x0p+0, 0x0p+0},
@@ -184,7 +185,7 @@ NAPIER_BOTH_LONG napier_double2 napier_f64_log_of_sum(napier_double2 u) {
     const int interval = (int)(bits >> 46) & 63;
     const int k = (int)(bits >> 52) - 1023 + (interval >= NAPIER_F64_HALVED ? 1 : 0);
     const double *entry = napier_f64_log_table[interval];
-    /* scaled in two steps: k may be 1024 */
+    /* scaled in two steps, because k may be 1024 */
     const double scale = napier_f64_power_of_two(-k / 2), again = napier_f64_power_of_two(-k - -k / 2);
     const double m = u.high * scale * again, m_low = u.low * scale * again;
 
@@ -197,7 +198,7 @@ NAPIER_BOTH_LONG napier_double2 napier_f64_log_of_sum(napier_double2 u) {
     const napier_double2 s1 = napier_two_sum(whole * NAPIER_F64_LN2_HI, entry[1]);
     const napier_double2 s2 = napier_two_sum(s1.high, f.high);
     const napier_double2 s3 = napier_two_sum(s2.high, -0.5 * square.high);
-    /* the low part of f moves log(1 + f) by f.low / (1 + f) */
+    /* the low part of f changes log(1 + f) by f.low / (1 + f) */
     const double f_low = fma(-f.high, f.low, f.low);
     const double constants = fma(whole, NAPIER_F64_LN2_LO, entry[2]);
     const double small = (s1.low + s2.low + s3.low) + constants + (f_low - 0.5 * square.low);
@@ -226,7 +227,8 @@ NAPIER_BOTH_LONG double napier_f64_log1p(double x) {
 
 /* ---- Conversions ----------------------------------------------------------------------------------------------- */
 
-/* What the two 16-bit formats differ in: bits of the fraction, and the exponent of the least normal number. */
+/* What differs between the two 16-bit formats: the bits of the fraction, and
+ * the exponent of the smallest normal number. */
 typedef struct napier_f64_format {
     int fraction_bits, least_exponent;
 } napier_f64_format;
@@ -259,17 +261,17 @@ NAPIER_BOTH uint16_t napier_f64_narrow(double x, napier_f64_format f) {
     const int exponent = (int)(rest >> 52) - 1023;
     const int below = exponent < f.least_exponent ? f.least_exponent - exponent : 0;
     const int dropped = 52 - f.fraction_bits + below;
-    if (dropped > 53) { /* less than half of the least subnormal, zero and doubles' own subnormals included */
+    if (dropped > 53) { /* less than half of the smallest subnormal, including zero and the subnormals of double */
         return (uint16_t)sign;
     }
-    if (exponent > 127) { /* above all finite values of both, infinity included */
+    if (exponent > 127) { /* above all finite values of both formats, infinity included */
         return (uint16_t)(sign | infinity);
     }
     const uint64_t significand = (rest & UINT64_C(0x000fffffffffffff)) | UINT64_C(0x0010000000000000);
     const uint64_t tail = significand & ((UINT64_C(1) << dropped) - 1), half = UINT64_C(1) << (dropped - 1);
     uint32_t kept = (uint32_t)(significand >> dropped);
     kept += tail > half || (tail == half && (kept & 1) != 0) ? 1u : 0u;
-    /* `kept` has its leading 1 where the result is normal: added, it raises the exponent field from 0 to 1 */
+    /* if the result is normal, `kept` includes its leading 1: adding it raises the exponent field from 0 to 1 */
     const uint32_t field = below > 0 ? 0 : (uint32_t)(exponent - f.least_exponent) << f.fraction_bits;
     const uint32_t result = field + kept;
     return (uint16_t)(sign | (result < infinity ? result : infinity));

@@ -18,8 +18,8 @@ NAPIER_INLINE vf vf_exp_polynomial(vf r) {
     return vf_fma(p, r, vf_set(1.0f));
 }
 
-/* The integer n and the remainder r of x = n ln 2 + r, |x| <= 2^20. `magic` is 1.5 * 2^23 plus any integer below 2^21;
- * *shifted receives magic + n, whose low bits hold that integer plus n. */
+/* The integer n and the remainder r of x = n ln 2 + r, for |x| <= 2^20. `magic` is 1.5 * 2^23 plus any integer below
+ * 2^21. *shifted becomes magic + n, whose low bits hold that integer plus n. */
 NAPIER_INLINE vf vf_exp_reduce(vf x, vf magic, vf *shifted, vf *n) {
     *shifted = vf_fma(x, vf_set(NAPIER_LOG2E), magic);
     *n = vf_sub(*shifted, magic);
@@ -27,7 +27,7 @@ NAPIER_INLINE vf vf_exp_reduce(vf x, vf magic, vf *shifted, vf *n) {
     return vf_fnma(*n, vf_set(NAPIER_LN2_LO), r);
 }
 
-/* exp(x) * 2^k for magic = 1.5 * 2^23 + k, where the result is a normal number: k is added to the exponent's bits. */
+/* exp(x) * 2^k for magic = 1.5 * 2^23 + k, if the result is a normal number: k is added to the bits of the exponent. */
 NAPIER_INLINE vf vf_exp_scaled(vf x, vf magic) {
     vf shifted, n;
     const vf r = vf_exp_reduce(x, magic, &shifted, &n);
@@ -35,8 +35,9 @@ NAPIER_INLINE vf vf_exp_scaled(vf x, vf magic) {
     return vf_from_bits(vi_add(p, vi_shl(vf_bits(shifted), 23)));
 }
 
-/* The same of `count` <= 8 vectors, step by step: each alone is a chain of 12 operations that wait for one another, and a
- * core looks too few instructions ahead to find work among those of the next. SIMD_CHAINS at a time fill the registers. */
+/* The same for `count` <= 8 vectors, step by step. A single one is a chain of 12 operations, each of which waits for
+ * the one before, and a core does not look far enough ahead to start on the next vector meanwhile. SIMD_CHAINS vectors
+ * at a time fill the registers. */
 NAPIER_INLINE void vf_exp_scaled_side_by_side(const int count, const vf *x, vf magic, vf *y) {
     static const float c[6] = {NAPIER_EXP_C5, NAPIER_EXP_C4, NAPIER_EXP_C3, NAPIER_EXP_C2, 1.0f, 1.0f};
     vf shifted[8], n[8], r[8];
@@ -72,10 +73,11 @@ NAPIER_INLINE void vf_exp_scaled_side_by_side(const int count, const vf *x, vf m
 
 NAPIER_INLINE vf vf_canonical_nan(void) { return vf_from_bits(vi_set(0x7fc00000)); }
 
-/* exp over the full range: 2^n in two factors, so that overflow and subnormal results round once, in the last. */
+/* exp over the full range. 2^n is applied in two factors, so that overflow and subnormal results are rounded only once,
+ * by the last multiplication. */
 NAPIER_INLINE vf vf_exp(vf x) {
     vf shifted, n;
-    const vf inside = vf_max(vf_min(x, vf_set(89.5f)), vf_set(-105.0f)); /* outside: exp is inf or 0 */
+    const vf inside = vf_max(vf_min(x, vf_set(89.5f)), vf_set(-105.0f)); /* beyond these limits exp is inf or 0 */
     const vf r = vf_exp_reduce(inside, vf_set(NAPIER_ROUND_MAGIC), &shifted, &n);
     const vi whole = vf_to_int(n);
     const vi half = vi_sar(whole, 1);
@@ -96,7 +98,7 @@ NAPIER_INLINE vd vd_log_polynomial(vd f) {
     return vd_fma(vd_mul(f, f), q, f);
 }
 
-/* k ln 2 - log c for u = 2^k m, and f = m c - 1 where u is not near 1. */
+/* k ln 2 - log c for u = 2^k m, and f = m c - 1, if u is not near 1. */
 NAPIER_INLINE vd vd_log_split(vd u, vd *f) {
     const vd m = vd_mantissa(u);
     *f = vd_fma(m, vd_table16(napier_log_reciprocal, m), vd_set(-1.0));
@@ -112,7 +114,7 @@ NAPIER_INLINE vd vd_log1p(vd y) {
     return vd_add(base, vd_log_polynomial(f));
 }
 
-/* For normal u > 0. Around 1, from either side, f is u - 1 and nothing cancels. */
+/* For normal u > 0. Near 1, on either side, f is u - 1, so that nothing cancels. */
 NAPIER_INLINE vd vd_log(vd u) {
     vd f;
     vd base = vd_log_split(u, &f);

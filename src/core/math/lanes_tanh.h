@@ -1,9 +1,10 @@
-/* core/math/lanes_tanh.h - tanh and its derivative on 16 lanes, of single IEEE operations: the same bits everywhere.
+/* core/math/lanes_tanh.h - tanh and its derivative on 16 lanes, from single IEEE operations: the same bits everywhere.
  *
- *   e = exp(2|y|) - 1 = 2^n q + (2^n - 1), where exp(2|y|) = 2^n (1 + q): one rounding beside q's, nothing cancels
+ *   e = exp(2|y|) - 1 = 2^n q + (2^n - 1), where exp(2|y|) = 2^n (1 + q): one rounding besides q's, and no cancellation
  *   tanh = sign(y) e / (e + 2),    1 - tanh^2 = 4 (e + 1) / (e + 2)^2
- * At most 3.5 ulp: 3.378 at 0.0606100038 is the worst of all floats from 2^-126 on (tests/unit/rl/test_token_logprobs.c
- * has that one and a sample). */
+ *
+ * The error is at most 3.5 ulp. The worst of all floats from 2^-126 on is 3.378 at 0.0606100038
+ * (tests/unit/rl/test_token_logprobs.c tests this float and a sample). */
 #ifndef NAPIER_CORE_MATH_LANES_TANH_H
 #define NAPIER_CORE_MATH_LANES_TANH_H
 

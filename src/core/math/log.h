@@ -1,10 +1,11 @@
-/* core/math/log.h - log(1 + y) in double, to 2^-44 of its value: what the end of a reduction needs before it rounds to
- * float.
+/* core/math/log.h - log(1 + y) in double, with a relative error of 2^-44: what the end of a
+ * reduction needs before it rounds to float.
  *
  *   u = 1 + y = 2^k m, m in [1, 2);  c = reciprocal[top four bits of m], about 1/m;  f = m c - 1 in [-0.029, 0.0625]
  *   log u = k ln 2 - log c + log(1 + f),   log(1 + f) = f + f^2 q(f), q of degree 6
- * Below u = 1.0625 the table says c = 1 and f is y itself: nothing is lost however small y is. No division.
- * Table and polynomial: tools/fit_log.py. The same sequence on 16 lanes: core/math/lanes_math.h. */
+ *
+ * Below u = 1.0625 the table has c = 1 and f is y itself, so no accuracy is lost however small y is. There is no
+ * division. Table and polynomial: tools/fit_log.py. The same sequence on 16 lanes: core/math/lanes_math.h. */
 #ifndef NAPIER_CORE_MATH_LOG_H
 #define NAPIER_CORE_MATH_LOG_H
 

@@ -1,11 +1,11 @@
-/* core/math/pow.h - log2, exp2 and x^b for positive numbers in f32: short sequences of single operations, as
- * core/math/exp.h.
+/* core/math/pow.h - log2, exp2 and x^b for positive numbers in f32: short sequences of
+ * single operations, like core/math/exp.h.
  *
  *   log2(x)   x = 2^e m, m in [sqrt(1/2), sqrt(2)); log2(m) = f (c0 + c1 f + ... + c8 f^8), f = m - 1
- *   exp2(t)   t = n + f, |f| <= 1/2; 2^f = 1 + c1 f + ... + c6 f^6; n goes into the exponent's bits
- *   x^b       exp2(b log2(x)), good to about (1 + |b log2 x|) 2^-23 relative
+ *   exp2(t)   t = n + f, |f| <= 1/2; 2^f = 1 + c1 f + ... + c6 f^6; n goes into the bits of the exponent
+ *   x^b       exp2(b log2(x)), with a relative error of about (1 + |b log2 x|) 2^-23
  *
- * For curves and gradients, whose own error is larger; probabilities go through core/math/exp.h. Coefficients:
+ * They serve curves, gradients and attention weights; softmax's probabilities use core/math/exp.h. Coefficients:
  * tools/fit_pow.py. Plain C that CUDA compiles too; core/math/lanes_math.h has the same sequences on 16 lanes. */
 #ifndef NAPIER_CORE_MATH_POW_H
 #define NAPIER_CORE_MATH_POW_H
@@ -29,7 +29,7 @@
 #define NAPIER_EXP2_C6 0x1.3f906cp-13f
 
 #define NAPIER_HALF_ROOT_BITS 0x3f3504f3 /* sqrt(1/2) */
-#define NAPIER_EXP2_LOWEST (-125.0f)     /* smaller results are this small */
+#define NAPIER_EXP2_LOWEST (-125.0f)     /* smaller t are raised to this */
 #define NAPIER_EXP2_HIGHEST 127.0f
 
 /* log2(x) for normal x > 0. */
@@ -48,7 +48,7 @@ NAPIER_BOTH float napier_log2f(float x) {
     return fmaf(p, f, (float)e);
 }
 
-/* 2^t, t first brought into [NAPIER_EXP2_LOWEST, NAPIER_EXP2_HIGHEST]. */
+/* 2^t. t is first limited to [NAPIER_EXP2_LOWEST, NAPIER_EXP2_HIGHEST]. */
 NAPIER_BOTH float napier_exp2f(float t) {
     t = t < NAPIER_EXP2_HIGHEST ? t : NAPIER_EXP2_HIGHEST;
     t = t > NAPIER_EXP2_LOWEST ? t : NAPIER_EXP2_LOWEST;

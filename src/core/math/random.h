@@ -1,9 +1,9 @@
-/* core/math/random.h - random numbers without a state: each is a function of a seed, a stream and a counter, so it
- * does not matter who draws it or when.
+/* core/math/random.h - random numbers without a state: each is a function of a seed, a stream and a counter. So it does
+ * not matter which thread draws it, or when.
  *
- * Philox 2x32 with 7 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011; 7 rounds
- * are the fewest they found to pass BigCrush). The key of a stream comes from the seed by the same function.
- * Plain C that CUDA compiles too; core/math/lanes_math.h has it on 16 lanes. */
+ * Philox 2x32 with 7 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011; 7
+ * rounds are the fewest that they found to pass BigCrush). The key of a stream is derived from the seed by the same
+ * function. Plain C that CUDA compiles too; core/math/lanes_math.h has it on 16 lanes. */
 #ifndef NAPIER_CORE_MATH_RANDOM_H
 #define NAPIER_CORE_MATH_RANDOM_H
 

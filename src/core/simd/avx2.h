@@ -1,5 +1,5 @@
-/* core/simd/avx2.h - the virtual vector on AVX2 (with FMA and F16C): two registers, masks as full-width lanes of ones
- * and zeros. The contract is in core/simd/lanes.h; notes here only say why an instruction fits it. */
+/* core/simd/avx2.h - the virtual vector on AVX2 (with FMA and F16C): two registers; masks are full-width lanes of ones
+ * and zeros. core/simd/lanes.h defines the contract. Comments here only explain why an instruction satisfies it. */
 #ifndef NAPIER_CORE_SIMD_AVX2_H
 #define NAPIER_CORE_SIMD_AVX2_H
 
@@ -19,7 +19,8 @@ typedef struct vd {
     __m256d v[4]; /* lanes 0-3, 4-7, 8-11, 12-15 */
 } vd;
 
-/* Shifts are written on these types: the shift intrinsics want a literal count, which a parameter is not at -O0. */
+/* The shifts use operators on these types, because the shift intrinsics need a
+ * literal count, and a parameter is none at -O0. */
 typedef uint32_t simd_u32x8 __attribute__((vector_size(32)));
 typedef int32_t simd_i32x8 __attribute__((vector_size(32)));
 
@@ -42,7 +43,7 @@ NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) {
     return (vf){_mm256_fnmadd_ps(a.lo, b.lo, c.lo), _mm256_fnmadd_ps(a.hi, b.hi, c.hi)};
 }
 
-/* vmaxps and vminps return the second operand for NaN and for two zeros: exactly the contract's select. */
+/* vmaxps and vminps return the second operand for NaN and for two zeros, exactly as the contract's select does. */
 NAPIER_INLINE vf vf_max(const vf x, const vf m) { return (vf){_mm256_max_ps(x.lo, m.lo), _mm256_max_ps(x.hi, m.hi)}; }
 NAPIER_INLINE vf vf_min(const vf x, const vf m) { return (vf){_mm256_min_ps(x.lo, m.lo), _mm256_min_ps(x.hi, m.hi)}; }
 
@@ -169,7 +170,7 @@ NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
 NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
     return (vf){_mm256_i32gather_ps(p, index.lo, 4), _mm256_i32gather_ps(p, index.hi, 4)};
 }
-/* Each pair is moved as one double. Plain loads take a third of a gather's time. */
+/* Each pair is loaded as one double. Plain loads take a third of the time of a gather. */
 NAPIER_INLINE __m256 simd_pairs4(const float *p, const uint32_t *at) {
     double d[4];
     for (int i = 0; i < 4; i++) {
@@ -194,8 +195,9 @@ NAPIER_INLINE void vf_stream(float *p, const vf v) {
 }
 NAPIER_INLINE void vf_stream_fence(void) { _mm_sfence(); }
 
-/* Masked loads do not fault on the lanes left out. Masked stores are slow on many a CPU: parts are stored by powers of
- * two instead. (p + 8 may lie beyond the array's end, so it is only formed where lanes there are asked for.) */
+/* Masked loads do not fault on the lanes that are left out. Masked stores are slow on many CPUs, so a part is
+ * stored in pieces whose sizes are powers of two. (p + 8 may lie beyond the end of the array, so it is
+ * computed only if lanes there are needed.) */
 NAPIER_INLINE vf vf_load_part(const float *p, const int n, const vf fill) {
     const vm m = vm_first(n);
     const __m256 lo = _mm256_maskload_ps(p, _mm256_castps_si256(m.lo));
@@ -247,7 +249,7 @@ NAPIER_INLINE __m256i simd_narrow(const vi v) {
     const __m256i zero = _mm256_setzero_si256();
     const __m256i packed =
         _mm256_packus_epi32(_mm256_blend_epi16(v.lo, zero, 0xaa), _mm256_blend_epi16(v.hi, zero, 0xaa));
-    return _mm256_permute4x64_epi64(packed, 0xd8); /* the pack works within 128 bits: 0 2 1 3 -> 0 1 2 3 */
+    return _mm256_permute4x64_epi64(packed, 0xd8); /* the pack works within 128 bits; permute 0 2 1 3 -> 0 1 2 3 */
 }
 NAPIER_INLINE void vi_store_u16(uint16_t *p, const vi v) { _mm256_storeu_si256((__m256i *)(void *)p, simd_narrow(v)); }
 NAPIER_INLINE void vi_store_u16_part(uint16_t *p, const int n, const vi v) {
@@ -285,7 +287,7 @@ NAPIER_INLINE vi vf_to_f16(const vf v) {
 
 /* ---- doubles --------------------------------------------------------------------------------------------------- */
 
-/* f of each quarter. Written out, not looped: the compiler must see registers, not an array. */
+/* Applies f to each quarter. Written out instead of a loop, so that the compiler keeps the quarters in registers. */
 #define SIMD_EACH(f, a) ((vd){{f((a).v[0]), f((a).v[1]), f((a).v[2]), f((a).v[3])}})
 #define SIMD_EACH2(f, a, b) \
     ((vd){{f((a).v[0], (b).v[0]), f((a).v[1], (b).v[1]), f((a).v[2], (b).v[2]), f((a).v[3], (b).v[3])}})
@@ -345,7 +347,8 @@ NAPIER_INLINE vd vd_select(const vm m, const vd a, const vd b) {
                  _mm256_blendv_pd(b.v[2], a.v[2], m2), _mm256_blendv_pd(b.v[3], a.v[3], m3)}};
 }
 
-/* The exponent field e of a positive number, as the low bits of the double 2^52 + e: less 2^52 + 1023 is exact. */
+/* The exponent field e of a positive number, as the low bits of the double 2^52 + e. To subtract 2^52
+ * + 1023 is exact. */
 NAPIER_INLINE __m256d simd_exponent(const __m256d v) {
     const __m256i field = _mm256_srli_epi64(_mm256_castpd_si256(v), 52);
     const __m256d biased = _mm256_or_pd(_mm256_castsi256_pd(field), _mm256_set1_pd(0x1p52));
@@ -390,9 +393,9 @@ NAPIER_INLINE float vf_hadd(const vf v) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* Sixteen folds at once. The first halving is free: lo with hi. Each later step folds two registers into one: it puts
- * the lower halves of what is left of every vector into one register, the upper halves into another, and adds them (or
- * takes the maximum). Which vectors meet where is chosen so that vector i ends in lane i. */
+/* Sixteen folds at once. The first halving needs no shuffle: it combines lo with hi. Each later step folds two
+ * registers into one: it puts the lower halves of the vectors into one register and the upper halves into another, and
+ * adds them (or takes the maximum). The pairs of vectors are chosen so that the result of vector i ends in lane i. */
 NAPIER_INLINE __m256 simd_fold(const bool add, const __m256 lower, const __m256 upper) {
     return add ? _mm256_add_ps(lower, upper) : _mm256_max_ps(lower, upper);
 }
@@ -417,8 +420,9 @@ NAPIER_INLINE __m256 simd_fold_eight(const bool add, const vf *v) {
 NAPIER_INLINE vf vf_hmax16(const vf v[16]) { return (vf){simd_fold_eight(false, v), simd_fold_eight(false, v + 8)}; }
 NAPIER_INLINE vf vf_hadd16(const vf v[16]) { return (vf){simd_fold_eight(true, v), simd_fold_eight(true, v + 8)}; }
 
-/* The transpose: four blocks of 8 x 8, the two off the diagonal change places. In a block first the 4 x 4 blocks inside
- * the 128-bit lanes of four neighbouring rows, then the 128-bit lanes among rows four apart. */
+/* The transpose: four blocks of 8 x 8, of which the two off the diagonal change places. Within a block,
+ * first the 4 x 4 blocks inside the 128-bit lanes of four neighbouring rows are transposed, then the
+ * 128-bit lanes of rows four apart are exchanged. */
 NAPIER_INLINE void simd_transpose_floats(__m256 *a, __m256 *b, __m256 *c, __m256 *d) {
     const __m256d ab_lo = _mm256_castps_pd(_mm256_unpacklo_ps(*a, *b)); /* a0 b0 a1 b1 */
     const __m256d ab_hi = _mm256_castps_pd(_mm256_unpackhi_ps(*a, *b)); /* a2 b2 a3 b3 */

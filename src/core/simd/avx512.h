@@ -1,11 +1,11 @@
-/* core/simd/avx512.h - the virtual vector on AVX-512 (F, BW, DQ, VL): one register, masks in mask registers.
- * The contract is in core/simd/lanes.h; notes here only say why an instruction fits it. */
+/* core/simd/avx512.h - the virtual vector on AVX-512 (F, BW, DQ, VL): one register; masks are in mask registers.
+ * core/simd/lanes.h defines the contract. Comments here only explain why an instruction satisfies it. */
 #ifndef NAPIER_CORE_SIMD_AVX512_H
 #define NAPIER_CORE_SIMD_AVX512_H
 
 #include <immintrin.h>
 
-/* At -O0 gcc's intrinsics are macros, whose masks it then warns about here. */
+/* At -O0 gcc's intrinsics are macros, and gcc warns about their masks here. */
 #if !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"
@@ -18,7 +18,8 @@ typedef struct vd {
     __m512d lo, hi; /* lanes 0-7, lanes 8-15 */
 } vd;
 
-/* Shifts are written on these types: the shift intrinsics want a literal count, which a parameter is not at -O0. */
+/* The shifts use operators on these types, because the shift intrinsics need a
+ * literal count, and a parameter is none at -O0. */
 typedef uint32_t simd_u32x16 __attribute__((vector_size(64)));
 typedef int32_t simd_i32x16 __attribute__((vector_size(64)));
 
@@ -37,7 +38,7 @@ NAPIER_INLINE vf vf_sqrt(const vf a) { return _mm512_sqrt_ps(a); }
 NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) { return _mm512_fmadd_ps(a, b, c); }
 NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) { return _mm512_fnmadd_ps(a, b, c); }
 
-/* vmaxps and vminps return the second operand for NaN and for two zeros: exactly the contract's select. */
+/* vmaxps and vminps return the second operand for NaN and for two zeros, exactly as the contract's select does. */
 NAPIER_INLINE vf vf_max(const vf x, const vf m) { return _mm512_max_ps(x, m); }
 NAPIER_INLINE vf vf_min(const vf x, const vf m) { return _mm512_min_ps(x, m); }
 
@@ -112,7 +113,7 @@ NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
     _mm256_storeu_ps(q, _mm512_extractf32x8_ps(v, 1));
 }
 NAPIER_INLINE vf vf_gather(const float *p, const vi index) { return _mm512_i32gather_ps(index, p, 4); }
-/* Each pair is moved as one double. Plain loads take a third of a gather's time. */
+/* Each pair is loaded as one double. Plain loads take a third of the time of a gather. */
 NAPIER_INLINE __m256d simd_pairs4(const float *p, const uint32_t *at) {
     double d[4];
     for (int i = 0; i < 4; i++) {
@@ -133,7 +134,7 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
 NAPIER_INLINE void vf_stream(float *p, const vf v) { _mm512_stream_ps(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) { _mm_sfence(); }
 
-/* Masked accesses do not touch, nor fault on, the lanes left out. */
+/* Masked accesses do not touch the lanes that are left out, and do not fault on them. */
 NAPIER_INLINE vf vf_load_part(const float *p, const int n, const vf fill) {
     return _mm512_mask_loadu_ps(fill, vm_first(n), p);
 }
@@ -193,7 +194,7 @@ NAPIER_INLINE vd vd_mantissa(const vd v) {
                 _mm512_getmant_pd(v.hi, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src)};
 }
 
-/* The permute looks at the four lowest bits of an index only: no mask needed. */
+/* The permute reads only the four lowest bits of an index, so no mask is needed. */
 NAPIER_INLINE vd vd_table16(const double *t, const vd v) {
     const __m512d low = _mm512_load_pd(t), high = _mm512_load_pd(t + 8);
     const __m512i i = _mm512_srli_epi64(_mm512_castpd_si512(v.lo), 48);
@@ -222,9 +223,9 @@ NAPIER_INLINE float vf_hadd(const vf v) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* Sixteen folds at once. Each step folds two registers into one: it puts the lower halves of what is left of every
- * vector into one register, the upper halves into another, and adds them (or takes the maximum). Fifteen steps of two
- * shuffles. Which vectors meet where is chosen so that vector i ends in lane i. */
+/* Sixteen folds at once. Each step folds two registers into one: it puts the lower halves of the vectors into one
+ * register and the upper halves into another, and adds them (or takes the maximum). That makes fifteen steps of two
+ * shuffles. The pairs of vectors are chosen so that the result of vector i ends in lane i. */
 NAPIER_INLINE vf simd_fold(const bool add, const vf lower, const vf upper) {
     return add ? vf_add(lower, upper) : vf_max(lower, upper);
 }
@@ -252,8 +253,8 @@ NAPIER_INLINE vf simd_fold_all(const bool add, const vf *v) {
 NAPIER_INLINE vf vf_hmax16(const vf v[16]) { return simd_fold_all(false, v); }
 NAPIER_INLINE vf vf_hadd16(const vf v[16]) { return simd_fold_all(true, v); }
 
-/* The transpose in two rounds of 32 shuffles: the 4 x 4 blocks of floats inside the 128-bit lanes of four neighbouring
- * rows, then the 128-bit lanes themselves among rows four apart. */
+/* The transpose in two rounds of 32 shuffles: first the 4 x 4 blocks of floats inside the 128-bit lanes of four
+ * neighbouring rows, then the 128-bit lanes themselves of rows four apart. */
 NAPIER_INLINE void simd_transpose_floats(vf *a, vf *b, vf *c, vf *d) {
     const __m512d ab_lo = _mm512_castps_pd(_mm512_unpacklo_ps(*a, *b)); /* a0 b0 a1 b1 */
     const __m512d ab_hi = _mm512_castps_pd(_mm512_unpackhi_ps(*a, *b)); /* a2 b2 a3 b3 */

@@ -1,7 +1,9 @@
-/* core/simd/cuda.h - one lane of the virtual vector: a thread of a GPU holds one element where a CPU's vector holds 16.
+/* core/simd/cuda.h - one lane of the virtual vector: a thread of a GPU holds one
+ * element where a vector of the CPU holds 16.
  *
- * What is written on lanes element by element compiles for a thread unchanged, with the same bits. What goes across lanes
- * (folds, transposes, counts) is a warp's own business and is not here. Plain C: the emulated device compiles it too. */
+ * Code on lanes that treats each element by itself compiles for a thread unchanged, with the same
+ * bits. Operations across lanes (folds, transposes, counts) are not here: kernels do them over a warp.
+ * Plain C: the emulated device compiles it too. */
 #ifndef NAPIER_CORE_SIMD_CUDA_H
 #define NAPIER_CORE_SIMD_CUDA_H
 

@@ -1,17 +1,18 @@
 /* core/simd/lanes.h - the virtual vector: 16 lanes, the same operations with the same bits on every instruction set.
  *
- * A file in the folder isa of a part defines one of NAPIER_LANES_{SCALAR,AVX2,AVX512,NEON} and includes this header;
- * kernels are then written once against the names below. What each ISA header must provide:
+ * Kernels are written once, against the names below. A file in the folder isa of a part defines one of
+ * NAPIER_LANES_{SCALAR,AVX2,AVX512,NEON}, and this header then includes the implementation of these names for that
+ * instruction set. Every implementation provides:
  *
  *   types   vf  16 floats          vi  16 int32 (wrapping)          vm  16 booleans           vd  16 doubles
  *
  *   SIMD_CHAINS: how many chains of operations, of three vectors each, the registers hold; 4 or 8
  *
- *   Every arithmetic operation is the single IEEE operation of its name, rounded to nearest even, in each lane; which
- *   NaN a NaN result is differs between machines. Loads, stores, selects and transposes keep a NaN's bits.
- *   "For ..." names the inputs that an operation is for: others give some value, not the same on every machine.
+ *   Every arithmetic operation is the single IEEE operation of its name, rounded to nearest even, in each lane. The
+ *   bits of a NaN result differ between machines. Loads, stores, selects and transposes keep the bits of a NaN.
+ *   "For ..." names the inputs that an operation accepts: others give a value that differs between machines.
  *   vf   vf_set(float) vf_zero() vf_add vf_sub vf_mul vf_div vf_sqrt vf_fma(a,b,c)=a*b+c  vf_fnma(a,b,c)=c-a*b
- *        vf_max(x, m) = x > m ? x : m      (a NaN in x is passed over; in m it stays; of two zeros m)
+ *        vf_max(x, m) = x > m ? x : m      (a NaN in x is ignored, in m it stays; of two zeros m)
  *        vf_min(x, m) = x < m ? x : m      (likewise)
  *        vf_load(p) vf_store(p, v)                        16 floats, any alignment
  *        vf_load_part(p, n, fill) vf_store_part(p, n, v)  the first n (0..16) lanes; no other byte is touched; the
@@ -33,7 +34,7 @@
  *        vi_eq vi_gt (signed) -> vm   vi_select(m,a,b)   vi_load vi_store
  *        vi_add_where(m, a, b) = m ? a + b : a
  *        vi_max_i16 vi_max_u16 vi_min_u16                 of the 32 halves, each by itself
- *        vi_any_eq16(a, b): is one of the 32 halves of a that of b?
+ *        vi_any_eq16(a, b): does any of the 32 halves of a equal that of b?
  *   16 bits  vi_load_u16(p) vi_load_u16_part(p, n): zero-extended, missing lanes 0
  *        vi_store_u16(p, v) vi_store_u16_part(p, n, v): the low 16 bits of each lane
  *        vf_from_f16(vi) exact, for lanes 0..65535; vf_to_f16(vf)->vi (0..65535) RNE, subnormals kept; NaN to some NaN
@@ -54,7 +55,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* No a * b + c becomes an fma behind our back, whatever the command line says (gcc: -std=c11 or -ffp-contract=off). */
+/* The compiler must not turn a * b + c into an fma, whatever its command line
+ * says (gcc: -std=c11 or -ffp-contract=off). */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif
@@ -65,8 +67,8 @@
 #define NAPIER_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
-/* Kernels are specialised by inlining them with constant arguments. That is left out where speed is no aim and it would
- * only cost minutes and gigabytes of compiling: the scalar build (the oracle), unoptimised builds and sanitizers. */
+/* Kernels are specialised by inlining them with constant arguments. That costs minutes and gigabytes of compiling, so
+ * it is left out where speed does not matter: in the scalar build (the oracle), unoptimised builds and sanitizers. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
 #define NAPIER_PLAIN_KERNELS
@@ -86,7 +88,7 @@
 #else
 #define NAPIER_KERNEL NAPIER_INLINE
 #if defined(__clang__)
-#define NAPIER_UNROLL /* it does so by itself */
+#define NAPIER_UNROLL /* clang unrolls by itself */
 #else
 #define NAPIER_UNROLL _Pragma("GCC unroll 16")
 #endif
@@ -101,7 +103,7 @@
 #elif defined(NAPIER_LANES_SCALAR)
 #include "core/simd/scalar.h"
 #elif defined(NAPIER_LANES_CUDA)
-#include "core/simd/cuda.h" /* one lane, for a thread of a GPU: only what stays in its lane */
+#include "core/simd/cuda.h" /* one lane, for a thread of a GPU: only operations within a lane */
 #else
 #error "define one of NAPIER_LANES_SCALAR, NAPIER_LANES_AVX2, NAPIER_LANES_AVX512, NAPIER_LANES_NEON, NAPIER_LANES_CUDA"
 #endif

@@ -1,5 +1,5 @@
-/* core/simd/neon.h - the virtual vector on NEON (AArch64): four registers, masks as full-width lanes of ones and zeros.
- * The contract is in core/simd/lanes.h; notes here only say why an instruction fits it. */
+/* core/simd/neon.h - the virtual vector on NEON (AArch64): four registers; masks are full-width lanes of ones and
+ * zeros. core/simd/lanes.h defines the contract. Comments here only explain why an instruction satisfies it. */
 #ifndef NAPIER_CORE_SIMD_NEON_H
 #define NAPIER_CORE_SIMD_NEON_H
 
@@ -23,7 +23,7 @@ typedef struct vd {
     float64x2_t v[8]; /* lanes 0-1, 2-3, ... */
 } vd;
 
-/* f of each register. Written out, not looped: the compiler must see registers, not an array. */
+/* Applies f to each register. Written out instead of a loop, so that the compiler keeps the parts in registers. */
 #define SIMD_EACH(f, a)                                        \
     {                                                          \
         { f((a).v[0]), f((a).v[1]), f((a).v[2]), f((a).v[3]) } \
@@ -59,7 +59,7 @@ NAPIER_INLINE vf vf_sqrt(const vf a) { return (vf)SIMD_EACH(vsqrtq_f32, a); }
 NAPIER_INLINE vf vf_fma(const vf a, const vf b, const vf c) { return (vf)SIMD_EACH3(vfmaq_f32, c, a, b); }
 NAPIER_INLINE vf vf_fnma(const vf a, const vf b, const vf c) { return (vf)SIMD_EACH3(vfmsq_f32, c, a, b); }
 
-/* Not vmaxq and vminq: those return NaN for any NaN, and order the zeros. */
+/* Not vmaxq and vminq, which return NaN for any NaN and order the zeros. */
 NAPIER_INLINE float32x4_t simd_max(const float32x4_t x, const float32x4_t m) {
     return vbslq_f32(vcgtq_f32(x, m), x, m);
 }
@@ -133,7 +133,7 @@ NAPIER_INLINE vi vi_xor(const vi a, const vi b) { return (vi)SIMD_EACH2(veorq_s3
 NAPIER_INLINE vi vi_and(const vi a, const vi b) { return (vi)SIMD_EACH2(vandq_s32, a, b); }
 NAPIER_INLINE vi vi_or(const vi a, const vi b) { return (vi)SIMD_EACH2(vorrq_s32, a, b); }
 
-/* With the operators: the shift intrinsics want a literal count, which a parameter is not at -O0. */
+/* The shifts use operators, because the shift intrinsics need a literal count, and a parameter is none at -O0. */
 NAPIER_INLINE vi vi_shl(const vi v, const int n) { return (vi){{v.v[0] << n, v.v[1] << n, v.v[2] << n, v.v[3] << n}}; }
 NAPIER_INLINE vi vi_sar(const vi v, const int n) { return (vi){{v.v[0] >> n, v.v[1] >> n, v.v[2] >> n, v.v[3] >> n}}; }
 NAPIER_INLINE int32x4_t simd_shr(const int32x4_t v, const int n) {
@@ -197,7 +197,7 @@ NAPIER_INLINE void vf_store_halves(float *p, float *q, const vf v) {
     vst1q_f32(q, v.v[2]);
     vst1q_f32(q + 4, v.v[3]);
 }
-/* No gathers here either: lane by lane. */
+/* NEON has no gather: element by element. */
 NAPIER_INLINE vf vf_gather(const float *p, const vi index) {
     int32_t at[16];
     float lanes[16];
@@ -216,7 +216,7 @@ NAPIER_INLINE void vf_load_pairs(const float *p, const uint32_t *at, vf *a, vf *
     *a = vf_load(first);
     *b = vf_load(second);
 }
-/* No intrinsic stores past the caches here. */
+/* No intrinsic stores past the caches. */
 NAPIER_INLINE void vf_stream(float *p, const vf v) { vf_store(p, v); }
 NAPIER_INLINE void vf_stream_fence(void) {}
 
@@ -382,9 +382,9 @@ NAPIER_INLINE float vf_lane(const vf v, const int i) {
     return lanes[i];
 }
 
-/* Folds of 16 lanes to 4 go from register to register. Each later step folds two registers into one: it puts the lower
- * halves of what is left of every vector into one register, the upper halves into another, and adds them (or takes the
- * maximum). Vector i ends in lane i. */
+/* Folds of 16 lanes to 4 add whole registers. Each later step folds two registers into one: it puts the lower
+ * halves of the vectors into one register and the upper halves into another, and adds them (or takes the
+ * maximum). The result of vector i ends in lane i. */
 NAPIER_INLINE float32x4_t simd_fold(const bool add, const float32x4_t lower, const float32x4_t upper) {
     return add ? vaddq_f32(lower, upper) : simd_max(lower, upper);
 }
@@ -416,7 +416,7 @@ NAPIER_INLINE float vf_hadd(const vf v) { return simd_fold_one(true, v); }
 NAPIER_INLINE vf vf_hmax16(const vf v[16]) { return simd_fold_all(false, v); }
 NAPIER_INLINE vf vf_hadd16(const vf v[16]) { return simd_fold_all(true, v); }
 
-/* The transpose: sixteen blocks of 4 x 4, those off the diagonal change places in pairs. */
+/* The transpose: sixteen blocks of 4 x 4, of which those off the diagonal change places in pairs. */
 NAPIER_INLINE void simd_transpose_block(float32x4_t *a, float32x4_t *b, float32x4_t *c, float32x4_t *d) {
     const float64x2_t ab_even = vreinterpretq_f64_f32(vtrn1q_f32(*a, *b)); /* a0 b0 a2 b2 */
     const float64x2_t ab_odd = vreinterpretq_f64_f32(vtrn2q_f32(*a, *b));  /* a1 b1 a3 b3 */
@@ -438,7 +438,7 @@ NAPIER_INLINE void simd_transpose_rows(vf *a, vf *b, vf *c, vf *d) {
     simd_transpose_block(&a->v[2], &b->v[2], &c->v[2], &d->v[2]);
     simd_transpose_block(&a->v[3], &b->v[3], &c->v[3], &d->v[3]);
 }
-/* Column block j of rows 4i.. with column block i of rows 4j.. */
+/* Exchanges column block j of rows 4i.. with column block i of rows 4j.. */
 NAPIER_INLINE void simd_swap_blocks(vf *v, const int i, const int j) {
     simd_swap(&v[4 * i].v[j], &v[4 * j].v[i]);
     simd_swap(&v[4 * i + 1].v[j], &v[4 * j + 1].v[i]);

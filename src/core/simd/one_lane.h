@@ -1,5 +1,5 @@
-/* core/simd/one_lane.h - bits of numbers, and half precision, one at a time: what the scalar vector does in a loop and
- * a thread of a GPU does alone. */
+/* core/simd/one_lane.h - bits of numbers, and half precision, for one element: the scalar vector calls it in a loop,
+ * and a thread of a GPU for its own lane. */
 #ifndef NAPIER_CORE_SIMD_ONE_LANE_H
 #define NAPIER_CORE_SIMD_ONE_LANE_H
 
@@ -26,7 +26,8 @@ NAPIER_INLINE double simd_double(const uint64_t bits) {
 
 /* ---- half precision: 1 sign, 5 exponent (bias 15), 10 mantissa bits -------------------------------------------- */
 
-/* Shifted by 13, a half has float's fields with an exponent 112 too low. Subnormal halves: the multiple of 2^-24. */
+/* Shifted left by 13, a half has the fields of a float with an exponent 112 too low.
+ * A subnormal half is a multiple of 2^-24. */
 NAPIER_INLINE float simd_from_f16(const uint32_t half) {
     const uint32_t sign = (half & 0x8000) << 16, magnitude = half & 0x7fff;
     if (magnitude < 0x0400)
@@ -34,8 +35,9 @@ NAPIER_INLINE float simd_from_f16(const uint32_t half) {
     const uint32_t rebias = magnitude < 0x7c00 ? 112 : 224; /* infinity and NaN keep the highest exponent: 31 -> 255 */
     return simd_float(sign | ((magnitude << 13) + (rebias << 23)));
 }
-/* To nearest even: below the smallest normal half, adding 0.5 aligns the last bit with a half's 2^-24, so that the
- * sum's own rounding does it; above, the 13 bits that go are rounded in the integer, and may carry to infinity. */
+/* Rounds to nearest even. Below the smallest normal half, adding 0.5 aligns the last bit with a half's
+ * 2^-24, so that the rounding of the sum does it. Above, the 13 bits that are dropped are rounded in
+ * the integer, which may carry to infinity. */
 NAPIER_INLINE uint32_t simd_to_f16(const float x) {
     const uint32_t bits = (uint32_t)simd_bits(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000)

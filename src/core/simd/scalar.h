@@ -1,6 +1,6 @@
-/* core/simd/scalar.h - the virtual vector in plain C: what every other instruction set must equal, bit for bit.
- * Written to be read; fma() is libm's where the machine has none, so slow there. The contract is in
- * core/simd/lanes.h. */
+/* core/simd/scalar.h - the virtual vector in plain C. Every other instruction set must equal it,
+ * bit for bit. It is written for clarity. Where the machine has no fma, libm's is called, which is
+ * slow. core/simd/lanes.h defines the contract. */
 #ifndef NAPIER_CORE_SIMD_SCALAR_H
 #define NAPIER_CORE_SIMD_SCALAR_H
 
@@ -243,7 +243,8 @@ NAPIER_INLINE vm vi_gt(const vi a, const vi b) {
     SIMD_LANES(i) r.v[i] = a.v[i] > b.v[i];
     return r;
 }
-/* Of two pairs of halves. The sign of a half is its top bit: flipping it turns the signed order into the unsigned one. */
+/* For each pair of halves. The sign of a half is its top bit: flipping it turns the signed order into
+ * the unsigned one. */
 NAPIER_INLINE uint32_t simd_max_halves(const uint32_t a, const uint32_t b) {
     const uint32_t high = a >> 16 > b >> 16 ? a : b, low = (a & 0xffff) > (b & 0xffff) ? a : b;
     return (high & 0xffff0000) | (low & 0xffff);

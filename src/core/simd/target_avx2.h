@@ -1,6 +1,6 @@
-/* core/simd/target_avx2.h - from here to core/simd/target_end.h every function is compiled for AVX2, whatever -march
- * says. Include it first in a file: the standard headers come before the switch so that their functions stay as they
- * were. */
+/* core/simd/target_avx2.h - from here to core/simd/target_end.h every function is compiled for AVX2,
+ * whatever -march says. Include it first in a file. It includes the standard headers before the switch,
+ * so that their functions are not affected. */
 #include <immintrin.h>
 #include <math.h>
 #include <stdbool.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/fenv.h"
+#include "core/base/struct_size.h"
 #include "lm/isa/lm_kernels.h"
 #include "lm/decoder/rope.h"
 #include "lm/decoder/weights.h"
@@ -166,20 +167,19 @@ static napier_status get_all(loader *l) {
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
 static napier_status read_options(napier_context *context, const napier_model_options *options, napier_model *model) {
-    const napier_model_options defaults = NAPIER_MODEL_OPTIONS_INIT;
-    const napier_model_options *o = options ? options : &defaults;
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", o->struct_size,
-                           sizeof *o);
+    napier_model_options o = NAPIER_MODEL_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_MODEL_OPTIONS_INIT", options, &o);
+    if (status) {
+        return status;
     }
-    if (o->compute != NAPIER_COMPUTE_F32 && o->compute != NAPIER_COMPUTE_BF16) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: compute %d is unknown", (int)o->compute);
+    if (o.compute != NAPIER_COMPUTE_F32 && o.compute != NAPIER_COMPUTE_BF16) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: compute %d is unknown", (int)o.compute);
     }
-    if (o->memory < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: memory %" PRId64 " is negative", o->memory);
+    if (o.memory < 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: memory %" PRId64 " is negative", o.memory);
     }
-    model->compute = o->compute;
-    model->memory = o->memory > 0 ? o->memory : DEFAULT_MEMORY;
+    model->compute = o.compute;
+    model->memory = o.memory > 0 ? o.memory : DEFAULT_MEMORY;
     return NAPIER_OK;
 }
 
@@ -257,31 +257,32 @@ napier_const_matrix napier_model_head(const napier_model *model) {
 }
 
 napier_status napier_model_get_info(napier_context *context, const napier_model *model, napier_model_info *info) {
-    const napier_status status = napier_begin(context);
-    if (status || !model || !info) {
-        return status ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", model ? "info" : "model");
-    }
-    if (info->struct_size != sizeof *info) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "info: struct_size is %zu, not %zu", info->struct_size,
-                           sizeof *info);
+    napier_status status = napier_begin(context);
+    if (!status && !model)
+        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
+    if (!status)
+        status = napier_check_result_struct(context, "info", "NAPIER_MODEL_INFO_INIT", info);
+    if (status) {
+        return status;
     }
     const napier_model_config *c = &model->config;
-    *info = (napier_model_info){.struct_size = sizeof *info,
-                                .layers = c->num_hidden_layers,
-                                .hidden = c->hidden_size,
-                                .heads = c->num_attention_heads,
-                                .kv_heads = c->num_key_value_heads,
-                                .head_dim = c->head_dim,
-                                .intermediate = c->intermediate_size,
-                                .vocabulary = c->vocab_size,
-                                .positions = c->max_position_embeddings,
-                                .parameters = model->parameters,
-                                .weight_bytes = model->weight_bytes,
-                                .weights = model->embedding.dtype,
-                                .tied = c->tie_word_embeddings != 0,
-                                .compute = model->compute,
-                                .memory = model->memory,
-                                .bos = c->bos_token_id,
-                                .eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1};
+    const napier_model_info made = {.struct_size = sizeof made,
+                                    .layers = c->num_hidden_layers,
+                                    .hidden = c->hidden_size,
+                                    .heads = c->num_attention_heads,
+                                    .kv_heads = c->num_key_value_heads,
+                                    .head_dim = c->head_dim,
+                                    .intermediate = c->intermediate_size,
+                                    .vocabulary = c->vocab_size,
+                                    .positions = c->max_position_embeddings,
+                                    .parameters = model->parameters,
+                                    .weight_bytes = model->weight_bytes,
+                                    .weights = model->embedding.dtype,
+                                    .tied = c->tie_word_embeddings != 0,
+                                    .compute = model->compute,
+                                    .memory = model->memory,
+                                    .bos = c->bos_token_id,
+                                    .eos = c->eos_count > 0 ? c->eos_token_ids[0] : -1};
+    napier_write_struct(&made, info);
     return NAPIER_OK;
 }

@@ -6,13 +6,14 @@
 #include <string.h>
 
 #include "core/base/fenv.h"
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "ops/tokens/responses.h"
 
 typedef struct judge {
     napier_context *context;
-    const napier_judge_batch *batch;
+    napier_judge_batch batch;
     int64_t responses, criteria, verdicts, verdict_tokens;
     int64_t *ids;       /* [responses criteria, verdict_tokens] */
     int64_t *offsets;   /* [responses criteria verdicts + 1] */
@@ -38,7 +39,7 @@ static napier_status check_out(napier_context *context, const char *name, napier
 }
 
 static napier_status check_verdicts(judge *j) {
-    const napier_judge_batch *b = j->batch;
+    const napier_judge_batch *b = &j->batch;
     napier_status status = napier_check_indices(j->context, "verdict_ids", b->verdict_ids);
     if (!status)
         status = napier_check_offsets_of(j->context, "verdict_offsets", b->verdict_offsets, b->verdict_ids.size);
@@ -60,12 +61,7 @@ static napier_status check_verdicts(judge *j) {
 }
 
 static napier_status check_batch(judge *j) {
-    const napier_judge_batch *b = j->batch;
-    if (!b || b->struct_size != sizeof *b) {
-        return b ? napier_fail(j->context, NAPIER_INVALID_ARGUMENT, "batch: struct_size is %zu, not %zu",
-                               b->struct_size, sizeof *b)
-                 : napier_fail(j->context, NAPIER_INVALID_ARGUMENT, "batch: NULL");
-    }
+    const napier_judge_batch *b = &j->batch;
     napier_status status = napier_check_offsets_of(j->context, "prompt_offsets", b->prompt_offsets, b->prompt_ids.size);
     if (status) {
         return status;
@@ -108,7 +104,7 @@ static napier_status allocate(judge *j) {
 }
 
 static napier_score_batch make_batch(const judge *j) {
-    const napier_judge_batch *b = j->batch;
+    const napier_judge_batch *b = &j->batch;
     const int64_t prompts = j->responses * j->criteria;
     napier_score_batch s = NAPIER_SCORE_BATCH_INIT;
     for (int64_t p = 0, list = 0; p < prompts; p++) {
@@ -150,8 +146,7 @@ static double expected_value(const judge *j, int64_t prompt) {
     for (int64_t v = 0; v < j->verdicts; v++) {
         const double p = napier_f64_exp(verdict_logprob(j, prompt, v) - most);
         all += p;
-        value += p > 0 ? p * j->batch->values[v] : p; /* a verdict with probability 0 adds nothing, even if its value is
-                                                         infinite */
+        value += p > 0 ? p * j->batch.values[v] : p; /* a verdict of probability 0 adds 0, even with an infinite value */
     }
     return value / all;
 }
@@ -163,7 +158,7 @@ static void store(void *data, napier_dtype dtype, int64_t at, double x) {
 }
 
 static void write_scores(const judge *j, napier_matrix scores, napier_vector rewards, napier_matrix logprobs) {
-    const napier_const_vector w = j->batch->weights;
+    const napier_const_vector w = j->batch.weights;
     for (int64_t b = 0; b < j->responses; b++) {
         double reward = 0;
         for (int64_t c = 0; c < j->criteria; c++) {
@@ -197,8 +192,10 @@ static napier_status run(judge *j, const napier_model *model, const napier_score
 napier_status napier_model_judge(napier_context *context, const napier_model *model, const napier_judge_batch *batch,
                                  const napier_score_options *options, napier_matrix scores, napier_vector rewards,
                                  napier_matrix logprobs) {
-    judge j = {.context = context, .batch = batch};
+    judge j = {.context = context, .batch = NAPIER_JUDGE_BATCH_INIT};
     napier_status status = napier_begin(context);
+    if (!status)
+        status = napier_read_struct(context, "batch", "NAPIER_JUDGE_BATCH_INIT", batch, &j.batch);
     if (!status)
         status = check_batch(&j);
     if (!status)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/fenv.h"
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "ops/linear/amx.h"
 #include "lm/decoder/layers.h"
@@ -30,24 +31,22 @@ typedef struct score {
 
 static napier_status read_options(napier_context *context, const napier_score_options *options,
                                   napier_score_options *out) {
-    const napier_score_options defaults = NAPIER_SCORE_OPTIONS_INIT;
-    *out = options ? *options : defaults;
-    if (out->struct_size != sizeof *out) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", out->struct_size,
-                           sizeof *out);
+    *out = (napier_score_options)NAPIER_SCORE_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_SCORE_OPTIONS_INIT", options, out);
+    if (status) {
+        return status;
     }
-    napier_softmax_options softmax = NAPIER_SOFTMAX_OPTIONS_INIT;
+    napier_softmax_options softmax = NAPIER_SOFTMAX_OPTIONS_INIT, read;
     softmax.temperature = out->temperature;
-    return napier_softmax_options_read(context, &softmax, NAPIER_F32, &softmax);
+    return napier_softmax_options_read(context, &softmax, NAPIER_F32, &read);
 }
 
-static napier_status check_results(napier_context *context, const napier_score_results *r, int64_t tokens) {
-    if (!r || r->struct_size != sizeof *r) {
-        return r ? napier_fail(context, NAPIER_INVALID_ARGUMENT, "results: struct_size is %zu, not %zu", r->struct_size,
-                               sizeof *r)
-                 : napier_fail(context, NAPIER_INVALID_ARGUMENT, "results: NULL");
-    }
-    napier_status status = napier_check_tokens_out(context, "logprobs", r->logprobs, tokens, true);
+static napier_status read_results(napier_context *context, const napier_score_results *results, int64_t tokens,
+                                  napier_score_results *r) {
+    *r = (napier_score_results)NAPIER_SCORE_RESULTS_INIT;
+    napier_status status = napier_read_struct(context, "results", "NAPIER_SCORE_RESULTS_INIT", results, r);
+    if (!status)
+        status = napier_check_tokens_out(context, "logprobs", r->logprobs, tokens, true);
     if (!status)
         status = napier_check_tokens_out(context, "entropy", r->entropy, tokens, true);
     return status;
@@ -133,7 +132,7 @@ static void count_unshared(score *s) {
 
 /* Goes through all chunks without running them. */
 static napier_status measure(score *s) {
-    const napier_indices offsets = s->lists.batch->response_offsets;
+    const napier_indices offsets = s->lists.batch.response_offsets;
     s->plan = (napier_score_plan){.struct_size = sizeof s->plan, .prompts = s->lists.count};
     s->plan.tokens = napier_index_at(offsets, offsets.size - 1);
     count_unshared(s);
@@ -235,18 +234,19 @@ napier_status napier_model_batch_logprobs(napier_context *context, const napier_
                                           const napier_score_batch *batch, const napier_score_options *options,
                                           const napier_score_results *results) {
     score s;
+    napier_score_results r;
     napier_status status = score_begin(context, model, batch, options, &s);
     if (status) {
         return status;
     }
-    status = check_results(context, results, s.plan.tokens);
+    status = read_results(context, results, s.plan.tokens, &r);
     if (!status)
-        status = check_apart(context, batch, results, s.plan.tokens);
+        status = check_apart(context, &s.lists.batch, &r, s.plan.tokens);
     if (!status && s.lists.responses > 0) {
-        s.head = (napier_score_head){.context = context, .model = model, .response_ids = batch->response_ids};
+        s.head = (napier_score_head){.context = context, .model = model, .results = r};
+        s.head.response_ids = s.lists.batch.response_ids;
         s.head.options = (napier_token_options)NAPIER_TOKEN_OPTIONS_INIT;
         s.head.options.temperature = s.options.temperature;
-        s.head.results = results;
         const napier_fenv caller = napier_fenv_enter();
         status = run_all(&s);
         napier_fenv_leave(caller);
@@ -275,11 +275,9 @@ napier_status napier_model_batch_plan(napier_context *context, const napier_mode
     if (status) {
         return status;
     }
-    if (!plan || plan->struct_size != sizeof *plan) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "plan: %s", plan ? "another struct_size" : "NULL");
-    } else {
-        *plan = s.plan;
-    }
+    status = napier_check_result_struct(context, "plan", "NAPIER_SCORE_PLAN_INIT", plan);
+    if (!status)
+        napier_write_struct(&s.plan, plan);
     napier_score_lists_free(context, &s.lists);
     return status;
 }

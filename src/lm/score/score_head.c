@@ -98,13 +98,13 @@ static void store(napier_vector v, int64_t i, float x) {
 static void write_row(const napier_score_head *h, int64_t row) {
     for (int64_t k = row * h->per_row; k < (row + 1) * h->per_row && h->targets[k] >= 0; k++) {
         const int64_t t = h->targets[k];
-        store(h->results->logprobs, t, h->logprobs[k]);
-        store(h->results->entropy, t, h->entropy[row]);
-        if (h->results->argmax) {
-            h->results->argmax[t] = h->argmax[row];
+        store(h->results.logprobs, t, h->logprobs[k]);
+        store(h->results.entropy, t, h->entropy[row]);
+        if (h->results.argmax) {
+            h->results.argmax[t] = h->argmax[row];
         }
-        if (h->results->is_greedy) {
-            h->results->is_greedy[t] = h->argmax[row] == h->ids[k];
+        if (h->results.is_greedy) {
+            h->results.is_greedy[t] = h->argmax[row] == h->ids[k];
         }
     }
 }
@@ -115,10 +115,10 @@ napier_status napier_score_head_flush(napier_score_head *h) {
     }
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     results.logprobs = napier_rows_f32(h->logprobs, h->rows, h->per_row);
-    if (h->results->entropy.data) {
+    if (h->results.entropy.data) {
         results.entropy = napier_array_f32(h->entropy, h->rows);
     }
-    if (h->results->argmax || h->results->is_greedy) {
+    if (h->results.argmax || h->results.is_greedy) {
         results.argmax = h->argmax;
     }
     const napier_const_matrix hidden = napier_const_rows(h->gathered, h->rows, h->states.cols, h->states.dtype);

@@ -12,7 +12,7 @@ typedef struct napier_score_head {
     const napier_model *model;
     napier_token_options options;
     napier_indices response_ids;
-    const napier_score_results *results;
+    napier_score_results results;
     int64_t most_rows, per_row; /* capacity: rows in a block, ids per row */
     napier_const_matrix states; /* row i rates as wanted row i of the batch */
     int64_t rows, last;         /* number of gathered rows; the states row that was gathered last */

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/struct_size.h"
 #include "ops/tokens/responses.h"
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -31,11 +32,6 @@ static napier_status check_prompt_of(napier_context *context, const napier_score
 
 static napier_status check_batch(napier_context *context, int64_t vocabulary, const napier_score_batch *b,
                                  int64_t prefix_token) {
-    if (!b || b->struct_size != sizeof *b) {
-        return b ? napier_fail(context, NAPIER_INVALID_ARGUMENT, "batch: struct_size is %zu, not %zu", b->struct_size,
-                               sizeof *b)
-                 : napier_fail(context, NAPIER_INVALID_ARGUMENT, "batch: NULL");
-    }
     if (prefix_token >= vocabulary) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "options: prefix_token %" PRId64 " is not an id below %" PRId64, prefix_token, vocabulary);
@@ -51,17 +47,17 @@ static napier_status check_batch(napier_context *context, int64_t vocabulary, co
 /* ---- Lists of the batch ------------------------------------------------------------------------------------------ */
 
 napier_token_list napier_score_response(const napier_score_lists *l, int64_t b) {
-    const napier_indices offsets = l->batch->response_offsets;
-    return (napier_token_list){l->batch->response_ids, napier_index_at(offsets, b), napier_index_at(offsets, b + 1)};
+    const napier_indices offsets = l->batch.response_offsets;
+    return (napier_token_list){l->batch.response_ids, napier_index_at(offsets, b), napier_index_at(offsets, b + 1)};
 }
 
 static int64_t prompt_of(const napier_score_lists *l, int64_t b) {
-    return l->batch->prompt_of.size > 0 ? napier_index_at(l->batch->prompt_of, b) : b;
+    return l->batch.prompt_of.size > 0 ? napier_index_at(l->batch.prompt_of, b) : b;
 }
 
 static napier_token_list prompt_list(const napier_score_lists *l, int64_t p) {
-    const napier_indices offsets = l->batch->prompt_offsets;
-    const napier_token_list list = {l->batch->prompt_ids, napier_index_at(offsets, p), napier_index_at(offsets, p + 1)};
+    const napier_indices offsets = l->batch.prompt_offsets;
+    const napier_token_list list = {l->batch.prompt_ids, napier_index_at(offsets, p), napier_index_at(offsets, p + 1)};
     if (list.begin == list.end && l->prefix_token >= 0) {
         return (napier_token_list){napier_indices_i64(&l->prefix_token, 1), 0, 1};
     }
@@ -160,7 +156,7 @@ static void find_groups(napier_score_lists *l) {
 /* ---- All --------------------------------------------------------------------------------------------------------- */
 
 static napier_status take_responses(napier_context *context, napier_score_lists *l) {
-    const int64_t all = l->batch->response_offsets.size - 1;
+    const int64_t all = l->batch.response_offsets.size - 1;
     for (int64_t b = 0; b < all; b++) {
         const napier_token_list response = napier_score_response(l, b), prompt = prompt_list(l, prompt_of(l, b));
         if (napier_token_list_size(&prompt) == 0) {
@@ -177,14 +173,16 @@ static napier_status take_responses(napier_context *context, napier_score_lists 
 
 napier_status napier_score_lists_make(napier_context *context, int64_t vocabulary, const napier_score_batch *batch,
                                       const napier_score_options *options, napier_score_lists *lists) {
-    *lists = (napier_score_lists){.batch = batch};
+    *lists = (napier_score_lists){.batch = NAPIER_SCORE_BATCH_INIT};
     lists->unshared = options->unshared != 0;
     lists->prefix_token = options->prefix_token;
-    napier_status status = check_batch(context, vocabulary, batch, options->prefix_token);
-    if (status || batch->response_offsets.size == 1) {
+    napier_status status = napier_read_struct(context, "batch", "NAPIER_SCORE_BATCH_INIT", batch, &lists->batch);
+    if (!status)
+        status = check_batch(context, vocabulary, &lists->batch, options->prefix_token);
+    if (status || lists->batch.response_offsets.size == 1) {
         return status;
     }
-    const size_t all = (size_t)batch->response_offsets.size - 1;
+    const size_t all = (size_t)lists->batch.response_offsets.size - 1;
     const napier_allocator *a = &context->allocator;
     int64_t *room = napier_alloc(a, all, sizeof *room);
     lists->order = napier_alloc(a, all, sizeof *lists->order);

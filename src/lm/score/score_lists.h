@@ -30,7 +30,7 @@ typedef struct napier_prompt {
 
 /* Do not move it: lists may point into it. */
 typedef struct napier_score_lists {
-    const napier_score_batch *batch;
+    napier_score_batch batch;
     bool unshared;
     int64_t prefix_token; /* replaces an empty prompt; negative: none */
     int64_t responses;    /* number of responses that are not empty */

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/base/struct_size.h"
 #include "lm/text/buffer.h"
 
 typedef enum role { SYSTEM, USER, ASSISTANT, TOOL, ROLES } role;
@@ -283,18 +284,16 @@ static napier_status render(const chat *c, const napier_chat_options *options) {
 
 napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                const napier_chat_options *options, napier_text_buffer *text) {
-    const napier_chat_options defaults = NAPIER_CHAT_OPTIONS_INIT;
+    napier_chat_options o = NAPIER_CHAT_OPTIONS_INIT;
     napier_status status = napier_begin(context);
+    if (!status) {
+        status = napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o);
+    }
     if (status) {
         return status;
     }
-    options = options != NULL ? options : &defaults;
-    if (options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %zu is not %zu",
-                           options->struct_size, sizeof *options);
-    }
-    if (options->tools == NULL && options->tools_size > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: tools NULL, but %zu bytes", options->tools_size);
+    if (o.tools == NULL && o.tools_size > 0) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: tools NULL, but %zu bytes", o.tools_size);
     }
     status = napier_check_text_buffer(context, "text", text);
     if (!status) {
@@ -305,7 +304,7 @@ napier_status napier_chat_text(napier_context *context, const napier_chat_messag
     }
     const size_t before = text->size;
     const chat c = {context, messages, count, last_query(messages, count), text};
-    status = render(&c, options);
+    status = render(&c, &o);
     if (status) {
         text->size = before;
     }

@@ -5,6 +5,7 @@
  * and need only one table look-up. */
 #include "lm/tokenizer/tokenizer.h"
 
+#include "core/base/struct_size.h"
 #include "lm/tokenizer/normalize.h"
 
 static const size_t most_text = (size_t)1 << 29; /* its normal form then has less than 2^31 bytes */
@@ -144,15 +145,14 @@ static napier_status check_text(napier_context *context, const char *text, size_
 }
 
 static napier_status check_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
-                                  size_t size, const napier_encode_options *options, const napier_token_buffer *ids) {
+                                  size_t size, const napier_encode_options *options, napier_encode_options *o,
+                                  const napier_token_buffer *ids) {
     if (tokenizer == NULL) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "tokenizer: NULL");
     }
-    if (options != NULL && options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %zu is not %zu",
-                           options->struct_size, sizeof *options);
-    }
-    const napier_status status = napier_check_token_buffer(context, "ids", ids);
+    napier_status status = napier_read_options(context, "options", "NAPIER_ENCODE_OPTIONS_INIT", options, o);
+    if (!status)
+        status = napier_check_token_buffer(context, "ids", ids);
     return status ? status : check_text(context, text, size);
 }
 
@@ -168,15 +168,15 @@ static void free_encoder(encoder *e) {
 
 napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
                                       size_t size, const napier_encode_options *options, napier_token_buffer *ids) {
+    napier_encode_options o = NAPIER_ENCODE_OPTIONS_INIT;
     napier_status status = napier_begin(context);
     if (!status) {
-        status = check_encode(context, tokenizer, text, size, options, ids);
+        status = check_encode(context, tokenizer, text, size, options, &o, ids);
     }
     if (status || size == 0) {
         return status;
     }
-    encoder e = {.context = context, .tokenizer = tokenizer, .ids = ids};
-    e.plain_special = options != NULL && options->plain_special;
+    encoder e = {.context = context, .tokenizer = tokenizer, .plain_special = o.plain_special, .ids = ids};
     const int64_t before = ids->size;
     status = napier_matcher_prepare(context, &tokenizer->split, &e.matcher);
     if (!status) {
@@ -220,6 +220,7 @@ static napier_status decode(napier_context *context, const napier_tokenizer *tok
 
 napier_status napier_tokenizer_decode(napier_context *context, const napier_tokenizer *tokenizer, const int32_t *ids,
                                       int64_t count, const napier_decode_options *options, napier_text_buffer *text) {
+    napier_decode_options o = NAPIER_DECODE_OPTIONS_INIT;
     napier_status status = napier_begin(context);
     if (status) {
         return status;
@@ -227,9 +228,9 @@ napier_status napier_tokenizer_decode(napier_context *context, const napier_toke
     if (tokenizer == NULL) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "tokenizer: NULL");
     }
-    if (options != NULL && options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %zu is not %zu",
-                           options->struct_size, sizeof *options);
+    status = napier_read_options(context, "options", "NAPIER_DECODE_OPTIONS_INIT", options, &o);
+    if (status) {
+        return status;
     }
     if (count < 0 || (ids == NULL && count > 0)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: count %lld%s", (long long)count,
@@ -240,7 +241,7 @@ napier_status napier_tokenizer_decode(napier_context *context, const napier_toke
         return status;
     }
     const size_t before = text->size;
-    status = decode(context, tokenizer, ids, count, options != NULL && options->skip_special, text);
+    status = decode(context, tokenizer, ids, count, o.skip_special, text);
     if (status) {
         text->size = before;
     }

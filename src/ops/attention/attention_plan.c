@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "core/base/fenv.h"
+#include "core/base/struct_size.h"
 
 /* Beyond this nothing can be packed, and sizes below need no care. */
 #define NAPIER_TOKENS_MOST (INT64_C(1) << 40)
@@ -154,14 +155,11 @@ static napier_status check_mask(napier_context *context, const napier_attention_
 
 static napier_status read_options(napier_context *context, const napier_attention_options *options,
                                   napier_attention_plan *plan) {
-    const napier_attention_options defaults = NAPIER_ATTENTION_OPTIONS_INIT;
-    plan->options = defaults;
-    if (options && options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu",
-                           options->struct_size, sizeof *options);
-    }
-    if (options) {
-        plan->options = *options;
+    plan->options = (napier_attention_options)NAPIER_ATTENTION_OPTIONS_INIT;
+    napier_status status =
+        napier_read_options(context, "options", "NAPIER_ATTENTION_OPTIONS_INIT", options, &plan->options);
+    if (status) {
+        return status;
     }
     if (!read_scale(plan->options.scale, plan->q.dim, plan)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: scale %g is not finite in f32",
@@ -171,7 +169,7 @@ static napier_status read_options(napier_context *context, const napier_attentio
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: masked_rows %d is unknown",
                            (int)plan->options.masked_rows);
     }
-    const napier_status status = check_sequences(context, plan);
+    status = check_sequences(context, plan);
     return status ? status : check_mask(context, plan);
 }
 

@@ -1,4 +1,5 @@
 /* ops/losses/grpo.c - GRPO losses from log-probabilities: the calls. */
+#include "core/base/struct_size.h"
 #include "ops/losses/grpo_run.h"
 
 napier_status napier_grpo_token_loss(napier_context *context, const napier_grpo_batch *batch,
@@ -30,10 +31,8 @@ napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch 
                                napier_vector grad_logprobs, napier_vector grad_entropies) {
     napier_grpo_run run;
     napier_status status = napier_begin(context);
-    if (!status && (!metrics || metrics->struct_size != sizeof *metrics)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "metrics: struct_size is %zu, not %zu",
-                             metrics ? metrics->struct_size : 0, sizeof *metrics);
-    }
+    if (!status)
+        status = napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics);
     if (!status)
         status = napier_grpo_read(context, batch, options, false, 0, &run);
     if (!status)
@@ -52,7 +51,7 @@ napier_status napier_grpo_loss(napier_context *context, const napier_grpo_batch 
     run.job.grad_entropies = grad_entropies;
     status = napier_grpo_all(context, &run);
     if (!status) {
-        *metrics = run.metrics;
+        napier_write_struct(&run.metrics, metrics);
     }
     napier_grpo_free(context, &run);
     return status;

@@ -5,6 +5,7 @@
  * sequence, a quantile of entropy, a bonus for tokens chosen by entropy) all rows are scored first and read a second
  * time. The bits are those of the three calls one after the other. */
 #include "core/base/parallel.h"
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "ops/losses/grpo_logits.h"
@@ -190,10 +191,8 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
                             .logprobs = logprobs,
                             .entropies = entropies};
     napier_status status = napier_begin(context);
-    if (!status && (!metrics || metrics->struct_size != sizeof *metrics)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "metrics: struct_size is %zu, not %zu",
-                             metrics ? metrics->struct_size : 0, sizeof *metrics);
-    }
+    if (!status)
+        status = napier_check_result_struct(context, "metrics", "NAPIER_GRPO_METRICS_INIT", metrics);
     if (!status)
         status = napier_grpo_logits_check(context, NAPIER_ON_HOST, &g, batch, options);
     if (status) {
@@ -206,7 +205,7 @@ napier_status napier_grpo_from_logits(napier_context *context, napier_const_matr
     }
     status = napier_grpo_logits_run(context, &g);
     if (!status) {
-        *metrics = g.run.metrics;
+        napier_write_struct(&g.run.metrics, metrics);
     }
     napier_free(&context->allocator, g.room);
     return status;

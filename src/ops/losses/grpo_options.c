@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/base/parallel.h"
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "ops/losses/grpo_run.h"
@@ -84,13 +85,10 @@ static napier_status napier_grpo_numbers(napier_context *context, const napier_g
 
 static napier_status napier_grpo_options_read(napier_context *context, const napier_grpo_options *options,
                                               napier_grpo_options *o) {
-    const napier_grpo_options defaults = NAPIER_GRPO_OPTIONS_INIT;
-    *o = options ? *options : defaults;
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", o->struct_size,
-                           sizeof *o);
-    }
-    const napier_status status = napier_grpo_enums(context, o);
+    *o = (napier_grpo_options)NAPIER_GRPO_OPTIONS_INIT;
+    napier_status status = napier_read_options(context, "options", "NAPIER_GRPO_OPTIONS_INIT", options, o);
+    if (!status)
+        status = napier_grpo_enums(context, o);
     return status ? status : napier_grpo_numbers(context, o);
 }
 
@@ -119,10 +117,6 @@ static napier_status napier_grpo_needs(napier_context *context, const char *name
 /* T is the size of logprobs or, from logits, `tokens`. */
 static napier_status napier_grpo_batch_check(napier_context *context, const napier_grpo_batch *batch, bool logits,
                                              int64_t tokens) {
-    if (!batch || batch->struct_size != sizeof *batch) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "batch: struct_size is %zu, not %zu",
-                           batch ? batch->struct_size : 0, sizeof *batch);
-    }
     if (logits && (batch->logprobs.data || batch->entropies.data)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: given, but they are computed from the logits",
                            batch->logprobs.data ? "logprobs" : "entropies");
@@ -228,17 +222,20 @@ static void napier_grpo_job_of(const napier_grpo_batch *batch, napier_grpo_run *
 napier_status napier_grpo_read_views(napier_context *context, const napier_grpo_batch *batch,
                                      const napier_grpo_options *options, bool logits, int64_t tokens,
                                      napier_grpo_run *run) {
+    napier_grpo_batch b = NAPIER_GRPO_BATCH_INIT;
     *run = (napier_grpo_run){.kernels = &napier_ops_kernels_of(context->isa)->grpo};
-    const int64_t size = logits || !batch ? tokens : batch->logprobs.size;
     napier_status status = napier_grpo_options_read(context, options, &run->options);
     if (!status)
-        status = napier_grpo_batch_check(context, batch, logits, size);
+        status = napier_read_struct(context, "batch", "NAPIER_GRPO_BATCH_INIT", batch, &b);
+    const int64_t size = logits ? tokens : b.logprobs.size;
+    if (!status)
+        status = napier_grpo_batch_check(context, &b, logits, size);
     if (!status) {
-        run->responses = (napier_responses){batch->offsets, batch->offsets.size - 1, size};
-        status = napier_grpo_missing(context, batch, &run->options, logits, size);
+        run->responses = (napier_responses){b.offsets, b.offsets.size - 1, size};
+        status = napier_grpo_missing(context, &b, &run->options, logits, size);
     }
     if (!status) {
-        napier_grpo_job_of(batch, run);
+        napier_grpo_job_of(&b, run);
         run->scans = napier_grpo_scans(run);
         napier_run_once(napier_grpo_rules, run);
     }
@@ -249,7 +246,7 @@ napier_status napier_grpo_read(napier_context *context, const napier_grpo_batch 
                                const napier_grpo_options *options, bool logits, int64_t tokens, napier_grpo_run *run) {
     napier_status status = napier_grpo_read_views(context, batch, options, logits, tokens, run);
     if (!status)
-        status = napier_check_offsets(context, batch->offsets, run->responses.tokens);
+        status = napier_check_offsets(context, run->responses.offsets, run->responses.tokens);
     if (!status) {
         napier_grpo_count_responses(run);
         napier_run_once(napier_grpo_rules, run);

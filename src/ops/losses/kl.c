@@ -4,6 +4,7 @@
 
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
@@ -20,11 +21,10 @@ static napier_status napier_kl_limit(napier_context *context, const char *name, 
 
 static napier_status napier_kl_options_read(napier_context *context, const napier_kl_options *options,
                                             napier_kl_options *o) {
-    const napier_kl_options defaults = NAPIER_KL_OPTIONS_INIT;
-    *o = options ? *options : defaults;
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu", o->struct_size,
-                           sizeof *o);
+    *o = (napier_kl_options)NAPIER_KL_OPTIONS_INIT;
+    napier_status status = napier_read_options(context, "options", "NAPIER_KL_OPTIONS_INIT", options, o);
+    if (status) {
+        return status;
     }
     if (o->estimator < NAPIER_KL_K1 || o->estimator > NAPIER_KL_K3) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: estimator %d is unknown", (int)o->estimator);
@@ -32,7 +32,7 @@ static napier_status napier_kl_options_read(napier_context *context, const napie
     if ((unsigned)o->reduction > NAPIER_REDUCE_MEAN) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: reduction %d is unknown", (int)o->reduction);
     }
-    const napier_status status = napier_kl_limit(context, "clamp_ratio", o->clamp_ratio);
+    status = napier_kl_limit(context, "clamp_ratio", o->clamp_ratio);
     return status ? status : napier_kl_limit(context, "clamp_kl", o->clamp_kl);
 }
 

@@ -1,4 +1,4 @@
-/* ops/softmax/arguments.h - checks of arguments that the operations of this room share. */
+/* ops/softmax/arguments.h - checks of arguments that the operations of this folder share. */
 #ifndef NAPIER_OPS_SOFTMAX_ARGUMENTS_H
 #define NAPIER_OPS_SOFTMAX_ARGUMENTS_H
 
@@ -31,7 +31,7 @@ static inline napier_matrix napier_column(napier_vector v) {
     return m;
 }
 
-/* A view whose elements lie one after the other is one long row. */
+/* If its elements are contiguous, a matrix can be treated as one long row. */
 static inline bool napier_is_one_run(napier_const_matrix m) {
     return (m.cols <= 1 || m.col_stride == 1) && (m.rows <= 1 || (m.row_stride == m.cols && m.col_stride == 1));
 }
@@ -41,11 +41,12 @@ static inline napier_const_matrix napier_one_row(napier_const_matrix m) {
     return row;
 }
 
-/* Each checks all arguments of its operations and reads the options; the compute type is f64 if any dtype is. */
+/* Each function checks all arguments of its operations and reads the options. The
+ * compute type is f64 if any dtype is f64. */
 napier_status napier_elementwise_arguments(napier_context *context, const char *name, napier_const_matrix logits,
                                            napier_matrix result, const napier_softmax_options *options,
                                            napier_softmax_options *o);
-/* size: 1 for the logsumexp of all, else the rows of the logits. */
+/* size: 1 for the logsumexp of the whole matrix, otherwise the number of its rows. */
 napier_status napier_logsumexp_arguments(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                          int64_t size, const napier_softmax_options *options,
                                          napier_softmax_options *o);

@@ -1,19 +1,20 @@
 /* ops/softmax/gradient.inc.h - the kernels of the gradients. Included after softmax.inc.h, once per instruction set.
  *
- * Row sums: 256 lanes over a tile of 1024 (fma for products), folded by halves, the tiles' sums added in double in order
- * of index. Signed terms cannot use the exact sum of sum.h; a row stays on one thread instead. */
+ * A gradient needs the sum of a row, whose terms have both signs, so the exact sum of sum.h cannot be used. A tile of
+ * 1024 is added in 256 lanes (fma for products), which are folded by halves. The tiles' sums are added in double in
+ * order of their index, and a row stays on one thread. */
 
 /* Element i of row `row` of a matrix that is f32, f16 or bf16. */
 NAPIER_KERNEL const void *napier_element(napier_const_matrix m, int64_t row, int64_t i) {
     return napier_at(m.data, m.dtype, row * m.row_stride + i * m.col_stride);
 }
 
-/* n <= 1024 elements as contiguous floats: the memory itself if it is that, else `room`. */
+/* n <= 1024 elements as contiguous floats: the memory itself if it is contiguous f32, otherwise `room`. */
 NAPIER_KERNEL const float *napier_floats(napier_const_matrix m, int64_t row, int64_t i, int n, float *room) {
     return napier_look(napier_element(m, row, i), m.dtype, m.col_stride, 1.0f, n, room).z;
 }
 
-/* b NULL: the plain sum. Where a is 0 (a masked position) b does not count, whatever it is. */
+/* The sum of a * b, or of a if b is NULL. Where a is 0 (a masked position), b is ignored, whatever it is. */
 NAPIER_KERNEL float napier_dot_tile(const float *a, const float *b, int n) {
     vf lane[16];
     for (int v = 0; v < 16; v++) {

@@ -1,9 +1,12 @@
-/* ops/softmax/lanes.inc.h - 16 rows in the 16 lanes of one vector: for rows of a few columns (after a transpose) and
- * for rows that are columns in memory. Element i of the 16 rows is the vector at z + i * ld. Included by the kernels
- * of one instruction set, after softmax.inc.h; the same operations per row as there. */
+/* ops/softmax/lanes.inc.h - 16 rows in the 16 lanes of one vector.
+ *
+ * This layout serves rows of a few columns (after a transpose) and rows that are columns in memory. Element i of the 16
+ * rows is the vector at z + i * ld. The operations on each row are those of softmax.inc.h, in the same order. Included
+ * by the kernels of one instruction set, after softmax.inc.h. */
 
-/* What sixteen rows come to before they are finished. Rows that are not ordinary (a NaN, a maximum beyond 2^20 or
- * infinite) stand alone: they are done one by one. */
+/* Running state of 16 rows, one per lane, before they are finished. `alone` marks the rows that are not ordinary (a
+ * NaN, a maximum that is infinite or beyond 2^20). Their lanes hold harmless values, and they are
+ * computed one by one. */
 typedef struct napier_sixteen {
     vf max, min, rest, count;
     napier_maxima maxima;
@@ -18,12 +21,13 @@ NAPIER_KERNEL void napier_sixteen_start(napier_sixteen *s, napier_range range) {
     s->maxima = napier_maxima_of(s->max);
 }
 
-/* Every element of all 16 rows within `reach` of its row's maximum? */
+/* Is every element of all 16 rows within `reach` of its row's maximum? */
 NAPIER_KERNEL bool napier_sixteen_within(const napier_sixteen *s, float reach) {
     return vm_all(vf_ge(s->min, vf_sub(s->max, vf_set(reach))));
 }
 
-/* One element of each row: its term if it is below the maximum, else 0; as napier_terms16. */
+/* One element of each row. *term is its term; the result is the term if it is below the
+ * maximum, otherwise 0, as in napier_terms16. */
 NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vi *below, vf *term) {
     *term = vf_exp_scaled(z, s->maxima.magic);
     if (cut) {
@@ -34,7 +38,7 @@ NAPIER_KERNEL vf napier_sixteen_term(const napier_sixteen *s, vf z, bool cut, vi
     return vf_from_bits(vi_and(vf_bits(*term), sign));
 }
 
-/* Rows that stand alone may have counted nonsense. */
+/* At least 1: the count of a row that is computed alone is meaningless. */
 NAPIER_KERNEL vf napier_sixteen_count(int n, vi below) {
     return vf_max(vf_add(vf_set((float)n), vf_from_int(below)), vf_set(1.0f));
 }
@@ -48,7 +52,7 @@ NAPIER_KERNEL napier_writer napier_sixteen_writer(const napier_sixteen *s, const
     return w;
 }
 
-/* A row on its own from contiguous z: its result into out[0 .. n) (or out[0] for logsumexp). */
+/* Computes one row from contiguous z: its result goes to out[0 .. n), or to out[0] for logsumexp. */
 static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows masked, const float *z, int n,
                                      float *out) {
     napier_sum sum;
@@ -66,8 +70,8 @@ static void napier_row_by_definition(napier_softmax_op op, napier_masked_rows ma
 
 /* ---- Tiny rows: up to 16 columns ----------------------------------------------------------------------------------- */
 
-/* 16 rows of n <= width columns, column i in v[i], which receives the results; width is a constant power of two.
- * care: some results may be subnormal or cut off. Returns the logsumexps, if that is the operation. */
+/* 16 rows of n <= width columns. v[i] holds column i and receives its results; width is a constant power of two. care:
+ * some results may be subnormal or cut off. Returns the logsumexps, if that is the operation. */
 NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, bool care, const napier_sixteen *s,
                                      vf *v) {
     vf acc[NAPIER_TINY_COLS], term[NAPIER_TINY_COLS];
@@ -101,7 +105,7 @@ NAPIER_KERNEL vf napier_tiny_sixteen(napier_softmax_op op, int width, int n, boo
     return f.lse;
 }
 
-/* The rows among 16 that stand alone, from their z to their results, each by itself. */
+/* Computes the rows marked in `alone` one by one, from their z to their results. */
 static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, int n, vm alone, const vf *z,
                               vf *results, vf *lse) {
     float which[16], columns[NAPIER_TINY_COLS][16], out[NAPIER_TINY_COLS][16], sums[16];
@@ -131,7 +135,7 @@ static void napier_tiny_alone(napier_softmax_op op, napier_masked_rows masked, i
     }
 }
 
-/* Sixteen rows of which some need care or stand alone. */
+/* Sixteen rows, some of which have results that may be subnormal, or must be computed alone. */
 static vf napier_tiny_with_care(napier_softmax_op op, int n, napier_masked_rows masked, const napier_sixteen *s,
                                 vf *v) {
     vf z[NAPIER_TINY_COLS];
@@ -159,7 +163,8 @@ NAPIER_KERNEL vf napier_tiny_group(napier_softmax_op op, int width, int n, napie
     return napier_tiny_sixteen(op, width, n, false, &s, v);
 }
 
-/* Rows of n floats, `width` floats apart in 16 vectors; each store's tail is overwritten by the next row. */
+/* Spreads rows of n floats to places `width` floats apart in 16 vectors. The
+ * next row overwrites the tail of each store. */
 NAPIER_KERNEL void napier_tiny_spread(const float *x, int n, int width, float *spread) {
     const int rows = 256 / width;
     for (int r = 0; r < rows; r++) {
@@ -252,7 +257,8 @@ NAPIER_KERNEL void napier_tiny_block(napier_softmax_op op, int width, const napi
         }                                                   \
     } while (0)
 
-/* Rows of up to 16 contiguous columns, one after the other in memory; what does not fill a block goes the usual way. */
+/* Rows of up to 16 contiguous columns, one after the other in memory. Rows that do
+ * not fill a block go to napier_short_rows. */
 static void napier_tiny_rows(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch) {
     const int n = (int)job->x.cols;
     const int width = n <= 2 ? 2 : n <= 4 ? 4 : n <= 8 ? 8 : 16;
@@ -280,10 +286,10 @@ static void napier_short_or_tiny_rows(const napier_softmax_job *job, int64_t beg
 
 /* ---- Columns: rows that are neighbours in memory ------------------------------------------------------------------- */
 
-/* A strip is a few groups of 16 neighbouring rows, packed as [group][column][16 rows]: group r / 16 begins at z + r * n.
- * What is read of x are pieces of many lines far apart: they are fetched a strip ahead. */
+/* A strip is a few groups of 16 neighbouring rows, packed as [group][column][16 rows]: the group of row r begins at z +
+ * r * n. Packing reads short pieces of many cache lines that lie far apart, so they are prefetched one strip ahead. */
 
-/* 16 rows, of which `rows` are there, of column i. */
+/* Column i of 16 rows, of which only `rows` exist. */
 NAPIER_KERNEL vf napier_load_column(const napier_softmax_job *job, napier_dtype dtype, int64_t row, int64_t i,
                                     int rows) {
     const void *x = napier_at(job->x.data, dtype, row + i * job->x.col_stride);
@@ -328,7 +334,7 @@ NAPIER_KERNEL void napier_pack_strip_as(const napier_softmax_job *job, napier_dt
     }
 }
 
-/* Columns [begin, begin + n) of `rows` neighbouring rows into z, and the ranges of each 16. */
+/* Packs columns [begin, begin + n) of `rows` neighbouring rows into z, and finds the ranges of each 16. */
 static void napier_pack_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int n, float *z,
                               napier_range *range) {
     switch (job->x.dtype) {
@@ -355,20 +361,20 @@ static void napier_unpack_strip(const napier_softmax_job *job, int64_t row, int 
     }
 }
 
-/* What lies a strip ahead of a group: its lines are fetched while the group is summed. */
+/* The input one strip ahead of a group. Its cache lines are fetched while the group is summed. */
 typedef struct napier_fetch {
     const char *at; /* NULL: nothing */
-    ptrdiff_t step; /* a column */
+    ptrdiff_t step; /* bytes from column to column */
 } napier_fetch;
 
-/* The columns from `column` on, of a group; `there`: are they any? */
+/* The columns of a group from `column` on, or nothing if `there` is false. */
 static napier_fetch napier_fetch_of(const napier_softmax_job *job, int64_t row, int64_t column, bool there) {
     const int size = job->x.dtype == NAPIER_F32 ? 4 : 2;
     const int64_t at = there ? (row + column * job->x.col_stride) * size : 0;
     return (napier_fetch){there ? (const char *)job->x.data + at : NULL, job->x.col_stride * size};
 }
 
-/* rest and count of 16 rows; the terms go where z was, if they are kept. acc: 256 vectors. */
+/* Computes rest and count of 16 rows. If the terms are kept, they replace z. acc: 256 vectors. */
 NAPIER_KERNEL void napier_strip_sum_as(napier_sixteen *s, float *z, int n, bool cut, bool keep, napier_fetch fetch,
                                        float *acc) {
     vi below = vi_set(0);
@@ -409,20 +415,20 @@ static void napier_strip_sum(napier_sixteen *s, float *z, int n, bool keep, napi
     }
 }
 
-/* Results in place of the values: terms for softmax, z for log_softmax. */
+/* Replaces the values by the results. The values are terms for softmax, z for log_softmax. */
 NAPIER_KERNEL void napier_strip_results(napier_softmax_op op, const napier_writer *w, float *z, int n, bool care) {
     for (int i = 0; i < n; i++) {
         vf_store(z + i * 16, napier_result16(op, w, vf_load(z + i * 16), care));
     }
 }
 
-/* What 16 rows of a strip come to. */
+/* State and finals of 16 rows of a strip. */
 typedef struct napier_strip_group {
     napier_sixteen s;
     napier_finals f;
 } napier_strip_group;
 
-/* Rows of a group that stand alone are computed from the input again, into z or lse. */
+/* Computes the rows of a group that are marked in `alone` from the input again, into z or lse. */
 static void napier_strip_alone(const napier_softmax_job *job, int64_t row, int rows, vm alone, float *z, float *lse) {
     const int n = (int)job->x.cols;
     float which[16];
@@ -454,7 +460,7 @@ static void napier_strip_write_lse(const napier_softmax_job *job, int64_t row, i
     }
 }
 
-/* Results of whole rows, whatever is in them: first in place, then copied. */
+/* Results of whole rows, whatever they contain: first in place, then copied. */
 NAPIER_KERNEL void napier_strip_write_any(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
                                           const napier_strip_group *group, float *z) {
     const int n = (int)job->x.cols;
@@ -469,8 +475,8 @@ NAPIER_KERNEL void napier_strip_write_any(napier_softmax_op op, const napier_sof
     napier_unpack_strip(job, row, rows, 0, n, z);
 }
 
-/* Columns [begin, begin + n) where all rows are ordinary, f32 or bf16: column by column, straight to y. stream: rows are
- * whole vectors. */
+/* Writes columns [begin, begin + n) straight to y, column by column, if all rows are ordinary and y is f32 or bf16.
+ * stream: the rows are whole vectors. */
 NAPIER_KERNEL void napier_strip_write_as(napier_softmax_op op, const napier_softmax_job *job, napier_dtype dtype,
                                          bool stream, int64_t row, int rows, int64_t begin, int n,
                                          const napier_strip_group *group, const float *z) {
@@ -499,7 +505,7 @@ static bool napier_strip_is_ordinary(napier_softmax_op op, int rows, const napie
     return ordinary;
 }
 
-/* The same if y's lines allow it; else false. */
+/* The same, if the dtype of y allows it. Returns false otherwise. */
 NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
                                       int64_t begin, int n, const napier_strip_group *group, const float *z) {
     const bool lines =
@@ -516,7 +522,7 @@ NAPIER_KERNEL bool napier_strip_write(napier_softmax_op op, const napier_softmax
     return true;
 }
 
-/* One strip of whole rows of up to one tile; `ahead` rows on, the next one is. */
+/* One strip of whole rows of up to one tile. ahead: there is a whole strip after this one, to be prefetched. */
 NAPIER_KERNEL void napier_short_columns_strip(napier_softmax_op op, const napier_softmax_job *job, int64_t row,
                                               int rows, bool ahead, float *z, float *acc) {
     const int n = (int)job->x.cols;
@@ -538,8 +544,8 @@ NAPIER_KERNEL void napier_short_columns_strip(napier_softmax_op op, const napier
     }
 }
 
-/* Rows of a few columns need no strip: 16 rows at a time, a vector a column, in registers. f32 or bf16, in and out alike,
- * temperature 1. */
+/* Rows of a few columns need no strip: 16 rows at a time, one vector per column, in registers. For f32 or bf16, the
+ * same dtype in and out, temperature 1. */
 NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napier_dtype dtype, bool stream,
                                           const napier_softmax_job *job, int64_t begin, int64_t end) {
     const int n = (int)job->x.cols;
@@ -593,7 +599,8 @@ NAPIER_KERNEL void napier_tiny_columns_as(napier_softmax_op op, int width, napie
         }                                                 \
     } while (0)
 
-/* Returns how far it came: whole vectors, where the job is of the kind above. */
+/* Returns the first row that it has not computed. It computes whole vectors of rows, if the job is of
+ * the kind above. */
 static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin, int64_t end) {
     const int64_t n = job->x.cols, whole = begin + (end - begin) / 16 * 16;
     const bool lse = job->op == NAPIER_OP_LOGSUMEXP;
@@ -610,7 +617,8 @@ static int64_t napier_tiny_columns(const napier_softmax_job *job, int64_t begin,
     return whole;
 }
 
-/* Rows in a strip: as many as stay in the second-level cache, for few columns are a short piece of each line read. */
+/* Rows in a strip: as many as stay in the second-level cache. With few columns a strip has more rows, because it then
+ * reads longer pieces of each cache line. */
 static int napier_strip_rows(int64_t cols) {
     const int64_t rows = (int64_t)NAPIER_STRIP * NAPIER_TILE / cols / NAPIER_STRIP * NAPIER_STRIP;
     return rows < NAPIER_STRIP_MOST ? (int)rows : NAPIER_STRIP_MOST;
@@ -674,7 +682,7 @@ static void napier_sum_strip(const napier_softmax_job *job, int64_t row, int row
     }
 }
 
-/* 16 finished rows, of which `rows` are there; those that are not ordinary stand alone. */
+/* 16 finished rows, of which only `rows` exist. Those that are not ordinary are marked in `alone`. */
 static void napier_strip_group_of(const napier_final *finals, int rows, napier_strip_group *group) {
     float max[16] = {0}, log_sum[16] = {0}, scale[16], max_prob[16], magic[16], alone[16] = {0};
     for (int j = 0; j < 16; j++) {
@@ -699,7 +707,7 @@ static void napier_strip_group_of(const napier_final *finals, int rows, napier_s
     group->f = (napier_finals){vf_zero(), vf_load(log_sum), vf_load(max_prob), vf_load(scale)};
 }
 
-/* Results of one tile of a row that stands alone, in place of its z; the stride is 16. */
+/* Replaces the z of one tile of a row that is computed alone by its results; the stride is 16. */
 static void napier_write_alone(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, float *z,
                                int n) {
     float line[NAPIER_TILE] = {0};
@@ -717,13 +725,13 @@ static void napier_write_alone(napier_softmax_op op, const napier_final *final, 
     }
 }
 
-/* Results of one tile of 16 rows in place of its z. */
+/* Replaces the z of one tile of 16 rows by their results. */
 NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final *finals, int rows,
                                         const napier_strip_group *group, napier_masked_rows masked, float *z, int n) {
     const napier_writer w = napier_sixteen_writer(&group->s, &group->f, true);
     float alone[16];
     vf_store(alone, vf_keep(group->s.alone, vf_set(1.0f)));
-    for (int j = 0; j < rows; j++) { /* their results wait in the strip's own lane, as nothing else reads it */
+    for (int j = 0; j < rows; j++) { /* their results stay in their own lane of the strip, which nothing else reads */
         if (alone[j] != 0.0f) {
             napier_write_alone(op, &finals[j], masked, z + j, n);
         }
@@ -740,7 +748,7 @@ NAPIER_KERNEL void napier_write_sixteen(napier_softmax_op op, const napier_final
     }
 }
 
-/* The terms of 16 ordinary rows in place of their z. */
+/* Replaces the z of 16 ordinary rows by their terms. */
 NAPIER_KERNEL void napier_strip_terms(const napier_strip_group *group, float *z, int n, napier_fetch fetch) {
     for (int i = 0; i < n; i++) {
         if (fetch.at) {
@@ -751,14 +759,14 @@ NAPIER_KERNEL void napier_strip_terms(const napier_strip_group *group, float *z,
     }
 }
 
-/* Is every result of 16 rows one operation away from its term? */
+/* Is one operation on its term enough for every result of the 16 rows? */
 NAPIER_KERNEL bool napier_sixteen_normal(napier_softmax_op op, const napier_strip_group *group, napier_range range) {
     const vf lowest = vf_sub(vf_sub(range.min, group->s.max), group->f.log_sum);
     return !vm_any(group->s.alone) &&
            (op != NAPIER_OP_SOFTMAX || vm_all(vf_ge(lowest, vf_set(NAPIER_NORMAL_LOG_PROB))));
 }
 
-/* Columns [begin, begin + n) of a strip; the tile before it is next, down to `first`. */
+/* Columns [begin, begin + n) of a strip. The tile before it comes next, down to the one at `first`. */
 NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_softmax_job *job, int64_t row, int rows,
                                            int64_t begin, int n, int64_t first, const napier_final *finals, float *z) {
     napier_range range[NAPIER_STRIP / 16];
@@ -779,7 +787,7 @@ NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_so
     if (ordinary && napier_strip_write(op, job, row, rows, begin, n, group, z)) {
         return;
     }
-    if (ordinary && op == NAPIER_OP_SOFTMAX) { /* only y's lines were in the way */
+    if (ordinary && op == NAPIER_OP_SOFTMAX) { /* all is ordinary, only y's dtype prevented the direct write */
         for (r = 0; r < rows; r += 16) {
             const napier_writer w = napier_sixteen_writer(&group[r / 16].s, &group[r / 16].f, false);
             napier_strip_results(op, &w, z + (int64_t)r * n, n, false);
@@ -796,7 +804,8 @@ NAPIER_KERNEL void napier_write_strip_tile(napier_softmax_op op, const napier_so
 static void napier_write_strip(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                                const napier_final *finals, float *scratch) {
     const int64_t last = begin + (end - begin - 1) / NAPIER_TILE * NAPIER_TILE;
-    for (int64_t i = last; i >= begin; i -= NAPIER_TILE) { /* what was summed last is still in the caches */
+    for (int64_t i = last; i >= begin;
+         i -= NAPIER_TILE) { /* backwards, because what was summed last is still in the caches */
         const int n = napier_tile_at(i, end);
         if (job->op == NAPIER_OP_SOFTMAX) {
             napier_write_strip_tile(NAPIER_OP_SOFTMAX, job, row, rows, i, n, begin, finals, scratch);
@@ -811,8 +820,9 @@ static void napier_write_strip(const napier_softmax_job *job, int64_t row, int r
 
 /* ---- A few rows that are neighbours in memory ---------------------------------------------------------------------- */
 
-/* Fewer than 16 long rows would leave lanes empty in a strip: they are transposed, as f32 z with `ld` floats from row to
- * row, and go along the vectors as other rows do. Columns [begin, end) of all of them; z has room for whole vectors. */
+/* Fewer than 16 long rows would leave lanes of a strip empty. They are transposed to f32 z, with `ld`
+ * floats from row to row, and then computed along the vectors like other rows. Columns [begin, end) of
+ * all of them; z has space for whole vectors. */
 NAPIER_KERNEL void napier_pack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
                                       float *z, int64_t ld) {
     const int rows = (int)job->x.rows;
@@ -831,7 +841,8 @@ NAPIER_KERNEL void napier_pack_few_as(const napier_softmax_job *job, napier_dtyp
     }
 }
 
-/* Eight rows of f32: column i + j in the low half of v[j], column i + 16 + j in the high half. Returns how far it came. */
+/* Eight rows of f32: column i + j in the low half of v[j], column i + 16 + j in the high half. Returns
+ * the first column that it has not packed. */
 static int64_t napier_pack_eight(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld) {
     const int64_t step = job->x.col_stride;
     int64_t i = begin;
@@ -865,7 +876,7 @@ static void napier_pack_few(const napier_softmax_job *job, int64_t begin, int64_
     }
 }
 
-/* The way back: columns [begin, end) of all rows of results, to y. */
+/* The inverse: writes columns [begin, end) of the results of all rows to y. */
 NAPIER_KERNEL void napier_unpack_few_as(const napier_softmax_job *job, napier_dtype dtype, int64_t begin, int64_t end,
                                         const float *z, int64_t ld) {
     const int rows = (int)job->y.rows;

@@ -1,9 +1,10 @@
-/* ops/softmax/long_rows.inc.h - rows of many tiles, along the vectors. Included after short_rows.inc.h, once per ISA.
+/* ops/softmax/long_rows.inc.h - rows of many tiles, along the vectors. Included after
+ * short_rows.inc.h, once per instruction set.
  *
- * Tiles go through the three looks as short rows do, in one loop (short_rows.inc.h): while tile p is summed, tile p + 2 is
- * looked at and tile p - T is written, T tiles being a row. So a row is written while the next one is summed, and what is
- * found between the looks has a tile's time to arrive. softmax keeps its terms, each tile's relative to the tile's own
- * exponent, in a ring of T + 1 tiles; log_softmax reads its row again. */
+ * One loop does the three passes at different tiles, as in short_rows.inc.h: while tile p is summed, tile p + 2 is
+ * scanned and tile p - T is written, where a row has T tiles. So a row is written while the next one is summed, and the
+ * result of a pass (a maximum, the end of a sum) has the time of a tile to become ready. softmax keeps its terms,
+ * relative to the exponent of their own tile, in a ring of T + 1 tiles; log_softmax reads its row again. */
 
 static float napier_max_of_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
                                  float *scratch) {
@@ -15,16 +16,16 @@ static float napier_max_of_range(const napier_softmax_job *job, int64_t row, int
     return max;
 }
 
-/* ---- Tiles, looked at ahead of their sums -------------------------------------------------------------------------- */
+/* ---- Tiles, scanned ahead of their sums ---------------------------------------------------------------------------- */
 
 enum { NAPIER_AHEAD = 2, NAPIER_AHEAD_SLOTS = NAPIER_AHEAD + 1 };
 
-/* A tile between its look and its sum. */
+/* A tile between its scan and its sum. */
 typedef struct napier_tile_ahead {
     napier_looked looked;
     int n;
     float max, min;
-    bool ordinary; /* full, without NaN, within the cutoff, its maximum not big */
+    bool ordinary; /* a full tile, without NaN, all elements within the cutoff, its maximum not big */
 } napier_tile_ahead;
 
 /* Columns [begin, end) of rows from first_row on, as one sequence of tiles. */
@@ -33,10 +34,10 @@ typedef struct napier_tiles {
     int64_t first_row, begin, end, per_row, count;
     bool plain; /* contiguous, f32 or bf16, temperature 1 */
     napier_tile_ahead ahead[NAPIER_AHEAD_SLOTS];
-    float *room; /* a widened tile for each */
+    float *room; /* a widened tile for each of `ahead` */
 } napier_tiles;
 
-/* Where tile p is. */
+/* The position of tile p. */
 typedef struct napier_tile_place {
     int64_t row, column;
     int n;
@@ -81,7 +82,7 @@ static void napier_tiles_start(napier_tiles *a, const napier_softmax_job *job, i
     }
 }
 
-/* A full tile whose results are one operation away. */
+/* A full tile that one operation per element turns into results. */
 typedef struct napier_tile_write {
     napier_writer writer;
     const void *values; /* its terms, or for log_softmax the tile itself */
@@ -89,7 +90,7 @@ typedef struct napier_tile_write {
     bool stream;
 } napier_tile_write;
 
-/* Sums the ordinary tile p, looks at tile p + 2, a full one, and writes an earlier one. */
+/* Sums the ordinary tile p, scans tile p + 2, a full one, and writes an earlier one. */
 NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, int64_t p, float *terms,
                                       const napier_tile_write *write, napier_tile_sum *sum) {
     const napier_tile_ahead *t = &a->ahead[p % NAPIER_AHEAD_SLOTS];
@@ -129,13 +130,13 @@ NAPIER_KERNEL void napier_three_tiles(const napier_stages k, napier_tiles *a, in
         }                                                 \
     } while (0)
 
-/* Can tile p be summed together with the look at p + 2? */
+/* Can tile p be summed in one loop with the scan of p + 2? */
 static bool napier_tiles_go_together(const napier_tiles *a, int64_t p) {
     const bool next = p + NAPIER_AHEAD < a->count && napier_place_of(a, p + NAPIER_AHEAD).n == NAPIER_TILE;
     return a->plain && next && a->ahead[p % NAPIER_AHEAD_SLOTS].ordinary;
 }
 
-/* The sum of tile p; its terms go to `terms` if that is not NULL, and the return value tells whether they are there. */
+/* The sum of tile p. If `terms` is not NULL, its terms go there; the result says whether they have been kept. */
 static bool napier_sum_next(napier_tiles *a, int64_t p, float *terms, napier_tile_sum *sum) {
     const napier_tile_write *write = NULL;
     if (napier_tiles_go_together(a, p)) {
@@ -192,8 +193,9 @@ static void napier_write_range(const napier_softmax_job *job, int64_t row, int64
     }
 }
 
-/* Adds columns [begin, end) to *sum and keeps their terms at terms + column; tiles[k] says how. Terms may lie where the
- * results will: then a last part of a tile is not kept, as whole vectors are stored. */
+/* Adds columns [begin, end) to *sum and keeps their terms at terms + column; tiles[k] records whether tile
+ * k was kept. The terms may occupy the memory of the results. Then the terms of a last, partial tile are
+ * not kept, because whole vectors are stored. */
 static void napier_keep_range(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
                               float *terms, napier_kept_tile *tiles, float *scratch) {
     const bool in_result = (void *)terms == napier_row_out(job, row);
@@ -209,7 +211,7 @@ static void napier_keep_range(const napier_softmax_job *job, int64_t row, int64_
     }
 }
 
-/* Are the results of a tile one operation away? Then *w does it. */
+/* Is one operation per element enough for the results of a tile? Then *w does it. */
 static bool napier_writer_for(const napier_softmax_job *job, const napier_final *final, const napier_kept_tile *kept,
                               napier_writer *w) {
     if (job->op == NAPIER_OP_LOG_SOFTMAX) {
@@ -225,7 +227,7 @@ static bool napier_writer_for(const napier_softmax_job *job, const napier_final 
     return true;
 }
 
-/* One tile of a softmax from its terms if they are there, else from x. */
+/* One tile of a softmax, from its terms if they were kept, otherwise from x. */
 static void napier_write_kept_tile(const napier_softmax_job *job, napier_tile_place at, const napier_final *final,
                                    const float *terms, const napier_kept_tile *kept, float *scratch) {
     void *y = napier_at_out(napier_row_out(job, at.row), job->y.dtype, at.column * job->y.col_stride);
@@ -251,14 +253,14 @@ static void napier_write_kept(const napier_softmax_job *job, int64_t row, int64_
 
 /* ---- Whole rows ---------------------------------------------------------------------------------------------------- */
 
-/* What goes round between sum and write: T + 1 tiles. */
+/* The ring buffer between sum and write: T + 1 tiles. */
 typedef struct napier_ring {
     float *terms; /* softmax only */
     napier_kept_tile *kept;
     int64_t slots;
 } napier_ring;
 
-/* Can tile q, of a row that is finished, be written in the loop that sums another? */
+/* Can tile q, of a row that is finished, be written in the loop that sums another tile? */
 static bool napier_write_of(const napier_tiles *a, int64_t q, const napier_ring *ring, const napier_final *final,
                             bool fused, napier_tile_write *write) {
     const napier_softmax_job *job = a->job;
@@ -285,17 +287,18 @@ static void napier_write_by_itself(const napier_tiles *a, int64_t q, const napie
     }
 }
 
-/* Rows on their way: tile p is summed while tile q = p - T, of the row before, is written. */
+/* Rows in progress: tile p is summed while tile q = p - T, of the previous row, is written. */
 typedef struct napier_long_run {
     napier_tiles tiles;
     napier_ring ring;
-    napier_final final; /* of the row that is written */
-    bool writes;        /* there are results beside the row's logsumexp */
+    napier_final final; /* of the row that is being written */
+    bool writes;        /* results are written, not only the row's logsumexp */
     bool fused;         /* they may be written in the loop that sums */
     float *spare;
 } napier_long_run;
 
-/* Either tile may not be there: before the first row there is nothing to write, after the last nothing to sum. */
+/* Either tile may be missing: before the first row is summed there is nothing to
+ * write, after the last row nothing to sum. */
 static void napier_long_step(napier_long_run *run, int64_t p, napier_sum *sum) {
     napier_tiles *a = &run->tiles;
     const int64_t q = p - a->per_row, slot = p % run->ring.slots;
@@ -330,7 +333,7 @@ static void napier_long_rows(const napier_softmax_job *job, int64_t begin, int64
     const int64_t per_row = run.tiles.per_row;
     run.ring = (napier_ring){terms, kept, per_row + 1};
     for (int64_t row = begin, p = 0; row < end + (run.writes ? 1 : 0); row++) {
-        napier_sum sum; /* of this row, while the one before it is written */
+        napier_sum sum; /* of this row, while the previous one is written */
         napier_sum_init(&sum);
         for (const int64_t row_end = p + per_row; p < row_end; p++) {
             napier_long_step(&run, p, &sum);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "core/base/fenv.h"
+#include "core/base/struct_size.h"
 
 float napier_float_of(double x) {
     const napier_fenv caller = napier_fenv_enter();
@@ -29,16 +30,11 @@ static bool napier_temperature_survives(double *temperature, napier_dtype comput
 
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out) {
-    const napier_softmax_options defaults = NAPIER_SOFTMAX_OPTIONS_INIT;
-    *out = defaults;
-    if (!options) {
-        return NAPIER_OK;
+    *out = (napier_softmax_options)NAPIER_SOFTMAX_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_SOFTMAX_OPTIONS_INIT", options, out);
+    if (status) {
+        return status;
     }
-    if (options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu",
-                           options->struct_size, sizeof *options);
-    }
-    *out = *options;
     if (!napier_temperature_survives(&out->temperature, compute)) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: temperature %g is not finite and above 0 in %s",
                            out->temperature, napier_dtype_name(compute));

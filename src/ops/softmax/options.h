@@ -1,4 +1,4 @@
-/* ops/softmax/options.h - the options of the softmax calls, read and checked once for f32 and f64 alike. */
+/* ops/softmax/options.h - reads and checks the options of the softmax calls, for f32 and f64 alike. */
 #ifndef NAPIER_OPS_SOFTMAX_OPTIONS_H
 #define NAPIER_OPS_SOFTMAX_OPTIONS_H
 
@@ -6,14 +6,15 @@
 
 #include "core/base/context.h"
 
-/* *out := the caller's options, or the defaults for NULL; the temperature rounded to `compute`, in which it must survive. */
+/* *out becomes the caller's options, or the defaults for NULL. The temperature is rounded to `compute`, and must be
+ * finite and above 0 there too. */
 napier_status napier_softmax_options_read(napier_context *context, const napier_softmax_options *options,
                                           napier_dtype compute, napier_softmax_options *out);
 
 /* x rounded to nearest even, subnormals kept, whatever the caller's floating-point state is. */
 float napier_float_of(double x);
 
-/* f64 if either is, else f32. */
+/* f64 if either is f64, otherwise f32. */
 static inline napier_dtype napier_compute_dtype(napier_dtype in, napier_dtype out) {
     return in == NAPIER_F64 || out == NAPIER_F64 ? NAPIER_F64 : NAPIER_F32;
 }

@@ -1,14 +1,16 @@
-/* ops/softmax/short_rows.inc.h - rows of up to one tile, along the vectors. Included after softmax.inc.h, once per ISA.
+/* ops/softmax/short_rows.inc.h - rows of up to one tile, along the vectors. Included after
+ * softmax.inc.h, once per instruction set.
  *
- * Rows come in batches; a batch is finished as one, a row per lane. Three batches are in work at a time, and one loop over
- * the columns does all three looks, each at a row of its own:
+ * The three passes over a row (scan, sum, write) use different parts of the processor. So rows come in batches, and one
+ * loop over the columns does all three passes, each on a row of another batch:
  *
- *     batch b + 2    look     load, maximum, minimum              (load and add pipes)
+ *     batch b + 2    scan     load, maximum, minimum              (load and add pipes)
  *     batch b        sum      terms                               (fma pipes)
  *     batch b - 2    write    terms * scale, store                (store pipe)
  *
- * so that loads and stores hide behind the exps, and what is found between the looks (the maximum of a row, the end of a
- * sum) has a whole batch's time to arrive. A row that is not ordinary goes by itself. */
+ * Loads and stores then overlap with the exponentials. The result of a pass (the maximum of a row, the end of a sum)
+ * has the time of a whole batch to become ready. A batch is finished as a whole, with a row in each lane. A row that is
+ * not ordinary is computed by itself. The names of the scan begin with look. */
 
 enum {
     NAPIER_BATCH_SLOTS = 5,                        /* batches b - 2 .. b + 2 */
@@ -17,19 +19,19 @@ enum {
 
 enum { NAPIER_LINE = 64 }; /* bytes of a cache line */
 
-/* One batch on its way: what is per row as arrays, one lane each. */
+/* A batch in progress. The arrays with one element per row are finished as vectors, one lane each. */
 typedef struct napier_batch {
     int64_t first;
     int rows;
-    const float *z[NAPIER_GROUP];                  /* the input itself where it is plain f32, else `widened` */
-    float *widened, *terms;                        /* [rows][room] */
-    char *y;                                       /* where the result of its first row goes: to y, or to be staged */
+    const float *z[NAPIER_GROUP]; /* the input itself if it is plain f32, otherwise `widened` */
+    float *widened, *terms;       /* [rows][room] */
+    char *y;                      /* destination of the result of its first row: y, or the buffer that is staged */
     vf maxima[NAPIER_GROUP], minima[NAPIER_GROUP]; /* per column lane; the minima with their sign changed */
     vf rest[NAPIER_GROUP], below[NAPIER_GROUP];
     vf sum; /* of all elements: NaN if one of them is, and sometimes for infinities */
     float max[NAPIER_GROUP], reach[NAPIER_GROUP], magic[NAPIER_GROUP]; /* reach: max - min */
     float log_sum[NAPIER_GROUP], scale[NAPIER_GROUP], max_prob[NAPIER_GROUP], lse[NAPIER_GROUP];
-    float alone[NAPIER_GROUP]; /* not 0: done by itself */
+    float alone[NAPIER_GROUP]; /* not 0: computed by itself */
     vf max_lanes, p_lanes;
     bool any_alone, cut, care; /* of any row */
 } napier_batch;
@@ -69,7 +71,7 @@ static void *napier_batch_out(const napier_batch *b, const napier_softmax_job *j
     return napier_at_out(b->y, job->y.dtype, r * job->y.row_stride);
 }
 
-/* Between look and sum; rows of n elements. */
+/* Between scan and sum; rows of n elements. */
 NAPIER_KERNEL void napier_batch_looked(napier_batch *b, int n) {
     const vf found = vf_hmax16(b->maxima), min = vf_sub(vf_zero(), vf_hmax16(b->minima));
     vm alone = vf_lt(vf_set(NAPIER_BIG), vf_from_bits(vi_and(vf_bits(found), vi_set(0x7fffffff))));
@@ -105,7 +107,7 @@ NAPIER_KERNEL void napier_batch_summed(napier_softmax_op op, napier_batch *b, in
 
 /* ---- Results staged on their way to memory ------------------------------------------------------------------------- */
 
-/* Whole cache lines to store past the caches. */
+/* Whole cache lines to be stored past the caches. */
 typedef struct napier_flush {
     const char *from;
     char *to;
@@ -125,13 +127,13 @@ static void napier_flush_all(napier_flush *f) {
     }
 }
 
-/* Rows that are no whole lines (or narrower than f32) but follow one another in memory: a batch is put together in a
- * buffer, at the same offset from a line as in y, and goes out line by line while later batches are worked on. What is left
- * of its last line goes to the front of the next batch's buffer. */
+/* For rows that are contiguous in memory but are not whole cache lines (or are narrower than f32). A batch of results
+ * is put together in a buffer, at the same offset from a line as in y, and written line by line while later batches are
+ * computed. The rest of its last line is copied to the front of the next batch's buffer. */
 typedef struct napier_stage {
-    char *buffer[2]; /* on lines */
+    char *buffer[2]; /* at the beginning of a cache line */
     int turn;
-    napier_flush flush; /* what is on its way */
+    napier_flush flush; /* the lines that are being written */
 } napier_stage;
 
 enum { NAPIER_STAGE_FLOATS = NAPIER_BATCH_FLOATS + 32 };
@@ -141,10 +143,10 @@ static void napier_stage_next(napier_stage *s, napier_batch *write) {
     write->y = s->buffer[s->turn] + (uintptr_t)write->y % NAPIER_LINE;
 }
 
-/* `bytes` of results are in the buffer, for y. The lines before them must have been flushed. */
+/* `bytes` of results are in the buffer, to be written to y. The lines before them must have been flushed. */
 static void napier_stage_filled(napier_stage *s, char *y, int64_t bytes, bool first, bool last) {
     const int64_t offset = (int64_t)((uintptr_t)y % NAPIER_LINE);
-    if (first && offset + bytes < NAPIER_LINE) { /* no line is whole: only a piece of a single small batch */
+    if (first && offset + bytes < NAPIER_LINE) { /* no whole line: only a piece of a single small batch */
         memcpy(y, s->buffer[s->turn] + offset, (size_t)bytes);
         return;
     }
@@ -161,12 +163,12 @@ static void napier_stage_filled(napier_stage *s, char *y, int64_t bytes, bool fi
 
 /* ---- One row of each of three batches ------------------------------------------------------------------------------ */
 
-/* The parts of the fused loop that are there. Kernels are specialised by these constants. */
+/* Which parts of the fused loop are needed. Kernels are specialised by these constants. */
 typedef struct napier_stages {
     bool look, sum, write;
     napier_softmax_op op;
     napier_dtype in, out;
-    int vectors; /* per row, where it is a constant; else 0 */
+    int vectors; /* per row, if that is a constant; otherwise 0 */
 } napier_stages;
 
 typedef struct napier_three_rows {
@@ -180,11 +182,11 @@ typedef struct napier_three_rows {
     void *y;
     bool stream;
     napier_flush flush; /* lines of an earlier batch */
-    napier_range range; /* what is found */
+    napier_range range; /* the result of the scan */
     vi below;
 } napier_three_rows;
 
-/* 16 columns of the row to look at, from column i on; n of them are there. */
+/* Scans 16 columns of a row, from column i on, of which only n exist. */
 NAPIER_KERNEL void napier_look_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.look) {
         return;
@@ -198,7 +200,7 @@ NAPIER_KERNEL void napier_look_step(const napier_stages k, napier_three_rows *t,
     t->range = n < 16 ? napier_range_add_part(t->range, v, n) : napier_range_add(t->range, v);
 }
 
-/* 16 columns of the row to sum: their terms. */
+/* Sums 16 columns of a row: their terms. */
 NAPIER_KERNEL vf napier_sum_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.sum) {
         return vf_zero();
@@ -208,7 +210,7 @@ NAPIER_KERNEL vf napier_sum_step(const napier_stages k, napier_three_rows *t, in
     return napier_terms16(&t->adder, z, false, keep, keep ? t->terms + i : NULL, &t->below);
 }
 
-/* 16 columns of the row to write. */
+/* Writes 16 columns of a row. */
 NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t, int i, int n) {
     if (!k.write) {
         return;
@@ -231,9 +233,9 @@ NAPIER_KERNEL void napier_write_step(const napier_stages k, napier_three_rows *t
     }
 }
 
-/* One step: 16 columns of each row. The sum takes them in the order in which a tile's lanes add (columns from i on, `left`
- * of them), look and write from left to right (from `next` on, `next_left` of them): memory wants to be read in order, at
- * a third of the time that the lanes' order takes. */
+/* One step: 16 columns of each row. The sum takes the columns in the order in which a tile's lanes add (columns from i
+ * on, `left` of them). Scan and write take them from left to right (from `next` on, `next_left` of them), because
+ * memory that is read in order takes a third of the time that the lanes' order takes. */
 NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t, int i, int left, int next,
                                     int next_left) {
     napier_look_step(k, t, next, next_left);
@@ -242,8 +244,8 @@ NAPIER_KERNEL vf napier_three_steps(const napier_stages k, napier_three_rows *t,
     return sum;
 }
 
-/* The lanes of three rows whose length is a constant number of vectors (the last may be part of one): up to 16, each its
- * own lane vector, or a multiple of 16. */
+/* The lanes of three rows whose length is a constant number of vectors (the last may be partial). Up to 16 vectors each
+ * have a lane vector of their own; above that the number is a multiple of 16. */
 NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     if (k.vectors > 16) {
         int next = 0;
@@ -267,8 +269,8 @@ NAPIER_KERNEL void napier_three_known(const napier_stages k, napier_three_rows *
         i + 16 == n ? napier_three_steps(k, t, i, 16, i, 16) : napier_three_steps(k, t, i, n - i, i, n - i);
 }
 
-/* The same for any length, all three from left to right: the lanes wait in memory. Those past the end of a short row are
- * not touched. */
+/* The same for any length, with all three rows from left to right: the lanes are held in memory. Lanes past the end of
+ * a short row are not touched. */
 NAPIER_KERNEL void napier_three_any(const napier_stages k, napier_three_rows *t, int n, vf *lane) {
     const int whole = n / 16, first = whole < 16 ? whole : 16;
     int v = 0;
@@ -296,7 +298,7 @@ NAPIER_KERNEL vf napier_three_looks(const napier_stages k, napier_three_rows *t,
 
 /* ---- Batches ------------------------------------------------------------------------------------------------------- */
 
-/* Looks at a batch by itself: at the start, and for input that is not contiguous f32 or bf16. */
+/* Scans a batch by itself: at the start, and for input that is not contiguous f32 or bf16. */
 static void napier_batch_look(napier_batch *b, const napier_softmax_job *job, int room) {
     for (int r = 0; r < b->rows; r++) {
         const napier_looked looked = napier_look_row(job, b->first + r, 0, (int)job->x.cols, b->widened + r * room);
@@ -305,7 +307,7 @@ static void napier_batch_look(napier_batch *b, const napier_softmax_job *job, in
     }
 }
 
-/* Sums a batch by itself, whatever its reach. */
+/* Sums a batch by itself, whatever the distances to the maxima. */
 static void napier_batch_sum(napier_batch *b, int n, int room, bool keep) {
     for (int r = 0; r < b->rows; r++) {
         const napier_lanes lanes = napier_tile_lanes(b->z[r], n, b->max[r], !(b->reach[r] <= NAPIER_CUTOFF),
@@ -315,7 +317,7 @@ static void napier_batch_sum(napier_batch *b, int n, int room, bool keep) {
     }
 }
 
-/* Writes a batch by itself, whatever its reach and the result's stride. spare: a tile. */
+/* Writes a batch by itself, whatever the distances to the maxima and the stride of the result. spare: a tile. */
 static void napier_batch_write(const napier_batch *b, const napier_softmax_job *job, int room, bool stream,
                                float *spare) {
     const int n = (int)job->x.cols;
@@ -348,15 +350,15 @@ static void napier_batch_write_lse(napier_batch *b, const napier_softmax_job *jo
     napier_scatter(b->lse, b->rows, napier_row_out(job, b->first), job->y.dtype, job->y.row_stride, false);
 }
 
-/* What of the job decides which specialised loop runs. */
+/* The properties of the job that choose a specialised loop. */
 typedef struct napier_short_plan {
     bool fused;  /* contiguous f32 or bf16 in, contiguous f32 or bf16 out */
     bool plain;  /* f32 in */
-    bool stream; /* past the caches: each row is whole cache lines */
-    bool stage;  /* past the caches by way of a buffer */
+    bool stream; /* past the caches; each row is whole cache lines */
+    bool stage;  /* past the caches through a buffer */
     int room, batch_rows;
     int64_t row_bytes; /* of the result */
-    int length;        /* vectors in a row; 64 more where they are more than 16 and all whole */
+    int length;        /* vectors in a row; plus 64 if they are more than 16 and all whole */
 } napier_short_plan;
 
 static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
@@ -376,7 +378,7 @@ static napier_short_plan napier_short_plan_of(const napier_softmax_job *job) {
     return plan;
 }
 
-/* The fused loop over the rows of up to three batches (NULL where there is none). Their rows are as many. */
+/* The fused loop over the rows of up to three batches (NULL: no batch). All batches have the same number of rows. */
 NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_softmax_job *job, napier_batch *look,
                                         napier_batch *sum, napier_batch *write, const napier_short_plan *plan,
                                         napier_flush *flush) {
@@ -420,7 +422,7 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
     }
 }
 
-/* Rows of few vectors, and whole tiles, get a loop of their own. */
+/* Rows of few vectors, and whole tiles, have a specialised loop each. */
 #define NAPIER_THREE(write_, op_, dtype_, vectors_)                                                                 \
     napier_three_batches((napier_stages){true, true, write_, op_, dtype_, dtype_, vectors_}, job, look, sum, write, \
                          plan, flush)
@@ -439,7 +441,7 @@ NAPIER_KERNEL void napier_three_batches(const napier_stages k, const napier_soft
         }                                                           \
     } while (0)
 
-/* All three batches are there and ordinary. */
+/* Do all three batches exist, and are they ordinary? */
 static void napier_three_full(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
                               napier_batch *sum, napier_batch *write, napier_flush *flush) {
     if (job->op == NAPIER_OP_SOFTMAX) {
@@ -469,7 +471,8 @@ static void napier_batch_finish(napier_softmax_op op, napier_batch *b, int n) {
     }
 }
 
-/* Look at `look`, sum `sum`, write `write`; any may be NULL. Together if they are alike and ordinary, else one by one. */
+/* Scans `look`, sums `sum` and writes `write`; any may be NULL. In one loop if they are
+ * alike and ordinary, otherwise one by one. */
 static void napier_batch_round(const napier_softmax_job *job, const napier_short_plan *plan, napier_batch *look,
                                napier_batch *sum, napier_batch *write, napier_flush *flush, float *spare) {
     const int n = (int)job->x.cols;
@@ -501,10 +504,10 @@ static void napier_batch_round(const napier_softmax_job *job, const napier_short
     }
 }
 
-/* Batches use the slots in turn: with few of them some slots are never touched. */
+/* Batches use the slots of the array in turn. With few batches some slots are never used. */
 static void napier_slots_start(napier_batch slot[NAPIER_BATCH_SLOTS], int64_t batches, float *scratch) {
     for (int i = 0; i < NAPIER_BATCH_SLOTS && i < batches; i++) {
-        for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row stay so */
+        for (int r = 0; r < NAPIER_GROUP; r++) { /* lanes without a row keep these values */
             slot[i].maxima[r] = slot[i].minima[r] = slot[i].rest[r] = slot[i].below[r] = vf_zero();
         }
         slot[i].widened = scratch + 2 * i * NAPIER_BATCH_FLOATS;

@@ -1,21 +1,21 @@
 /* ops/softmax/softmax.inc.h - the kernels of softmax, log_softmax and logsumexp; compiled once per instruction set.
  *
- * A row is handled in three looks:
- *   look    its maximum and minimum; 16-bit, strided and tempered input is widened into scratch on the way
- *   sum     the terms exp(x - E ln 2) 2^64 of a tile, added in 256 lanes, the maximum itself left out and counted;
+ * A row takes three passes:
+ *   scan    its maximum and minimum; 16-bit, strided and tempered input is widened into scratch memory. In names: look
+ *   sum     the terms exp(x - E ln 2) 2^64 of a tile, added in 256 lanes; the maximum itself is counted, not added.
  *           softmax keeps the terms, so that there is one exp per element
  *   write   terms * scale, or (x - max) - log_sum
  * Between sum and write, `finish` turns maximum, count and rest into scale and log_sum, for 16 rows at a time.
  *
- * Three layouts: rows along the vectors (short_rows, and tile by tile for long rows), 16 rows in the lanes of one vector
- * (up to 16 columns, after a transpose), and rows that are columns in memory (lanes.inc.h). All do the operations of
- * napier_tile_by_definition and napier_sum_finish (sum.h) in the same order; that is the contract. */
+ * There are three layouts: rows along the vectors (short_rows, and tile by tile for long rows), 16 rows in the lanes of
+ * one vector (up to 16 columns, after a transpose), and rows that are columns in memory (lanes.inc.h). All do the
+ * operations of napier_tile_by_definition and napier_sum_finish (sum.h) in the same order. That is the contract. */
 #include "core/math/elements.h"
 #include "ops/softmax/softmax_kernels.h"
 
 /* ---- Results out --------------------------------------------------------------------------------------------------- */
 
-/* Contiguous floats to contiguous elements of y, past the caches if asked. y may be z itself. */
+/* Stores contiguous floats as contiguous elements of y, past the caches if `stream`. y may be z itself. */
 NAPIER_KERNEL void napier_write_out_as(const float *z, int64_t n, void *y, napier_dtype dtype, bool stream) {
     int64_t i = 0;
     const size_t ahead = (size_t)(-(intptr_t)(uintptr_t)y) & 63; /* bytes up to the next cache line */
@@ -36,7 +36,7 @@ NAPIER_KERNEL void napier_write_out_as(const float *z, int64_t n, void *y, napie
     }
 }
 
-/* Floats to elements of any dtype and stride. */
+/* Stores floats as elements of any dtype and stride. */
 static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtype, int64_t stride, bool stream) {
     if (stride == 1) {
         switch (dtype) {
@@ -65,13 +65,14 @@ static void napier_scatter(const float *z, int64_t n, void *y, napier_dtype dtyp
     }
 }
 
-/* ---- Look: maximum and minimum, widening on the way ---------------------------------------------------------------- */
+/* ---- Scan: maximum and minimum, widening on the way ---------------------------------------------------------------- */
 
-/* NaN is told by a sum of the elements: an addition goes beside the FMAs, a compare into a mask does not (AMD). It may tell
- * of a NaN where there are infinities, so whoever acts on it looks for himself. */
+/* What a scan finds. A NaN is detected by a sum of the elements: an addition can run beside the FMAs, a compare into a
+ * mask cannot (AMD). The sum may also be NaN because of infinities, so code that handles NaN must
+ * check the elements. */
 typedef struct napier_range {
-    vf max, min; /* per lane; NaN is passed over */
-    vf sum;      /* NaN if one was seen */
+    vf max, min; /* per lane; NaN is ignored */
+    vf sum;      /* NaN if an element is NaN */
 } napier_range;
 
 NAPIER_KERNEL vf napier_infinity(void) { return vf_from_bits(vi_set(0x7f800000)); }
@@ -95,7 +96,8 @@ NAPIER_KERNEL vm napier_range_nan(napier_range r) { return vf_unordered(r.sum, r
 
 enum { NAPIER_PREFETCH_BYTES = 2048 };
 
-/* n contiguous elements: z = x / temperature into `z` (where pack says so), and their range. Whole vectors are stored. */
+/* Scans n contiguous elements: writes z = x / temperature to `z` (if pack is true) and
+ * returns their range. Whole vectors are stored. */
 NAPIER_KERNEL napier_range napier_look_as(const void *x, napier_dtype dtype, bool divide, vf temperature, bool pack,
                                           int n, float *z) {
     napier_range a = napier_no_range(), b = a;
@@ -156,13 +158,13 @@ static void napier_gather(const void *x, napier_dtype dtype, int64_t stride, int
     }
 }
 
-/* A row, or a tile of it, ready for summing. */
+/* A row, or a tile of it, after the scan. */
 typedef struct napier_looked {
-    const float *z; /* the widened elements: the input itself where it is plain f32, else scratch */
+    const float *z; /* the widened elements: the input itself if it is plain f32, otherwise scratch */
     napier_range range;
 } napier_looked;
 
-/* `z` has room for n elements rounded up to whole vectors. */
+/* `z` has space for n elements rounded up to whole vectors. */
 NAPIER_KERNEL napier_looked napier_look(const void *x, napier_dtype dtype, int64_t stride, float temperature, int n,
                                         float *z) {
     const vf t = vf_set(temperature);
@@ -196,7 +198,7 @@ static void napier_pack(const void *x, napier_dtype dtype, int64_t stride, int64
 
 /* ---- Sum: the terms of one tile ------------------------------------------------------------------------------------ */
 
-/* The maximum of a tile without NaN, |max| <= 2^20, and what follows from it. */
+/* The maximum of a tile without NaN, |max| <= 2^20, and constants derived from it. */
 typedef struct napier_adder {
     vf max, cutoff, magic;
 } napier_adder;
@@ -205,14 +207,14 @@ NAPIER_KERNEL napier_adder napier_adder_of(float max, float magic) {
     return (napier_adder){vf_set(max), vf_set(max - NAPIER_CUTOFF), vf_set(magic)};
 }
 
-/* 1.5 * 2^23 + 64 - E: what makes vf_exp_scaled give terms relative to E, with their 2^64. */
+/* 1.5 * 2^23 + 64 - E: with it vf_exp_scaled gives terms relative to E, times 2^64. */
 NAPIER_KERNEL float napier_term_magic(int64_t exponent) {
     return NAPIER_ROUND_MAGIC + (float)(NAPIER_TERM_SCALE - exponent);
 }
 
-/* 16 terms; those below the maximum are returned, 0 for the maximum itself. *below counts down once for each of them: the
- * sign of z - max, spread over the lane, is -1 there. (A compare into a mask would hold up the FMA pipes of AMD's cores.)
- * cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
+/* 16 terms. Returns those below the maximum, and 0 for the maximum itself. *below decreases by one for each term below
+ * the maximum: the sign of z - max, spread over the lane, is -1 there. (A compare into a mask would block the FMA pipes
+ * of AMD's cores.) cut: some elements may be more than NAPIER_CUTOFF below the maximum; their terms are 0. */
 NAPIER_KERNEL vf napier_terms16(const napier_adder *a, vf z, bool cut, bool keep, float *terms, vi *below) {
     vf term = vf_exp_scaled(z, a->magic);
     const vi sign = vi_sar(vf_bits(vf_sub(z, a->max)), 31);
@@ -226,13 +228,13 @@ NAPIER_KERNEL vf napier_terms16(const napier_adder *a, vf z, bool cut, bool keep
     return vf_from_bits(vi_and(vf_bits(term), sign));
 }
 
-/* What a tile's lanes come to: 256 lanes folded to 16, and -count of the elements below the maximum per lane. */
+/* The sum of a tile in 16 lanes, folded from 256, and per lane minus the number of elements below the maximum. */
 typedef struct napier_lanes {
     vf rest;
     vi below;
 } napier_lanes;
 
-/* The lanes by halves, 128, 64, 32, 16: down to one vector. Lanes that are not there count as +0. */
+/* Folds the lanes by halves, 128, 64, 32, 16, to one vector. Missing lanes count as +0. */
 NAPIER_KERNEL vf napier_fold_lanes(vf *lane, int vectors) {
     NAPIER_UNROLL
     for (int half = 8; half > 0; half /= 2) {
@@ -246,7 +248,7 @@ NAPIER_KERNEL vf napier_fold_lanes(vf *lane, int vectors) {
     return lane[0];
 }
 
-/* vectors: (n + 15) / 16 up to 16, as a constant where it pays. Lanes past the end count as maxima. */
+/* vectors: (n + 15) / 16, at most 16; a constant where that makes it faster. Lanes past the end count as maxima. */
 NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, const napier_adder *a, bool cut,
                                             bool keep, float *terms) {
     vf lane[16];
@@ -271,7 +273,7 @@ NAPIER_KERNEL napier_lanes napier_sum_lanes(const float *z, int n, int vectors, 
     return (napier_lanes){napier_fold_lanes(lane, vectors), below};
 }
 
-/* A full tile, clean: all 64 vectors in one straight loop. */
+/* A full tile whose elements are all within the cutoff: all 64 vectors in one straight loop. */
 NAPIER_KERNEL napier_lanes napier_sum_full_tile(const float *z, const napier_adder *a, bool keep, float *terms) {
     vf lane[16];
     vi below = vi_set(0);
@@ -304,7 +306,8 @@ static napier_lanes napier_tile_lanes(const float *z, int n, float max, bool cut
                  : napier_sum_lanes(z, n, vectors, &a, false, false, NULL);
 }
 
-/* Any tile. Returns whether `terms` were kept (they are not where the maximum is no ordinary number). */
+/* Sums any tile. Returns whether `terms` were kept; they are not if the maximum is
+ * infinite or beyond 2^20, or there is a NaN. */
 static bool napier_looked_tile(napier_looked looked, int n, float *terms, napier_tile_sum *t) {
     const float max = vf_hmax(looked.range.max);
     if (!(fabsf(max) <= NAPIER_BIG) || vm_any(napier_range_nan(looked.range))) {
@@ -327,7 +330,7 @@ typedef struct napier_finals {
     vf lse, log_sum, max_prob, scale;
 } napier_finals;
 
-/* The maximum's own exp = p 2^E; magic as napier_term_magic(E). */
+/* exp of the maximum, p 2^E; magic as in napier_term_magic(E). */
 typedef struct napier_maxima {
     vf p, magic;
 } napier_maxima;
@@ -361,11 +364,12 @@ NAPIER_KERNEL napier_finals napier_finish16(napier_softmax_op op, vf max, vf p, 
 
 /* ---- Write --------------------------------------------------------------------------------------------------------- */
 
-/* Above this log-probability every result is a normal number and every term was kept. */
+/* At and above this log-probability every result is a normal number and every term has been kept. */
 #define NAPIER_NORMAL_LOG_PROB (-87.0f)
 
-/* softmax of 16 terms; where `care` says so, products below 2^-126 are rounded to the subnormal grid by adding 2^-62
- * (2^23 steps of 2^-85) in the same fma: the sum's low bits are the result. No subnormal arithmetic, which is slow. */
+/* softmax of 16 terms. If `care` is true, products below 2^-126 are rounded to the subnormal grid by
+ * adding 2^-62 (2^23 steps of 2^-85) in the same fma: the low bits of the sum are the result. This
+ * avoids subnormal arithmetic, which is slow. */
 typedef struct napier_writer {
     vf max, log_sum, scale, max_prob, smallest, scale_up;
 } napier_writer;
@@ -376,7 +380,7 @@ NAPIER_KERNEL napier_writer napier_writer_of(float max, float log_sum, float sca
                            vf_set(up)};
 }
 
-/* For results that need no care. */
+/* For results that are all normal numbers. */
 NAPIER_KERNEL napier_writer napier_plain_writer(float max, float log_sum, float scale, float max_prob) {
     return (napier_writer){vf_set(max), vf_set(log_sum), vf_set(scale), vf_set(max_prob), vf_zero(), vf_zero()};
 }
@@ -396,7 +400,7 @@ NAPIER_KERNEL vf napier_result16(napier_softmax_op op, const napier_writer *w, v
     return op == NAPIER_OP_SOFTMAX ? napier_probs16(w, value, care) : vf_sub(vf_sub(value, w->max), w->log_sum);
 }
 
-/* Results of n contiguous values: kept terms for softmax, z for log_softmax. y may be the values' own memory. */
+/* Results of n contiguous values: kept terms for softmax, z for log_softmax. y may be the memory of the values. */
 NAPIER_KERNEL void napier_write_as(napier_softmax_op op, const napier_writer *w, const float *values, int n, bool care,
                                    void *y, napier_dtype dtype, bool stream) {
     int i = 0;
@@ -460,7 +464,7 @@ static float napier_constant_result(napier_softmax_op op, const napier_final *fi
     return napier_float_of_bits(0x7fc00000u);
 }
 
-/* Results element by element, for rows whose maximum is no ordinary number. out may be z. */
+/* Results element by element, for rows whose maximum is infinite, NaN or beyond 2^20. out may be z. */
 static void napier_write_by_definition(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
                                        const float *z, int n, float *out) {
     for (int i = 0; i < n; i++) {
@@ -470,7 +474,7 @@ static void napier_write_by_definition(napier_softmax_op op, const napier_final 
     }
 }
 
-/* The terms of a row relative to its own maximum, for a second read. */
+/* The terms of a row relative to its own maximum, when the row is read a second time. */
 NAPIER_KERNEL void napier_terms_as(const float *z, int n, vf cutoff, vf magic, bool cut, float *terms) {
     for (int i = 0; i < n; i += 16) {
         const vf v = i + 16 <= n ? vf_load(z + i) : vf_load_part(z + i, n - i, vf_add(cutoff, vf_set(NAPIER_CUTOFF)));
@@ -499,7 +503,8 @@ NAPIER_KERNEL void napier_probs_again_as(const napier_writer *w, const float *z,
     }
 }
 
-/* Results of one tile of a row from its z and the row's final. `spare` holds a tile; y may be where z came from. */
+/* Results of one tile of a row from its z and the row's final. `spare` has space for a tile; y may be
+ * the memory of z. */
 static void napier_write_tile(napier_softmax_op op, const napier_final *final, napier_masked_rows masked,
                               napier_looked looked, int n, float *spare, void *y, napier_dtype dtype, int64_t stride,
                               bool stream) {
@@ -559,7 +564,7 @@ NAPIER_KERNEL napier_looked napier_look_row(const napier_softmax_job *job, int64
     return napier_look(x, job->x.dtype, job->x.col_stride, job->temperature, n, z);
 }
 
-/* A row of at most one tile on its own, whatever is in it. */
+/* The final of a row of at most one tile, whatever it contains. */
 static napier_final napier_final_of_row(const napier_softmax_job *job, int64_t row, float *scratch) {
     const int n = (int)job->x.cols;
     napier_sum sum;
@@ -570,7 +575,7 @@ static napier_final napier_final_of_row(const napier_softmax_job *job, int64_t r
     return napier_sum_finish(&sum);
 }
 
-/* The same to its result, at y. */
+/* The same, and its result to y. */
 static void napier_any_row(const napier_softmax_job *job, int64_t row, void *y, float *scratch) {
     const int n = (int)job->x.cols;
     const napier_final final = napier_final_of_row(job, row, scratch);

@@ -1,7 +1,7 @@
-/* ops/softmax/softmax_kernels.h - the kernels of softmax, as each instruction set compiles them
- * (softmax.inc.h, gradient.inc.h). They compute in f32; rows of f64 go through softmax_f64.c.
+/* ops/softmax/softmax_kernels.h - the kernels of softmax, which softmax.inc.h and gradient.inc.h implement once for all
+ * instruction sets. They compute in f32; softmax_f64.c computes rows of f64.
  *
- * A job is checked and lives on the caller's stack; kernels allocate nothing and share nothing but their outputs. */
+ * A job has been checked and is on the caller's stack. Kernels allocate nothing and share nothing but their outputs. */
 #ifndef NAPIER_OPS_SOFTMAX_SOFTMAX_KERNELS_H
 #define NAPIER_OPS_SOFTMAX_SOFTMAX_KERNELS_H
 
@@ -21,50 +21,50 @@ typedef struct napier_softmax_job {
 
 enum {
     NAPIER_GROUP = 16,       /* rows finished together, one per lane */
-    NAPIER_STRIP = 64,       /* adjacent rows that are packed together when rows are columns in memory, */
-    NAPIER_STRIP_MOST = 512, /* or up to so many where columns are few */
-    NAPIER_TINY_COLS = 16    /* up to here 16 rows lie in the lanes of one vector */
+    NAPIER_STRIP = 64,       /* adjacent rows that are packed together if rows are columns in memory, ... */
+    NAPIER_STRIP_MOST = 512, /* ... or up to so many if there are few columns */
+    NAPIER_TINY_COLS = 16    /* 16 rows of up to so many columns are computed in the lanes of one vector */
 };
 
-/* Floats of scratch a worker needs, on a 64-byte boundary. */
+/* Floats of scratch memory that a worker needs, on a 64-byte boundary. */
 enum {
     NAPIER_ROWS_SCRATCH = 12 * (4096 + NAPIER_GROUP * 16) + 4 * NAPIER_TILE,
     NAPIER_COLUMNS_SCRATCH = NAPIER_STRIP * NAPIER_TILE + 16 * NAPIER_TILE_LANES + 16 * NAPIER_STRIP
 };
 
-/* What is remembered of a tile whose terms are kept. */
+/* What is recorded about a tile whose terms are kept. */
 typedef struct napier_kept_tile {
     float min;
     int32_t exponent;
-    bool whole; /* all terms are there, none special: the result is one multiplication away */
+    bool whole; /* all terms are kept and none is special, so that each result is one multiplication */
 } napier_kept_tile;
 
 typedef struct napier_softmax_kernels {
     /* Rows [begin, end) of at most 1024 columns, any strides. scratch: NAPIER_ROWS_SCRATCH floats. */
     void (*short_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
-    /* The same where neighbouring rows are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
+    /* The same for rows that are neighbours in memory (row strides 1). NAPIER_COLUMNS_SCRATCH floats. */
     void (*short_columns)(const napier_softmax_job *job, int64_t begin, int64_t end, float *scratch);
 
-    /* Whole rows [begin, end) of more than 1024 columns, factor 1. terms: for softmax a tile more than a row has, else
-     * NULL; kept: as many. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
+    /* Whole rows [begin, end) of more than 1024 columns, factor 1. terms: for softmax, space for the tiles of a row and
+     * one more, else NULL; kept: as many elements as tiles. scratch: NAPIER_ROWS_SCRATCH floats, here and below. */
     void (*long_rows)(const napier_softmax_job *job, int64_t begin, int64_t end, float *terms, napier_kept_tile *kept,
                       float *scratch);
 
-    /* Columns [begin, end) of a row, begin a multiple of 1024: adds them to *sum and keeps their terms at terms + column,
-     * in a line of the worker's or in the row of the result itself (f32, contiguous, not the input). tiles: one per tile of
-     * the row. */
+    /* Adds columns [begin, end) of a row, begin a multiple of 1024, to *sum, and keeps their terms at
+     * terms + column: in memory of the worker, or in the row of the result itself (f32, contiguous, not
+     * the input). tiles: one per tile of the row. */
     void (*keep_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
                        float *terms, napier_kept_tile *tiles, float *scratch);
-    /* Writes the softmax of them from their terms. */
+    /* Writes the softmax of these columns from their terms. */
     void (*write_kept)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
                        const napier_final *final, const float *terms, const napier_kept_tile *tiles, float *scratch);
 
-    /* Columns [begin, end) of a row, begin a multiple of 1024: the largest element (-inf if none; NaN passed over). */
+    /* The largest element of columns [begin, end) of a row, begin a multiple of 1024: -inf if none; NaN is ignored. */
     float (*max_of_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, float *scratch);
-    /* Adds them to *sum. */
+    /* Adds these columns to *sum. */
     void (*sum_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end, napier_sum *sum,
                       float *scratch);
-    /* Writes their results. */
+    /* Writes the results of these columns. */
     void (*write_range)(const napier_softmax_job *job, int64_t row, int64_t begin, int64_t end,
                         const napier_final *final, float *scratch);
 
@@ -74,8 +74,8 @@ typedef struct napier_softmax_kernels {
     void (*write_strip)(const napier_softmax_job *job, int64_t row, int rows, int64_t begin, int64_t end,
                         const napier_final *finals, float *scratch);
 
-    /* Fewer than 16 rows that are neighbours in memory: columns [begin, end) of all of them as z, row r at z + r * ld,
-     * whole vectors; and results back to y. */
+    /* For fewer than 16 rows that are neighbours in memory: packs columns [begin, end) of all of them as z, row r at z
+     * + r * ld, whole vectors; and writes results back to y. */
     void (*pack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, float *z, int64_t ld);
     void (*unpack_few)(const napier_softmax_job *job, int64_t begin, int64_t end, const float *z, int64_t ld);
 
@@ -86,18 +86,20 @@ typedef struct napier_softmax_kernels {
     void (*tile_sum)(const float *z, int n, napier_tile_sum *sum);
     /* Widens n elements of any stride to z = x / temperature. */
     void (*pack)(const void *x, napier_dtype dtype, int64_t stride, int64_t n, float temperature, float *z);
-    /* Writes results of n contiguous z from a row's final. y of any f32 compute dtype and stride; y may be z. */
+    /* Writes results of n contiguous z from a row's final. y of any stride, and of any
+     * dtype that is computed in f32; y may be z. */
     void (*write)(napier_softmax_op op, const napier_final *final, napier_masked_rows masked, const float *z, int64_t n,
                   void *y, napier_dtype dtype, int64_t stride, float *scratch);
 
-    /* The weighted logsumexp, n <= 1024 contiguous elements x with weights b: the functions of weighted.h, and the places
-     * of the elements that equal max and have a weight (their count; at: room for n). */
+    /* The functions of weighted.h, for a weighted logsumexp of n <= 1024 contiguous elements x with
+     * weights b. weighted_ties finds the indices of the elements that equal max and have a weight, and
+     * returns their number; `at` has space for n. */
     void (*weighted_look)(const float *x, const float *b, int n, napier_weighted_look *look);
     float (*weighted_rest)(const float *x, const float *b, int n, const napier_weighted_look *look);
     int (*weighted_ties)(const float *x, const float *b, int n, float max, int *at);
 
-    /* Gradients; gradient.inc.h. Row sums of one row's columns [begin, end), begin a multiple of 1024: sum of a * b
-     * (b NULL: sum of a) in the order of the tiles, each tile's sum added to a double. */
+    /* Gradients; gradient.inc.h. The sum of a * b (b NULL: of a) over a row's columns [begin, end), begin a multiple of
+     * 1024, in the order of the tiles; each tile's sum is added to a double. */
     double (*dot_range)(napier_const_matrix a, const napier_const_matrix *b, int64_t row, int64_t begin, int64_t end,
                         float *scratch);
     /* grad = p * (g - dot) / T, and grad = (g - exp(l) * sum) / T. */

@@ -1,18 +1,18 @@
-/* ops/softmax/sum.h - the exact sum of a row's exponentials: what makes every schedule give the same bits.
+/* ops/softmax/sum.h - the exact sum of a row's exponentials. It gives the same bits in any order of additions.
  *
- * A row is cut into tiles of 1024 elements. Inside a tile floats are added in one fixed order (softmax.inc.h), so a
- * tile's partial is a pure function of its elements. Tiles are then added as integers, and integers may be added in
- * any grouping and order.
+ * A row is cut into tiles of 1024 elements. Inside a tile floats are added in one fixed order
+ * (softmax.inc.h), so the sum of a tile is a pure function of its elements. Tiles are then added as integers,
+ * which may be added in any grouping and order.
  *
  *   sum = { max, count, top, digit[12] }    the value  count * exp(max) + sum_j digit[j] * 2^(24 * (top - j))
  *
- * Elements equal to the maximum are only counted: they contribute 1 each, exactly, so log(1 + rest) keeps its accuracy
+ * Elements equal to the maximum are only counted. They contribute 1 each, exactly, so log(1 + rest) keeps its accuracy
  * when the rest is small. The digits are base 2^24 in 64-bit bins: 2^40 terms may be added before one overflows. `top`
  * follows from the maximum, so that the window of 288 bits always holds all that matters: 48 bits of headroom, then
- * down to 2^-240 of the largest term. A digit that falls below the window lies below every later window too: dropping
- * commutes with merging.
+ * down to 2^-240 of the largest term. A digit that falls below the window is below every later window too, so it makes
+ * no difference whether it is dropped before or after a merge.
  *
- * Plain C on single sums: shared by the kernels of every instruction set, the public state and CUDA. */
+ * Plain C on single sums, shared by the kernels of every instruction set, the public state and CUDA. */
 #ifndef NAPIER_OPS_SOFTMAX_SUM_H
 #define NAPIER_OPS_SOFTMAX_SUM_H
 
@@ -29,18 +29,18 @@ enum {
     NAPIER_DIGITS = 12
 };
 
-#define NAPIER_TERM_SCALE 64 /* terms carry 2^64, so that none inside the cutoff is subnormal */
+#define NAPIER_TERM_SCALE 64 /* terms are multiplied by 2^64, so that none inside the cutoff is subnormal */
 #define NAPIER_CUTOFF 129.0f /* elements further below the maximum are dropped: exp(-129) < 2^-186 */
-#define NAPIER_BIG 0x1p20f   /* above: the reduction of exp runs in double */
-#define NAPIER_HUGE 0x1p31f  /* from here on floats lie further apart than the cutoff: only ties count */
+#define NAPIER_BIG 0x1p20f   /* above this magnitude of the maximum, the reduction of exp runs in double */
+#define NAPIER_HUGE 0x1p31f  /* from here on neighbouring floats are further apart than the cutoff: only ties count */
 
-/* What one tile comes to. A pure function of its elements. */
+/* The sum of one tile: a pure function of its elements. */
 typedef struct napier_tile_sum {
-    float max;     /* the largest element; -inf if there is none above it */
-    float min;     /* the smallest: not part of the sum, it tells which outputs need care */
+    float max;     /* the largest element; -inf if there is none or all are -inf */
+    float min;     /* the smallest; not part of the sum, it shows which outputs may be subnormal */
     float rest;    /* sum of exp(x - E ln 2) 2^64 over elements below max, E = exponent(exp(max)) */
     int32_t count; /* elements equal to max */
-    bool nan;      /* a NaN was seen: the tile says nothing else */
+    bool nan;      /* an element is NaN; the other members then mean nothing */
 } napier_tile_sum;
 
 typedef struct napier_sum {
@@ -55,15 +55,15 @@ typedef enum napier_softmax_op { NAPIER_OP_SOFTMAX, NAPIER_OP_LOG_SOFTMAX, NAPIE
 
 typedef enum napier_row_kind { NAPIER_ROW_FINITE, NAPIER_ROW_NAN, NAPIER_ROW_PINF, NAPIER_ROW_MASKED } napier_row_kind;
 
-/* All that the outputs of a row need. */
+/* All that the outputs of a row need besides the row's elements. */
 typedef struct napier_final {
     napier_row_kind kind;
     float max;
     float lse;
     float log_sum;    /* L = lse - max >= 0, in f32 */
-    float max_prob;   /* probability of the maximum: no other is above it */
-    float scale;      /* softmax = term * scale; carries 2^-64 */
-    float factor;     /* the result is softmax * factor: 1, but for the gradient of logsumexp */
+    float max_prob;   /* probability of the maximum; no other exceeds it */
+    float scale;      /* softmax = term * scale; includes 2^-64 */
+    float factor;     /* the result is softmax * factor: 1, except for the gradient of logsumexp */
     int64_t exponent; /* E: exp(max) = p 2^E */
 } napier_final;
 
@@ -75,7 +75,7 @@ NAPIER_BOTH napier_exp_parts napier_exp_parts_for(float x, float max) {
     return napier_is_big(max) ? napier_exp_parts_big(x) : napier_exp_parts_small(x);
 }
 
-/* Near enough to the maximum to count? Exact for big values too. */
+/* Is x near enough to the maximum to count? Exact for big values too. */
 NAPIER_BOTH bool napier_within_cutoff(float x, float max) {
     return napier_is_big(max) ? (double)x - (double)max >= -(double)NAPIER_CUTOFF : x >= max - NAPIER_CUTOFF;
 }
@@ -90,9 +90,9 @@ NAPIER_BOTH void napier_sum_init(napier_sum *s) {
     s->max = -INFINITY;
 }
 
-/* times * significand * 2^exponent as it goes into a window: `low` to digit[at], `high` to digit[at - 1], where those
- * are inside; significand < 2^25, times < 2^40. Split into digits first, then multiplied: that is linear, so a digit
- * below the window may be dropped before or after. */
+/* times * significand * 2^exponent in a window: `low` is added to digit[at], `high` to digit[at - 1], if these are
+ * inside; significand < 2^25, times < 2^40. It is split into digits first and then multiplied. That is linear, so a
+ * digit below the window may be dropped before or after. */
 typedef struct napier_piece {
     int64_t at;
     uint64_t low, high;
@@ -127,7 +127,7 @@ NAPIER_BOTH void napier_sum_add_piece(napier_sum *s, napier_piece piece) {
     }
 }
 
-/* Moves the window up. */
+/* Moves the window up to a new top. */
 NAPIER_BOTH void napier_sum_move_window(napier_sum *s, int64_t top) {
     const int64_t by = top - s->top;
     if (by <= 0) {
@@ -144,13 +144,14 @@ NAPIER_BOTH void napier_sum_add_terms(napier_sum *s, uint64_t count, napier_exp_
     napier_sum_add_piece(s, napier_piece_of_terms(s->top, count, x));
 }
 
-/* Makes `max` (finite or +inf, at least the sum's own) the maximum: the old maxima become ordinary terms. */
+/* Raises the maximum to `max` (finite or +inf, at least the sum's own): the old maxima become ordinary terms. */
 NAPIER_BOTH void napier_sum_raise(napier_sum *s, float max) {
     if (!(max > s->max)) {
         return;
     }
     const bool start = s->max == -INFINITY;
-    const bool forget = start || napier_is_huge(max) || napier_is_huge(s->max); /* nothing old is near enough */
+    const bool forget =
+        start || napier_is_huge(max) || napier_is_huge(s->max); /* no old term is near enough to count */
     const int64_t top = napier_is_huge(max) ? 0 : napier_sum_top(napier_exp_parts_for(max, max).n);
     if (forget) {
         memset(s->digit, 0, sizeof s->digit);
@@ -211,8 +212,9 @@ NAPIER_BOTH void napier_sum_merge(napier_sum *into, const napier_sum *from) {
     }
 }
 
-/* The digits as one double in units of 2^exponent, rounded once, to nearest even: the leading four proper digits as two
- * exact doubles, whatever lies below them as the last bit of the second; their sum is the one rounding. */
+/* The digits as one double in units of 2^exponent, rounded once, to nearest even. The four digits from the leading
+ * nonzero one on become two exact doubles; if anything lies below them, it sets the last bit of the second. Their sum is
+ * the only rounding. */
 NAPIER_BOTH double napier_sum_rest(const napier_sum *s, int64_t exponent) {
     enum { ABOVE = 3, PLACES = NAPIER_DIGITS + ABOVE + 3, MASK = (1 << NAPIER_DIGIT_BITS) - 1 };
     uint64_t d[PLACES] = {0}; /* d[0] is at place top + ABOVE; three zeros follow the last digit */
@@ -243,7 +245,7 @@ NAPIER_BOTH double napier_sum_rest(const napier_sum *s, int64_t exponent) {
     return ((double)high * 0x1p48 + (double)low) * napier_f64_power_of_two((int)(unit - exponent));
 }
 
-/* What the outputs need from the maximum (count times, p its significand) and the rest in units of 2^E.
+/* The members that the outputs need, from the maximum (count times, p its significand) and the rest in units of 2^E.
  * The kernels do the same on 16 rows at a time. */
 NAPIER_BOTH void napier_final_log(napier_final *f, double count, float p, double rest) {
     const double log_sum = napier_log1p((count - 1.0) + rest / (double)p);
@@ -300,7 +302,7 @@ NAPIER_BOTH float napier_softmax_of(const napier_final *f, float x) {
     if (!napier_within_cutoff(x, f->max)) {
         return 0.0f;
     }
-    if (x > f->max) { /* a block that is not of this row (state_apply): its exponent may not fit an integer */
+    if (x > f->max) { /* a block of another row (state_apply): its exponent may not fit an integer */
         return f->max_prob;
     }
     const float prob = napier_term(x, f->max, f->exponent) * f->scale;
@@ -318,7 +320,7 @@ NAPIER_BOTH void napier_tile_by_definition(const float *x, int n, napier_tile_su
         t->max = x[i] > t->max ? x[i] : t->max;
         t->min = x[i] < t->min ? x[i] : t->min;
     }
-    if (t->nan) { /* the row is NaN, whatever else is in it */
+    if (t->nan) { /* the row is NaN, whatever its other elements are */
         t->max = -INFINITY;
         return;
     }

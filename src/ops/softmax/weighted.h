@@ -1,10 +1,11 @@
 /* ops/softmax/weighted.h - one tile of a weighted logsumexp in f32, element by element: the definition.
  *
- * An element with weight 0 is not there. Of the others, a term b exp(x) is written s p 2^k: |b| = s 2^e with s in [1, 2),
- * exp(x) = p 2^n, k = n + e. Its size is told by y = x + e ln 2 (rounded to f32; where the largest x of the tile is beyond
- * 2^20, in double and without that x): elements more than 129 below the largest y are dropped, and the largest y gives
- * the tile's unit 2^E. Elements with the largest x are left out of the float sum, as in sum.h: their weights are added
- * exactly. Where all weights are 1, y = x, s = 1, and every operation is that of napier_tile_by_definition. */
+ * Elements with weight 0 are ignored. The term b exp(x) of another element is written s p 2^k: |b| = s 2^e with s in
+ * [1, 2), exp(x) = p 2^n, k = n + e. Its size is measured by y = x + e ln 2. y is rounded to f32; if the largest x of
+ * the tile is beyond 2^20, it is computed in double, relative to that x. Elements more than 129 below the largest y are
+ * dropped, and the largest y gives the tile's unit 2^E. Elements with the largest x are left out of the float sum, as
+ * in sum.h: their weights are added exactly. If all weights are 1, then y = x and s = 1, and every operation is that of
+ * napier_tile_by_definition. */
 #ifndef NAPIER_OPS_SOFTMAX_WEIGHTED_H
 #define NAPIER_OPS_SOFTMAX_WEIGHTED_H
 
@@ -12,12 +13,12 @@
 
 #define NAPIER_LN2_F32 0x1.62e430p-1f
 
-/* What a first look at a tile, or at several, tells. */
+/* What the first pass over a tile, or over several, finds. */
 typedef struct napier_weighted_look {
     double max;       /* the largest x; -inf if there is no element, or only -inf */
     double size;      /* the largest y; of one tile */
     int64_t unit;     /* E, the largest of all tiles */
-    bool nan;         /* x or b is NaN, or b infinite where x is -inf: the row is NaN */
+    bool nan;         /* x or b is NaN, or b is infinite where x is -inf: the row is NaN */
     bool plus, minus; /* a term is +inf, -inf */
 } napier_weighted_look;
 
@@ -33,7 +34,7 @@ NAPIER_BOTH void napier_weighted_join(napier_weighted_look *into, const napier_w
     into->minus |= from->minus;
 }
 
-/* A weight that is not finite, or an element that is +inf or NaN. Returns whether it was one. */
+/* Records a weight that is not finite, or an element that is +inf or NaN. Returns whether the element is one. */
 NAPIER_BOTH bool napier_weighted_special(double x, double b, napier_weighted_look *look) {
     if (x != x || b != b) {
         look->nan = true;
@@ -96,7 +97,8 @@ NAPIER_BOTH napier_weighted_look napier_weighted_look_by_definition(const float 
     return look;
 }
 
-/* The sum of b exp(x) 2^(64 - E) over the elements below max; look: of this tile, nothing special in it, max not huge. */
+/* The sum of b exp(x) 2^(64 - E) over the elements below max. look: of this
+ * tile, without special elements, max not huge. */
 NAPIER_BOTH float napier_weighted_rest_by_definition(const float *x, const float *b, int n,
                                                      const napier_weighted_look *look) {
     const float max = (float)look->max;

@@ -2,7 +2,7 @@
  * Included after softmax.inc.h, once per instruction set. */
 #include "ops/softmax/weighted.h"
 
-/* 16 elements: which are there, and their sizes (-inf for the others). |b| = s 2^e. */
+/* 16 elements: which of them have a weight, and their sizes (-inf for the others). |b| = s 2^e. */
 typedef struct napier_weighted16 {
     vm there;
     vf x, b, s, size;
@@ -46,7 +46,7 @@ static void napier_weighted_look_at(const float *x, const float *b, int n, napie
     look->unit = napier_weighted_unit(look->size, top);
 }
 
-/* 16 terms; 0 for what is not there, not below the maximum, or too small. */
+/* 16 terms; 0 for elements that have no weight, are not below the maximum, or are too small. */
 NAPIER_KERNEL vf napier_weighted_terms16(const napier_weighted16 *w, vf max, vf cutoff, vi shift) {
     vf shifted, n;
     const vf r = vf_exp_reduce(w->x, vf_set(NAPIER_ROUND_MAGIC), &shifted, &n);
@@ -76,7 +76,7 @@ static float napier_weighted_rest(const float *x, const float *b, int n, const n
     return vf_hadd(napier_fold_lanes(lane, vectors));
 }
 
-/* The places of the elements that equal `max` and are there. */
+/* The indices of the elements that equal `max` and have a weight. */
 static int napier_weighted_ties(const float *x, const float *b, int n, float max, int *at) {
     int count = 0;
     for (int i = 0; i < n; i += 16) {

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <inttypes.h>
 
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "ops/tokens/responses.h"
@@ -17,14 +18,12 @@ static bool napier_is_in(double x, double least, double most) { return x >= leas
 
 static napier_status napier_token_options_read(napier_context *context, const napier_token_options *options,
                                                napier_token_call *call) {
-    const napier_token_options defaults = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_options *o = &call->options;
-    *o = defaults;
-    if (options && options->struct_size != sizeof *options) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size is %zu, not %zu",
-                           options->struct_size, sizeof *options);
+    *o = (napier_token_options)NAPIER_TOKEN_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_TOKEN_OPTIONS_INIT", options, o);
+    if (status) {
+        return status;
     }
-    *o = options ? *options : defaults;
     call->rules =
         (napier_token_rules){napier_float_of(o->temperature), napier_float_of(o->softcap), o->keep, o->keep_stride};
     if (!(call->rules.temperature > 0.0f && call->rules.temperature <= FLT_MAX)) {
@@ -204,11 +203,11 @@ static napier_status napier_token_needs_ids(napier_context *context, const napie
 static napier_status napier_token_results_read(napier_context *context, const napier_token_results *results,
                                                napier_token_call *call) {
     napier_token_results *r = &call->results;
-    if (results->struct_size != sizeof *results) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "results: struct_size is %zu, not %zu",
-                           results->struct_size, sizeof *results);
+    *r = (napier_token_results)NAPIER_TOKEN_RESULTS_INIT;
+    napier_status status = napier_read_struct(context, "results", "NAPIER_TOKEN_RESULTS_INIT", results, r);
+    if (status) {
+        return status;
     }
-    *r = *results;
     const int64_t most = call->cols < NAPIER_TOP_LIMIT ? call->cols : NAPIER_TOP_LIMIT;
     if (r->top_k < 0 || r->top_k > most) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
@@ -219,7 +218,7 @@ static napier_status napier_token_results_read(napier_context *context, const na
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "results: top_k is 0, but top_ids or top_logprobs are there");
     }
-    napier_status status = napier_token_needs_ids(context, call, r->logprobs.data || r->rank, r->loss.data);
+    status = napier_token_needs_ids(context, call, r->logprobs.data || r->rank, r->loss.data);
     napier_token_output out[NAPIER_TOKEN_OUTPUTS];
     napier_token_outputs(call, out);
     const int64_t cols[NAPIER_TOKEN_OUTPUTS] = {call->per_row, 1, 1, 1, r->top_k, 1, call->per_row, r->top_k};
@@ -242,12 +241,10 @@ static napier_status napier_token_results_read(napier_context *context, const na
 static napier_status napier_token_gradients_read(napier_context *context, const napier_token_gradients *gradients,
                                                  napier_token_call *call) {
     napier_token_gradients *g = &call->gradients;
-    if (gradients->struct_size != sizeof *gradients) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "gradients: struct_size is %zu, not %zu",
-                           gradients->struct_size, sizeof *gradients);
-    }
-    *g = *gradients;
-    napier_status status = napier_token_needs_ids(context, call, g->logprobs.data, g->loss.data);
+    *g = (napier_token_gradients)NAPIER_TOKEN_GRADIENTS_INIT;
+    napier_status status = napier_read_struct(context, "gradients", "NAPIER_TOKEN_GRADIENTS_INIT", gradients, g);
+    if (!status)
+        status = napier_token_needs_ids(context, call, g->logprobs.data, g->loss.data);
     if (!status)
         status = napier_token_view(context, "gradients: logprobs", g->logprobs, call->rows, call->per_row);
     if (!status)

@@ -1,4 +1,4 @@
-/* umap/fit/model.c - a map from beginning to end: neighbours, fuzzy set, start, layout. */
+/* umap/fit/model.c - fits a map: neighbours, fuzzy set, start, layout. */
 #include "umap/fit/model.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
 
-/* ---- The model ----------------------------------------------------------------------------------------------------- */
+/* ---- The model --------------------------------------------------------------------------------------------------- */
 
 static int64_t metric_count_of(const napier_neighbors_options *o, int64_t cols) {
     if (!o->metric_values) {
@@ -79,7 +79,7 @@ int64_t napier_umap_disconnected(napier_const_matrix embedding) {
 
 int64_t napier_umap_model_features(const napier_umap_model *model) { return model ? model->data.cols : 0; }
 
-/* ---- Neighbours and the fuzzy set ---------------------------------------------------------------------------------- */
+/* ---- Neighbours and the fuzzy set -------------------------------------------------------------------------------- */
 
 typedef struct knn {
     const int32_t *indices; /* [n, n_neighbors] */
@@ -94,7 +94,7 @@ static void knn_release(napier_context *context, knn *k) {
     *k = (knn){0};
 }
 
-/* Neighbours that the caller found: indices below n or -1, distances not negative and rising. */
+/* Checks neighbours from the caller: indices below n or -1, distances not negative and ascending. */
 static napier_status check_given(napier_context *context, const napier_umap_options *o, int64_t n) {
     const int64_t k = o->neighbors.n_neighbors;
     for (int64_t i = 0; i < n * k; i++) {
@@ -109,7 +109,7 @@ static napier_status check_given(napier_context *context, const napier_umap_opti
     return NAPIER_OK;
 }
 
-/* The neighbours in memory of our own: given ones copied, others searched. */
+/* Fills our own arrays with the neighbours: copies given ones, else searches. */
 static napier_status fill_own(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
                               size_t count, knn *out) {
     if (o->knn_indices) {
@@ -129,7 +129,7 @@ static napier_status fill_own(napier_context *context, napier_umap_samples sampl
                                             napier_samples_rows(samples), neighbors.n_neighbors);
 }
 
-/* The neighbours of every point; those at the disconnection distance or farther are none: -1 at infinity. */
+/* Finds the neighbours of every point. Those at the disconnection distance or farther become -1 at infinity. */
 static napier_status find_neighbors(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
                                     int64_t n, knn *out) {
     const float limit = napier_umap_disconnection_of(o);
@@ -150,7 +150,7 @@ static napier_status find_neighbors(napier_context *context, napier_umap_samples
     out->indices = out->own_indices;
     out->distances = out->own_distances;
     const napier_status status = fill_own(context, samples, o, count, out);
-    for (size_t i = 0; !status && i < count; i++) { /* a point itself is at 0 */
+    for (size_t i = 0; !status && i < count; i++) { /* the point itself is at 0, so it stays */
         if (out->own_distances[i] >= limit) {
             out->own_indices[i] = -1;
             out->own_distances[i] = INFINITY;
@@ -166,7 +166,7 @@ static napier_status say(napier_context *context, const napier_umap_options *o, 
     return NAPIER_OK;
 }
 
-/* The graph of a fit: the fuzzy set, joined with what is known of the points. */
+/* Makes the graph of a fit: the fuzzy set, combined with the targets. */
 static napier_status make_graph(napier_context *context, const napier_umap_options *o, int64_t n, const knn *k,
                                 napier_umap_graph **out) {
     napier_status status =
@@ -181,7 +181,7 @@ static napier_status make_graph(napier_context *context, const napier_umap_optio
     return status ? status : say(context, o, "fuzzy set", 1.0);
 }
 
-/* ---- Start and layout ---------------------------------------------------------------------------------------------- */
+/* ---- Start and layout -------------------------------------------------------------------------------------------- */
 
 static napier_status make_start(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
                                 const napier_umap_graph *graph, napier_matrix embedding) {
@@ -198,7 +198,8 @@ static napier_status make_start(napier_context *context, napier_umap_samples sam
     return status ? status : say(context, o, "start", 1.0);
 }
 
-/* The edges that can act at least once. */
+/* Copies the edges of at least 1 / epochs of the largest weight: those that would act at least once if they were
+ * sampled. */
 static napier_status pruned(napier_context *context, const napier_umap_graph *graph, int64_t epochs,
                             napier_umap_graph **out) {
     const int64_t count = napier_umap_graph_edges(graph);
@@ -225,8 +226,8 @@ static napier_status pruned(napier_context *context, const napier_umap_graph *gr
     return NAPIER_OK;
 }
 
-/* The default scheme: Adam on all edges, each by its weight; the graph is symmetric, so each vertex has its own edges
- * twice. */
+/* The default scheme: Adam on all edges, each by its weight. Each listing of an edge moves both its ends. The graph is
+ * symmetric, so instead each vertex takes only its own edges, and each force counts twice. */
 static napier_status run_layout(napier_context *context, const napier_umap_graph *graph, const napier_umap_options *o,
                                 napier_densmap *densmap, napier_matrix embedding) {
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
@@ -259,7 +260,7 @@ static napier_status run_layout(napier_context *context, const napier_umap_graph
     return status;
 }
 
-/* Layout of a graph as it comes from the fuzzy set; with densMAP where distances are given. */
+/* Computes the layout of a fuzzy set's graph, with densMAP if distances are given. */
 static napier_status lay_out(napier_context *context, const napier_umap_graph *graph, const napier_umap_options *o,
                              const knn *k, napier_matrix embedding) {
     napier_umap_graph *edges = NULL;
@@ -303,7 +304,7 @@ napier_status napier_umap_optimize_layout(napier_context *context, const napier_
     return status;
 }
 
-/* A point without edges was moved by samples alone: where it lies means nothing. */
+/* Sets points without edges to NaN: only samples moved them, so their position has no meaning. */
 static void take_away_places(const napier_umap_graph *graph, napier_matrix embedding) {
     float *y = embedding.data;
     for (int64_t v = 0; v < graph->n; v++) {
@@ -313,12 +314,12 @@ static void take_away_places(const napier_umap_graph *graph, napier_matrix embed
     }
 }
 
-/* ---- Fit ----------------------------------------------------------------------------------------------------------- */
+/* ---- Fit --------------------------------------------------------------------------------------------------------- */
 
 static napier_status fit_points(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
                                 napier_umap_model *model) {
     const napier_matrix embedding = napier_rows_f32(model->embedding, model->n, o->n_components);
-    if (model->n == 1) { /* nothing to be near or far from */
+    if (model->n == 1) { /* a single point has no neighbours */
         memset(model->embedding, 0, (size_t)o->n_components * sizeof(float));
         return NAPIER_OK;
     }

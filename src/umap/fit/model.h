@@ -1,4 +1,4 @@
-/* umap/fit/model.h - what a fitted map is made of. */
+/* umap/fit/model.h - the contents of a fitted map. */
 #ifndef NAPIER_UMAP_FIT_MODEL_H
 #define NAPIER_UMAP_FIT_MODEL_H
 
@@ -6,7 +6,7 @@
 #include "umap/metric/samples.h"
 
 struct napier_umap_model {
-    napier_umap_options options; /* as checked; its pointers are NULL, but for: */
+    napier_umap_options options; /* checked; its pointers are NULL except the next */
     float *metric_values;        /* a copy of options.neighbors.metric_values, or NULL */
     int64_t metric_count;
     napier_samples_copy data;
@@ -14,7 +14,7 @@ struct napier_umap_model {
     float *embedding; /* [n, options.n_components] */
 };
 
-/* A model without data, metric values or embedding yet, for n points. */
+/* Makes a model for n points, without data, metric values or embedding. */
 napier_status napier_umap_model_create(napier_context *context, const napier_umap_options *options, int64_t n,
                                        int64_t metric_count, napier_umap_model **out);
 

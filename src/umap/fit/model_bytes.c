@@ -2,12 +2,13 @@
  *
  *   8  magic "NAPIERUM"   4 format (1 or 2)   4 dense (1) or sparse (0)
  *   8 x 21  options, as doubles and integers (put_options)
- *   8  disconnection distance; in format 2 only, which is written where one was asked for
+ *   8  disconnection distance, only in format 2, which is used if the options set one
  *   8 x 6   n, columns, dense elements, sparse entries, metric values, embedding elements
  *   the metric values, dense rows or row_starts, columns and values, the embedding
  *   8  checksum: FNV-1a over all bytes before
  *
- * Whatever is read is checked before it is believed: sizes against the size of the whole, then every number. */
+ * Everything that is read is checked before it is used: first the sizes against the size of the whole, then every
+ * number. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
@@ -37,9 +38,9 @@ typedef struct sizes {
     uint64_t n, cols, dense, sparse, metric, embedding;
 } sizes;
 
-/* ---- Out ----------------------------------------------------------------------------------------------------------- */
+/* ---- Out --------------------------------------------------------------------------------------------------------- */
 
-/* o: whose disconnection distance tells the format. */
+/* The format follows from the disconnection distance of the options. */
 static uint32_t format_of(const napier_umap_options *o) {
     return o->disconnection_distance > 0.0 ? MODEL_FORMAT_DISTANCE : MODEL_FORMAT;
 }
@@ -135,7 +136,7 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
     return NAPIER_OK;
 }
 
-/* ---- In ------------------------------------------------------------------------------------------------------------ */
+/* ---- In ---------------------------------------------------------------------------------------------------------- */
 
 static napier_status corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "model: %s", what);
@@ -160,7 +161,7 @@ static const uint8_t *get_options(const uint8_t *at, uint32_t format, napier_uma
     o->local_connectivity = napier_get_f64(at + 104);
     o->repulsion_strength = napier_get_f64(at + 112);
     o->negative_sample_rate = napier_get_f64(at + 120);
-    o->init = NAPIER_UMAP_INIT_SPECTRAL; /* of no more use */
+    o->init = NAPIER_UMAP_INIT_SPECTRAL; /* not used after the fit */
     o->seed = napier_get_u64(at + 136);
     o->transform_seed = napier_get_u64(at + 144);
     o->target_weight = napier_get_f64(at + 152);
@@ -179,8 +180,8 @@ static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
     return at + MODEL_SIZES;
 }
 
-/* Do the sizes fit one another and the whole? No product and no sum here can overflow: each factor is below 2^31, and
- * each count is at most a quarter of the bytes that are there. */
+/* Are the sizes consistent with one another and with the whole? No product and no sum can overflow here: each factor is
+ * below 2^31, and each count is at most a quarter of the number of bytes. */
 static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, size_t size) {
     const uint64_t most = UINT64_C(1) << 31, quarter = size / 4;
     if (s->n < 1 || s->n >= most || s->cols >= most) {
@@ -266,7 +267,7 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
     at += dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
     napier_get_floats(at, model->embedding, (int64_t)s->embedding);
     const napier_status placed =
-        napier_umap_check_places(context, "embedding", napier_umap_model_embedding(model)); /* NaN rows may be */
+        napier_umap_check_places(context, "embedding", napier_umap_model_embedding(model)); /* rows may be NaN */
     return placed ? corrupt(context, "an embedding that is not finite") : NAPIER_OK;
 }
 
@@ -297,7 +298,7 @@ static napier_status run_model_from_bytes(napier_context *context, const uint8_t
         return corrupt(context, "sizes that do not fit");
     }
     const int64_t neighbors = read.neighbors.n_neighbors;
-    read.neighbors.n_neighbors = s.n == 1 && neighbors == 1 ? 2 : neighbors; /* one point has no other */
+    read.neighbors.n_neighbors = s.n == 1 && neighbors == 1 ? 2 : neighbors; /* a single point has only itself */
     status = napier_umap_check_options(context, &read, (int64_t)s.n, &options);
     if (!status && (options.neighbors.n_neighbors != neighbors || !napier_metric_name(options.neighbors.metric) ||
                     options.a != read.a || options.b != read.b)) {
@@ -327,7 +328,7 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     return status;
 }
 
-/* ---- Files --------------------------------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static napier_status whole_model(napier_context *context, const napier_umap_model *model, uint8_t **bytes,
                                  size_t *size) {
@@ -348,7 +349,7 @@ static napier_status whole_model(napier_context *context, const napier_umap_mode
 
 /* 0 or an errno. */
 static int write_all(int fd, const uint8_t *bytes, size_t size) {
-    const size_t most = (size_t)1 << 30; /* at once: some systems take no more */
+    const size_t most = (size_t)1 << 30; /* the most that some systems write at once */
     while (size > 0) {
         const ssize_t written = write(fd, bytes, size < most ? size : most);
         if (written < 0 && errno != EINTR) {
@@ -392,7 +393,7 @@ napier_status napier_umap_model_save(napier_context *context, const napier_umap_
     return status;
 }
 
-/* Opened without waiting: a pipe without a writer is refused like any other file that is not regular. */
+/* Opens without waiting, so that a pipe without a writer is refused like any other file that is not regular. */
 static napier_status open_file(napier_context *context, const char *path, int *fd, size_t *size) {
     struct stat info;
     *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

@@ -1,5 +1,5 @@
-/* umap/fit/quality.c - how good a map is: trustworthiness, preserved neighbours, and a vote of neighbours on the
- * labels. Row by row, all distances of a row at once, in the data and on the map. */
+/* umap/fit/quality.c - the quality of a map: trustworthiness, preserved neighbours, and a vote of neighbours on the
+ * labels. For each row it computes all distances in the data and on the map. */
 #include <math.h>
 
 #include "core/base/fenv.h"
@@ -18,8 +18,8 @@ typedef struct row_quality {
 typedef struct quality_task {
     const napier_points *points;
     napier_const_matrix embedding;
-    int64_t n;     /* points that have a place */
-    int32_t *kept; /* [n] which they are; all below are numbered among them */
+    int64_t n;     /* points with a position */
+    int32_t *kept; /* [n] their indices among all points; the fields below use indices into kept */
     int64_t k, rows;
     const int32_t *labels;   /* of all points */
     float *in_data, *on_map; /* [workers, n] distances */
@@ -46,7 +46,7 @@ static void nearest_of(const float *distance, int64_t n, int64_t i, int64_t k, i
     }
 }
 
-/* How many points other than i are nearer to i than j is, plus one. */
+/* One plus the number of points other than i that are nearer to i than j is. */
 static int64_t rank_of(const float *distance, int64_t n, int64_t i, int64_t j) {
     int64_t nearer = 0;
     for (int64_t l = 0; l < n; l++) {
@@ -64,7 +64,7 @@ static int is_among(const int32_t *near, int64_t k, int32_t j) {
     return 0;
 }
 
-/* The most frequent label of the neighbours; of equals the smallest. */
+/* The most frequent label of the neighbours; the smallest of several. */
 static int32_t vote_of(const quality_task *t, const int32_t *near) {
     const int32_t *labels = t->labels, *kept = t->kept;
     int32_t winner = labels[kept[near[0]]];
@@ -122,7 +122,7 @@ static napier_umap_quality summary(const quality_task *t) {
                                  t->labels ? agrees / rows : (double)NAN};
 }
 
-/* napier_umap_check_places has let only whole rows of NaN pass. */
+/* Lists the points with a position. napier_umap_check_places has checked that a row is finite or all NaN. */
 static void find_kept(const quality_task *t) {
     const float *y = t->embedding.data;
     int64_t count = 0;

@@ -1,6 +1,6 @@
-/* umap/fit/transform.c - new points on a fitted map, and points of the map back to data. Every row by itself: its
- * random numbers are keyed on its contents, the number of its epochs is fixed, and the fitted points stay where they
- * are. */
+/* umap/fit/transform.c - new points on a fitted map, and points of the map back to data. Every row is
+ * independent of the others: its random numbers are keyed on its contents, its number of epochs is fixed, and the
+ * fitted points do not move. */
 #include <math.h>
 #include <string.h>
 
@@ -15,19 +15,19 @@
 
 enum {
     NAPIER_TRANSFORM_CHUNK = 16,
-    /* umap-learn's numbers, but by the points fitted: by the rows of a batch, a row would depend on the others */
+    /* umap-learn's numbers, but chosen by the fitted points; chosen by the batch, a row would depend on the others */
     NAPIER_TRANSFORM_SMALL = 10000,
     NAPIER_TRANSFORM_EPOCHS_SMALL = 100,
     NAPIER_TRANSFORM_EPOCHS_LARGE = 30
 };
 
-/* What both directions need of the nearest fitted points of each row. */
+/* The nearest fitted points of each row; both directions use it. */
 typedef struct nearest {
     int64_t rows, k;
     int32_t *indices; /* [rows, k] */
     float *distances;
     float *rhos, *sigmas; /* [rows] */
-    float *weights;       /* [rows, k]: memberships; the nearest has 1 */
+    float *weights;       /* [rows, k] memberships; the nearest has 1 */
 } nearest;
 
 static void nearest_release(napier_context *context, nearest *n) {
@@ -39,7 +39,7 @@ static void nearest_release(napier_context *context, nearest *n) {
     *n = (nearest){0};
 }
 
-/* exp(-(d - rho) / sigma), 1 up to rho, 0 for a neighbour that is not there. */
+/* exp(-(d - rho) / sigma), 1 up to rho, 0 for a missing neighbour. */
 static void memberships(const napier_umap_kernels *kernels, const nearest *n, int64_t row) {
     float *w = n->weights + row * n->k;
     for (int64_t s = 0; s < n->k; s++) {
@@ -52,7 +52,7 @@ static void memberships(const napier_umap_kernels *kernels, const nearest *n, in
     }
 }
 
-/* Neighbours at `limit` or farther are none. */
+/* Finds the neighbours of each row. Those at `limit` or farther become -1. */
 static napier_status find_nearest(napier_context *context, const napier_umap_model *model, napier_umap_samples fitted,
                                   napier_umap_samples rows, const napier_neighbors_options *options, float limit,
                                   nearest *n) {
@@ -107,8 +107,8 @@ static void weighted_mean(const nearest *n, int64_t row, const float *values, in
     }
 }
 
-/* out = the neighbour that is nearest to all others, by their memberships: it lies where most of them are, which a mean need
- * not. NaN where no neighbour has a place. */
+/* out = the neighbour that is nearest to all others, weighted by memberships. It is where most of them are; a mean need
+ * not be. NaN if no neighbour has a position. */
 static void medoid(const nearest *n, int64_t row, const float *values, int64_t width, float *out) {
     const int32_t *near = n->indices + row * n->k;
     const float *w = n->weights + row * n->k;
@@ -131,7 +131,7 @@ static void medoid(const nearest *n, int64_t row, const float *values, int64_t w
     }
 }
 
-/* ---- Onto the map -------------------------------------------------------------------------------------------------- */
+/* ---- Onto the map ------------------------------------------------------------------------------------------------ */
 
 typedef struct transform_task {
     const napier_umap_model *model;
@@ -148,7 +148,7 @@ static void move(float *y, const float *force, float rate, int64_t components) {
     }
 }
 
-/* One edge of an epoch: the attraction, then the repulsion of the samples that go with it. */
+/* Applies one edge in an epoch: the attraction, then the repulsion by its samples. */
 static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, uint32_t key, uint32_t edge,
                           float rate) {
     const napier_umap_model *m = t->model;
@@ -162,14 +162,14 @@ static void pull_and_push(const transform_task *t, float *y, int32_t neighbor, u
         napier_philox(key, edge, s, random);
         z = m->embedding + (int64_t)napier_random_below(random[0], (uint32_t)m->n) * c;
         if (isnan(z[0])) {
-            continue; /* a point without a place */
+            continue; /* a disconnected point */
         }
         napier_force(&t->forces, napier_repulsion(&t->forces, napier_squared_gap(y, z, c)), 1.0f, y, z, c, force);
         move(y, force, rate, c);
     }
 }
 
-/* An edge acts in its weight's share of the epochs, evenly spread. */
+/* Does an edge act in this epoch? It acts in a share `weight` of the epochs, evenly spread. */
 static int acts(float weight, int64_t epoch) {
     return (int64_t)(weight * (float)(epoch + 1)) > (int64_t)(weight * (float)epoch);
 }
@@ -200,7 +200,7 @@ static void transform_rows(void *argument, int worker, int64_t begin, int64_t en
     }
 }
 
-/* Fitted points without a place are nobody's neighbours. */
+/* Gives disconnected fitted points weight 0. */
 static void leave_out(const napier_umap_model *model, nearest *n) {
     const int64_t c = model->options.n_components;
     for (int64_t i = 0; i < n->rows * n->k; i++) {
@@ -269,7 +269,7 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     return status;
 }
 
-/* ---- Back to data -------------------------------------------------------------------------------------------------- */
+/* ---- Back to data ------------------------------------------------------------------------------------------------ */
 
 typedef struct inverse_task {
     const napier_umap_model *model;
@@ -277,7 +277,7 @@ typedef struct inverse_task {
     float *out; /* [rows, features] */
 } inverse_task;
 
-/* The places of the points that have one, side by side: their number. kept: which points they are. */
+/* Copies the positions of the points that have one; returns their number. kept: the indices of these points. */
 static int64_t gather_places(const napier_umap_model *model, float *places, int32_t *kept) {
     const int64_t c = model->options.n_components;
     int64_t count = 0;
@@ -290,7 +290,7 @@ static int64_t gather_places(const napier_umap_model *model, float *places, int3
     return count;
 }
 
-/* The neighbours of places on the map, by the numbers of the fitted points. */
+/* Finds the neighbours of positions on the map, as indices of fitted points. */
 static napier_status find_on_map(napier_context *context, const napier_umap_model *model, napier_const_matrix points,
                                  float *places, int32_t *kept, nearest *near) {
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */

@@ -1,4 +1,4 @@
-/* umap/graph/edges.h - the order of edges, and what a weight must be. Plain C that CUDA compiles too. */
+/* umap/graph/edges.h - the order of edges and the range of weights. Plain C that CUDA compiles too. */
 #ifndef NAPIER_UMAP_GRAPH_EDGES_H
 #define NAPIER_UMAP_GRAPH_EDGES_H
 
@@ -10,8 +10,8 @@
 /* Finite and not negative? */
 NAPIER_BOTH bool napier_is_weight(float w) { return w >= 0.0f && w <= 0x1.fffffep127f; }
 
-/* By source, target and weight: a total order but for equal edges, so the result does not depend on the input's order.
- */
+/* Compares by source, target and weight. Only equal edges tie, so the result of sorting does not depend on the input's
+ * order. */
 NAPIER_BOTH bool napier_edge_is_after(const napier_umap_edge *a, const napier_umap_edge *b) {
     if (a->source != b->source) {
         return a->source > b->source;

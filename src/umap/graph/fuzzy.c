@@ -1,12 +1,13 @@
 /* umap/graph/fuzzy.c - the fuzzy simplicial set: from distances of neighbours to a symmetric weighted graph.
  *
- *   rho_i    the distance of the nearest neighbour that counts as connected
- *   sigma_i  sum_j exp(-max(0, d_ij - rho_i) / sigma_i) = log2(n_neighbors), the first neighbour (itself) left out
+ *   rho_i    the distance of the neighbour number local_connectivity
+ *   sigma_i  sum_j exp(-max(0, d_ij - rho_i) / sigma_i) = log2(n_neighbors), without the first neighbour (itself)
  *   a_ij     exp(-max(0, d_ij - rho_i) / sigma_i)
  *   W        mix (A + A' - A.A') + (1 - mix) A.A'
  *
- * Sigma is found by bisection on many rows at once: each round takes the exponentials of all rows that are not done yet in
- * one call of the vector kernel. A row's own sums run in order, in double, so it does not matter which rows share a round.
+ * Sigma is found by bisection on many rows at once: each round computes the exponentials of all unfinished rows in one
+ * call of the vector kernel. The sums of a row are in order, in double, so they do not depend on which rows share a
+ * round.
  * Source: McInnes, Healy and Melville, 2018, algorithms 2 and 3. */
 #include <math.h>
 #include <string.h>
@@ -24,7 +25,7 @@
 
 enum { ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = NAPIER_MEAN_BLOCK };
 
-/* ---- Checks -------------------------------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
 typedef struct row_faults {
     const float *distances;
@@ -33,7 +34,7 @@ typedef struct row_faults {
     uint8_t *marks; /* per chunk: 1 if it has a fault */
 } row_faults;
 
-/* The first column of a row that cannot be, or -1. */
+/* The first invalid column of a row, or -1. */
 static int64_t fault_of_row(const row_faults *t, int64_t i) {
     return napier_smooth_fault(t->distances + i * t->k, t->indices ? t->indices + i * t->k : NULL, t->k, t->n);
 }
@@ -93,7 +94,7 @@ static napier_status check_rows(napier_context *context, const int32_t *indices,
                        (long long)column, (long long)row, (double)distances[at]);
 }
 
-/* ---- Rho and sigma ------------------------------------------------------------------------------------------------- */
+/* ---- Rho and sigma ----------------------------------------------------------------------------------------------- */
 
 typedef struct smooth_task {
     const napier_math_kernels *math;
@@ -103,11 +104,11 @@ typedef struct smooth_task {
     double target; /* log2(k) */
     double mean;   /* of all distances */
     float *rhos, *sigmas;
-    float *scratch; /* per worker: gaps and terms of a round */
+    float *scratch; /* per worker: the gaps and terms of one round */
     int64_t scratch_floats;
 } smooth_task;
 
-/* Bisections side by side; gaps lie one row after the other. */
+/* Runs the bisections of several rows together. The gaps of the rows are contiguous. */
 static void search(const smooth_task *t, napier_bisection *all, int64_t rows, float *gaps, float *terms) {
     int64_t open = rows;
     while (open > 0) {
@@ -187,7 +188,7 @@ static void sum_blocks(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Of the finite ones, by blocks. */
+/* The mean of the finite values, summed by blocks. */
 static napier_status mean_of(napier_context *context, const float *x, int64_t n, double *mean) {
     const size_t blocks = (size_t)(n / SUM_BLOCK + 1);
     sum_task t = {x, napier_alloc(&context->allocator, blocks, sizeof(double)),
@@ -283,7 +284,7 @@ napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *
     return status;
 }
 
-/* ---- Directed memberships ------------------------------------------------------------------------------------------ */
+/* ---- Directed memberships ---------------------------------------------------------------------------------------- */
 
 typedef struct member_task {
     const napier_math_kernels *math;
@@ -293,7 +294,7 @@ typedef struct member_task {
     int64_t *counts;   /* [n] memberships of a row */
     uint32_t *targets; /* [n, k], ascending within a row */
     float *weights;
-    uint8_t *repeats; /* per chunk: a row names a neighbour twice */
+    uint8_t *repeats; /* per chunk: 1 if a row names a neighbour twice */
 } member_task;
 
 static void member_rows(void *argument, int worker, int64_t begin, int64_t end) {
@@ -315,7 +316,7 @@ static void member_rows(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-/* ---- A and A' joined ------------------------------------------------------------------------------------------------ */
+/* ---- A and A' joined --------------------------------------------------------------------------------------------- */
 
 typedef struct join_task {
     const napier_umap_graph *a, *b; /* b: a reversed */
@@ -371,9 +372,10 @@ napier_status napier_umap_graph_union(napier_context *context, const napier_umap
     return status;
 }
 
-/* ---- The set -------------------------------------------------------------------------------------------------------- */
+/* ---- The set ----------------------------------------------------------------------------------------------------- */
 
-/* Rows [n, k] of which the first counts[i] are set, closed up: in place, since nothing moves to the right. */
+/* Removes the gaps between rows [n, k] of which the first counts[i] elements are set. In place, because nothing moves
+ * to the right. */
 static void close_up(napier_umap_graph *graph, int64_t k) {
     int64_t to = 0;
     for (int64_t i = 0; i < graph->n; i++) {

@@ -8,7 +8,7 @@
 #include "umap/graph/edges.h"
 #include "umap/options/params.h"
 
-/* ---- Sorting ------------------------------------------------------------------------------------------------------- */
+/* ---- Sorting ----------------------------------------------------------------------------------------------------- */
 
 static int is_sorted(const napier_umap_edge *edges, int64_t count) {
     for (int64_t e = 1; e < count; e++) {
@@ -19,7 +19,7 @@ static int is_sorted(const napier_umap_edge *edges, int64_t count) {
     return 1;
 }
 
-/* Merges [begin, middle) and [middle, end) of `from` into the same places of `to`. */
+/* Merges [begin, middle) and [middle, end) of `from` into [begin, end) of `to`. */
 static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64_t begin, int64_t middle, int64_t end) {
     int64_t left = begin, right = middle;
     for (int64_t i = begin; i < end; i++) {
@@ -74,7 +74,7 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
     return status;
 }
 
-/* ---- Checking ------------------------------------------------------------------------------------------------------ */
+/* ---- Checking ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_check_counts(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                        int64_t n) {
@@ -139,7 +139,7 @@ napier_status napier_umap_check_graph(napier_context *context, const char *name,
     return NAPIER_OK;
 }
 
-/* ---- Segments and graphs ------------------------------------------------------------------------------------------- */
+/* ---- Segments and graphs ----------------------------------------------------------------------------------------- */
 
 static napier_status run_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
                                   int64_t *starts, int64_t *counts) {
@@ -264,14 +264,14 @@ napier_status napier_umap_graph_reversed(napier_context *context, const napier_u
     for (int64_t v = 0; v < n; v++) {
         reversed->starts[v + 1] += reversed->starts[v];
     }
-    for (int64_t v = 0; v < n; v++) { /* sources ascend, so each row does */
+    for (int64_t v = 0; v < n; v++) { /* sources ascend, so each row is ascending */
         for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e++) {
             const int64_t at = reversed->starts[graph->targets[e]]++;
             reversed->targets[at] = (uint32_t)v;
             reversed->weights[at] = graph->weights[e];
         }
     }
-    for (int64_t v = n; v > 0; v--) { /* each start has moved on to the next row's */
+    for (int64_t v = n; v > 0; v--) { /* each start has advanced to the next row's */
         reversed->starts[v] = reversed->starts[v - 1];
     }
     reversed->starts[0] = 0;

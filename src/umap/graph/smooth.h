@@ -1,6 +1,6 @@
-/* umap/graph/smooth.h - rho and sigma of one row of distances, the directed memberships and how two are joined: what
- * the CPU (fuzzy.c) and CUDA share. A row holds k distances, ascending; +inf: no neighbour. Plain C that CUDA compiles
- * too. */
+/* umap/graph/smooth.h - rho and sigma of one row of distances, the directed memberships, and their
+ * symmetrisation. The CPU (fuzzy.c) and CUDA share this file, so it is plain C. A row holds k distances, ascending;
+ * +inf means no neighbour. */
 #ifndef NAPIER_UMAP_GRAPH_SMOOTH_H
 #define NAPIER_UMAP_GRAPH_SMOOTH_H
 
@@ -9,14 +9,14 @@
 
 #include "core/math/both.h"
 
-enum { NAPIER_BISECTIONS = 64, NAPIER_MEAN_BLOCK = 65536 /* distances that are summed in order */ };
+enum { NAPIER_BISECTIONS = 64, NAPIER_MEAN_BLOCK = 65536 /* distances summed in one block */ };
 
 #define NAPIER_SMOOTH_TOLERANCE 1e-5
-#define NAPIER_SMOOTH_LEAST_SHARE 1e-3 /* of the mean distance: the least sigma */
+#define NAPIER_SMOOTH_LEAST_SHARE 1e-3 /* smallest sigma, as a share of the mean distance */
 
 /* ---- A row's faults ---------------------------------------------------------------------------------------------- */
 
-/* The first of k neighbours of one of n points that cannot be, or -1. indices may be NULL. */
+/* The first invalid one of the k neighbours of a point, or -1. n is the number of points; indices may be NULL. */
 NAPIER_BOTH int64_t napier_smooth_fault(const float *d, const int32_t *indices, int64_t k, int64_t n) {
     for (int64_t j = 0; j < k; j++) {
         if (!(d[j] >= 0.0f) || (j > 0 && d[j] < d[j - 1])) {
@@ -29,7 +29,7 @@ NAPIER_BOTH int64_t napier_smooth_fault(const float *d, const int32_t *indices, 
     return -1;
 }
 
-/* The number of distances that are finite: they are sorted. */
+/* The number of finite distances. They are sorted, so these come first. */
 NAPIER_BOTH int64_t napier_smooth_count(const float *d, int64_t k) {
     while (k > 0 && isinf(d[k - 1])) {
         k--;
@@ -39,7 +39,8 @@ NAPIER_BOTH int64_t napier_smooth_count(const float *d, int64_t k) {
 
 /* ---- Rho and sigma ----------------------------------------------------------------------------------------------- */
 
-/* Between the two neighbours at either side of local_connectivity, among those not at distance 0. */
+/* The distance of neighbour number local_connectivity, not counting neighbours at distance 0. A fractional number is
+ * interpolated between the two neighbours on either side. */
 NAPIER_BOTH float napier_smooth_rho(const float *d, int64_t count, double local_connectivity) {
     int64_t first = 0;
     while (first < count && !(d[first] > 0.0f)) {
@@ -62,15 +63,15 @@ NAPIER_BOTH float napier_smooth_rho(const float *d, int64_t count, double local_
     return (float)rho;
 }
 
-/* One row's search for sigma. */
+/* The bisection that finds sigma of one row. */
 typedef struct napier_bisection {
-    double low, high, middle; /* high 0: none yet */
-    int64_t row, count;       /* finite distances, the first left out */
-    int left;                 /* rounds */
+    double low, high, middle; /* high 0: no upper bound yet */
+    int64_t row, count;       /* count: finite distances except the first */
+    int left;                 /* rounds left */
 } napier_bisection;
 
 NAPIER_BOTH napier_bisection napier_bisection_of(int64_t row, const float *d, int64_t count) {
-    /* 1 to begin with, as the reference has it, which 64 halvings or doublings bring to any usual scale */
+    /* Starts at 1, like the reference: 64 halvings or doublings reach any usual scale. */
     napier_bisection b = {0.0, 0.0, 1.0, row, count > 1 ? count - 1 : 0, NAPIER_BISECTIONS};
     const double scale = (double)d[count > 0 ? count - 1 : 0];
     if (count > 0 && scale > 0.0 && (scale < 0x1p-40 || scale > 0x1p40)) {
@@ -79,10 +80,10 @@ NAPIER_BOTH napier_bisection napier_bisection_of(int64_t row, const float *d, in
     return b;
 }
 
-/* Of a gap d - rho: what exp is taken of, for factor = -1 / sigma. */
+/* The exponent of a membership: gap is d - rho, factor is -1 / sigma. */
 NAPIER_BOTH float napier_smooth_exponent(float gap, float factor) { return gap > 0.0f ? gap * factor : 0.0f; }
 
-/* False when the search is over. */
+/* One step of the bisection; false if it was the last. */
 NAPIER_BOTH int napier_bisect(napier_bisection *b, double sum, double target) {
     if (fabs(sum - target) < NAPIER_SMOOTH_TOLERANCE) {
         return 0;
@@ -97,7 +98,7 @@ NAPIER_BOTH int napier_bisect(napier_bisection *b, double sum, double target) {
     return --b->left > 0;
 }
 
-/* mean: of all distances. */
+/* mean is that of all distances. */
 NAPIER_BOTH float napier_smooth_sigma(const napier_bisection *b, const float *d, int64_t k, float rho, double mean) {
     if (rho > 0.0f) {
         const int64_t count = napier_smooth_count(d, k);
@@ -113,7 +114,7 @@ NAPIER_BOTH float napier_smooth_sigma(const napier_bisection *b, const float *d,
 
 /* ---- Memberships ------------------------------------------------------------------------------------------------- */
 
-/* Those of row i that count, as exponents: their number. */
+/* Writes the members of row i, with their exponents; returns their number. */
 NAPIER_BOTH int64_t napier_members_of(int64_t i, const int32_t *indices, const float *d, int64_t k, float rho,
                                       float sigma, uint32_t *targets, float *exponents) {
     const float factor = (float)(-1.0 / (double)sigma);
@@ -127,7 +128,7 @@ NAPIER_BOTH int64_t napier_members_of(int64_t i, const int32_t *indices, const f
     return count;
 }
 
-/* Ascending by target: rows are short, and nearly any order will do. */
+/* Sorts by target, ascending, by insertion: rows are short. */
 NAPIER_BOTH void napier_sort_members(uint32_t *targets, float *weights, int64_t count) {
     for (int64_t gap = count / 2; gap > 0; gap /= 2) {
         for (int64_t i = gap; i < count; i++) {
@@ -150,7 +151,7 @@ NAPIER_BOTH float napier_joined(double a, double b, double mix) {
     return (float)(mix == 1.0 ? (a + b) - both : mix * ((a + b) - both) + (1.0 - mix) * both);
 }
 
-/* Row v of A and A' joined: how many edges stay. targets NULL: only counts. */
+/* Combines row v of A with row v of A'; returns the number of edges. targets NULL: only counts. */
 NAPIER_BOTH int64_t napier_join_row(int64_t v, const uint32_t *left, const float *left_weights, int64_t left_count,
                                     const uint32_t *right, const float *right_weights, int64_t right_count, double mix,
                                     uint32_t *targets, float *weights) {

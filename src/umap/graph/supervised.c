@@ -1,11 +1,11 @@
-/* umap/graph/supervised.c - the graph of the data joined with what is known of the points, as umap-learn does it.
+/* umap/graph/supervised.c - combines the graph of the data with targets of the points, as umap-learn does.
  *
- * Categories: an edge between points of different categories weighs exp(-far_dist) of what it did, far_dist = 2.5 / (1 -
- * target_weight); one to a point of unknown category exp(-unknown_dist), unknown_dist = 1.
- * Numbers: the fuzzy set of the numbers, whose neighbours follow from sorting; where the data's graph says l and the
- * numbers' says r, the joint weight is l r^(w / (1 - w)) for target_weight w < 1/2, else l^((1 - w) / w) r. An edge that
- * one of them does not know counts there as half of its least one.
- * Either way local connectivity is then restored: each row is divided by its largest weight, and W + W' - W.W' taken. */
+ * Categories: the weight of an edge between different categories is multiplied by exp(-far_dist), far_dist = 2.5 / (1 -
+ * target_weight); that of an edge to a point of unknown category by exp(-unknown_dist), unknown_dist = 1.
+ * Numbers: the fuzzy set of the numbers, whose neighbours are found by sorting. Where the data's graph has weight l and
+ * the numbers' graph r, the joint weight is l r^(w / (1 - w)) for target_weight w < 1/2, else l^((1 - w) / w) r. An
+ * edge that is missing in one graph counts there as half of that graph's least weight.
+ * Afterwards local connectivity is restored: each row is divided by its largest weight, and W + W' - W.W' is formed. */
 #include <math.h>
 #include <string.h>
 
@@ -24,9 +24,9 @@ enum { ROW_CHUNK = 512 };
 #define FAR_DIST_OF_ALL 1e12 /* target_weight 1: the categories decide */
 
 #define LEAST_WEIGHT 1e-8
-#define MOST_RIGHT_WEIGHT 1e-4 /* of an edge that the numbers do not know */
+#define MOST_RIGHT_WEIGHT 1e-4 /* of an edge that the numbers' graph lacks */
 
-/* ---- Local connectivity --------------------------------------------------------------------------------------------- */
+/* ---- Local connectivity ------------------------------------------------------------------------------------------ */
 
 static void divide_by_largest(void *argument, int worker, int64_t begin, int64_t end) {
     napier_umap_graph *g = argument;
@@ -42,7 +42,7 @@ static void divide_by_largest(void *argument, int worker, int64_t begin, int64_t
     }
 }
 
-/* Replaces *graph with the union of `joint`, rows divided by their largest weight; joint is destroyed. */
+/* Divides the rows of `joint` by their largest weight, replaces *graph by the union, and destroys joint. */
 static napier_status reset_local_connectivity(napier_context *context, napier_umap_graph *joint,
                                               napier_umap_graph **graph) {
     napier_umap_graph *result = NULL;
@@ -70,7 +70,7 @@ static napier_status check_arguments(napier_context *context, napier_umap_graph 
     return status;
 }
 
-/* ---- Categories ----------------------------------------------------------------------------------------------------- */
+/* ---- Categories -------------------------------------------------------------------------------------------------- */
 
 static napier_status run_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
                                          double target_weight) {
@@ -105,7 +105,7 @@ napier_status napier_umap_join_categories(napier_context *context, napier_umap_g
     return status;
 }
 
-/* ---- Neighbours on a line -------------------------------------------------------------------------------------------- */
+/* ---- Neighbours on a line ---------------------------------------------------------------------------------------- */
 
 typedef struct line_point {
     float x;
@@ -114,7 +114,7 @@ typedef struct line_point {
 
 static int is_after(line_point a, line_point b) { return a.x > b.x || (a.x == b.x && a.index > b.index); }
 
-/* By x, then index. Returns whichever of the two arrays holds the result. */
+/* Sorts by x, then index. Returns the array that holds the result. */
 static line_point *sort_points(line_point *points, line_point *spare, int64_t n) {
     for (int64_t run = 1; run < n; run *= 2) {
         for (int64_t begin = 0; begin < n; begin += 2 * run) {
@@ -134,13 +134,13 @@ static line_point *sort_points(line_point *points, line_point *spare, int64_t n)
 
 typedef struct line_task {
     const line_point *points; /* sorted */
-    const int32_t *firsts;    /* of each place: where the points of the same x begin */
+    const int32_t *firsts;    /* for each position: the first position with the same x */
     int64_t n, k;
     int32_t *indices;
     float *distances;
 } line_task;
 
-/* A run of points of the same x, to be taken in order; lower ones lie to the left of it. */
+/* A run of points of the same x, taken in order. Lower runs are to its left. */
 typedef struct line_run {
     int64_t at, end;
 } line_run;
@@ -152,13 +152,13 @@ static line_run run_below(const line_task *t, int64_t first) {
 static line_run run_above(const line_task *t, int64_t end) {
     line_run run = {end, end};
     while (run.end < t->n && run.end - end < t->k && t->points[run.end].x == t->points[end].x) {
-        run.end++; /* no more than k of them are wanted */
+        run.end++; /* at most k of them are needed */
     }
     return run;
 }
 
-/* The k nearest of the point at `place`: itself, its equals, then from below and above, nearer ones first, equally near ones
- * by index. */
+/* The k nearest of the point at `place`: itself, equal points, then points from below and above, nearest first, ties
+ * broken by index. */
 static void line_neighbors(const line_task *t, int64_t place) {
     const line_point own = t->points[place];
     int32_t *indices = t->indices + (int64_t)own.index * t->k;
@@ -245,7 +245,7 @@ static napier_status numbers_set(napier_context *context, const float *numbers, 
     return status;
 }
 
-/* ---- Numbers -------------------------------------------------------------------------------------------------------- */
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
 static double least_weight(const napier_umap_graph *g) {
     const int64_t count = napier_umap_graph_edges(g);
@@ -259,7 +259,7 @@ static double least_weight(const napier_umap_graph *g) {
 typedef struct meet_task {
     const napier_umap_graph *left, *right;
     double left_least, right_least, weight;
-    int64_t *starts; /* of the joint rows: counted first, then filled */
+    int64_t *starts; /* of the joint rows: counts at first, then starts */
     uint32_t *targets;
     float *weights;
 } meet_task;

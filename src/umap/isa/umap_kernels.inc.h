@@ -1,5 +1,5 @@
-/* umap/isa/umap_kernels.inc.h - every kernel of this part, compiled for the instruction set that the including file has
- * chosen, and the table of them. */
+/* umap/isa/umap_kernels.inc.h - every kernel of this part, compiled for the instruction set that the including file
+ * chooses, and their table. */
 #include "umap/isa/umap_kernels.h"
 #include "umap/layout/layout.inc.h"
 #include "umap/metric/distance.inc.h"

@@ -1,4 +1,4 @@
-/* umap/isa/umap_scalar.c - the kernels of maps in plain C: the oracle the other instruction sets are compared with. */
+/* umap/isa/umap_scalar.c - the kernels of maps in plain C: tests compare the other instruction sets with these. */
 #define NAPIER_LANES_SCALAR
 #include "umap/isa/umap_kernels.inc.h"
 

@@ -1,4 +1,5 @@
-/* umap/knn/neighbors.c - nearest neighbours: check, make the points ready, choose a way, hand the result out. */
+/* umap/knn/neighbors.c - nearest neighbours: checks, transforms the points, chooses the algorithm, writes the
+ * result. */
 #include <math.h>
 
 #include "core/base/fenv.h"
@@ -8,9 +9,10 @@
 
 /* ---- Which way? -------------------------------------------------------------------------------------------------- */
 
-/* Where NN-descent is taken unasked (docs/umap.md). It measures some 4000 pairs a point, each dearer than one of two
- * rows that lie side by side. The exact search bounds a pair for less than a hundredth of that, and in few columns its
- * boxes leave hardly a pair: it is as fast up to some 400,000 points. Other metrics must measure all pairs. */
+/* Where AUTO chooses NN-descent (docs/umap.md). It measures some 4000 pairs a point, and each costs more than a pair of
+ * rows that are adjacent in memory. The exact search bounds a pair for less than a hundredth of that cost, and in few
+ * columns its boxes exclude nearly all pairs. So it is as fast up to some 400,000 points. Other metrics must measure
+ * all pairs. */
 enum { EXACT_POINTS = 400000, EXACT_COLUMNS = 12, EXACT_POINTS_GENERAL = 32768, EXACT_POINTS_SLOW = 16384 };
 
 static bool is_large(const napier_points *points) {
@@ -20,7 +22,7 @@ static bool is_large(const napier_points *points) {
     return points->n > EXACT_POINTS && points->cols > EXACT_COLUMNS;
 }
 
-/* So few points, or so large a share of them as neighbours, are searched in full, whatever was asked for. */
+/* With so few points, or so large a share of them as neighbours, every method searches exactly. */
 enum { LEAST_FOR_DESCENT = 512, LEAST_POINTS_PER_NEIGHBOR = 4 };
 
 static napier_status search_rows(const napier_search *s) {
@@ -53,7 +55,8 @@ typedef struct output {
 
 static void output_task(void *argument, int worker, int64_t begin, int64_t end) {
     const output *t = argument;
-    const int64_t wanted = t->search->wanted, own = t->n_neighbors - wanted; /* 1 if a point is its own first */
+    const int64_t wanted = t->search->wanted,
+                  own = t->n_neighbors - wanted; /* own: 1 if a point is its own first neighbour */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         uint64_t *nearest = t->search->nearest + i * wanted;
@@ -71,7 +74,7 @@ static void output_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-/* Indices and distances share no byte with what is read. */
+/* Checks that indices and distances share no byte with the samples. */
 static napier_status check_apart(napier_context *context, const char *name, napier_umap_samples samples, int64_t rows,
                                  const napier_neighbors_options *o, int32_t *indices, float *distances) {
     const napier_matrix first = napier_rows(indices, rows, o->n_neighbors, NAPIER_F32);
@@ -81,7 +84,7 @@ static napier_status check_apart(napier_context *context, const char *name, napi
                                                name, samples);
 }
 
-/* Finds and writes; the points are checked. */
+/* Searches and writes the result. The points have been checked. */
 static napier_status run(napier_context *context, const napier_neighbors_options *options, const napier_points *samples,
                          const napier_points *queries, int32_t *indices, float *distances) {
     if (options->n_neighbors > samples->n) {
@@ -109,17 +112,16 @@ static napier_status run(napier_context *context, const napier_neighbors_options
 static napier_status run_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                            const napier_neighbors_options *options, int32_t *indices,
                                            float *distances) {
-    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_neighbors_options o;
     napier_points *points = NULL;
     napier_status status = napier_begin(context);
     if (!status)
-        status = napier_search_check_options(context, o, 2);
+        status = napier_search_read_options(context, options, 2, &o);
     if (!status)
-        status = napier_points_create(context, "samples", samples, o, NULL, &points);
+        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
     if (!status) {
-        status = check_apart(context, "samples", samples, points->n, o, indices, distances);
-        status = status ? status : run(context, o, points, points, indices, distances);
+        status = check_apart(context, "samples", samples, points->n, &o, indices, distances);
+        status = status ? status : run(context, &o, points, points, indices, distances);
         napier_points_destroy(context, points);
     }
     return status;
@@ -136,22 +138,21 @@ napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samp
 static napier_status run_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                               napier_umap_samples queries, const napier_neighbors_options *options,
                                               int32_t *indices, float *distances) {
-    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    const napier_neighbors_options *o = options ? options : &defaults;
+    napier_neighbors_options o;
     napier_points *points = NULL, *others = NULL;
     napier_status status = napier_begin(context);
     if (!status)
-        status = napier_search_check_options(context, o, 1);
+        status = napier_search_read_options(context, options, 1, &o);
     if (!status)
-        status = napier_points_create(context, "samples", samples, o, NULL, &points);
+        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
     if (!status) {
-        status = napier_points_create(context, "queries", queries, o, points, &others);
+        status = napier_points_create(context, "queries", queries, &o, points, &others);
         if (!status) {
-            status = check_apart(context, "samples", samples, others->n, o, indices, distances);
+            status = check_apart(context, "samples", samples, others->n, &o, indices, distances);
             if (!status)
-                status = check_apart(context, "queries", queries, others->n, o, indices, distances);
+                status = check_apart(context, "queries", queries, others->n, &o, indices, distances);
             if (!status)
-                status = run(context, o, points, others, indices, distances);
+                status = run(context, &o, points, others, indices, distances);
             napier_points_destroy(context, others);
         }
         napier_points_destroy(context, points);

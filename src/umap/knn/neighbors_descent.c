@@ -1,18 +1,19 @@
 /* umap/knn/neighbors_descent.c - approximate nearest neighbours for any metric: neighbours of neighbours.
  *
  * NN-descent (Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity measures",
- * 2011), in bulk-synchronous rounds. Each point keeps a list of the nearest it has met. In a round it looks at those
- * who are near its near ones, where "near" goes both ways: who is in my list, and (some of) whose list I am in. All
- * look at the lists as they were before the round and write only to their own, so that results do not depend on
- * threads. A pair of old acquaintances has been looked at before and is passed over; rounds end when few lists change.
+ * 2011), in bulk-synchronous rounds. Each point keeps a list of the nearest points found so far. In a round it measures
+ * the neighbours of its neighbours. Neighbours are taken in both directions: the points in its list, and some of the
+ * points whose lists it is in. All points read the lists from before the round and write only to their own, so results
+ * do not depend on threads. A candidate reached through two old links was measured before and is skipped. Rounds end
+ * when few lists change.
  *
- * The start is a few trees (neighbors_tree.h) over random projections, in whose leaves everybody meets everybody;
- * without dense rows it is random. Lists are longer than what is asked for: the last find the way to the first.
+ * The start is a few trees (neighbors_tree.h) over random projections: all pairs in a leaf are measured. Without dense
+ * rows the start is random. Lists are longer than the result, because the additional neighbours lead to nearer ones.
  *
- * How long they must be depends on the data: in 50 directions that matter alike hardly any way leads to the nearest. So
- * the true neighbours of some rows are found first, by going through all, and held against the lists after every
- * round. What does not reach RECALL_LEAST is begun anew with longer lists, or, where those would cost more than going
- * through all pairs, searched in full. */
+ * The length that lists need depends on the data: where 50 directions matter equally, few links lead to the nearest
+ * points. So the true neighbours of some rows are found first by a full search, and compared with the lists after every
+ * round. A descent that does not reach RECALL_LEAST starts again with longer lists or, if those would cost more than
+ * all pairs, is replaced by a full search. */
 #include <string.h>
 
 #include "core/base/parallel.h"
@@ -23,41 +24,43 @@ enum {
     TREES = 8,
     MOST_BACK = 32,
     MOST_ROUNDS = 20,
-    CHECKED = 256,                /* rows, spread evenly over all, whose neighbours are found in full */
-    STREAM_PROJECTION = 0x4e0000, /* of random numbers; the tree or the round is added */
+    CHECKED = 256,                /* rows, spread evenly over all, whose true neighbours are found */
+    STREAM_PROJECTION = 0x4e0000, /* streams of random numbers; the tree or the round is added */
     STREAM_START = 0x4e1000,
     STREAM_REVERSE = 0x4e2000,
     ROWS_CHUNK = 256,
-    FULL_PAIRS = 8, /* of all pairs cost about as much as one of a descent; */
+    FULL_PAIRS = 8, /* pairs of the full search cost as much as one of a descent; */
     FULL_BOUNDS = 32,
-    TOGETHER = 32 /* rows that are measured together, while the next are fetched */
+    TOGETHER = 32 /* rows measured together, while the next are fetched */
 };
-/* Rounds end with that recall among the checked rows, or when less than that share of all places has changed in one. */
+/* Rounds end at this recall among the checked rows, or when a round changes less than this share of all list
+ * entries. */
 #define RECALL_AIMED_AT 0.995
 #define ENOUGH 0.002
-/* A descent that ends with less, or is heading for less, has failed. */
+/* A descent fails if it ends with less recall or is heading for less. */
 #define RECALL_LEAST 0.992
 
-/* How old an acquaintance is. */
+/* The age of a list entry. */
 enum { OLD, NEW, JUST_MET };
 
-/* Whom a point knows in a round: those of its own list and some of those whose lists it is in, the new ones first. */
+/* The state of a descent. The points that a point knows in a round are those of its list and some of those whose lists
+ * it is in, new ones first. */
 typedef struct descent {
     const napier_search *search;
     uint64_t *lists; /* [n][size] ascending */
     uint8_t *ages;   /* [n][size] */
     int64_t n, size, most;
     int round;
-    uint32_t lots_key;    /* of this round's random numbers */
+    uint32_t lots_key;    /* key of this round's random numbers */
     uint32_t *known;      /* [n][most], new ones first */
-    uint16_t *counts;     /* [n][2]: all, new ones */
-    int64_t *back_starts; /* [n + 1] into back: who has a point in its list */
-    uint64_t *back;       /* [n * size]: whether it is new there, and who */
+    uint16_t *counts;     /* [n][2]: number of all, number of new ones */
+    int64_t *back_starts; /* [n + 1] into back */
+    uint64_t *back;       /* [n * size]: the points that have a point in their lists, and whether it is new there */
     int64_t *changes;     /* per worker */
-    uint32_t *seen;       /* per worker: seen_size slots, */
+    uint32_t *seen;       /* per worker: a hash table of seen_size entries, */
     uint32_t *candidates; /* and most * most candidates */
     int64_t seen_size;
-    float *reaches;   /* [CHECKED] how far the last neighbour of a checked row is, in truth */
+    float *reaches;   /* [CHECKED] the true distance of the last neighbour of a checked row */
     uint64_t *order;  /* [n] of a tree */
     float *projected; /* [n][NAPIER_PANEL] */
     float *directions;
@@ -67,7 +70,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
-/* Puts a neighbour where it belongs, if it is near enough and not there. */
+/* Inserts a neighbour into a sorted list if it is near enough and not in it. */
 static bool insert(const descent *d, int64_t point, uint64_t near, uint8_t age) {
     uint64_t *list = d->lists + point * d->size;
     uint8_t *ages = d->ages + point * d->size;
@@ -123,7 +126,7 @@ static void draw_directions(const descent *d, uint32_t tree) {
     }
 }
 
-/* Everybody in a leaf meets everybody else there. */
+/* Measures all pairs in each leaf. */
 static void leaf_task(void *argument, int worker, int64_t begin, int64_t end) {
     const descent *d = argument;
     (void)worker;
@@ -160,7 +163,7 @@ static napier_status plant_trees(const descent *d) {
     return status;
 }
 
-/* Fills what is empty with random points, then, should draws repeat too often, with those that follow. */
+/* Fills empty entries with random points or, if draws repeat too often, with the points that follow. */
 static void fill_task(void *argument, int worker, int64_t begin, int64_t end) {
     const descent *d = argument;
     const uint32_t key = napier_random_key(d->search->options->seed, STREAM_START);
@@ -183,7 +186,7 @@ static void fill_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* ---- Who knows whom ---------------------------------------------------------------------------------------------- */
 
-/* back[back_starts[v] ...]: whose lists hold v, ascending. */
+/* Fills back[back_starts[v] ...] with the points whose lists hold v, ascending. */
 static void turn_lists(const descent *d) {
     int64_t *starts = d->back_starts;
     memset(starts, 0, (size_t)(d->n + 1) * sizeof *starts);
@@ -205,7 +208,7 @@ static void turn_lists(const descent *d) {
     starts[0] = 0;
 }
 
-/* Chooses among those who know v: all if they are few, else by lot, the new ones first. */
+/* Chooses from the points whose lists hold v: all if they are few, else at random, new ones first. */
 static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *chosen) {
     const uint64_t *back = d->back + d->back_starts[v];
     const int64_t count = d->back_starts[v + 1] - d->back_starts[v], kept = count < most ? count : most;
@@ -219,7 +222,7 @@ static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *
     return kept;
 }
 
-/* The known ones of each point, new ones first. */
+/* Collects the points that each point knows, new ones first. */
 static void know_task(void *argument, int worker, int64_t begin, int64_t end) {
     const descent *d = argument;
     uint64_t chosen[MOST_BACK];
@@ -248,7 +251,7 @@ static void know_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* ---- A round ----------------------------------------------------------------------------------------------------- */
 
-/* True the first time in this row's turn. */
+/* True the first time that this row gets an index. */
 static bool is_first_sight(uint32_t *seen, int64_t size, uint32_t index) {
     uint32_t slot = index * 0x9e3779b1u >> 7 & (uint32_t)(size - 1);
     while (seen[slot] != UINT32_MAX) {
@@ -261,7 +264,7 @@ static bool is_first_sight(uint32_t *seen, int64_t size, uint32_t index) {
     return true;
 }
 
-/* Those near the near ones of v whom it need not have met: a new link on the way. */
+/* Collects the candidates of v: neighbours of neighbours that are reached through at least one new link. */
 static int64_t gather(const descent *d, int64_t v, uint32_t *seen, uint32_t *candidates) {
     const uint32_t *known = d->known + v * d->most;
     const int64_t all = d->counts[2 * v], fresh = d->counts[2 * v + 1];
@@ -287,7 +290,7 @@ static int64_t gather(const descent *d, int64_t v, uint32_t *seen, uint32_t *can
     return count;
 }
 
-/* Row v meets its candidates; the rows of the next ones are on their way meanwhile. */
+/* Measures row v and its candidates, and prefetches the rows of the next ones. */
 static int64_t meet_all(const descent *d, int64_t v, const uint32_t *candidates, int64_t count) {
     float distances[NAPIER_DISTANCES];
     int64_t changes = 0;
@@ -314,7 +317,7 @@ static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
     int64_t changes = 0;
     for (int64_t i = begin; i < end; i++) {
         const int64_t v =
-            d->order ? (int64_t)(uint32_t)d->order[i] : i; /* near ones together: they look at the same rows */
+            d->order ? (int64_t)(uint32_t)d->order[i] : i; /* near rows together, because they read the same rows */
         const int64_t count = gather(d, v, seen, candidates);
         changes += meet_all(d, v, candidates, count);
     }
@@ -333,7 +336,7 @@ static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
 
-/* A checked row and all others. */
+/* Measures a checked row against all others. */
 static void reach_task(void *argument, int worker, int64_t begin, int64_t end) {
     const descent *d = argument;
     const int64_t wanted = d->search->wanted;
@@ -360,7 +363,7 @@ static void reach_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* The share of the checked rows' neighbours that are no farther than the true last one. */
+/* The share of the checked rows' list entries that are no farther than the true last neighbour. */
 static double recall_of(const descent *d) {
     const int64_t wanted = d->search->wanted;
     int64_t found = 0;
@@ -373,7 +376,7 @@ static double recall_of(const descent *d) {
     return (double)found / (double)(CHECKED * wanted);
 }
 
-/* What recall is heading for, if its gains keep shrinking as they did last. */
+/* The limit of the recall if its gains keep shrinking at the latest rate. */
 static double forecast(double before, double last, double now) {
     const double gain = now - last, shrinks = gain / (last - before);
     return shrinks < 0.9 && last > before ? now + gain * shrinks / (1 - shrinks) : 1.0;
@@ -396,7 +399,7 @@ static int64_t play_round(descent *d, int workers) {
     return changes;
 }
 
-/* *recall: of the lists at the end. */
+/* *recall is that of the final lists. */
 static napier_status run_rounds(descent *d, int workers, double *recall) {
     const napier_search *s = d->search;
     napier_status status = NAPIER_OK;
@@ -460,7 +463,7 @@ static void free_room(descent *d) {
     napier_free(a, d->directions);
 }
 
-/* Lists are `wanted` long and `longer` times something. */
+/* Sets the length of the lists: `wanted` and an addition that `longer` multiplies. */
 static void set_sizes(descent *d, int64_t longer) {
     const int64_t n = d->n, wanted = d->search->wanted;
     d->size = least(wanted + longer * (wanted / 4 + 18), n - 1);
@@ -496,7 +499,7 @@ static napier_status descend(const napier_search *s, int64_t longer, double *rec
         status = run_rounds(&d, workers, recall);
     }
     for (int64_t i = 0; i < d.n && !status; i++) {
-        for (int64_t k = 0; k < s->wanted; k++) { /* descending: a heap */
+        for (int64_t k = 0; k < s->wanted; k++) { /* descending order is a heap */
             s->nearest[i * s->wanted + k] = d.lists[i * d.size + s->wanted - 1 - k];
         }
     }
@@ -504,8 +507,8 @@ static napier_status descend(const napier_search *s, int64_t longer, double *rec
     return status;
 }
 
-/* Would lists twice as long, of four times as many pairs, cost more than all pairs? Those come in the order of memory,
- * and most of them only by their bounds where there are any. */
+/* Would lists of twice the length, with four times as many pairs, cost more than the full search? That reads rows in
+ * the order of memory and, if there are bounds, measures few of its pairs. */
 static bool is_dearer(const napier_search *s, int64_t pairs) {
     const int64_t each = s->samples->kind == NAPIER_POINTS_GENERAL ? FULL_PAIRS : FULL_BOUNDS;
     return 4 * pairs >= s->samples->n / each;

@@ -1,12 +1,12 @@
-/* umap/knn/neighbors_equal.c - many equal rows: a search among fewer.
+/* umap/knn/neighbors_equal.c - a search without the superfluous ones of many equal rows.
  *
- * Equal rows are as far as each other from every row, and ties go by index. So of a group of equal rows only the first
- * `wanted` + 1 can be anybody's neighbours, one of the group's own included, and the neighbours of a later one are those
- * of the first member, and that member itself. The later ones are left out of the search: else each would meet all of
- * its like.
+ * Equal rows have the same distance from every row, and ties are broken by index. So of a group of equal rows only the
+ * first `wanted` + 1 can be neighbours of any row, members of the group included. The neighbours of a later member are
+ * those of the first member, and that member itself. The search leaves the later members out; otherwise it would
+ * measure all pairs of the group.
  *
- * Groups are found by hashing, in one pass in order of the rows. A row whose hash meets too many others (MOST_PROBES)
- * counts as unlike all: it stays in the search, which is never wrong. */
+ * One pass over the rows in order finds the groups by hashing. A row with too many hash collisions (MOST_PROBES) counts
+ * as different from all others. It stays in the search, which is always correct. */
 #include <string.h>
 
 #include "core/base/parallel.h"
@@ -14,20 +14,20 @@
 
 enum {
     MOST_PROBES = 64,
-    LEAST_SHARE = 16, /* leaving rows out pays if they are one in so many */
+    LEAST_SHARE = 16, /* leaving rows out pays if at least one in so many can be */
     ROWS_CHUNK = 256,
     NOWHERE = -1
 };
 
 typedef struct grouping {
     const napier_search *search;
-    int64_t n, slots; /* slots: a power of two */
+    int64_t n, slots; /* slots: size of the table, a power of two */
     uint64_t *hashes; /* [n] */
-    int32_t *table;   /* [slots] the first row of a group, or NOWHERE */
-    int32_t *first;   /* [n] the first row that is equal, maybe itself */
-    int32_t *counts;  /* [n] of first rows: equal ones so far */
-    int32_t *places;  /* [n] among the rows that stay, or NOWHERE */
-    int32_t *rows;    /* [kept] which they are */
+    int32_t *table;   /* [slots] the first row of each group, or NOWHERE */
+    int32_t *first;   /* [n] the first equal row, possibly itself */
+    int32_t *counts;  /* [n] for first rows: equal rows so far */
+    int32_t *places;  /* [n] index among the rows that stay, or NOWHERE */
+    int32_t *rows;    /* [kept] the rows that stay */
     int64_t kept;
     float *packed; /* [kept][width] */
     uint64_t *nearest;
@@ -68,7 +68,7 @@ static bool is_equal(const grouping *g, int64_t i, int64_t j) {
            memcmp(p->rows + i * p->width, p->rows + j * p->width, (size_t)p->width * sizeof *p->rows) == 0;
 }
 
-/* The first row that row i is equal to: i, if it is the first. */
+/* The first row equal to row i, which may be i. */
 static int64_t first_like(const grouping *g, int64_t i) {
     uint64_t slot = g->hashes[i];
     for (int probe = 0; probe < MOST_PROBES; probe++, slot++) {
@@ -118,7 +118,7 @@ static bool make_room(grouping *g) {
     return g->hashes && g->table && g->first && g->counts && g->places && g->rows;
 }
 
-/* What finding groups took, and what telling whose is whose takes. */
+/* Frees the tables for finding the groups and for expanding the result. */
 static void free_tables(grouping *g) {
     const napier_allocator *a = &g->search->context->allocator;
     napier_free(a, g->hashes);
@@ -149,7 +149,7 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* The neighbours found, by the numbers of all rows: these rise as the places do, so that a heap stays one. */
+/* Converts the neighbours found to indices among all rows. The order is the same, so a heap stays a heap. */
 static void rename_rows(const grouping *g, const uint64_t *found, uint64_t *nearest) {
     for (int64_t k = 0; k < g->search->wanted; k++) {
         const uint64_t near = found[k];

@@ -1,17 +1,19 @@
 /* umap/knn/neighbors_exact.c - exact nearest neighbours where the metric is a euclidean distance of the rows.
  *
- * Two bounds spare most of the work, and neither decides a result:
- *   - Points lie in the order of a tree (neighbors_tree.h). Two nodes whose boxes are farther apart than the farthest
- *     neighbour that any of their points still has are passed over, with all below them.
- *   - Two leaves are compared by one product of panels that bounds the squared distances of all their pairs from below.
- *     The pairs that may be near are measured with squared_distance, as everywhere, and offered to both points' heaps.
- * A heap orders by (distance, index) and is offered every pair that it could hold, so it ends the same whatever came
- * first.
+ * Two bounds save most of the work. Neither affects the result:
+ *   - Points are in the order of a tree (neighbors_tree.h). Two nodes are skipped, with all below them, if their boxes
+ *   are
+ *     farther apart than the farthest current neighbour of any of their points.
+ *   - One product of panels bounds the squared distances of all pairs of two leaves from below. The pairs that may be
+ *   near
+ *     are measured with squared_distance, as everywhere, and offered to both points' heaps.
+ * A heap orders by (distance, index) and is offered every pair that it could hold, so its final contents do not depend
+ * on the order.
  *
- * Threads. The nodes of one level of the tree, a power of two of them, meet in rounds as in a tournament: in round r
- * node i meets node i ^ r. Within a round no node occurs twice, so that each heap has one writer; and i ^ 1, i ^ 2, ...
- * are i's nearest in the tree, so that distances shrink early. Queries against samples need no rounds: each node of
- * queries has its own heaps. */
+ * Threads. The nodes of one level of the tree, a power of two of them, are paired in rounds like the teams of a
+ * tournament: round r pairs node i with node i ^ r. No node occurs twice in a round, so each heap has one writer. The
+ * first rounds pair nodes that are near in the tree, so distances shrink early. Queries against samples need no rounds,
+ * because each node of queries has its own heaps. */
 #include <math.h>
 #include <string.h>
 
@@ -19,18 +21,18 @@
 #include "umap/knn/neighbors_tree.h"
 
 enum {
-    TEAMS_LEAST = 64,     /* nodes in a tournament, if there are panels enough, */
-    TEAMS_PER_WORKER = 4, /* and for more workers so many each, */
-    TEAM_PANELS = 2,      /* but none with fewer panels on average */
+    TEAMS_LEAST = 64,     /* nodes in a tournament, if there are enough panels, */
+    TEAMS_PER_WORKER = 4, /* or so many for each worker, */
+    TEAM_PANELS = 2,      /* but with at least so many panels on average */
     AHEAD = 2             /* pairs whose rows are fetched before they are measured */
 };
 
-/* One side: its points and how near is near for each. */
+/* One side of a search: its points and the current limit of each. */
 typedef struct side {
     const napier_points *points;
     napier_tree *tree;
     float *limits;  /* [panels * NAPIER_PANEL] for near_pairs */
-    float *reaches; /* [nodes] the largest -limit of a node: half a squared distance; NULL: looks for no neighbours */
+    float *reaches; /* [nodes] the largest -limit in a node, half a squared distance; NULL: needs no neighbours */
 } side;
 
 typedef struct exact {
@@ -38,8 +40,8 @@ typedef struct exact {
     const napier_linear_kernels *kernels;
     napier_subspace *subspace;
     side own, other; /* queries and samples; the same twice for a self search */
-    bool both;       /* both look for neighbours: a self search */
-    int level;       /* of the tournament's nodes */
+    bool both;       /* both sides need neighbours: a self search */
+    int level;       /* level of the tournament's nodes */
     int64_t round;
 } exact;
 
@@ -53,7 +55,7 @@ static void offer(const exact *e, const side *s, int64_t place, float distance, 
     }
 }
 
-/* Would a point at distance 0 be taken? Among many equal points, soon only if its index is small. */
+/* Would the heap take this point at distance 0? Among many equal points only small indices are taken after a while. */
 static bool takes(const exact *e, const side *s, int64_t place, uint32_t index) {
     return e->search->nearest[(int64_t)s->tree->order[place] * e->search->wanted] > napier_near_of(0.0f, index);
 }
@@ -96,7 +98,7 @@ static void fetch(const side *s, int64_t place) {
     }
 }
 
-/* The closer look: is a pair of two leaves near by a bound of more directions? */
+/* The tighter bound: may this pair be near, by a bound from more directions? */
 static bool is_near(const exact *e, int64_t a, int64_t b, double slack) {
     const int64_t width = e->subspace->fine_width;
     const float squared =
@@ -105,7 +107,7 @@ static bool is_near(const exact *e, int64_t a, int64_t b, double slack) {
     return slack - 0.5 * (1.0 - 0x1p-18) * (double)squared > (double)(limit_a < limit_b ? limit_a : limit_b);
 }
 
-/* Two leaves; of a leaf with itself each pair once. */
+/* Compares two leaves; in a leaf with itself, each pair once. */
 static void meet_leaves(const exact *e, napier_node a, napier_node b) {
     const bool same = e->both && a.id == b.id;
     const int64_t first_a = a.begin * NAPIER_PANEL, first_b = b.begin * NAPIER_PANEL;
@@ -162,7 +164,7 @@ static void update_reach(const side *s, napier_node node) {
     }
 }
 
-/* Is no pair of the two nodes near? The gap is a squared distance; slack is what its points' halves lack. */
+/* Can no pair of the two nodes be near? The gap is a squared distance; the slacks are subtracted from its half. */
 static bool is_far(const exact *e, napier_node a, napier_node b, float gap) {
     float reach = e->own.reaches[a.id];
     if (e->both && e->other.reaches[b.id] > reach) {
@@ -171,7 +173,7 @@ static bool is_far(const exact *e, napier_node a, napier_node b, float gap) {
     return (double)gap * 0.5 - (double)e->own.tree->slacks[a.id] - (double)e->other.tree->slacks[b.id] > (double)reach;
 }
 
-/* All pairs of two nodes that are not one above the other: the nearer children first. */
+/* Compares all pairs of two nodes, neither of which contains the other. Nearer children come first. */
 static void meet(const exact *e, napier_node a, napier_node b, float gap) {
     if (is_far(e, a, b, gap)) {
         return;
@@ -210,7 +212,7 @@ static void meet(const exact *e, napier_node a, napier_node b, float gap) {
     }
 }
 
-/* All pairs within a node. */
+/* Compares all pairs within a node. */
 static void meet_self(const exact *e, napier_node node) {
     if (napier_node_is_leaf(node)) {
         meet_leaves(e, node, node);
@@ -250,7 +252,7 @@ static void query_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* As many nodes as keep the workers busy, of TEAM_PANELS panels or more on average. */
+/* The level with enough nodes to keep the workers busy, of at least TEAM_PANELS panels on average. */
 static int tournament_level(const napier_search *s, int64_t panels) {
     int64_t teams = (int64_t)s->context->threads * TEAMS_PER_WORKER;
     teams = teams < TEAMS_LEAST ? TEAMS_LEAST : teams;

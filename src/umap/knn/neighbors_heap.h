@@ -1,7 +1,7 @@
-/* umap/knn/neighbors_heap.h - the nearest so far, as a heap with the farthest on top.
+/* umap/knn/neighbors_heap.h - the nearest points so far, in a heap with the farthest on top.
  *
- * A neighbour is one number: the bits of its distance, which is not negative, above its index. Numbers compare as
- * (distance, index) do, so what a heap holds at the end does not depend on the order of offers. */
+ * A neighbour is one 64-bit number: the bits of its distance, which is not negative, above those of its index. The
+ * numbers compare like (distance, index), so the final contents of a heap do not depend on the order of offers. */
 #ifndef NAPIER_UMAP_KNN_NEIGHBORS_HEAP_H
 #define NAPIER_UMAP_KNN_NEIGHBORS_HEAP_H
 
@@ -12,7 +12,7 @@
 
 #include "core/math/both.h"
 
-#define NAPIER_NEAR_NONE UINT64_MAX /* an empty place: farther than all */
+#define NAPIER_NEAR_NONE UINT64_MAX /* no neighbour: compares as farther than all */
 
 /* distance >= 0, or inf. */
 NAPIER_BOTH uint64_t napier_near_of(float distance, uint32_t index) {
@@ -36,7 +36,7 @@ static inline void napier_heap_clear(uint64_t *heap, int64_t size) {
     }
 }
 
-/* Puts `near` where the hole at `at` ends up when larger children rise. */
+/* Moves larger children up from `at`, and puts `near` where that ends. */
 static inline void napier_heap_sink(uint64_t *heap, int64_t size, int64_t at, uint64_t near) {
     for (int64_t child = 2 * at + 1; child < size; child = 2 * at + 1) {
         child += child + 1 < size && heap[child + 1] > heap[child];
@@ -49,7 +49,7 @@ static inline void napier_heap_sink(uint64_t *heap, int64_t size, int64_t at, ui
     heap[at] = near;
 }
 
-/* Takes `near`, which is not in the heap, in place of the farthest, if it is nearer. size >= 1. */
+/* Replaces the farthest by `near` if that is nearer. `near` must not be in the heap; size >= 1. */
 static inline bool napier_heap_offer(uint64_t *heap, int64_t size, uint64_t near) {
     if (near >= heap[0]) {
         return false;
@@ -58,7 +58,7 @@ static inline bool napier_heap_offer(uint64_t *heap, int64_t size, uint64_t near
     return true;
 }
 
-/* Ascending: the nearest first. */
+/* Sorts ascending, nearest first. */
 static inline void napier_heap_sort(uint64_t *heap, int64_t size) {
     for (int64_t end = size - 1; end > 0; end--) {
         const uint64_t last = heap[end];

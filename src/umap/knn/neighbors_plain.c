@@ -1,14 +1,13 @@
-/* umap/knn/neighbors_plain.c - all pairs, one after the other, for any metric; and distances that the caller
- * computed. */
+/* umap/knn/neighbors_plain.c - all pairs for any metric; and distances that the caller computed. */
 #include "core/base/parallel.h"
 #include "umap/knn/neighbors_search.h"
 
 enum {
-    QUERIES_TOGETHER = 16, /* so that samples' rows are read from memory once for all of them */
-    SLABS = 64,            /* progress is told so often */
-    TEAMS_LEAST = 64,      /* of rows in a tournament, */
+    QUERIES_TOGETHER = 16, /* the rows of samples are read from memory once for all of them */
+    SLABS = 64,            /* the number of progress reports */
+    TEAMS_LEAST = 64,      /* teams of rows in a tournament, */
     TEAMS_PER_WORKER = 4,
-    TEAM_ROWS = 4 /* and no fewer rows in one on average */
+    TEAM_ROWS = 4 /* with at least so many rows on average */
 };
 
 /* ---- Queries against all samples --------------------------------------------------------------------------------- */
@@ -50,7 +49,7 @@ static void plain_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* ---- All pairs, each once ---------------------------------------------------------------------------------------- */
 
-/* Teams of rows meet as in a tournament (napier_tournament_pair): in a round every heap has one writer. */
+/* Teams of rows are paired as in a tournament (napier_tournament_pair), so in a round every heap has one writer. */
 typedef struct pairing {
     const napier_search *search;
     float *farthest; /* [n] the distance on top of each heap */
@@ -69,7 +68,7 @@ static void offer(const pairing *t, int64_t i, float distance, int64_t j) {
     }
 }
 
-/* Row i and `count` rows from j on. */
+/* Measures row i and `count` rows from j on. */
 static void pair_up(const pairing *t, int64_t i, int64_t j, int64_t count) {
     uint32_t which[NAPIER_DISTANCES];
     float distances[NAPIER_DISTANCES];
@@ -94,7 +93,8 @@ static void pairing_task(void *argument, int worker, int64_t begin, int64_t end)
         const int64_t last = team_start(t, a + 1), other_last = team_start(t, b + 1);
         for (int64_t j = team_start(t, b); j < other_last; j += NAPIER_DISTANCES) {
             for (int64_t i = team_start(t, a); i < last; i++) {
-                const int64_t end_j = a == b ? least(i, other_last) : other_last; /* of its own team: those before */
+                const int64_t end_j =
+                    a == b ? least(i, other_last) : other_last; /* in its own team: only the rows before i */
                 if (j < end_j) {
                     pair_up(t, i, j, least(end_j - j, NAPIER_DISTANCES));
                 }
@@ -156,7 +156,7 @@ static void offer_stored(const napier_search *s, int64_t i, int64_t j, float dis
     }
 }
 
-/* Row i of the queries holds the distances of i from all samples, or from those it can reach. */
+/* Row i of the queries holds the distances from i to all samples or, if sparse, to some of them. */
 static void stored_task(void *argument, int worker, int64_t begin, int64_t end) {
     const slab *t = argument;
     const napier_search *s = t->search;

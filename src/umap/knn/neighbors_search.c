@@ -1,7 +1,9 @@
-/* umap/knn/neighbors_search.c - what all ways of searching use: progress, errors, the checks of arguments. */
+/* umap/knn/neighbors_search.c - shared by all searches: progress, errors, checks of arguments. */
 #include "umap/knn/neighbors_search.h"
 
 #include <math.h>
+
+#include "core/base/struct_size.h"
 
 napier_status napier_search_progress(const napier_search *s, double done) {
     const napier_neighbors_options *o = s->options;
@@ -17,10 +19,12 @@ napier_status napier_search_no_memory(const napier_search *s, const char *what) 
                        (long long)s->samples->n, (long long)s->samples->cols);
 }
 
-napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *o, int64_t least) {
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
-                           (unsigned long)o->struct_size, (unsigned long)sizeof *o);
+napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
+                                         int64_t least, napier_neighbors_options *o) {
+    *o = (napier_neighbors_options)NAPIER_NEIGHBORS_OPTIONS_INIT;
+    const napier_status status = napier_read_options(context, "options", "NAPIER_NEIGHBORS_OPTIONS_INIT", options, o);
+    if (status) {
+        return status;
     }
     if (o->n_neighbors < least) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than %lld",
@@ -40,7 +44,7 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
     return x < y ? y - x < a_bytes : x - y < b_bytes;
 }
 
-/* The outputs are there, aligned and apart. */
+/* Checks that the outputs are not NULL, are aligned and do not overlap. */
 napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
                                           int64_t rows, int64_t n_neighbors) {
     if (rows == 0) {

@@ -1,15 +1,15 @@
-/* umap/knn/neighbors_search.h - one search for neighbours, and the ways to do it.
+/* umap/knn/neighbors_search.h - one search for neighbours, and its algorithms.
  *
- *   neighbors.c           checks, chooses, hands the result out
- *   neighbors_exact.c     euclidean, exact: products bound the distances, boxes of a tree rule whole groups out
+ *   neighbors.c           checks, chooses the algorithm, writes the result
+ *   neighbors_exact.c     euclidean, exact: matrix products bound distances, boxes of a tree exclude whole groups
  *   neighbors_tree.c      the rows in order of that tree, in panels for the product
- *   neighbors_subspace.c  the few directions in which most of a distance shows
- *   neighbors_equal.c     equal rows beyond the first few are left out, for any metric
+ *   neighbors_subspace.c  the few directions that hold most of the variance
+ *   neighbors_equal.c     any metric: leaves out equal rows beyond the first few
  *   neighbors_descent.c   any metric, approximate: neighbours of neighbours
  *   neighbors_plain.c     any metric, exact: all pairs; precomputed distances
  *
- * All measure with the same kernels on the same rows and order by (distance, index): where they find the same
- * neighbours, they give the same bits. */
+ * All use the same distance kernels on the same rows and order by (distance, index). So where they find the same
+ * neighbours they give the same bits. */
 #ifndef NAPIER_UMAP_KNN_NEIGHBORS_SEARCH_H
 #define NAPIER_UMAP_KNN_NEIGHBORS_SEARCH_H
 
@@ -20,17 +20,17 @@
 
 enum {
     NAPIER_MOST_FOR_DESCENT = 1000, /* neighbours */
-    NAPIER_FEW_QUERIES = 64         /* are answered by going through all samples */
+    NAPIER_FEW_QUERIES = 64         /* so few queries are compared with all samples */
 };
 
 typedef struct napier_search {
     napier_context *context;
     const napier_neighbors_options *options;
     const napier_points *samples;
-    const napier_points *queries; /* whose neighbours; samples itself: every row's among the others */
-    int64_t wanted;               /* how many for each, a point not counting as its own; >= 1, fewer than samples */
+    const napier_points *queries; /* rows to find neighbours of; samples itself: a row is not its own */
+    int64_t wanted;               /* neighbours for each, without the point itself; 1 to samples - 1 */
     uint64_t *nearest;            /* [queries->n, wanted] heaps; the result */
-    double told;                  /* progress before this search began: it is the rest of the way */
+    double told;                  /* progress reported before this search, which reports the rest */
 } napier_search;
 
 static inline bool napier_search_is_self(const napier_search *s) { return s->queries == s->samples; }
@@ -41,14 +41,15 @@ static inline float napier_search_distance(const napier_search *s, int64_t i, in
     return distance > 0.0f ? distance : 0.0f;
 }
 
-/* The same of many samples, `which`: see napier_points_distances. */
+/* The distances from the samples `which`; see napier_points_distances. */
 static inline void napier_search_distances(const napier_search *s, int64_t i, const uint32_t *which, int64_t count,
                                            float *distances) {
     napier_points_distances(s->queries, i, s->samples, which, count, distances);
 }
 
-/* Pair `index` of round r > 0 of a tournament: *a, whose highest bit of r is 0, meets *a ^ r. In the rounds 1 to
- * teams - 1 (teams: a power of two), of teams / 2 pairs each, everybody meets everybody once, and in none twice. */
+/* Pair `index` of round r > 0 of a round-robin tournament: *a and *b = *a ^ r, where *a has 0 at the highest bit of r.
+ * For a power of two of teams, rounds 1 to teams - 1 hold every pair exactly once, and each team is in one pair a
+ * round. So the pairs of a round can run in parallel. */
 static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t *a, int64_t *b) {
     int bit = 0;
     while (round >> (bit + 1) != 0) {
@@ -59,21 +60,23 @@ static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t 
     *b = *a ^ round;
 }
 
-/* Options that can be: n_neighbors at least `least`. Outputs that are there, aligned and apart. */
-napier_status napier_search_check_options(napier_context *context, const napier_neighbors_options *options,
-                                          int64_t least);
+/* Reads the caller's options (NULL: defaults). n_neighbors must be at least `least`. */
+napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
+                                         int64_t least, napier_neighbors_options *o);
+/* Checks that outputs are not NULL, are aligned and do not overlap. */
 napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
                                           int64_t rows, int64_t n_neighbors);
 
-/* Tells the caller how far we are: OK, or CANCELLED. */
+/* Reports progress to the caller. Returns OK or CANCELLED. */
 napier_status napier_search_progress(const napier_search *s, double done);
 napier_status napier_search_no_memory(const napier_search *s, const char *what);
 
 typedef napier_status napier_search_way(const napier_search *s);
 
-/* Dense rows: the way goes through those that can be anybody's neighbours; the others follow from them. */
+/* For dense rows: runs `way` on the rows that can be a neighbour of any row. The results of the other rows, which are
+ * equal to some of these, follow from theirs. */
 napier_status napier_search_distinct(const napier_search *s, napier_search_way *way);
-napier_status napier_search_full(const napier_search *s);    /* the exact way that fits the points */
+napier_status napier_search_full(const napier_search *s);    /* exact, with the algorithm that suits the points */
 napier_status napier_search_exact(const napier_search *s);   /* dense, kind not GENERAL */
 napier_status napier_search_descent(const napier_search *s); /* self only */
 napier_status napier_search_plain(const napier_search *s);

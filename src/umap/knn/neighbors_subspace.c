@@ -1,10 +1,10 @@
-/* umap/knn/neighbors_subspace.c - principal directions of a sample, and rows seen from them.
+/* umap/knn/neighbors_subspace.c - principal directions of a sample, and rows projected on them.
  *
  * Directions: block power iteration (Halko, Martinsson and Tropp, "Finding structure with randomness", 2011) on 2048
- * rows spread evenly over all: Y <- X'(X Y), orthonormalised. How many are used for all pairs is decided by counting,
- * on 32 probes, how many pairs each number would leave to be looked at further; of long rows, those pairs are first
- * looked at with all the directions there are, and measured if still in doubt. None of it decides a result: only how
- * fast it comes.
+ * rows spread evenly over all: Y <- X'(X Y), orthonormalised. The number of directions for all pairs is chosen by
+ * counting, for 32 probes, how many pairs each number would leave. If rows are long, the remaining pairs are first
+ * bounded with all directions, and measured only if they may still be near. This affects only the speed, not the
+ * result.
  *
  * Rounding. Let u = 2^-24, g(k) = (k + 8) u: a chain of k fma errs by less than g(k) times the sum of its terms' sizes.
  *   - Coordinates. A row's coordinates and rest differ from those of exact arithmetic, for some exactly orthonormal
@@ -23,18 +23,18 @@
 #include "core/math/random.h"
 
 enum {
-    SAMPLE_ROWS = 2048,      /* from which directions are found */
-    SAMPLE_FLOATS = 1 << 23, /* at most so many of them, but */
+    SAMPLE_ROWS = 2048,      /* rows in the sample from which directions are found */
+    SAMPLE_FLOATS = 1 << 23, /* and at most so many floats, but */
     SAMPLE_LEAST = 256,      /* no fewer rows */
-    LEAST_ROWS = 4096,       /* fewer points are searched before directions are found */
+    LEAST_ROWS = 4096,       /* with fewer points, directions do not pay */
     LEAST_COLS = 48,
     MOST_DIRECTIONS = 128,
-    STEPS = 5,   /* of the power iteration */
-    CHUNK = 128, /* columns of one chain of a projection */
+    STEPS = 5,   /* steps of the power iteration */
+    CHUNK = 128, /* columns in one chain of a projection */
     PROBES = NAPIER_PANEL,
-    PROBE_ROWS = 4096, /* among which the probes' neighbours are counted */
+    PROBE_ROWS = 4096, /* rows among which the probes' neighbours are counted */
     SIZES = 7,
-    RANDOM_STREAM = 0x5375 /* of the start */
+    RANDOM_STREAM = 0x5375 /* stream of the random start */
 };
 static const int64_t sizes[SIZES] = {16, 32, 48, 64, 80, 96, 128};
 
@@ -44,7 +44,7 @@ static const int64_t sizes[SIZES] = {16, 32, 48, 64, 80, 96, 128};
 
 static double chain_error(int64_t k) { return (double)(k + 8) * ROUNDING; }
 
-/* How many directions are taken from a row before its rest is measured. */
+/* The number of directions that are removed from a row before its rest is measured. */
 static int64_t measured_directions(const napier_subspace *u) { return u->fine > 0 ? u->fine : u->size; }
 
 /* ---- Rows, centred ----------------------------------------------------------------------------------------------- */
@@ -58,7 +58,7 @@ void napier_subspace_centre(const napier_subspace *u, const float *row, float *o
     }
 }
 
-/* Row `index` of `count` that are spread evenly over n. */
+/* Row `index` of a sample of `count` rows spread evenly over n. */
 static int64_t spread_row(int64_t index, int64_t count, int64_t n) {
     return (int64_t)((double)index * (double)n / (double)count);
 }
@@ -123,7 +123,7 @@ static void multiply_panels(const napier_context *context, const napier_linear_k
 
 /* ---- Directions -------------------------------------------------------------------------------------------------- */
 
-/* Eight partial sums, folded: an order that compilers can put into vectors. n is a multiple of 8. */
+/* Eight partial sums, folded at the end, an order that compilers can vectorise. n is a multiple of 8. */
 static double dot_of_doubles(const double *a, const double *b, int64_t n) {
     double sum[8] = {0};
     for (int64_t i = 0; i < n; i += 8) {
@@ -140,7 +140,7 @@ static void subtract(double *a, const double *b, double factor, int64_t n) {
     }
 }
 
-/* Modified Gram-Schmidt. A direction that depends on those before it becomes 0, which is as good as none. */
+/* Modified Gram-Schmidt. A direction that depends on those before it becomes 0 and then has no effect. */
 static void orthonormalise(double *directions, int64_t count, int64_t width, int passes) {
     for (int64_t j = 0; j < count; j++) {
         double *own = directions + j * width;
@@ -188,7 +188,7 @@ static void random_directions(double *directions, int64_t count, int64_t cols, i
     }
 }
 
-/* What the iteration needs: the sample both ways round, its image, and the directions in double. */
+/* The data of the iteration: the sample and its transpose, its image, and the directions in double. */
 typedef struct iteration {
     int64_t sample;
     float *rows, *turned; /* [sample, width], [width, sample] */
@@ -231,7 +231,7 @@ static void take_sample(const napier_subspace *u, const napier_points *points, i
     }
 }
 
-/* `count` directions into u->basis, the strongest first. */
+/* Finds `count` directions, strongest first, and writes them to u->basis. */
 static napier_status find_directions(const napier_search *s, napier_subspace *u, int64_t count) {
     const napier_linear_kernels *kernels = u->kernels->linear;
     iteration it = {0};
@@ -255,11 +255,11 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
 
 /* ---- How many directions? ---------------------------------------------------------------------------------------- */
 
-/* Squared distances of PROBE_ROWS rows from the probes, and what each number of directions says of them. */
+/* Squared distances of PROBE_ROWS rows from the probes, and their bounds for each number of directions. */
 typedef struct probing {
     const napier_subspace *u;
     const napier_points *points;
-    int64_t rows, counted; /* rows; sizes that are looked at */
+    int64_t rows, counted; /* rows; sizes that are tried */
     float *probes;         /* [width][NAPIER_PANEL], centred */
     float *probe_lengths;  /* [PROBES] squared */
     float *probe_places;   /* [PROBES][panels * NAPIER_PANEL] */
@@ -312,7 +312,8 @@ static void probe_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Probe p is the row that many places after its own share's start, so that it meets itself seldom. */
+/* Probe p is a row in the middle of its share of all rows, so that it is seldom one of the rows that it is compared
+ * with. */
 static void take_probes(const probing *t) {
     const napier_subspace *u = t->u;
     float *row = t->scratch;
@@ -327,8 +328,8 @@ static void take_probes(const probing *t) {
     }
 }
 
-/* Costs in steps of a product (one fma of 16 lanes) for each pair of points: the product itself, pairs that are looked
- * at more closely, and pairs that have to be measured, mostly by waiting for their rows. */
+/* The cost for each pair of points, in steps of a product (one fma of 16 lanes): the product, pairs that get the
+ * tighter bound, and pairs that are measured, which mostly wait for their rows. */
 static double cost_of(double coordinates, double share_looked_at, int64_t fine_width, double share_measured,
                       int64_t width) {
     const double look = fine_width > 0 ? share_looked_at * (20 + (double)fine_width / 8) : 0.0;
@@ -355,7 +356,7 @@ static void find_radii(const probing *t, int64_t rank, uint64_t *heap, float *ra
     }
 }
 
-/* The cheapest number of directions, 0 if none is cheaper than all the columns. */
+/* The cheapest number of directions; 0 if using all columns is cheaper. */
 static int64_t cheapest_size(const napier_search *s, const probing *t, uint64_t *heap, int64_t rank) {
     float radii[PROBES];
     find_radii(t, rank, heap, radii);
@@ -430,7 +431,7 @@ static napier_status turn_back(const napier_search *s, napier_subspace *u) {
     return NAPIER_OK;
 }
 
-/* A closer look pays where it reads much less than a row. */
+/* The tighter bound pays if it reads much less than a row. */
 static void set_fine(napier_subspace *u, int64_t directions) {
     const int64_t fine_width = (directions + 1 + 15) / 16 * 16;
     if (2 * fine_width <= u->width) {
@@ -476,7 +477,7 @@ napier_status napier_subspace_create(const napier_search *s, napier_subspace **o
     }
     memset(u, 0, sizeof *u);
     u->kernels = points->kernels;
-    /* Rows that were changed may have a column more (metric.c). */
+    /* Transformed rows may have one more column (metric.c). */
     u->cols = points->kind == NAPIER_POINTS_EUCLIDEAN ? points->cols : points->width;
     u->width = points->width;
     u->mean = napier_alloc(a, (size_t)u->width, sizeof(float));
@@ -551,7 +552,7 @@ static void measure_rests(const napier_subspace *u, const float *centred, int co
     }
 }
 
-/* The relative error e / |x| of a row's coordinates, from so many directions. */
+/* The relative error e / |x| of a row's coordinates with this number of directions. */
 static double coordinate_error(int64_t measured) {
     if (measured == 0) {
         return 2 * ROUNDING;
@@ -559,7 +560,7 @@ static double coordinate_error(int64_t measured) {
     return sqrt((double)measured) * (2 * chain_error(CHUNK) + chain_error(measured) + 8 * ROUNDING) + 4 * ROUNDING;
 }
 
-/* Half the squared length, less the slack; a row out of all measure is near to all. */
+/* Half the squared length, minus the slack. A row that is too large to be measured counts as near to all rows. */
 static void finish_point(const napier_subspace *u, float *panel, float *fine, int j, double squared_length, float *half,
                          float *slack) {
     const int64_t coordinates = napier_subspace_coordinates(u);
@@ -585,7 +586,7 @@ static void finish_point(const napier_subspace *u, float *panel, float *fine, in
     *slack = (float)((taken + (1 + 1 / SPREAD) * outline_error * outline_error * squared_length) * (1 + 4 * ROUNDING));
 }
 
-/* Row j of a panel, and of the closer look, from a row's coordinates z and the squared length of its rest. */
+/* Writes row j of a panel and of the tighter bound, from a row's coordinates z and the squared length of its rest. */
 static void place_directions(const napier_subspace *u, const float *z, double rest, float *panel, int j, float *fine) {
     if (u->fine > 0) {
         float *own = fine + j * u->fine_width;
@@ -643,8 +644,8 @@ void napier_subspace_panel(const napier_subspace *u, const napier_points *points
 float napier_subspace_limit(const napier_subspace *u, napier_points_kind kind, float distance) {
     const double d = (double)distance, scale = (double)u->scale;
     double squared = kind == NAPIER_POINTS_HALF ? 2 * d : kind == NAPIER_POINTS_HALF_ROOT ? 2 * d * d : d * d;
-    squared *= 1 + 16 * ROUNDING; /* roots and halves round */
-    /* The measured squared distance may be less than the true one by rounding, or by what underflows. */
+    squared *= 1 + 16 * ROUNDING; /* rounding of roots and halves */
+    /* The measured squared distance may be less than the true one by rounding or underflow. */
     squared = (squared + (double)(u->width + 4) * 0x1p-148) * (1 + 2 * chain_error(u->width / 64 + 16));
     const double limit = -0.5 * squared * scale * scale * (1 + SPREAD) * (1 + 4 * ROUNDING);
     return limit < -3e38 ? -HUGE_VALF : (float)limit - 0x1p-126f;

@@ -1,7 +1,7 @@
 /* umap/knn/neighbors_tree.c - sorting points into a tree, level by level, and packing them.
  *
- * A node's rows are cut at the median of the coordinate that varies most among a few of them. Near points come to lie
- * in the same or in neighbouring panels: a search that starts there soon knows how near is near. */
+ * A node's rows are cut at the median of the coordinate that varies most among a few of them. This puts near points
+ * into the same panel or adjacent ones. A search that starts there soon has small limits. */
 #include "umap/knn/neighbors_tree.h"
 
 #include <math.h>
@@ -10,16 +10,16 @@
 #include "core/base/parallel.h"
 
 enum {
-    LOOKED_AT = 128,      /* rows of a node whose variances choose where to cut */
-    BOX_COORDINATES = 32, /* of a subspace; all the columns where they are few: */
+    LOOKED_AT = 128,      /* rows of a node whose variances choose the coordinate to cut */
+    BOX_COORDINATES = 32, /* of a subspace; all columns if they are few: */
     BOX_COLUMNS = 64,
     PROJECTED_ROWS = NAPIER_PANEL
 };
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-/* Rows being sorted: the bits of the coordinate that a node is cut by, in the order of its value, above the row's
- * number. */
+/* The rows while they are sorted. A key has the bits of the coordinate by which the node is cut, made to compare like
+ * its value, above the row's index. */
 typedef struct sorting {
     const float *coordinates; /* [n][stride], of which `dims` */
     int64_t n, stride, dims;
@@ -44,8 +44,8 @@ static uint64_t middle_of(uint64_t a, uint64_t b, uint64_t c) {
     return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
 }
 
-/* Puts the `count` smallest keys first (Hoare's selection; keys differ from one another). Places of pivots are drawn,
- * so that no order of the input is a bad one. */
+/* Puts the `count` smallest keys first (Hoare's selection; keys are distinct). Pivots are random, so that no order of
+ * the input is slow. */
 static void select_keys(uint64_t *keys, int64_t n, int64_t count) {
     int64_t low = 0, high = n - 1;
     uint64_t draw = 0x9e3779b97f4a7c15u;
@@ -124,7 +124,7 @@ static void cut_task(void *argument, int worker, int64_t begin, int64_t end) {
         for (int bit = t->level - 1; bit >= 0 && !napier_node_is_leaf(node); bit--) {
             node = napier_node_child(node, (int)(index >> bit & 1));
         }
-        if (napier_node_is_leaf(node) || node.id >> t->level != 1) { /* a leaf of a level above */
+        if (napier_node_is_leaf(node) || node.id >> t->level != 1) { /* a leaf of an earlier level */
             continue;
         }
         const int64_t first = node.begin * NAPIER_PANEL, last = least(node.end * NAPIER_PANEL, t->n);
@@ -157,7 +157,7 @@ napier_status napier_tree_sort(const napier_search *s, const float *coordinates,
     return NAPIER_OK;
 }
 
-/* The first panel of directions is enough to sort by. */
+/* Only the first panel of directions is used for sorting. */
 typedef struct projecting {
     const napier_subspace *u;
     const napier_points *points;
@@ -223,7 +223,7 @@ typedef struct packing {
     float *scratch; /* per worker */
 } packing;
 
-/* Leaf ids by panel: found by walking down. */
+/* The id of the leaf of a panel, found from the root down. */
 static int64_t leaf_of(const napier_tree *tree, int64_t panel) {
     napier_node node = napier_tree_root(tree);
     while (!napier_node_is_leaf(node)) {

@@ -1,7 +1,7 @@
 /* umap/knn/neighbors_tree.h - points in the order of a k-d tree (Bentley, 1975), in panels of NAPIER_PANEL.
  *
  * A leaf is a panel. Node 1 is the root; the children of i are 2 i and 2 i + 1. A node of panels [begin, end) is cut at
- * begin + (end - begin) / 2, so that the shape follows from the number of panels alone. */
+ * begin + (end - begin) / 2, so the shape depends only on the number of panels. */
 #ifndef NAPIER_UMAP_KNN_NEIGHBORS_TREE_H
 #define NAPIER_UMAP_KNN_NEIGHBORS_TREE_H
 
@@ -13,11 +13,11 @@ typedef struct napier_node {
 
 typedef struct napier_tree {
     int64_t n, panels, nodes; /* nodes: more than the largest id */
-    int64_t coordinates, box; /* of a point; of a box: leading ones, a multiple of 16, may be 0 */
-    uint32_t *order;          /* [panels * NAPIER_PANEL] the row at each place */
+    int64_t coordinates, box; /* of a point, and how many of the first a box has: a multiple of 16, may be 0 */
+    uint32_t *order;          /* [panels * NAPIER_PANEL] rows in the order of the tree */
     float *points;            /* [panels][coordinates][NAPIER_PANEL] */
-    float *fine;              /* [panels * NAPIER_PANEL][fine_width] for the closer look; NULL: there is none */
-    float *halves;            /* [panels * NAPIER_PANEL] as near_pairs wants them; +inf where there is no row */
+    float *fine;              /* [panels * NAPIER_PANEL][fine_width] for the tighter bound; NULL: none */
+    float *halves;            /* [panels * NAPIER_PANEL] for near_pairs; +inf for missing rows */
     float *slacks;            /* [nodes] the largest slack in a node */
     float *boxes;             /* [nodes][2][box] low, high */
 } napier_tree;
@@ -28,7 +28,7 @@ static inline napier_node napier_node_child(napier_node node, int right) {
     const int64_t middle = node.begin + (node.end - node.begin) / 2;
     return right ? (napier_node){2 * node.id + 1, middle, node.end} : (napier_node){2 * node.id, node.begin, middle};
 }
-/* Node `index` (0 .. 2^level - 1) of a level, where all of them have panels. */
+/* Node `index` (0 .. 2^level - 1) of a level in which all nodes have panels. */
 static inline napier_node napier_tree_node(const napier_tree *tree, int level, int64_t index) {
     napier_node node = napier_tree_root(tree);
     for (int bit = level - 1; bit >= 0; bit--) {
@@ -41,12 +41,12 @@ napier_status napier_tree_create(const napier_search *s, const napier_points *po
                                  napier_tree **out);
 void napier_tree_destroy(napier_context *context, napier_tree *tree);
 
-/* Rows in the order of a tree, from any coordinates [n][stride], of which `dims`: the lower half of keys[i] is the row
- * at place i. */
+/* Sorts rows in the order of a tree by the first `dims` of any coordinates [n][stride]. The lower half of keys[i] is
+ * the row at position i. */
 napier_status napier_tree_sort(const napier_search *s, const float *coordinates, int64_t n, int64_t stride,
                                int64_t dims, uint64_t *keys);
 
-/* A lower bound of the squared distance of any point of one node from any of the other. */
+/* A lower bound of the squared distance between any points of the two nodes. */
 static inline float napier_tree_gap(const napier_linear_kernels *kernels, const napier_tree *a, int64_t node_a,
                                     const napier_tree *b, int64_t node_b) {
     const int64_t n = a->box;

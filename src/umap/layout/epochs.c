@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/fenv.h"
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "umap/layout/sampling.h"
 
@@ -68,10 +69,12 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
 
 /* ---- The public call ----------------------------------------------------------------------------------------------- */
 
-napier_status napier_umap_check_epochs(napier_context *context, const napier_umap_epochs *e) {
-    if (e->struct_size != sizeof *e) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: struct_size %lu is not %lu",
-                           (unsigned long)e->struct_size, (unsigned long)sizeof *e);
+napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs,
+                                      napier_umap_epochs *e) {
+    *e = (napier_umap_epochs)NAPIER_UMAP_EPOCHS_INIT;
+    const napier_status status = napier_read_options(context, "epochs", "NAPIER_UMAP_EPOCHS_INIT", epochs, e);
+    if (status) {
+        return status;
     }
     if (e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
         e->first > e->total - e->count) {
@@ -115,8 +118,7 @@ static napier_status run_optimize_epochs(napier_context *context, const napier_u
                                          const napier_umap_epochs *epochs, const napier_umap_edge *edges, int64_t count,
                                          const uint32_t *targets, napier_umap_optimizer *optimizer,
                                          napier_matrix embedding) {
-    const napier_umap_epochs defaults = NAPIER_UMAP_EPOCHS_INIT;
-    const napier_umap_epochs *e = epochs ? epochs : &defaults;
+    napier_umap_epochs e;
     napier_umap_params p;
     napier_forces forces;
     napier_umap_graph *graph = NULL, *pulls = NULL;
@@ -124,7 +126,7 @@ static napier_status run_optimize_epochs(napier_context *context, const napier_u
     if (!status)
         status = napier_umap_check_params(context, params, &p, &forces);
     if (!status)
-        status = napier_umap_check_epochs(context, e);
+        status = napier_umap_read_epochs(context, epochs, &e);
     if (!status)
         status = napier_check_matrix_out(context, "embedding", embedding);
     if (!status)
@@ -132,7 +134,7 @@ static napier_status run_optimize_epochs(napier_context *context, const napier_u
     if (!status)
         status = check_optimizer(context, optimizer, embedding);
     if (!status)
-        status = check_given(context, e, targets, p.negative_sample_rate, embedding.rows);
+        status = check_given(context, &e, targets, p.negative_sample_rate, embedding.rows);
     if (!status)
         status =
             napier_umap_check_apart(context, "embedding", embedding, "targets",
@@ -142,15 +144,15 @@ static napier_status run_optimize_epochs(napier_context *context, const napier_u
     if (!status)
         status =
             napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count));
-    if (!status && e->move_targets)
+    if (!status && e.move_targets)
         status = napier_umap_graph_reversed(context, graph, &pulls);
     if (!status) {
-        napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, e, graph, pulls, embedding.rows,
+        napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, &e, graph, pulls, embedding.rows,
                                                      embedding.cols, embedding.data);
         layout.given = targets;
         status = napier_layout_prepare(&layout);
         if (!status) {
-            const napier_epochs_run run = {&p, e, &layout, optimizer, NULL, NULL, embedding.data};
+            const napier_epochs_run run = {&p, &e, &layout, optimizer, NULL, NULL, embedding.data};
             status = napier_umap_run_epochs(context, &run);
             napier_layout_release(&layout);
         }

@@ -1,30 +1,30 @@
-/* umap/layout/epochs.h - epochs over graphs that have been checked: what the public calls and the pipeline share. */
+/* umap/layout/epochs.h - epochs over checked graphs: shared by the public calls and the pipeline. */
 #ifndef NAPIER_UMAP_LAYOUT_EPOCHS_H
 #define NAPIER_UMAP_LAYOUT_EPOCHS_H
 
 #include "umap/layout/layout.h"
 #include "umap/layout/optimizer.h"
 
-/* Changes the forces [n, components] of an epoch before they are applied: densMAP's part. */
+/* Changes the forces [n, components] of an epoch before they are applied; for densMAP. */
 typedef void napier_more_forces(void *user, int64_t epoch, const float *y, float *forces);
 
-/* Epochs within their total, and known schemes? */
-napier_status napier_umap_check_epochs(napier_context *context, const napier_umap_epochs *epochs);
+/* Reads the caller's epochs (NULL: defaults). They must be within their total, and the schemes must exist. */
+napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs, napier_umap_epochs *e);
 
 typedef struct napier_epochs_run {
     const napier_umap_params *params;
     const napier_umap_epochs *epochs;
-    napier_layout *layout; /* prepared; its epoch and keys are set here */
+    napier_layout *layout; /* prepared; the run sets its epoch and keys */
     napier_umap_optimizer *optimizer;
     napier_more_forces *more; /* or NULL */
     void *more_user;
     float *y;
 } napier_epochs_run;
 
-/* Runs epochs first .. first + count - 1. OUT_OF_MEMORY, or CANCELLED after a whole epoch. */
+/* Runs epochs first .. first + count - 1. Returns OUT_OF_MEMORY, or CANCELLED after a complete epoch. */
 napier_status napier_umap_run_epochs(napier_context *context, const napier_epochs_run *run);
 
-/* A layout over checked graphs; each attraction counts `times`. */
+/* A layout over checked graphs. Each attraction is multiplied by `times`. */
 napier_layout napier_umap_layout_of(napier_context *context, const napier_forces *forces, float times,
                                     const napier_umap_params *params, const napier_umap_epochs *epochs,
                                     const napier_umap_graph *edges, const napier_umap_graph *pulls, int64_t n,

@@ -1,10 +1,11 @@
-/* umap/layout/layout.h - the forces on all vertices at once: every vertex sums its own, in a fixed order, from one
- * embedding that nobody writes.
+/* umap/layout/layout.h - the forces on all vertices. Every vertex sums its own forces in a fixed order from one
+ * embedding, which no thread writes meanwhile.
  *
  *   force on v = attraction by its own edges + attraction by edges that end in it (pulls) + repulsion by samples
  *
- * Each is taken in pieces of NAPIER_PIECE_EDGES, whose sums are added one after the other (layout_kernels.h). A vertex of many
- * pieces is cut into them, so that threads stay balanced; the bits are the same. */
+ * Each of the three is computed in pieces of NAPIER_PIECE_EDGES, whose sums are added one after the other
+ * (layout_kernels.h). A vertex with many pieces is cut into them, so that threads share its work. The bits are the
+ * same. */
 #ifndef NAPIER_UMAP_LAYOUT_LAYOUT_H
 #define NAPIER_UMAP_LAYOUT_LAYOUT_H
 
@@ -15,10 +16,10 @@
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
 
-/* A piece of a heavy vertex. */
+/* A piece of a heavy vertex: one with many pieces. */
 typedef struct napier_layout_piece {
     uint32_t v;
-    bool pull; /* of `pulls`, else of `edges` */
+    bool pull; /* edges of `pulls`, else of `edges` */
     int64_t begin, count;
 } napier_layout_piece;
 
@@ -30,34 +31,34 @@ typedef struct napier_layout {
     int64_t n, components;
     const napier_umap_graph *edges; /* by source; NULL: no attraction */
     const napier_umap_graph *pulls; /* the same edges by target, or NULL */
-    float scale;                    /* of all weights */
+    float scale;                    /* multiplies all weights */
 
-    bool sampled;       /* only the edges that act in this epoch, at weight `scale` */
+    bool sampled;       /* use only the edges that act in this epoch, with weight `scale` */
     float highest;      /* the largest weight */
-    uint32_t phase_key; /* of the edges' phases */
+    uint32_t phase_key; /* key of the edges' phases */
     int64_t epoch;
 
-    const uint32_t *given; /* samples [n, rate]; NULL: drawn */
-    double rate;           /* samples per vertex, or per edge that acts (its share, where all act) */
+    const uint32_t *given; /* samples [n, rate]; NULL: draw them */
+    double rate;           /* samples per vertex, or per edge that acts (times its share if all act) */
     bool rate_per_edge;
-    uint32_t draw_key; /* of this epoch */
+    uint32_t draw_key; /* key of this epoch's draws */
 
-    napier_layout_piece *pieces; /* of heavy vertices, ascending by vertex, own edges first */
+    napier_layout_piece *pieces; /* pieces of heavy vertices, ascending by vertex, own edges first */
     int64_t piece_count;
-    uint32_t *heavy; /* those vertices */
+    uint32_t *heavy; /* the heavy vertices */
     int64_t heavy_count;
     float *sums;   /* [piece_count, components] */
-    float *wanted; /* [n] samples that the rate asks for, where all edges act and it counts per edge; else NULL */
+    float *wanted; /* [n] samples that the rate asks for, if all edges act and it counts per edge; else NULL */
 } napier_layout;
 
-/* Fills the last part of a layout whose first is set, or fails for want of memory. */
+/* Computes the last fields of a layout from the first ones. May return OUT_OF_MEMORY. */
 napier_status napier_layout_prepare(napier_layout *layout);
 void napier_layout_release(napier_layout *layout);
 
-/* forces [n, components]; overwritten. */
+/* Writes the forces [n, components]. */
 void napier_layout_forces(const napier_layout *layout, float *forces);
 
-/* Does an edge act in an epoch? In a share of weight / highest of all epochs, evenly spread. */
+/* Does an edge act in this epoch? It acts in a share of weight / highest of all epochs, evenly spread. */
 bool napier_layout_edge_acts(const napier_layout *layout, uint32_t source, uint32_t target, float weight);
 
 #endif

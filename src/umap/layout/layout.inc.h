@@ -1,10 +1,10 @@
-/* umap/layout/layout.inc.h - the kernels of the layout (layout_kernels.h); compiled once per instruction set. 16 pairs
- * of points lie in the lanes of a vector; operation for operation as force.h. */
+/* umap/layout/layout.inc.h - the kernels of the layout (layout_kernels.h); compiled once per instruction set. The lanes
+ * of a vector hold 16 pairs of points. The operations are those of force.h, in the same order. */
 #include "core/math/lanes_math.h"
 #include "umap/layout/step.inc.h"
 #include "umap/layout/layout_kernels.h"
 
-/* 16 of `count` vertices; the lanes past the end are v itself, which has no force on itself. */
+/* The next 16 targets. Lanes beyond `count` get v itself, which has no force on itself. */
 NAPIER_KERNEL const uint32_t *napier_lanes_of_targets(const uint32_t *targets, int64_t count, uint32_t v,
                                                       uint32_t *part) {
     if (count >= 16) {
@@ -16,7 +16,7 @@ NAPIER_KERNEL const uint32_t *napier_lanes_of_targets(const uint32_t *targets, i
     return part;
 }
 
-/* Gaps y_v - y_j and their squared length. Rows of more than two components are loaded whole, and turned. */
+/* Gaps y_v - y_j and their squared length. Rows of more than two components are loaded whole and transposed. */
 NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at, const uint32_t *j, vf *gap) {
     vf d2 = vf_zero();
     if (components == 2) {
@@ -43,12 +43,13 @@ NAPIER_KERNEL vf napier_gaps(const float *y, int64_t components, const float *at
     return vf_min(d2, vf_set(NAPIER_UMAP_FARTHEST));
 }
 
-/* What differs between the two forces: factor = (power * by_power + constant) / ((d2 + epsilon) * (1 + a * power)). */
+/* The constants in which the two forces differ: factor = (power * by_power + constant) / ((d2 + epsilon) * (1 + a *
+ * power)). */
 typedef struct napier_kind {
     vf by_power, constant, epsilon;
 } napier_kind;
 
-/* d2 becomes the factor of the gap. */
+/* Replaces d2 by the factor of the gap. */
 NAPIER_KERNEL void napier_factors(const napier_forces *f, const napier_strip *strips, int64_t count, vf *d2) {
     const vf a = vf_set(f->a), b = vf_set(f->b), one = vf_set(1.0f), nearest = vf_set(NAPIER_UMAP_NEAREST);
     const napier_kind kinds[2] = {{vf_set(f->attraction), vf_zero(), vf_zero()},
@@ -91,8 +92,8 @@ NAPIER_KERNEL void napier_add_forces(const napier_forces *f, vf factor, vf weigh
     }
 }
 
-/* force += the lanes of each sum, which start again at 0. Many components are folded 16 at a time; past the last the sums
- * are 0. */
+/* Adds the lanes of each sum to force, and sets the sums to 0. Many components are folded 16 at a time; sums beyond the
+ * last are 0. */
 NAPIER_KERNEL void napier_fold_force(vf *sum, int64_t components, float *force) {
     if (components == 2) {
         force[0] += vf_hadd(sum[0]);
@@ -134,7 +135,7 @@ NAPIER_KERNEL void napier_strips_as(const napier_forces *f, const float *y, int6
     }
 }
 
-/* Components are a constant where they are 2, by far the most common. */
+/* The number of components is a compile-time constant if it is 2, the most common case. */
 static void napier_strips(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,
                           int64_t count, float *sum) {
     if (components == 2) {
@@ -172,7 +173,7 @@ static void napier_add_rows(const float *rows, int64_t count, int64_t components
     }
 }
 
-/* ---- Optimizers, elementwise --------------------------------------------------------------------------------------- */
+/* ---- Optimizers, elementwise ------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL vf napier_part(const float *p, int64_t left) {
     return left < 16 ? vf_load_part(p, (int)left, vf_zero()) : vf_load(p);

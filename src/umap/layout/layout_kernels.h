@@ -1,8 +1,9 @@
 /* umap/layout/layout_kernels.h - the kernels of the layout, as each instruction set compiles them (layout.inc.h).
  *
- * Order of a vertex's sum. Its edges (or samples) are taken in pieces of NAPIER_PIECE_EDGES; in a piece, lane l of 16 adds
- * elements l, l + 16, ... ascending, then the lanes fold by halves; the pieces' sums are added ascending. Attraction of its
- * own edges, attraction of edges that end in it, and repulsion are such sums each, added in this order. */
+ * Order of a vertex's sum. Its edges (or samples) are cut into pieces of NAPIER_PIECE_EDGES. In a piece, lane l of 16
+ * adds elements l, l + 16, ... ascending; then the lanes are folded by halves. The sums of the pieces are added
+ * ascending. Attraction by its own edges, attraction by edges that end in it, and repulsion are three such sums, added
+ * in this order. */
 #ifndef NAPIER_UMAP_LAYOUT_LAYOUT_KERNELS_H
 #define NAPIER_UMAP_LAYOUT_LAYOUT_KERNELS_H
 
@@ -12,34 +13,35 @@
 
 enum { NAPIER_PIECE_EDGES = 1024 };
 
-/* Up to 16 pairs of one vertex with others, all of one kind. */
+/* Up to 16 pairs of one vertex with others, all attracting or all repelling. */
 typedef struct napier_strip {
     uint32_t v;
-    bool repels; /* by samples; else attracts along edges */
+    bool repels; /* pairs with samples; else with neighbours, which attract */
     int16_t count;
-    float scale; /* of the weights */
+    float scale; /* multiplies the weights */
     const uint32_t *targets;
     const float *weights; /* NULL: all 1 */
-    float *force;         /* ends a sum, which is added here: [components]; NULL: the sum goes on in the next strip */
+    float *force;         /* [components] the sum ends and is added here; NULL: it continues in the next strip */
 } napier_strip;
 
-/* Strips of many vertices are worked through together, step by step: one strip alone would wait for its own results. */
+/* Strips of many vertices are processed together, step by step, because each step of one strip waits for the step
+ * before. */
 enum {
     NAPIER_MOST_STRIPS = 32,
     NAPIER_MOST_COMPONENTS = 50,
-    NAPIER_STRIP_VECTORS = 128 /* strips times components at a time */
+    NAPIER_STRIP_VECTORS = 128 /* strips times components in one call */
 };
 
 typedef struct napier_layout_kernels {
-    /* Forces of `count` strips <= NAPIER_MOST_STRIPS, count * components <= NAPIER_STRIP_VECTORS. sum: [components, 16] of
-     * the sum that the last strip of the call before has left open; left so again. */
+    /* Forces of `count` strips <= NAPIER_MOST_STRIPS, count * components <= NAPIER_STRIP_VECTORS. sum:
+     * [components, 16], the unfinished sum of the previous call's last strip; the call leaves its own there. */
     void (*strips)(const napier_forces *f, const float *y, int64_t components, const napier_strip *strips,
                    int64_t count, float *sum);
-    /* Draws [begin, begin + count) of vertex v, below n: draw s is word (s / 16) % 2 of counter (s / 32) * 16 + s % 16. begin
-     * is a multiple of 32; room for count rounded up to 32. */
+    /* Draws [begin, begin + count) of vertex v, below n: draw s is word (s / 16) % 2 of counter (s / 32) * 16 + s % 16.
+     * begin is a multiple of 32; targets has space for count rounded up to 32. */
     void (*draw)(uint32_t key, uint32_t v, uint32_t n, int64_t begin, int64_t count, uint32_t *targets);
-    /* sums[r * components + d] = the sum of rows of [count, components], count <= NAPIER_PIECE_EDGES, in the order above;
-     * added to sum. */
+    /* Adds the sum of `count` rows [count, components], count <= NAPIER_PIECE_EDGES, to sum [components], in the order
+     * above. */
     void (*add_rows)(const float *rows, int64_t count, int64_t components, float *sum);
 
     /* Elementwise over n floats. */

@@ -7,6 +7,7 @@
 #include "core/base/bytes.h"
 #include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/struct_size.h"
 #include "umap/isa/umap_kernels.h"
 
 /* ---- Creation ------------------------------------------------------------------------------------------------------ */
@@ -14,10 +15,6 @@
 static int is_share(float x) { return x >= 0.0f && x < 1.0f; }
 
 napier_status napier_umap_check_optimizer_options(napier_context *context, const napier_umap_optimizer_options *o) {
-    if (o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu is not %lu",
-                           (unsigned long)o->struct_size, (unsigned long)sizeof *o);
-    }
     if ((int)o->method < NAPIER_UMAP_SGD || (int)o->method > NAPIER_UMAP_ADAM) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: method %d is none", (int)o->method);
     }
@@ -33,15 +30,16 @@ napier_status napier_umap_check_optimizer_options(napier_context *context, const
 
 static napier_status run_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
                                           int64_t n, int64_t n_components, napier_umap_optimizer **out) {
-    const napier_umap_optimizer_options defaults = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    const napier_umap_optimizer_options *o = options ? options : &defaults;
+    napier_umap_optimizer_options o = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_status status = napier_begin(context);
     if (!status && !out)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
     if (!status) {
         *out = NULL;
-        status = napier_umap_check_optimizer_options(context, o);
+        status = napier_read_options(context, "options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT", options, &o);
     }
+    if (!status)
+        status = napier_umap_check_optimizer_options(context, &o);
     if (!status && (n < 0 || n_components < 1 || n_components > NAPIER_UMAP_MOST_COMPONENTS ||
                     n >= ((int64_t)1 << 31) / n_components)) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
@@ -52,10 +50,10 @@ static napier_status run_optimizer_create(napier_context *context, const napier_
         return status;
     }
     const size_t elements = (size_t)(n * n_components), room = elements > 0 ? elements : 1;
-    const int first = o->method != NAPIER_UMAP_SGD, second = o->method == NAPIER_UMAP_ADAM;
+    const int first = o.method != NAPIER_UMAP_SGD, second = o.method == NAPIER_UMAP_ADAM;
     napier_umap_optimizer *made = napier_alloc(&context->allocator, 1, sizeof *made);
     if (made) {
-        *made = (napier_umap_optimizer){.options = *o, .n = n, .components = n_components};
+        *made = (napier_umap_optimizer){.options = o, .n = n, .components = n_components};
         made->first = first ? napier_alloc(&context->allocator, room, sizeof *made->first) : NULL;
         made->second = second ? napier_alloc(&context->allocator, room, sizeof *made->second) : NULL;
     }

@@ -1,4 +1,4 @@
-/* umap/layout/optimizer.h - what an optimizer remembers of every point, and its step. */
+/* umap/layout/optimizer.h - the state of an optimizer for every point, and its step. */
 #ifndef NAPIER_UMAP_LAYOUT_OPTIMIZER_H
 #define NAPIER_UMAP_LAYOUT_OPTIMIZER_H
 
@@ -14,7 +14,7 @@ struct napier_umap_optimizer {
     float *second; /* Adam's mean square; NULL otherwise */
 };
 
-/* A method that there is, betas in [0, 1), eps above 0? */
+/* Checks that the method exists, betas are in [0, 1) and eps is above 0. */
 napier_status napier_umap_check_optimizer_options(napier_context *context,
                                                   const napier_umap_optimizer_options *options);
 

@@ -1,5 +1,5 @@
-/* umap/layout/sampling.h - which edges act in an epoch, and how many samples a vertex has. Plain C that CUDA compiles
- * too. */
+/* umap/layout/sampling.h - which edges act in an epoch, and the number of samples of a vertex. Plain C that CUDA
+ * compiles too. */
 #ifndef NAPIER_UMAP_LAYOUT_SAMPLING_H
 #define NAPIER_UMAP_LAYOUT_SAMPLING_H
 
@@ -10,13 +10,13 @@
 #include "core/math/random.h"
 
 enum {
-    NAPIER_PHASE_STREAM = -1, /* of the edges' phases; epochs are streams 0, 1, ... */
-    NAPIER_SAMPLE_FOR = 4     /* samples asked for that one drawn may stand for */
+    NAPIER_PHASE_STREAM = -1, /* stream of the edges' phases; epochs are streams 0, 1, ... */
+    NAPIER_SAMPLE_FOR = 4     /* how many samples one drawn sample may stand for */
 };
 
 NAPIER_BOTH float napier_round_to_whole(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
-/* Does an edge act in an epoch? In a share of weight / highest of all epochs, evenly spread. */
+/* Does an edge act in an epoch? It acts in a share of weight / highest of all epochs, evenly spread. */
 NAPIER_BOTH bool napier_edge_acts(uint32_t phase_key, float highest, int64_t epoch, uint32_t source, uint32_t target,
                                   float weight) {
     uint32_t random[2];
@@ -31,10 +31,10 @@ typedef struct napier_sampling {
     float weight; /* of each */
 } napier_sampling;
 
-/* Samples in whole vectors, each standing for up to NAPIER_SAMPLE_FOR that the rate asks for: the same force on
- * average. */
+/* Samples are drawn in whole vectors. Each stands for up to NAPIER_SAMPLE_FOR samples that the rate asks for, and is
+ * weighted so that the mean force is the same. */
 NAPIER_BOTH napier_sampling napier_weighted_sampling(float wanted) {
-    const float most = 16.0f * NAPIER_SAMPLE_FOR; /* of one vector; a power of two */
+    const float most = 16.0f * NAPIER_SAMPLE_FOR; /* samples that one vector stands for; a power of two */
     int64_t vectors = (int64_t)(wanted / most);
     vectors += (float)vectors * most < wanted;
     napier_sampling s;

@@ -1,5 +1,5 @@
-/* umap/layout/step.inc.h - one step of an optimizer, lane by lane: what the CPU's kernels (layout.inc.h) and CUDA
- * share. */
+/* umap/layout/step.inc.h - one step of an optimizer, lane by lane. The CPU's kernels (layout.inc.h) and CUDA share
+ * it. */
 #include "core/math/lanes_math.h"
 
 NAPIER_KERNEL vf napier_sgd_step(vf y, vf g, vf rate) { return vf_add(y, vf_mul(rate, g)); }
@@ -9,7 +9,7 @@ NAPIER_KERNEL vf napier_momentum_step(vf y, vf g, vf *velocity, float beta, vf r
     return vf_add(y, vf_mul(rate, *velocity));
 }
 
-/* What Adam's step has beside the moments: correction1, 2 are 1 - beta^t. */
+/* Constants of Adam's step. correction1 and correction2 are 1 - beta^t. */
 typedef struct napier_adam_constants {
     float beta1, beta2, eps, correction1, correction2, rate;
 } napier_adam_constants;

@@ -1,6 +1,5 @@
-/* umap/metric/boolean.h - distances of rows of true and false from how many columns are which. Plain C that CUDA
- * compiles too.
- */
+/* umap/metric/boolean.h - distances of boolean rows, from the counts of true and false columns. Plain C that CUDA
+ * compiles too. */
 #ifndef NAPIER_UMAP_METRIC_BOOLEAN_H
 #define NAPIER_UMAP_METRIC_BOOLEAN_H
 
@@ -8,7 +7,7 @@
 
 #include "core/math/both.h"
 
-/* Columns where both are true, where only one is, and all. */
+/* The number of columns where both are true, where only one is, and of all. */
 typedef struct napier_truths {
     double both, left, right, columns;
 } napier_truths;

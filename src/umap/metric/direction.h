@@ -1,5 +1,5 @@
-/* umap/metric/direction.h - rows of length 1, for metrics that look at the direction only (metric.c). Plain C that CUDA
- * compiles too; element i of a row is x[i * stride]. */
+/* umap/metric/direction.h - rows of length 1, for metrics that depend only on the direction (metric.c). Plain C that
+ * CUDA compiles too; element i of a row is x[i * stride]. */
 #ifndef NAPIER_UMAP_METRIC_DIRECTION_H
 #define NAPIER_UMAP_METRIC_DIRECTION_H
 
@@ -8,13 +8,13 @@
 
 #include "core/math/both.h"
 
-/* What turns the values of a row into one of length 1: x * scale - shift, or without direction. */
+/* How to normalise a row to length 1: x * scale - shift; or the row has no direction. */
 typedef struct napier_direction {
     double scale, shift;
     int none;
 } napier_direction;
 
-/* Of the `count` values that a row of `cols` columns has; the others are 0. */
+/* The normalisation of a row of `cols` columns: `count` values are given, the others are 0. */
 NAPIER_BOTH napier_direction napier_direction_of(napier_metric metric, const float *x, int64_t stride, int64_t count,
                                                  int64_t cols) {
     napier_direction d = {0.0, 0.0, 1};
@@ -38,7 +38,7 @@ NAPIER_BOTH napier_direction napier_direction_of(napier_metric metric, const flo
             length2 += away * away;
         }
     }
-    /* equal values leave what the rounding of their mean leaves */
+    /* for equal values this is only the rounding error of their mean */
     if (!(length2 > squares * 0x1p-88) || !(length2 > 0.0)) {
         return d;
     }

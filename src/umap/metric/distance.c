@@ -1,9 +1,9 @@
 /* umap/metric/distance.c - the distance of two rows, for every metric (see metric.h).
  *
- * Dense rows are one run of pairs (x, y). Sparse ones are merged into runs of up to RUN pairs, of the columns where either
- * has an entry; a column where neither has one adds nothing to any of these sums. Each metric is then a loop over
- * runs, in 16 partial sums that are folded in order. One dense row against many goes by kernels (distance.inc.h) to the
- * same bits. */
+ * Two dense rows are one run of pairs (x, y). Two sparse rows are merged into runs of up to RUN pairs, for the columns
+ * where either has an entry; other columns add nothing to any of these sums. Each metric is a loop over runs, in 16
+ * partial sums that are folded in order. For one dense row against many, kernels (distance.inc.h) give the same
+ * bits. */
 #include "umap/metric/metric.h"
 
 #include <math.h>
@@ -14,13 +14,13 @@
 
 enum { LANES = 16, RUN = 256 };
 
-/* ---- Pairs ---------------------------------------------------------------------------------------------------------- */
+/* ---- Pairs ------------------------------------------------------------------------------------------------------- */
 
 typedef struct pairs {
     const napier_points *a, *b;
     int64_t i, j;
-    int64_t at, other; /* entries merged so far; dense: 1 once the row has been seen */
-    int64_t columns;   /* columns seen so far */
+    int64_t at, other; /* entries merged so far; dense: 1 after the row was returned */
+    int64_t columns;   /* columns so far */
     float x[RUN], y[RUN];
 } pairs;
 
@@ -34,7 +34,7 @@ static void start_pairs(pairs *p, const napier_points *a, int64_t i, const napie
     p->columns = 0;
 }
 
-/* The next of both rows' columns, with 0 where a row has no entry. */
+/* Adds the next column in which one of the rows has an entry; the other's value is then 0. */
 static void merge_entry(pairs *p, int64_t end, int64_t other_end, int64_t n) {
     const napier_csr_matrix *a = &p->a->sparse, *b = &p->b->sparse;
     const int32_t left = p->at < end ? a->columns[p->at] : INT32_MAX;
@@ -43,7 +43,7 @@ static void merge_entry(pairs *p, int64_t end, int64_t other_end, int64_t n) {
     p->y[n] = right <= left ? b->values[p->other++] : 0.0f;
 }
 
-/* The next run of pairs: how many, a multiple of 16 (the rest is 0); 0: no more. */
+/* The next run of pairs. Returns their number, a multiple of 16 with padding of 0; 0 at the end. */
 static int64_t next_run(pairs *p, const float **x, const float **y) {
     if (p->a->rows) {
         if (p->at) {
@@ -76,7 +76,7 @@ static double folded(const float *lanes) {
     return sum;
 }
 
-/* ---- Sums of differences -------------------------------------------------------------------------------------------- */
+/* ---- Sums of differences ----------------------------------------------------------------------------------------- */
 
 static double sum_of_gaps(pairs *p) {
     float lanes[LANES] = {0.0f};
@@ -109,10 +109,10 @@ static float largest_gap(pairs *p) {
     return largest;
 }
 
-/* gap^power for a run's terms; small whole powers by multiplication. */
+/* Raises the terms of a run to a power; small integer powers by multiplication. */
 static void raise_all(const napier_math_kernels *math, float *terms, int64_t n, double power) {
     const int whole = power <= 16.0 && power == (double)(int)power ? (int)power : 0;
-    if (whole == 3) { /* the usual one, which compilers make vectors of */
+    if (whole == 3) { /* the most common; compilers vectorise it */
         for (int64_t i = 0; i < n; i += LANES) {
             for (int l = 0; l < LANES; l++) {
                 terms[i + l] = terms[i + l] * terms[i + l] * terms[i + l];
@@ -173,7 +173,7 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
     return (float)((double)largest * napier_f64_exp(napier_f64_log(sum) / a->p));
 }
 
-/* sum |x - y| / (|x| + |y|), where 0 / 0 counts 0. */
+/* sum |x - y| / (|x| + |y|), with 0 / 0 = 0. */
 static float canberra(pairs *p) {
     float lanes[LANES] = {0.0f};
     const float *x, *y;
@@ -189,7 +189,7 @@ static float canberra(pairs *p) {
     return (float)folded(lanes);
 }
 
-/* sum |x - y| / sum |x + y|; 0 where that is 0. */
+/* sum |x - y| / sum |x + y|; 0 if the denominator is 0. */
 static float braycurtis(pairs *p) {
     float gaps[LANES] = {0.0f}, sums[LANES] = {0.0f};
     const float *x, *y;
@@ -218,10 +218,10 @@ static float hamming(pairs *p) {
     return (float)((double)unequal / (double)p->a->cols);
 }
 
-/* ---- Boolean metrics ------------------------------------------------------------------------------------------------- */
+/* ---- Boolean metrics --------------------------------------------------------------------------------------------- */
 
-/* Columns where both are true, and where one alone is. Sums of 0 and 1 are exact in f32 up to 2^24, so the fast kernels
- * count; longer rows in runs. */
+/* Counts the columns where both are true, and where only one is. Sums of 0 and 1 are exact in f32 up to 2^24, so the
+ * fast kernels can count; longer rows are counted in runs. */
 static napier_truths counts_of(pairs *p) {
     enum { EXACT = 1 << 20 };
     const napier_linear_kernels *linear = p->a->kernels->linear;
@@ -239,7 +239,7 @@ static napier_truths counts_of(pairs *p) {
     return c;
 }
 
-/* ---- Haversine ------------------------------------------------------------------------------------------------------- */
+/* ---- Haversine --------------------------------------------------------------------------------------------------- */
 
 #define HALF_PI_HIGH 0x1.921fb54442d18p+0
 #define HALF_PI_LOW 0x1.1a62633145c07p-54
@@ -276,7 +276,7 @@ static double sine(double x, int64_t quarters) {
     }
 }
 
-/* 0 <= x <= 1. Beyond 1/2 by asin x = pi/2 - 2 asin sqrt((1 - x) / 2); then two steps of Newton's. */
+/* asin of 0 <= x <= 1. Above 1/2 it uses asin x = pi/2 - 2 asin sqrt((1 - x) / 2). Two Newton steps follow. */
 static double arcsine(double x) {
     if (x > 0.5) {
         return HALF_PI_HIGH - 2.0 * arcsine(sqrt((1.0 - (x < 1.0 ? x : 1.0)) * 0.5));
@@ -297,13 +297,13 @@ static float haversine(const float *x, const float *y) {
     return (float)(2.0 * arcsine(sqrt(square > 0.0 ? square : 0.0)));
 }
 
-/* ---- Sparse rows whose distance is a euclidean one ------------------------------------------------------------------- */
+/* ---- Sparse rows whose distance is a euclidean one --------------------------------------------------------------- */
 
 static double squared_gaps(pairs *p, double shift) {
     double sum = 0.0;
     const float *x, *y;
     for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
-        const int64_t count = (p->columns - 1) % RUN + 1; /* without what fills the run up */
+        const int64_t count = (p->columns - 1) % RUN + 1; /* without the padding of the run */
         for (int64_t i = 0; i < count; i++) {
             const double gap = ((double)x[i] - (double)y[i]) - shift;
             sum += gap * gap;
@@ -316,7 +316,7 @@ static int is_empty(const napier_points *p, int64_t i) {
     return p->sparse.row_starts[i] == p->sparse.row_starts[i + 1];
 }
 
-/* A row without direction: 0 from its like, 1 from others. -1: both have one. */
+/* The distance if a row has no direction: 0 if neither has one, else 1. Returns -1 if both have one. */
 static float undirected(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
     const int left = a->shifts ? isinf(a->shifts[i]) != 0 : is_empty(a, i);
     const int right = b->shifts ? isinf(b->shifts[j]) != 0 : is_empty(b, j);
@@ -343,7 +343,7 @@ static float sparse_euclidean(const napier_points *a, int64_t i, const napier_po
     return (float)sqrt(squared);
 }
 
-/* ---- Precomputed ------------------------------------------------------------------------------------------------------ */
+/* ---- Precomputed ------------------------------------------------------------------------------------------------- */
 
 static float precomputed(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
     if (a->rows) {
@@ -364,7 +364,7 @@ static float precomputed(const napier_points *a, int64_t i, const napier_points 
     return a == b && i == j ? 0.0f : INFINITY;
 }
 
-/* ---- One for all ------------------------------------------------------------------------------------------------------ */
+/* ---- One for all ------------------------------------------------------------------------------------------------- */
 
 static float general_distance(const napier_points *a, int64_t i, const napier_points *b, int64_t j) {
     pairs p;
@@ -398,7 +398,7 @@ float napier_points_distance(const napier_points *a, int64_t i, const napier_poi
     }
 }
 
-/* ---- One against many ------------------------------------------------------------------------------------------------- */
+/* ---- One against many -------------------------------------------------------------------------------------------- */
 
 napier_gap napier_gap_of_metric(napier_metric metric, double p) {
     switch (napier_points_kind_of(metric, p)) {
@@ -420,14 +420,14 @@ napier_gap napier_gap_of_metric(napier_metric metric, double p) {
     }
 }
 
-/* The kernels' name of these rows' metric; NAPIER_GAPS: they have none. */
+/* The gap of these rows' metric; NAPIER_GAPS if the kernels have none for it. */
 static napier_gap gap_of(const napier_points *p) {
     return !p->rows || p->width > NAPIER_MOST_COUNTED ? NAPIER_GAPS : napier_gap_of_metric(p->metric, p->p);
 }
 
 bool napier_points_have_kernel(const napier_points *points) { return gap_of(points) != NAPIER_GAPS; }
 
-/* Boolean distances from how many columns are true in both rows, in x and in y. */
+/* Boolean distances from the number of columns that are true in both rows, in x and in y. */
 static void boolean_distances(const napier_points *p, float own, const float *others, int64_t count, float *distances) {
     for (int64_t c = 0; c < count; c++) {
         const double both = (double)distances[c];

@@ -1,6 +1,6 @@
 /* umap/metric/distance.inc.h - one row against many (distance_kernels.h); compiled once per instruction set.
  *
- * Four rows at a time hide the latency of a sum; 16 of them are folded together, by a transposition. */
+ * Four rows at a time hide the latency of a sum. A transposition folds the sums of 16 rows together. */
 #include "core/simd/mask_bits.inc.h"
 #include "ops/linear/dot.inc.h"
 #include "umap/metric/distance_kernels.h"
@@ -32,7 +32,7 @@ NAPIER_KERNEL void napier_gap_lanes(const napier_gap gap, const float *x, const 
     }
 }
 
-/* Every row's lanes, added in double in their order: 16 sums. */
+/* The 16 sums of the rows' lanes, added in double in lane order. */
 NAPIER_KERNEL vd napier_gap_fold(vf lanes[16]) {
     vf_transpose(lanes);
     vd sum = vd_from_vf(lanes[0]);
@@ -78,7 +78,7 @@ NAPIER_KERNEL vf napier_summed_rows(const napier_gap gap, const napier_gap_rows 
     return vd_to_vf(napier_gap_fold(lanes));
 }
 
-/* 16 rows at a time; what is missing in the last group is its first row again. */
+/* 16 rows at a time. The last group is padded with its first row. */
 NAPIER_KERNEL void napier_measure_as(const napier_gap gap, const napier_gap_rows *t, const float *x,
                                      const uint32_t *which, int64_t count, float *distances, float *others) {
     for (int64_t c = 0; c < count; c += 16) {

@@ -7,17 +7,17 @@
 
 #include <stdint.h>
 
-/* What is summed over the columns of two rows x and y, and what the sum makes. */
+/* What is summed over the columns of two rows x and y, and the result of the sum. */
 typedef enum napier_gap {
-    NAPIER_GAP_EUCLIDEAN, /* (x - y)^2: its root, */
-    NAPIER_GAP_HALF,      /* half of it, */
-    NAPIER_GAP_HALF_ROOT, /* the root of that half */
+    NAPIER_GAP_EUCLIDEAN, /* (x - y)^2; result: root of the sum */
+    NAPIER_GAP_HALF,      /* (x - y)^2; half of the sum */
+    NAPIER_GAP_HALF_ROOT, /* (x - y)^2; root of half of the sum */
     NAPIER_GAP_PLAIN,     /* |x - y| */
-    NAPIER_GAP_LARGEST,   /* the largest |x - y| */
-    NAPIER_GAP_CANBERRA,  /* |x - y| / (|x| + |y|), where 0 / 0 is 0 */
-    NAPIER_GAP_RATIO,     /* the quotient of the sums of |x - y| and of |x + y|, where 0 / 0 is 0 */
-    NAPIER_GAP_UNEQUAL,   /* 1 where x and y differ: the share of the columns */
-    NAPIER_GAP_COUNTS,    /* x y, and apart from it y: two results, for rows of 0 and 1 */
+    NAPIER_GAP_LARGEST,   /* |x - y|; the largest, not the sum */
+    NAPIER_GAP_CANBERRA,  /* |x - y| / (|x| + |y|), with 0 / 0 = 0 */
+    NAPIER_GAP_RATIO,     /* the sum of |x - y| over the sum of |x + y|, with 0 / 0 = 0 */
+    NAPIER_GAP_UNEQUAL,   /* 1 where x and y differ; share of the columns */
+    NAPIER_GAP_COUNTS,    /* two sums, of x y and of y, for rows of 0 and 1 */
     NAPIER_GAPS
 } napier_gap;
 
@@ -27,7 +27,7 @@ enum {
     NAPIER_MOST_COUNTED = 1 << 24
 };
 
-/* Two sets of rows of `width` floats, a multiple of 16; `columns` of them are data, the rest is 0. */
+/* Rows of `width` floats, a multiple of 16. The first `columns` are data, the rest is 0. */
 typedef struct napier_gap_rows {
     napier_gap gap;
     const float *rows;
@@ -35,9 +35,9 @@ typedef struct napier_gap_rows {
 } napier_gap_rows;
 
 typedef struct napier_distance_kernels {
-    /* The distances of x from rows which[0] .. which[count - 1], count <= NAPIER_DISTANCES: 0 instead of what is not
-     * above it, NaN too. COUNTS: the sums of x y, and those of y into `others`, else untouched. Up to 15 places beyond
-     * count are written too. */
+    /* The distances of x from rows which[0] .. which[count - 1], count <= NAPIER_DISTANCES. A distance that is not
+     * above 0 or is NaN becomes 0. COUNTS: the sums of x y, and in `others`, which other gaps leave unchanged, those of
+     * y. Up to 15 elements beyond count are written. */
     void (*measure)(const napier_gap_rows *rows, const float *x, const uint32_t *which, int64_t count,
                     float distances[NAPIER_DISTANCES], float others[NAPIER_DISTANCES]);
     /* Bit c: distances[c] <= limit or distances[c] <= limits[c], for c < count <= NAPIER_DISTANCES. */

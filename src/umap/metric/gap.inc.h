@@ -1,5 +1,5 @@
-/* umap/metric/gap.inc.h - what a column adds to the distance of two rows (distance_kernels.h), lane by lane: what the
- * CPU's kernels and CUDA share. */
+/* umap/metric/gap.inc.h - what a column adds to the distance of two rows (distance_kernels.h), lane by lane. The
+ * CPU's kernels and CUDA share it. */
 #include "core/math/lanes_math.h"
 #include "umap/metric/distance_kernels.h"
 

@@ -1,17 +1,18 @@
-/* umap/metric/metric.c - rows of data made ready for distances (see metric.h; the distances themselves: distance.c).
+/* umap/metric/metric.c - transforms rows for distances (metric.h); distance.c computes the distances.
  *
- *   euclidean, minkowski p = 2      rows as they are
- *   cosine, correlation             rows of length 1 (correlation: after their mean is taken away)
- *   hellinger                       sqrt(x / sum x), of length 1 too
+ *   euclidean, minkowski p = 2      unchanged rows
+ *   cosine, correlation             rows of length 1 (correlation: after subtracting their mean)
+ *   hellinger                       sqrt(x / sum x), also of length 1
  *   seuclidean                      x / sqrt(variance)
  *   mahalanobis                     L' x, where L L' is the inverse covariance (Cholesky)
- *   boolean ones                    0 and 1
- * A row without a direction (all zero; correlation: all equal) has length 1 in a column of its own instead, which puts
- * it at distance 0 from its like and 1 from every other row, as umap-learn defines it. Parameters and changes are computed in
- * double and rounded once.
+ *   boolean metrics                 0 and 1
+ * A row without a direction (all zero; correlation: all equal) has length 1 in an additional column. So it is at
+ * distance 0 from other such rows and 1 from every other row, as umap-learn defines it. Parameters and transformed
+ * values are computed in double and rounded once.
  *
- * CSR data becomes dense rows where that costs little (DENSE_COLUMNS, DENSE_BYTES): products of dense rows are so much
- * faster. Else a copy stays CSR, zeros dropped, values changed the same way, and rows are merged (kind GENERAL). */
+ * CSR data becomes dense rows where that costs little memory (DENSE_COLUMNS, DENSE_BYTES), because products of dense
+ * rows are much faster. Otherwise the copy stays CSR, without stored zeros and with values transformed in the same way,
+ * and rows are merged (kind GENERAL). */
 #include "umap/metric/metric.h"
 
 #include <math.h>
@@ -21,21 +22,21 @@
 #include "umap/metric/direction.h"
 #include "umap/metric/read.h"
 
-/* CSR data of more columns or more bytes stays as it is. */
+/* CSR data of more columns or more bytes stays CSR, */
 enum { DENSE_COLUMNS = 4096 };
 #define DENSE_BYTES ((int64_t)1 << 30)
-/* Unless that many times the CSR's own bytes hold it. */
+/* unless the dense rows take at most so many times the CSR's bytes. */
 enum { DENSE_TIMES = 8 };
 
 enum { ROW_CHUNK = 64 };
 
-/* The inverse covariance of so many is 4 GB. */
+/* The inverse covariance of so many columns is 4 GB. */
 enum { MOST_MAHALANOBIS_COLUMNS = 1 << 15 };
 
-/* Radians beyond this are surely not an angle. */
+/* Larger values are not plausible angles in radians. */
 #define MOST_RADIANS 1e6f
 
-/* ---- What a metric is ---------------------------------------------------------------------------------------------- */
+/* ---- What a metric is -------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -64,7 +65,7 @@ static const struct {
     {"kulsinski", NAPIER_METRIC_KULSINSKI},
     {"matching", NAPIER_METRIC_MATCHING},
     {"precomputed", NAPIER_METRIC_PRECOMPUTED},
-    /* other names for the same: */
+    /* aliases: */
     {"l2", NAPIER_METRIC_EUCLIDEAN},
     {"l1", NAPIER_METRIC_MANHATTAN},
     {"taxicab", NAPIER_METRIC_MANHATTAN},
@@ -87,7 +88,7 @@ const char *napier_metric_name(napier_metric metric) {
 }
 
 float napier_metric_disconnection(napier_metric metric) {
-    const float rounding = 0x1p-18f; /* of distances of rows of up to about 2^17 numbers in f32 */
+    const float rounding = 0x1p-18f; /* of distances in f32 of rows of up to about 2^17 numbers */
     switch (metric) {
     case NAPIER_METRIC_JACCARD:
     case NAPIER_METRIC_DICE: return 1.0f;
@@ -128,7 +129,7 @@ napier_points_kind napier_points_kind_of(napier_metric metric, double p) {
     }
 }
 
-/* What each value must be beside finite; NULL if it is. */
+/* What a finite value violates: the error message, or NULL if it is valid. */
 static const char *value_fault(napier_metric metric, float x) {
     if ((metric == NAPIER_METRIC_HELLINGER || metric == NAPIER_METRIC_PRECOMPUTED) && x < 0.0f) {
         return metric == NAPIER_METRIC_HELLINGER ? "hellinger takes no negative values" : "a distance is not negative";
@@ -150,9 +151,9 @@ static int64_t first_fault(napier_metric metric, const float *x, int64_t n) {
     return -1;
 }
 
-/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-/* A dense row as the metric wants it, but for what depends on other rows. */
+/* Transforms a dense row, except for what depends on other rows. */
 static void change_row(napier_metric metric, float *row, int64_t cols) {
     if (is_boolean(metric)) {
         for (int64_t c = 0; c < cols; c++) {
@@ -163,7 +164,7 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
         for (int64_t c = 0; c < cols; c++) {
             row[c] = d.none ? 0.0f : napier_directed(metric, d, row[c]);
         }
-        row[cols] = d.none ? 1.0f : 0.0f; /* the column of those without direction */
+        row[cols] = d.none ? 1.0f : 0.0f; /* the column for rows without direction */
     }
 }
 
@@ -219,11 +220,11 @@ static napier_status fill_dense(napier_context *context, const char *name, napie
     return status;
 }
 
-/* ---- CSR ----------------------------------------------------------------------------------------------------------- */
+/* ---- CSR --------------------------------------------------------------------------------------------------------- */
 
 static int becomes_dense(const napier_csr_matrix *m, napier_metric metric) {
     if (metric == NAPIER_METRIC_PRECOMPUTED) {
-        return 0; /* what is missing is far, not 0 */
+        return 0; /* missing entries are far, not 0 */
     }
     if (metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_MAHALANOBIS) {
         return 1;
@@ -233,7 +234,7 @@ static int becomes_dense(const napier_csr_matrix *m, napier_metric metric) {
     return m->cols <= DENSE_COLUMNS && (bytes <= DENSE_BYTES || bytes / DENSE_TIMES <= own);
 }
 
-/* The entries of row i that are kept: all of a precomputed matrix, else those that are not 0. Fills them in. */
+/* Copies the entries of row i that are kept: all of a precomputed matrix, else those that are not 0. */
 static int64_t keep_entries(napier_metric metric, const napier_csr_matrix *m, int64_t i, int32_t *columns,
                             float *values) {
     int64_t kept = 0;
@@ -246,8 +247,8 @@ static int64_t keep_entries(napier_metric metric, const napier_csr_matrix *m, in
     return kept;
 }
 
-/* The values of a sparse row as the metric wants them. Correlation's shift is the same for all columns, those without an
- * entry too, and is kept aside. */
+/* Transforms the values of a sparse row. Correlation's shift is the same for all columns, also for those without an
+ * entry, so it is stored separately. */
 static void change_entries(napier_points *points, int64_t i, float *values, int64_t count) {
     if (is_boolean(points->metric)) {
         for (int64_t e = 0; e < count; e++) {
@@ -284,7 +285,7 @@ static napier_status check_entries(napier_context *context, const char *name, na
                        (long)m->columns[fault], (double)m->values[fault], value_fault(metric, m->values[fault]));
 }
 
-/* CSR arrays of n rows and `count` entries, owned by points. */
+/* Allocates CSR arrays of n rows and `count` entries, owned by points. */
 static napier_status sparse_room(napier_context *context, const char *name, napier_points *points, int64_t count,
                                  int64_t **starts, int32_t **columns, float **values) {
     const size_t room = count > 0 ? (size_t)count : 1;
@@ -327,7 +328,7 @@ static napier_status fill_sparse(napier_context *context, const char *name, napi
     return NAPIER_OK;
 }
 
-/* Dense queries of sparse points: as CSR first. */
+/* Converts dense queries to CSR, for sparse points. */
 static napier_status fill_sparse_of_dense(napier_context *context, const char *name, napier_points *points,
                                           napier_umap_samples samples) {
     float *row = napier_alloc(&context->allocator, (size_t)points->cols, sizeof *row);
@@ -377,9 +378,9 @@ static napier_status fill_sparse_of_dense(napier_context *context, const char *n
     return status;
 }
 
-/* ---- Variances ------------------------------------------------------------------------------------------------------ */
+/* ---- Variances --------------------------------------------------------------------------------------------------- */
 
-/* Element (i, c) of the points, before they are scaled. */
+/* Adds row i, before scaling, to the sums of the columns; with means, the squared deviations. */
 static void add_row(const napier_points *p, int64_t i, const double *means, double *sums) {
     if (p->rows) {
         const float *row = p->rows + i * p->width;
@@ -392,12 +393,12 @@ static void add_row(const napier_points *p, int64_t i, const double *means, doub
     for (int64_t e = p->sparse.row_starts[i]; e < p->sparse.row_starts[i + 1]; e++) {
         const int32_t c = p->sparse.columns[e];
         const double x = (double)p->sparse.values[e], m = means ? means[c] : 0.0;
-        /* the other rows' (0 - mean)^2 are counted once for all, in variances_of */
+        /* variances_of adds (0 - mean)^2 of all rows at once */
         sums[c] += means ? (x - m) * (x - m) - m * m : x;
     }
 }
 
-/* Of each column: sum (x - mean)^2 / (n - 1), rows one after the other. */
+/* The variance of each column: sum (x - mean)^2 / (n - 1), rows in order. */
 static napier_status variances_of(napier_context *context, napier_points *p) {
     double *sums = napier_alloc(&context->allocator, (size_t)p->cols, 2 * sizeof *sums);
     if (!sums) {
@@ -424,7 +425,7 @@ static napier_status variances_of(napier_context *context, napier_points *p) {
     return NAPIER_OK;
 }
 
-/* A column that never varies has no say. */
+/* A constant column gets weight 0. */
 static double inverse_root(float variance) { return variance > 0.0f ? 1.0 / sqrt((double)variance) : 0.0; }
 
 static void divide_rows(void *argument, int worker, int64_t begin, int64_t end) {
@@ -470,10 +471,10 @@ static napier_status scale_by_variances(napier_context *context, napier_points *
     return NAPIER_OK;
 }
 
-/* ---- Mahalanobis ---------------------------------------------------------------------------------------------------- */
+/* ---- Mahalanobis ------------------------------------------------------------------------------------------------- */
 
-/* The lower L of a = L L', in place (the rest is not looked at). A pivot that rounding has taken to 0 leaves a column of 0; 0
- * if one is less than that: `a` is not positive semidefinite. */
+/* Computes the lower L of a = L L' in place; reads only the lower half. A pivot that is 0 up to rounding gives a column
+ * of 0. Returns 0 if a pivot is below that, because `a` is then not positive semidefinite. */
 static int cholesky(double *a, int64_t n) {
     double largest = 0.0;
     for (int64_t j = 0; j < n; j++) {
@@ -528,7 +529,7 @@ static void covariance_rows(void *argument, int worker, int64_t begin, int64_t e
     }
 }
 
-/* inverse = (m m')^-1 for the lower m: column by column, m z = e, then m' x = z. */
+/* inverse = (m m')^-1 for a lower triangular m, column by column: m z = e, then m' x = z. */
 static void invert(const double *m, int64_t n, double *column, float *inverse) {
     for (int64_t c = 0; c < n; c++) {
         for (int64_t i = 0; i < n; i++) {
@@ -633,7 +634,7 @@ static napier_status turn_by_covariance(napier_context *context, napier_points *
     } else {
         status = inverse_covariance(context, p, work, means);
     }
-    if (!status) { /* from the rounded inverse, as queries will find it */
+    if (!status) { /* from the rounded inverse, because queries use that too */
         for (int64_t i = 0; i < p->cols; i++) {
             for (int64_t j = 0; j < p->cols; j++) {
                 work[i * p->cols + j] =
@@ -653,7 +654,7 @@ static napier_status turn_by_covariance(napier_context *context, napier_points *
     return status;
 }
 
-/* ---- Creation ------------------------------------------------------------------------------------------------------- */
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static napier_status check_metric(napier_context *context, const char *name, const napier_neighbors_options *options,
                                   const napier_points *like, int64_t n, int64_t cols) {

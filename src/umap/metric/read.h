@@ -1,4 +1,4 @@
-/* umap/metric/read.h - rows of samples as f32, whatever they come as, and the checks of what they hold. */
+/* umap/metric/read.h - reads rows of samples of any dtype and form as f32, and checks their values. */
 #ifndef NAPIER_UMAP_METRIC_READ_H
 #define NAPIER_UMAP_METRIC_READ_H
 
@@ -7,23 +7,24 @@
 #include "core/base/context.h"
 #include "umap/isa/umap_kernels.h"
 
-/* The shape and the structure: fewer than 2^31 rows and columns, at least one column; CSR: row_starts from 0 and never
- * falling, columns ascending within a row. Not the values. */
+/* Checks shape and structure, not the values: fewer than 2^31 rows and columns, at least one column; CSR: row_starts
+ * begins at 0 and never decreases, columns are ascending within a row. */
 napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
                                 int64_t *cols);
 
-/* Row `row` in full, zeros of a sparse one included, at out[0 .. cols). The first column whose value is NaN, inf or beyond
- * f32, or -1. */
+/* Writes row `row` to out[0 .. cols), with the zeros of a sparse row. Returns the first column whose value is NaN, inf
+ * or beyond f32, or -1. */
 int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row, float *out);
 
 /* The first entry of a CSR matrix that is not finite, or -1. */
 int64_t napier_read_bad_entry(const napier_csr_matrix *matrix);
 
-/* INVALID_ARGUMENT with the place and the value. */
+/* Fails with INVALID_ARGUMENT; the message has the row, the column and the value. */
 napier_status napier_read_refuse(napier_context *context, const char *name, napier_umap_samples samples, int64_t row,
                                  int64_t col);
 
-/* First rows that workers found bad: each keeps its own, the least of all is the answer, whoever found it. */
+/* The first bad row that each worker found. The least of them is reported, so that the result does not depend on
+ * threads. */
 enum { NAPIER_MOST_WORKERS = 1024 };
 typedef struct napier_bad_rows {
     int64_t first[NAPIER_MOST_WORKERS];

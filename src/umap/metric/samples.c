@@ -87,7 +87,7 @@ typedef struct copy_task {
     float *to;
 } copy_task;
 
-/* By all threads: what a copy costs is its fresh pages. */
+/* Uses all threads, because most of the time goes to new memory pages. */
 static void copy_rows(void *argument, int worker, int64_t begin, int64_t end) {
     const copy_task *t = argument;
     const napier_const_matrix m = t->from;
@@ -126,7 +126,7 @@ napier_status napier_samples_copy_of(napier_context *context, napier_umap_sample
 void napier_samples_release(napier_context *context, napier_samples_copy *copy) {
     const napier_allocator *allocator = &context->allocator;
     napier_free(allocator, copy->dense);
-    napier_free(allocator, (void *)(uintptr_t)copy->sparse.row_starts); /* what copy_sparse allocated */
+    napier_free(allocator, (void *)(uintptr_t)copy->sparse.row_starts); /* allocated by copy_sparse */
     napier_free(allocator, (void *)(uintptr_t)copy->sparse.columns);
     napier_free(allocator, (void *)(uintptr_t)copy->sparse.values);
     *copy = (napier_samples_copy){0};
@@ -151,7 +151,8 @@ void napier_samples_row(const napier_samples_copy *copy, int64_t row, float *out
     }
 }
 
-/* Element by element, zeros left out and their place counted in: dense and sparse rows of the same values agree. */
+/* Hashes the nonzero elements with their columns, so that dense and sparse rows of the same values have the same
+ * hash. */
 uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row) {
     uint64_t hash = UINT64_C(14695981039346656037);
     const napier_csr_matrix *m = samples.sparse;

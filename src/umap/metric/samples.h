@@ -16,19 +16,19 @@ typedef struct napier_samples_copy {
 int64_t napier_samples_rows(napier_umap_samples samples);
 int64_t napier_samples_cols(napier_umap_samples samples);
 
-/* Checks the shape only; contents are the neighbour search's business. */
+/* Checks only the shape; the neighbour search checks the contents. */
 napier_status napier_samples_check(napier_context *context, napier_umap_samples samples);
 napier_status napier_samples_copy_of(napier_context *context, napier_umap_samples samples, napier_samples_copy *out);
 void napier_samples_release(napier_context *context, napier_samples_copy *copy);
 
-/* `out` shares no byte with samples that have been checked. */
+/* Checks that `out` shares no byte with the samples, which have been checked. */
 napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,
                                          const char *samples_name, napier_umap_samples samples);
 
 /* The copy as samples; `view` must live as long as the result. */
 napier_umap_samples napier_samples_view(const napier_samples_copy *copy);
 
-/* Row i as f32 at out[0 .. cols), or a hash of its contents: what a row's own random numbers are keyed on. */
+/* Writes row i as f32 to out[0 .. cols); and a hash of its contents, the key of the row's random numbers. */
 void napier_samples_row(const napier_samples_copy *copy, int64_t row, float *out);
 uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row);
 

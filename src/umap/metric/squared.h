@@ -1,5 +1,5 @@
-/* umap/metric/squared.h - from a squared euclidean distance of changed rows to the metric's (metric.h). Plain C that
- * CUDA compiles too. */
+/* umap/metric/squared.h - from the squared euclidean distance of transformed rows to the metric's value (metric.h).
+ * Plain C that CUDA compiles too. */
 #ifndef NAPIER_UMAP_METRIC_SQUARED_H
 #define NAPIER_UMAP_METRIC_SQUARED_H
 

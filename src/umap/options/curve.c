@@ -1,9 +1,10 @@
 /* umap/options/curve.c - a and b of the curve 1 / (1 + a d^2b) from min_dist and spread.
  *
- * Wanted is 1 up to min_dist and exp(-(d - min_dist) / spread) beyond; the fit is least squares on 300 points of
- * [0, 3 spread]. Distances are taken in units of the spread, so that one number, min_dist / spread, decides, and the fit
- * never meets large or small numbers; a then follows from a d^2b = a spread^2b (d / spread)^2b.
- * Levenberg and Marquardt's method on (log a, b), in double, with our own exp and log: the same bits everywhere. */
+ * The target is 1 up to min_dist and exp(-(d - min_dist) / spread) beyond. The fit is least squares on 300 points of
+ * [0, 3 spread]. Distances are in units of the spread, so the fit depends only on min_dist / spread and never handles
+ * large or small numbers; a then follows from a d^2b = a spread^2b (d / spread)^2b.
+ * The method is Levenberg and Marquardt's on (log a, b), in double, with our own exp and log: the same bits
+ * everywhere. */
 #include <float.h>
 #include <math.h>
 
@@ -23,7 +24,7 @@ static double grid_point(int i) { return 3.0 * (double)i / (double)(POINTS - 1);
 
 static double wanted(double d, double min_dist) { return d <= min_dist ? 1.0 : napier_f64_exp(min_dist - d); }
 
-/* The sum of squared errors, and what a step needs: J'J (three numbers) and J'r. */
+/* The sum of squared errors, and the terms of a step: J'J (three numbers) and J'r. */
 typedef struct normal_equations {
     double error, aa, ab, bb, ar, br;
 } normal_equations;

@@ -3,10 +3,12 @@
 
 #include <math.h>
 
-/* umap-learn's numbers of epochs. A hundred do nearly as well (docs/umap.md), but these cost little here. */
+#include "core/base/struct_size.h"
+
+/* umap-learn's numbers of epochs. */
 enum { NAPIER_UMAP_SMALL = 10000, NAPIER_UMAP_EPOCHS_SMALL = 500, NAPIER_UMAP_EPOCHS_LARGE = 200 };
 
-/* least <= value <= most (most +inf: any finite). */
+/* Checks least <= value <= most; most +inf allows any finite value. */
 static napier_status check_number(napier_context *context, const char *name, double value, double least, double most) {
     if (!isfinite(value) || value < least || value > most) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %g is not %g to %g", name, value, least,
@@ -16,11 +18,6 @@ static napier_status check_number(napier_context *context, const char *name, dou
 }
 
 static napier_status check_counts(napier_context *context, const napier_umap_options *o, int64_t n) {
-    if (o->struct_size != sizeof *o || o->neighbors.struct_size != sizeof o->neighbors) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: struct_size %lu or %lu is not %lu, %lu",
-                           (unsigned long)o->struct_size, (unsigned long)o->neighbors.struct_size,
-                           (unsigned long)sizeof *o, (unsigned long)sizeof o->neighbors);
-    }
     if (o->neighbors.n_neighbors < 2) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than 2",
                            (long long)o->neighbors.n_neighbors);
@@ -92,9 +89,13 @@ static napier_status check_numbers(napier_context *context, const napier_umap_op
 
 napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,
                                         napier_umap_options *checked) {
-    const napier_umap_options defaults = NAPIER_UMAP_OPTIONS_INIT;
-    *checked = options ? *options : defaults;
-    napier_status status = check_counts(context, checked, n);
+    *checked = (napier_umap_options)NAPIER_UMAP_OPTIONS_INIT;
+    napier_status status = napier_read_options(context, "options", "NAPIER_UMAP_OPTIONS_INIT", options, checked);
+    if (!status)
+        status = napier_check_inner_struct(context, "options: neighbors", "NAPIER_NEIGHBORS_OPTIONS_INIT",
+                                           &checked->neighbors, sizeof checked->neighbors);
+    if (!status)
+        status = check_counts(context, checked, n);
     if (!status)
         status = check_numbers(context, checked);
     if (!status && ((checked->a > 0.0) != (checked->b > 0.0))) {

@@ -6,12 +6,12 @@
 
 #include "core/base/context.h"
 
-/* Options (NULL: defaults) for n points, checked; a and b are fitted if they are 0, n_epochs is chosen if it is 0, and
- * neighbours are no more than points. */
+/* Checks the options (NULL: defaults) for n points and completes them: fits a and b if they are 0, chooses n_epochs if
+ * it is 0, and limits n_neighbors to n. */
 napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,
                                         napier_umap_options *checked);
 
-/* From which distance on neighbours are none. */
+/* The distance from which on points are not neighbours. */
 float napier_umap_disconnection_of(const napier_umap_options *options);
 
 /* The parameters of the forces. */

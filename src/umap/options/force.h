@@ -7,17 +7,17 @@
 
 #include "core/math/pow.h"
 
-#define NAPIER_UMAP_NEAREST 0x1p-126f /* squared distances below this count as 0 */
-#define NAPIER_UMAP_FARTHEST 0x1p100f /* and above as this: the force is nothing by then */
+#define NAPIER_UMAP_NEAREST 0x1p-126f /* smaller squared distances count as 0 */
+#define NAPIER_UMAP_FARTHEST 0x1p100f /* larger ones count as this: the force is 0 there */
 
-/* What the forces need of the parameters. */
+/* The constants of the forces, computed from the parameters. */
 typedef struct napier_forces {
     float a, b;
     float attraction; /* -2 a b */
     float repulsion;  /* 2 gamma b */
     float epsilon;
-    float clip;     /* FLT_MAX: none */
-    float max_norm; /* 0: none */
+    float clip;     /* FLT_MAX: no limit */
+    float max_norm; /* 0: no limit */
 } napier_forces;
 
 NAPIER_BOTH float napier_squared_gap(const float *y, const float *z, int64_t components) {
@@ -41,14 +41,14 @@ NAPIER_BOTH float napier_repulsion(const napier_forces *f, float d2) {
     return d2 >= NAPIER_UMAP_NEAREST ? factor : 0.0f;
 }
 
-/* A component of a force before it is weighed. */
+/* One component of a force, without its weight. */
 NAPIER_BOTH float napier_clipped(const napier_forces *f, float factor, float gap) {
     float v = factor * gap;
     v = v < f->clip ? v : f->clip;
     return v > -f->clip ? v : -f->clip;
 }
 
-/* The weight of a force whose squared length is norm2: less, where that is too long. */
+/* The weight of a force whose squared length is norm2; smaller if that exceeds max_norm. */
 NAPIER_BOTH float napier_shortened(const napier_forces *f, float weight, float norm2) {
     const int too_long = f->max_norm > 0.0f && norm2 > f->max_norm * f->max_norm;
     return too_long ? weight * (f->max_norm / sqrtf(norm2)) : weight;

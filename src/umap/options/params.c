@@ -4,9 +4,10 @@
 #include <float.h>
 #include <math.h>
 
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 
-/* Finite, and above (or not below) a bound. */
+/* Checks that a value is finite and above (or not below) a bound. */
 static napier_status check_number(napier_context *context, const char *name, float value, float least, int may_equal) {
     const int fits = isfinite(value) && (value > least || (may_equal && value == least));
     if (!fits) {
@@ -18,14 +19,12 @@ static napier_status check_number(napier_context *context, const char *name, flo
 
 napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
                                        napier_umap_params *checked, napier_forces *forces) {
-    const napier_umap_params defaults = NAPIER_UMAP_PARAMS_INIT;
-    *checked = params ? *params : defaults;
+    napier_umap_params read = NAPIER_UMAP_PARAMS_INIT; /* `checked` may be `params` */
+    napier_status status = napier_read_options(context, "params", "NAPIER_UMAP_PARAMS_INIT", params, &read);
+    *checked = read;
     const napier_umap_params *p = checked;
-    if (p->struct_size != sizeof *p) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "params: struct_size %lu is not %lu",
-                           (unsigned long)p->struct_size, (unsigned long)sizeof *p);
-    }
-    napier_status status = check_number(context, "a", p->a, 0.0f, 0);
+    if (!status)
+        status = check_number(context, "a", p->a, 0.0f, 0);
     if (!status)
         status = check_number(context, "b", p->b, 0.0f, 0);
     if (!status)

@@ -1,4 +1,4 @@
-/* umap/options/params.h - checks of what most calls of umap take: parameters and embeddings. */
+/* umap/options/params.h - checks of the common arguments: parameters and embeddings. */
 #ifndef NAPIER_UMAP_OPTIONS_PARAMS_H
 #define NAPIER_UMAP_OPTIONS_PARAMS_H
 
@@ -7,27 +7,27 @@
 #include "core/base/context.h"
 #include "umap/options/force.h"
 
-/* Parameters (NULL: defaults) as they are, and as the kernels want them. */
+/* Checks the parameters (NULL: defaults), copies them and computes the constants of the forces. */
 napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
                                        napier_umap_params *checked, napier_forces *forces);
 
 /* f32, contiguous, 1 to 50 columns, fewer than 2^31 elements. */
 napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding);
-/* And all finite. */
+/* Checks the shape, and that all elements are finite. */
 napier_status napier_umap_check_embedding(napier_context *context, const char *name, napier_const_matrix embedding);
-/* The same, but whole rows may be NaN: points without a place. */
+/* The same, but whole rows may be NaN: disconnected points. */
 napier_status napier_umap_check_places(napier_context *context, const char *name, napier_const_matrix embedding);
 /* Is a row NaN in all its components? */
 int napier_umap_has_no_place(const float *row, int64_t components);
-/* The shape alone, for outputs: [rows, components]. */
+/* Checks only the shape of an output: [rows, components]. */
 napier_status napier_umap_check_result(napier_context *context, const char *name, napier_matrix result, int64_t rows,
                                        int64_t components);
 
-/* Shares no byte with an input. Shapes have been checked. */
+/* Checks that an output shares no byte with an input. Shapes have been checked. */
 napier_status napier_umap_check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
                                       napier_const_matrix in);
 
-/* The same of what is no matrix: an array of 4 or 8 bytes an element, edges, the rows of a graph. */
+/* Views of other inputs as matrices for this check: an array of 4 or 8 bytes an element, edges, the rows of a graph. */
 napier_const_matrix napier_umap_array(const void *data, int64_t count, napier_dtype dtype);
 static inline napier_const_matrix napier_umap_edge_words(const napier_umap_edge *edges, int64_t count) {
     return napier_umap_array(edges, count * (int64_t)(sizeof *edges / 4), NAPIER_F32);
@@ -35,14 +35,14 @@ static inline napier_const_matrix napier_umap_edge_words(const napier_umap_edge 
 napier_status napier_umap_check_apart_graph(napier_context *context, const char *name, napier_matrix out,
                                             const napier_umap_graph *graph);
 
-/* Found neighbours [n, k] are at finite distances. name: of the argument whose rows were asked for. */
+/* Checks that the found neighbours [n, k] are at finite distances. name: the argument that holds the rows. */
 napier_status napier_umap_check_found(napier_context *context, const char *name, const int32_t *indices,
                                       const float *distances, int64_t n, int64_t k);
 
-/* Samples that a caller gives: [n, rate], all below n; rate 0 to 1000. */
+/* Checks negative samples that a caller gives: [n, rate], all below n; rate 0 to 1000. */
 napier_status napier_umap_check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n);
 
-/* Room for the draws of an epoch: [n, rate]. */
+/* Checks the arguments for the draws of an epoch: [n, rate]. */
 napier_status napier_umap_check_draws(napier_context *context, int64_t epoch, int64_t n, int64_t rate,
                                       const uint32_t *targets);
 

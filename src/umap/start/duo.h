@@ -1,5 +1,6 @@
-/* umap/start/duo.h - two doubles side by side, in plain C: what every 64-bit machine has registers for. Operations are
- * single and lane by lane: the bits are those of a loop over doubles. (A GNU C extension, which clang has too.) */
+/* umap/start/duo.h - vectors of two doubles, in plain C, because every 64-bit machine has registers for them. Each
+ * operation is one rounding for each lane, so the bits are those of a loop over doubles. (A GNU C extension, which
+ * clang has too.) */
 #ifndef NAPIER_UMAP_START_DUO_H
 #define NAPIER_UMAP_START_DUO_H
 

@@ -1,5 +1,5 @@
-/* umap/start/eigen.h - the eigenvectors of the largest eigenvalues of a symmetric operator that is only known by its
- * products. */
+/* umap/start/eigen.h - the eigenvectors of the largest eigenvalues of a symmetric operator that is given only by its
+ * products with vectors. */
 #ifndef NAPIER_UMAP_START_EIGEN_H
 #define NAPIER_UMAP_START_EIGEN_H
 
@@ -9,39 +9,39 @@
 
 enum { NAPIER_MOST_BLOCK = 64 }; /* columns of a block: a multiple of 8 */
 
-/* A matrix A of `rows` rows that is symmetric in the inner product sum_i weights[i] x_i y_i. Blocks are [rows, columns],
- * row by row, in double. */
+/* A matrix A of `rows` rows that is symmetric in the inner product sum_i weights[i] x_i y_i. Blocks are [rows,
+ * columns], row by row, in double. */
 typedef struct napier_operator {
     int64_t rows, columns;
-    const double *weights; /* NULL: all 1. Not NULL: the constant vector is A's own and is left out of the answer */
-    double low;            /* no eigenvalue is less */
-    double high;           /* none is larger, or INFINITY: not known */
-    /* y = alpha A x + beta x + gamma y; y is not read where gamma is 0. */
+    const double *weights; /* NULL: all 1. Else the constant vector is an eigenvector of A and is left out */
+    double low;            /* lower bound of the eigenvalues */
+    double high;           /* upper bound, or INFINITY if unknown */
+    /* y = alpha A x + beta x + gamma y; y is not read if gamma is 0. */
     void (*apply)(void *argument, const double *x, double alpha, double beta, double gamma, double *y);
     void *argument;
 } napier_operator;
 
-/* What is asked of the iteration. It ends after `products` products at the latest; before that when the residuals of the
+/* When the iteration ends: after `products` products at the latest, or earlier when the residuals of the
  * `wanted` first vectors are below tolerance * (high - the block's least eigenvalue). */
 typedef struct napier_eigen_limits {
     int64_t wanted, products;
     double tolerance;
 } napier_eigen_limits;
 
-/* A block of random columns, always the same for the same shape. */
+/* Fills a block with random columns, which depend only on its shape. */
 void napier_eigen_start(int64_t rows, int64_t columns, double *x);
 
-/* Doubles of scratch that an iteration on such a block needs, beside the two blocks. */
+/* The number of scratch doubles that an iteration on such a block needs in addition to the two blocks. */
 int64_t napier_eigen_scratch(int64_t rows, int64_t columns);
 
-/* x: the start, then the vectors in its columns, of length 1 in the operator's inner product, by descending value; `count`
- * of them, the other columns are 0. `spare` is a second block. Allocates nothing. */
+/* x holds the start, then the eigenvectors in its columns, by descending eigenvalue, of length 1 in the operator's
+ * inner product. There are `count` of them; the other columns are 0. `spare` is a second block. Allocates nothing. */
 void napier_largest_eigenvectors(napier_context *context, const napier_operator *a, napier_eigen_limits limits,
                                  double *x, double *spare, double *scratch, double values[NAPIER_MOST_BLOCK],
                                  int64_t *count);
 
-/* Eigenvalues, descending, and vectors (column j of `vectors` [n, n]) of a symmetric matrix; `a` is used up. Jacobi's
- * method: n up to NAPIER_MOST_BLOCK. */
+/* Eigenvalues, descending, and eigenvectors (the columns of `vectors` [n, n]) of a symmetric matrix, by Jacobi's
+ * method. `a` is overwritten; n is at most NAPIER_MOST_BLOCK. */
 void napier_symmetric_eigen(double *a, int64_t n, double *values, double *vectors);
 
 #endif

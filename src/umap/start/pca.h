@@ -6,9 +6,10 @@
 
 #include "core/base/context.h"
 
-/* The samples' scores on their first `components` principal components, [n, components], in units of a power of two
- * about as large as the data's largest value, each sign so that its largest score is positive. *found: how many there are;
- * the other columns are 0. Samples are checked, structure and values. */
+/* The samples' scores [n, components] on their first `components` principal components. They are in units of a power of
+ * two about as large as the data's largest value. The signs make the largest score of each component positive. *found
+ * is the number of components that exist; the other columns are 0. Checks the structure and the values of the
+ * samples. */
 napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
                                 int64_t components, float *scores, int64_t *found);
 

@@ -1,4 +1,4 @@
-/* umap/start/start.h - what the starts of a layout share: their random numbers and their scale. */
+/* umap/start/start.h - shared by all starts of a layout: random numbers and scale. */
 #ifndef NAPIER_UMAP_START_START_H
 #define NAPIER_UMAP_START_START_H
 
@@ -6,7 +6,7 @@
 
 #include "core/math/random.h"
 
-/* Streams of random numbers (core/math/random.h), apart from those of epochs, which count from 0. */
+/* Streams of random numbers (core/math/random.h). Those of epochs count from 0, so they are distinct. */
 enum {
     NAPIER_STREAM_RANDOM_START = 0x73740001,
     NAPIER_STREAM_JITTER = 0x73740002,
@@ -14,18 +14,19 @@ enum {
     NAPIER_STREAM_BLOCK = 0x73740004  /* the first block of an eigenvector iteration; its seed is always 0 */
 };
 
-/* [-1, 1), by vertex and component. */
+/* A random number in [-1, 1) for a vertex and a component. */
 static inline double napier_start_number(uint64_t seed, uint32_t stream, int64_t vertex, int64_t component) {
     uint32_t random[2];
     napier_random(seed, stream, (uint32_t)vertex, (uint32_t)component, random);
     return 2.0 * napier_random_unit(random[0]) - 1.0;
 }
 
-/* Scales y [n, components] so that its largest element is 10 in size, and adds noise of standard deviation 1e-4. A single
- * point goes to 0. */
+/* Scales y [n, components] so that its largest element is 10 in size, and adds noise of standard deviation 1e-4. A
+ * single point is placed at 0. */
 void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed);
 
-/* Turns column `component` so that its element of the largest size (the first of several) is positive. */
+/* Changes the sign of column `component` so that its element of largest magnitude (the first of several) is
+ * positive. */
 void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t component);
 
 #endif

@@ -370,7 +370,7 @@ static void a_sequence_does_not_know_its_batch(void **state) {
 
 /* NaN and infinities among keys and values, some of them hidden: what is not seen leaves no trace. */
 static void odd_values_touch_only_rows_that_see_them(void **state) {
-    static const double odd[] = {NAN, INFINITY, -INFINITY};
+    static const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
     (void)state;
     for (int kind = 0; kind < 12; kind++) {
         shape s = {.heads = 1,
@@ -503,7 +503,7 @@ static void wrong_options_are_named(void **state) {
     (void)state;
     napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     REFUSED(c.options.struct_size = 3, "struct_size is 3");
-    REFUSED(c.options.scale = NAN, "scale");
+    REFUSED(c.options.scale = (double)NAN, "scale");
     REFUSED(c.options.scale = 1e39, "scale 1e+39");
     REFUSED(c.options.masked_rows = (napier_masked_rows)7, "masked_rows 7");
     REFUSED(c.options.sequences = -2, "sequences -2");

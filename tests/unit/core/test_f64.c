@@ -204,9 +204,11 @@ static void test_log(void **state) {
     expect_worst(&log_worst, 0.501, "log");
     expect_worst(&log1p_worst, 0.501, "log1p");
     expect(napier_f64_log(1) == 0 && napier_f64_log(0) == -HUGE_VAL && napier_f64_log(-0.0) == -HUGE_VAL, "log");
-    expect(isnan(napier_f64_log(-1)) && isnan(napier_f64_log(-HUGE_VAL)) && isnan(napier_f64_log(NAN)), "log of these");
+    expect(isnan(napier_f64_log(-1)) && isnan(napier_f64_log(-HUGE_VAL)) && isnan(napier_f64_log((double)NAN)),
+           "log of these");
     expect(napier_f64_log(HUGE_VAL) == HUGE_VAL && napier_f64_log1p(HUGE_VAL) == HUGE_VAL, "log(inf)");
-    expect(napier_f64_log1p(-1) == -HUGE_VAL && isnan(napier_f64_log1p(-1.5)) && isnan(napier_f64_log1p(NAN)), "log1p");
+    expect(napier_f64_log1p(-1) == -HUGE_VAL && isnan(napier_f64_log1p(-1.5)) && isnan(napier_f64_log1p((double)NAN)),
+           "log1p");
     expect(napier_f64_log1p(0x1p-1074) == 0x1p-1074 && napier_f64_log1p(0) == 0, "log1p of next to nothing");
     no_problems();
 }
@@ -385,7 +387,7 @@ static void test_hostile_sums(void **state) {
     bad.pinf = true;
     expect(!napier_f64_sum_valid(&bad), "+inf without the maximum passes");
     bad = good;
-    bad.max = NAN;
+    bad.max = (double)NAN;
     expect(!napier_f64_sum_valid(&bad), "maximum NaN passes");
     bad.max = 1e300;
     expect(!napier_f64_sum_valid(&bad), "digits below a huge maximum pass");
@@ -712,7 +714,7 @@ static void check_gradients(int threads, double temperature) {
     const napier_matrix m = napier_rows(masked, 1, 3, NAPIER_F64);
     succeeded(c, napier_f64_logsumexp_backward(c, napier_read_only(m), gl, m, &o), "");
     expect(masked[0] == 0 && masked[1] == 0 && masked[2] == 0, "logsumexp_backward of a masked row is %g", masked[0]);
-    double p[3] = {0.25, 0.75, 0}, nan[3] = {1, 2, NAN};
+    double p[3] = {0.25, 0.75, 0}, nan[3] = {1, 2, (double)NAN};
     succeeded(c,
               napier_f64_softmax_backward(c, napier_const_rows(p, 1, 3, NAPIER_F64),
                                           napier_const_rows(nan, 1, 3, NAPIER_F64), napier_rows(nan, 1, 3, NAPIER_F64),

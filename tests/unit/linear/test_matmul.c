@@ -62,7 +62,7 @@ static double random_unit(void) { return (double)random_bits() * 0x1p-31 - 1.0; 
 
 /* EDGE: products of +-2^-126 and of everything down to 2^-156, so that sums end just below 2^-126. */
 static double random_number(numbers kind) {
-    static const double specials[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.0, -2.0, 0x1p100};
+    static const double specials[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, 0.0, -0.0, 1.0, -2.0, 0x1p100};
     switch (kind) {
     case ORDINARY: return random_unit();
     case WIDE: return ldexp(random_unit(), (int)(random_bits() % 120) - 60);

@@ -234,12 +234,12 @@ static void arguments(void **state) {
     refused(context, napier_tokenizer_encode(context, tiny, NULL, 1, NULL, &ids), wrong, "text", NULL);
     refused(context, napier_tokenizer_encode(context, tiny, "", 0, NULL, NULL), wrong, "ids", "NULL", NULL);
     refused(context, napier_tokenizer_encode(context, tiny, "", 0, NULL, &broken), wrong, "ids", "size 3", NULL);
-    refused(context, napier_tokenizer_encode(context, tiny, "", 0, &encode, &ids), wrong, "struct_size 3", NULL);
+    refused(context, napier_tokenizer_encode(context, tiny, "", 0, &encode, &ids), wrong, "struct_size is 3", NULL);
     refused(context, napier_tokenizer_decode(context, NULL, NULL, 0, NULL, &text), wrong, "tokenizer", NULL);
     refused(context, napier_tokenizer_decode(context, tiny, NULL, 1, NULL, &text), wrong, "ids", NULL);
     refused(context, napier_tokenizer_decode(context, tiny, NULL, -1, NULL, &text), wrong, "count -1", NULL);
     refused(context, napier_tokenizer_decode(context, tiny, NULL, 0, NULL, NULL), wrong, "text", NULL);
-    refused(context, napier_tokenizer_decode(context, tiny, NULL, 0, &decode, &text), wrong, "struct_size 3", NULL);
+    refused(context, napier_tokenizer_decode(context, tiny, NULL, 0, &decode, &text), wrong, "struct_size is 3", NULL);
     const int32_t bad[][2] = {{64, 285}, {64, -1}, {64, INT32_MAX}};
     for (int i = 0; i < 3; i++) {
         refused(context, napier_tokenizer_decode(context, tiny, bad[i], 2, NULL, &text), wrong, "ids[1]", NULL);

@@ -1001,7 +1001,7 @@ static void test_refusals(void **state) {
         o.field = value;                     \
         refuse_option(c, &view, &o, #field); \
     } while (0)
-    REFUSE_OPTION(struct_size, 8);
+    REFUSE_OPTION(struct_size, 9);
     REFUSE_OPTION(type, (napier_grpo_type)10);
     REFUSE_OPTION(type, (napier_grpo_type)-1);
     REFUSE_OPTION(level, (napier_grpo_level)2);

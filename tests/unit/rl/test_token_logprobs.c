@@ -910,10 +910,10 @@ static void test_arguments(void **state) {
     expect_refused(context, &b, "ids", "2 a row"), b = good;
     b.ids.size = 0, expect_refused(context, &b, "ids", "none"), b = good;
     b.options.temperature = 0, expect_refused(context, &b, "temperature", "0"), b = good;
-    b.options.temperature = NAN, expect_refused(context, &b, "temperature", "nan"), b = good;
+    b.options.temperature = (double)NAN, expect_refused(context, &b, "temperature", "nan"), b = good;
     b.options.temperature = 1e60, expect_refused(context, &b, "temperature", "1e+60"), b = good;
     b.options.softcap = -2, expect_refused(context, &b, "softcap", "-2"), b = good;
-    b.options.softcap = INFINITY, expect_refused(context, &b, "softcap", "inf"), b = good;
+    b.options.softcap = HUGE_VAL, expect_refused(context, &b, "softcap", "inf"), b = good;
     b.options.label_smoothing = 1, expect_refused(context, &b, "label_smoothing", "1"), b = good;
     b.options.z_loss = -1, expect_refused(context, &b, "z_loss", "-1"), b = good;
     b.options.keep = keep, b.options.keep_stride = 7, expect_refused(context, &b, "keep_stride", "7"), b = good;

@@ -16,7 +16,7 @@ static napier_context *context;
 
 static int start(void **state) {
     (void)state;
-    return napier_context_create(&context, NULL);
+    return (int)napier_context_create(&context, NULL);
 }
 
 static int stop(void **state) {

@@ -32,8 +32,8 @@ static void test_curve(void **state) {
         succeeded(context, napier_umap_find_ab_params(context, share, 1.0, &a, &b), "curve");
         expect(a > 0 && b > 0.7f && b < 3.0f, "min_dist %g: a %g, b %g", share, (double)a, (double)b);
     }
-    const double bad[][2] = {{-0.1, 1}, {1.1, 1},   {NAN, 1},        {0.1, 0},
-                             {0.1, -1}, {0.1, NAN}, {0.1, INFINITY}, {0, 1e-40}};
+    const double bad[][2] = {{-0.1, 1}, {1.1, 1},           {(double)NAN, 1}, {0.1, 0},
+                             {0.1, -1}, {0.1, (double)NAN}, {0.1, HUGE_VAL},  {0, 1e-40}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         a = 7;
         expect(napier_umap_find_ab_params(context, bad[i][0], bad[i][1], &a, &b) == NAPIER_INVALID_ARGUMENT && a == 7,
@@ -133,7 +133,7 @@ static void plain_smooth(const neighbors *q, double local_connectivity, double *
         } else if (count > 0) {
             rhos[i] = away[count - 1];
         }
-        double low = 0, high = INFINITY, middle = 1;
+        double low = 0, high = HUGE_VAL, middle = 1;
         for (int round = 0; round < 64; round++) {
             double sum = 0;
             for (int64_t j = 1; j < q->k; j++) {

@@ -16,7 +16,7 @@ static napier_context *context;
 
 static int start(void **state) {
     (void)state;
-    return napier_context_create(&context, NULL);
+    return (int)napier_context_create(&context, NULL);
 }
 
 static int stop(void **state) {
@@ -523,7 +523,7 @@ static void test_refused_options(void **state) {
     o.neighbors.n_neighbors = 1;
     refuse("n_neighbors 1", s, &o);
     o = short_options();
-    o.a = NAN;
+    o.a = (double)NAN;
     refuse("a nan", s, &o);
     o = short_options();
     for (int i = 0; i < N * K; i++) {

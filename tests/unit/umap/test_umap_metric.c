@@ -305,17 +305,19 @@ static void test_wide_csr(void **state) {
                   napier_points_create(context, "queries", dense_of(wide, ROWS, WIDE), &options, points, &queries),
                   "dense queries of CSR points");
         if (points && dense && queries) {
-            expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR", napier_metric_name(metric));
+            expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR",
+                   napier_metric_name((napier_metric)metric));
             for (int64_t i = 0; i < ROWS; i++) {
                 for (int64_t j = 0; j < ROWS; j++) {
                     const float a = napier_points_distance(points, i, points, j);
                     const float b = napier_points_distance(dense, i, dense, j);
                     const float q = napier_points_distance(queries, i, points, j);
                     expect(fabsf(a - b) <= 2e-6f * (1.0f + b), "%s: CSR %.9g, dense %.9g at (%lld, %lld)",
-                           napier_metric_name(metric), (double)a, (double)b, (long long)i, (long long)j);
-                    expect(a == q, "%s: %.9g as a query, not %.9g", napier_metric_name(metric), (double)q, (double)a);
+                           napier_metric_name((napier_metric)metric), (double)a, (double)b, (long long)i, (long long)j);
+                    expect(a == q, "%s: %.9g as a query, not %.9g", napier_metric_name((napier_metric)metric),
+                           (double)q, (double)a);
                     expect(a == napier_points_distance(points, j, points, i), "%s: not symmetric",
-                           napier_metric_name(metric));
+                           napier_metric_name((napier_metric)metric));
                 }
             }
         }
@@ -400,14 +402,14 @@ static void test_bits(void **state) {
                 napier_points *points = NULL;
                 succeeded(context,
                           napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
-                          napier_metric_name(metric));
+                          napier_metric_name((napier_metric)metric));
                 for (int64_t i = 0; i < ROWS * ROWS && points; i++) {
                     const float d = napier_points_distance(points, i / ROWS, points, i % ROWS);
                     if (k == 0 && threads == 1) {
                         expected[metric][i] = d;
                     }
                     expect(memcmp(&d, &expected[metric][i], sizeof d) == 0, "%s: other bits for %s, %d threads",
-                           napier_metric_name(metric), napier_isa_name(isas[k]), threads);
+                           napier_metric_name((napier_metric)metric), napier_isa_name(isas[k]), threads);
                 }
                 napier_points_destroy(context, points);
             }

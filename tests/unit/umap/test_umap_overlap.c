@@ -197,7 +197,7 @@ static void test_models(void **state) {
 
 static int start(void **state) {
     (void)state;
-    return napier_context_create(&context, NULL);
+    return (int)napier_context_create(&context, NULL);
 }
 
 static int stop(void **state) {

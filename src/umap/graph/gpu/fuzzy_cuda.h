@@ -1,4 +1,4 @@
-/* umap/graph/gpu/fuzzy_cuda.h - the fuzzy set on a device: what the kernels (fuzzy.cu) and the host half share. */
+/* umap/graph/gpu/fuzzy_cuda.h - the fuzzy set on a device: shared by the kernels (fuzzy.cu) and the host code. */
 #ifndef NAPIER_UMAP_GRAPH_GPU_FUZZY_CUDA_H
 #define NAPIER_UMAP_GRAPH_GPU_FUZZY_CUDA_H
 
@@ -13,12 +13,12 @@ typedef struct napier_fuzzy_job {
     double local_connectivity;
     double target; /* log2(k) */
     double mix;
-    double *sums; /* of blocks of NAPIER_MEAN_BLOCK distances; then the mean at sums[0] */
+    double *sums; /* sums of blocks of NAPIER_MEAN_BLOCK distances; at the end sums[0] is the mean */
     int64_t *finite;
     float *rhos, *sigmas;
-    uint32_t *row_targets; /* [n, k] memberships of a row, closed up in front */
+    uint32_t *row_targets; /* [n, k] the members of each row, at its front */
     float *row_weights;
-    napier_device_graph directed; /* the same without gaps; starts: first the counts */
+    napier_device_graph directed; /* the same without gaps; starts holds the counts at first */
     uint32_t *sources;
     napier_device_graph reversed;
     napier_device_graph out; /* the union */

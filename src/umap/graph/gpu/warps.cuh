@@ -1,4 +1,4 @@
-/* umap/graph/gpu/warps.cuh - who a thread is, in a grid of one dimension, and a tree of 16 lanes over a warp
+/* umap/graph/gpu/warps.cuh - indices of threads in a grid of one dimension, and sums of 16 lanes over a warp
  * (layout_kernels.h); for *.cu only. */
 #ifndef NAPIER_UMAP_GRAPH_GPU_WARPS_CUH
 #define NAPIER_UMAP_GRAPH_GPU_WARPS_CUH
@@ -7,13 +7,13 @@
 
 CUDA_INLINE int warp_lane(void) { return (int)(threadIdx.x % CUDA_WARP); }
 
-/* This thread and this warp among all of the grid, and how many there are. */
+/* The index of this thread and of this warp in the grid, and how many there are. */
 CUDA_INLINE int64_t grid_thread(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 CUDA_INLINE int64_t grid_threads(void) { return (int64_t)gridDim.x * blockDim.x; }
 CUDA_INLINE int64_t grid_warp(void) { return grid_thread() / CUDA_WARP; }
 CUDA_INLINE int64_t grid_warps(void) { return grid_threads() / CUDA_WARP; }
 
-/* How many of the lanes in `lanes` come before this one. */
+/* How many lanes in the set `lanes` precede this one. */
 CUDA_INLINE int lanes_before(uint32_t lanes) { return __builtin_popcount(lanes & ((1u << warp_lane()) - 1)); }
 
 /* sum + this thread's value and that of thread ^ 16, the lower half's first. */
@@ -32,8 +32,8 @@ CUDA_INLINE float fold_across(float v) {
 
 CUDA_INLINE bool napier_is_finite(float x) { return fabsf(x) <= 0x1.fffffep127f; }
 
-/* A point of a map of two components, which lies on 8 bytes and which no kernel at work writes: one access to L1, where
- * two would cost as much again. */
+/* Loads a point of a map of two components with one access to L1 instead of two. It is aligned to 8 bytes, and no
+ * running kernel writes it. */
 CUDA_INLINE void load_pair(const float *y, float pair[2]) {
 #if defined(__CUDACC__)
     const float2 both = __ldg((const float2 *)y);

@@ -24,7 +24,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_umap_neighbors_kernel);
 enum { THREADS = NAPIER_NEAR_THREADS, TILE = NAPIER_NEAR_TILE, MOST_SPLITS = 16 };
 
 typedef struct search {
-    const napier_neighbors_options *options;
+    napier_neighbors_options options;
     napier_umap_samples samples, queries;
     bool self;
     napier_device_state *state;
@@ -71,9 +71,10 @@ static napier_status check_points(napier_context *context, const char *name, nap
     return status;
 }
 
-static napier_status check(napier_context *context, const search *s, const int32_t *indices, const float *distances) {
-    const napier_neighbors_options *const o = s->options;
-    napier_status status = napier_search_check_options(context, o, s->self ? 2 : 1);
+static napier_status check(napier_context *context, const napier_neighbors_options *options, search *s,
+                           const int32_t *indices, const float *distances) {
+    const napier_neighbors_options *const o = &s->options;
+    napier_status status = napier_search_read_options(context, options, s->self ? 2 : 1, &s->options);
     if (!status)
         status = check_metric(context, o);
     if (!status)
@@ -97,8 +98,8 @@ static napier_status check(napier_context *context, const search *s, const int32
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static napier_points_job take_points(napier_cuda_room *room, const search *s, napier_const_matrix m) {
-    const napier_metric metric = s->options->metric;
-    const bool counted = napier_gap_of_metric(metric, s->options->p) == NAPIER_GAP_COUNTS;
+    const napier_metric metric = s->options.metric;
+    const bool counted = napier_gap_of_metric(metric, s->options.p) == NAPIER_GAP_COUNTS;
     const int64_t width = m.cols + (has_direction(metric) ? 1 : 0), stride = (m.rows + TILE - 1) / TILE * TILE;
     return (napier_points_job){.data = m.data,
                                .dtype = (int32_t)m.dtype,
@@ -133,19 +134,19 @@ static int32_t splits_for(const napier_cuda_context *context, int64_t queries, i
 
 static void take(const napier_cuda_context *context, napier_cuda_room *room, search *s) {
     const int64_t queries = s->queries.dense.rows, samples = s->samples.dense.rows;
-    const int64_t wanted = s->options->n_neighbors - s->self;
+    const int64_t wanted = s->options.n_neighbors - s->self;
     const int32_t splits = splits_for(context, queries, samples);
     s->state = napier_cuda_take(room, 1, sizeof *s->state);
     s->sample_points = take_points(room, s, s->samples.dense);
     s->query_points = s->self ? s->sample_points : take_points(room, s, s->queries.dense);
     const int64_t width = s->sample_points.width;
-    const bool squared = napier_points_kind_of(s->options->metric, s->options->p) != NAPIER_POINTS_GENERAL;
+    const bool squared = napier_points_kind_of(s->options.metric, s->options.p) != NAPIER_POINTS_GENERAL;
     s->order = (napier_order_job){.order = napier_cuda_take(room, width, sizeof(int32_t)),
                                   .width = (int32_t)width,
                                   .lanes = squared ? lanes_for(width) : NAPIER_GAP_LANES,
                                   .folded = squared};
-    if (s->options->metric == NAPIER_METRIC_SEUCLIDEAN) {
-        const float *const given = s->options->metric_values;
+    if (s->options.metric == NAPIER_METRIC_SEUCLIDEAN) {
+        const float *const given = s->options.metric_values;
         s->sample_points.measured = given ? NULL : napier_cuda_take(room, width, sizeof(float));
         s->sample_points.variances = given ? given : s->sample_points.measured;
         s->query_points.measured = s->sample_points.measured;
@@ -155,8 +156,8 @@ static void take(const napier_cuda_context *context, napier_cuda_room *room, sea
         .queries = s->query_points.points,
         .samples = s->sample_points.points,
         .self = s->self,
-        .kind = (int32_t)napier_points_kind_of(s->options->metric, s->options->p),
-        .metric = s->options->metric,
+        .kind = (int32_t)napier_points_kind_of(s->options.metric, s->options.p),
+        .metric = s->options.metric,
         .cols = s->samples.dense.cols,
         .order = s->order.order,
         .width = s->order.width,
@@ -212,7 +213,7 @@ static napier_status run(const napier_device_call *call, search *s) {
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_order_kernel), 1, 1, 32, 0, &s->order,
                                    sizeof s->order);
     if (!status)
-        status = napier_device_put(call, nearest_kernel(s->options), tiles, 1, THREADS, NAPIER_NEAR_SHARED, &s->near,
+        status = napier_device_put(call, nearest_kernel(&s->options), tiles, 1, THREADS, NAPIER_NEAR_SHARED, &s->near,
                                    sizeof s->near);
     if (!status)
         status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_neighbors_kernel), queries, THREADS / 32,
@@ -221,8 +222,9 @@ static napier_status run(const napier_device_call *call, search *s) {
 }
 
 static napier_status find(napier_cuda_context *context, napier_cuda_workspace *workspace,
-                          const napier_device_call *call, search *s, int32_t *indices, float *distances) {
-    napier_status status = check(context->host, s, indices, distances);
+                          const napier_device_call *call, const napier_neighbors_options *options, search *s,
+                          int32_t *indices, float *distances) {
+    napier_status status = check(context->host, options, s, indices, distances);
     if (status) {
         return status;
     }
@@ -240,20 +242,18 @@ napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct
                                             napier_cuda_workspace *workspace, napier_umap_samples samples,
                                             const napier_neighbors_options *options, int32_t *indices,
                                             float *distances) {
-    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_device_call call = {context, stream, "nearest_neighbors"};
-    search s = {.options = options ? options : &defaults, .samples = samples, .queries = samples, .self = true};
+    search s = {.samples = samples, .queries = samples, .self = true};
     const napier_status status = napier_cuda_begin(context);
-    return status ? status : find(context, workspace, &call, &s, indices, distances);
+    return status ? status : find(context, workspace, &call, options, &s, indices, distances);
 }
 
 napier_status napier_cuda_nearest_neighbors_of(napier_cuda_context *context, struct CUstream_st *stream,
                                                napier_cuda_workspace *workspace, napier_umap_samples samples,
                                                napier_umap_samples queries, const napier_neighbors_options *options,
                                                int32_t *indices, float *distances) {
-    static const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_device_call call = {context, stream, "nearest_neighbors_of"};
-    search s = {.options = options ? options : &defaults, .samples = samples, .queries = queries};
+    search s = {.samples = samples, .queries = queries};
     const napier_status status = napier_cuda_begin(context);
-    return status ? status : find(context, workspace, &call, &s, indices, distances);
+    return status ? status : find(context, workspace, &call, options, &s, indices, distances);
 }

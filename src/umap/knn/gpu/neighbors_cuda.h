@@ -1,5 +1,5 @@
-/* umap/knn/gpu/neighbors_cuda.h - exact neighbours on a device: what the kernels (neighbors.cu) and the host half
- * share. */
+/* umap/knn/gpu/neighbors_cuda.h - exact neighbours on a device: shared by the kernels (neighbors.cu) and the host
+ * code. */
 #ifndef NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 #define NAPIER_UMAP_KNN_GPU_NEIGHBORS_CUDA_H
 
@@ -9,40 +9,40 @@
 
 enum {
     NAPIER_NEAR_THREADS = 256,
-    NAPIER_NEAR_TILE = 64,   /* queries, and samples, whose pairs a block measures at a time */
-    NAPIER_NEAR_SHARE = 4,   /* queries, and samples, of a thread */
-    NAPIER_NEAR_CHUNK = 32,  /* columns of a tile in shared memory, twice */
-    NAPIER_NEAR_LANES = 64,  /* of squared_distance */
-    NAPIER_GAP_LANES = 16,   /* of the other sums */
-    NAPIER_NEAR_BOUND = 512, /* threads that the registers must be enough for: two blocks */
+    NAPIER_NEAR_TILE = 64,   /* queries, and samples, in a tile: a block measures all their pairs */
+    NAPIER_NEAR_SHARE = 4,   /* queries, and samples, per thread */
+    NAPIER_NEAR_CHUNK = 32,  /* columns of a tile in shared memory, double-buffered */
+    NAPIER_NEAR_LANES = 64,  /* lanes of squared_distance */
+    NAPIER_GAP_LANES = 16,   /* lanes of the other sums */
+    NAPIER_NEAR_BOUND = 512, /* threads for which the registers must suffice: two blocks */
     /* Bytes of a block: two chunks of both sides, a queue, two words for each query. */
     NAPIER_NEAR_SHARED = 2 * 2 * NAPIER_NEAR_CHUNK * NAPIER_NEAR_TILE * 4 + NAPIER_NEAR_TILE * NAPIER_NEAR_TILE * 8 +
                          2 * NAPIER_NEAR_TILE * 4
 };
 
-/* Rows as the metric wants them, by columns: column c of row i at columns[c * stride + i]. stride is a multiple of the
- * tile; what lies beyond the rows is 0. */
+/* Transformed rows, stored by columns: column c of row i is columns[c * stride + i]. stride is a multiple of the tile;
+ * the padding is 0. */
 typedef struct napier_device_points {
     float *columns;
     int64_t n, stride;
-    float *counts; /* [stride] how many columns are true, of boolean metrics; else NULL */
+    float *counts; /* [stride] for boolean metrics: the number of true columns; else NULL */
 } napier_device_points;
 
 typedef struct napier_points_job {
     const void *data;
     int32_t dtype;
     int64_t row_stride, col_stride;
-    int64_t cols, width; /* width: cols, and one more where rows without direction have one */
+    int64_t cols, width; /* width: cols, plus one if rows without direction need their own column */
     napier_metric metric;
     napier_device_points points;
     const float *variances;
-    float *measured; /* variances of these points, or NULL: they are given */
+    float *measured; /* variances computed from these points; NULL if they are given */
     napier_device_state *state;
     napier_cuda_faults *faults;
 } napier_points_job;
 
 typedef struct napier_order_job {
-    int32_t *order; /* [width] the columns lane by lane, lanes in the order in which they are folded */
+    int32_t *order; /* [width] the columns, lane by lane, in the order in which lanes are folded */
     int32_t width;
     int32_t lanes;  /* squared distances: a power of two from 2 to 64 that is not less than width, or 64; others: 16 */
     int32_t folded; /* by halves; else one after the other */
@@ -57,7 +57,7 @@ typedef struct napier_near_job {
     const int32_t *order;
     int32_t width, lanes;
     int64_t wanted;
-    int32_t splits;    /* of the samples: blocks that look for the same queries' neighbours */
+    int32_t splits;    /* parts of the samples; each has its own block for the same queries */
     uint64_t *nearest; /* [splits, queries, wanted], ascending */
     int32_t *indices;
     float *distances; /* [queries, wanted + self] */

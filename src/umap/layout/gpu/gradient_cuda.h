@@ -1,5 +1,5 @@
-/* umap/layout/gpu/gradient_cuda.h - the primitives on a device: what the kernels (gradient.cu) and the host half
- * share. */
+/* umap/layout/gpu/gradient_cuda.h - the primitives on a device: shared by the kernels (gradient.cu) and the host
+ * code. */
 #ifndef NAPIER_UMAP_LAYOUT_GPU_GRADIENT_CUDA_H
 #define NAPIER_UMAP_LAYOUT_GPU_GRADIENT_CUDA_H
 

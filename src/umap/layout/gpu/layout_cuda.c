@@ -2,6 +2,7 @@
  * launches (layout.cu). */
 #include <napier/cuda/umap.h>
 
+#include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "umap/graph/gpu/graph_launch.h"
 #include "umap/layout/epochs.h"
@@ -279,12 +280,15 @@ static run run_of(const napier_forces *forces, float times, double learning_rate
     return r;
 }
 
-static napier_status check_optimizer(napier_context *context, const napier_cuda_umap_optimizer *o, int64_t elements) {
-    if (o == NULL || o->struct_size != sizeof *o) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "optimizer: %s, struct_size %lu is not %lu",
-                           o ? "given" : "NULL", (unsigned long)(o ? o->struct_size : 0), (unsigned long)sizeof *o);
-    }
-    napier_status status = napier_umap_check_optimizer_options(context, &o->options);
+static napier_status read_optimizer(napier_context *context, const napier_cuda_umap_optimizer *optimizer,
+                                    int64_t elements, napier_cuda_umap_optimizer *o) {
+    *o = (napier_cuda_umap_optimizer)NAPIER_CUDA_UMAP_OPTIMIZER_INIT;
+    napier_status status = napier_read_struct(context, "optimizer", "NAPIER_CUDA_UMAP_OPTIMIZER_INIT", optimizer, o);
+    if (!status)
+        status = napier_check_inner_struct(context, "optimizer: options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT",
+                                           &o->options, sizeof o->options);
+    if (!status)
+        status = napier_umap_check_optimizer_options(context, &o->options);
     if (!status && (o->steps < 0 || o->steps > INT64_MAX / 2)) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "optimizer: %lld steps cannot be", (long long)o->steps);
     }
@@ -295,9 +299,9 @@ static napier_status check_optimizer(napier_context *context, const napier_cuda_
     return status;
 }
 
-static napier_status check_epochs(napier_context *context, const napier_umap_epochs *e, const uint32_t *targets,
-                                  int64_t rate, int64_t n) {
-    napier_status status = napier_umap_check_epochs(context, e);
+static napier_status read_epochs(napier_context *context, const napier_umap_epochs *epochs, const uint32_t *targets,
+                                 int64_t rate, int64_t n, napier_umap_epochs *e) {
+    napier_status status = napier_umap_read_epochs(context, epochs, e);
     if (!status && e->progress) {
         status =
             napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: progress is not NULL, but nothing is waited for");
@@ -320,9 +324,9 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
                                                const napier_umap_epochs *epochs, const napier_umap_edge *edges,
                                                int64_t count, const uint32_t *targets,
                                                napier_cuda_umap_optimizer *optimizer, napier_matrix embedding) {
-    const napier_umap_epochs defaults = NAPIER_UMAP_EPOCHS_INIT;
-    const napier_umap_epochs *const e = epochs ? epochs : &defaults;
     const int64_t n = embedding.rows;
+    napier_umap_epochs e;
+    napier_cuda_umap_optimizer o;
     napier_umap_params p;
     napier_forces forces;
     napier_status status = napier_cuda_begin(context);
@@ -334,9 +338,9 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     if (!status)
         status = check_in_place(host, embedding);
     if (!status)
-        status = check_epochs(host, e, targets, p.negative_sample_rate, n);
+        status = read_epochs(host, epochs, targets, p.negative_sample_rate, n, &e);
     if (!status)
-        status = check_optimizer(host, optimizer, n * embedding.cols);
+        status = read_optimizer(host, optimizer, n * embedding.cols, &o);
     if (!status)
         status = napier_umap_check_counts(host, edges, count, n);
     if (!status)
@@ -346,14 +350,14 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     }
     static const napier_umap_edge none;
     napier_cuda_room room = napier_cuda_room_of(workspace);
-    run r = run_of(&forces, 1.0f, (double)p.learning_rate, (double)p.negative_sample_rate, e, embedding);
+    run r = run_of(&forces, 1.0f, (double)p.learning_rate, (double)p.negative_sample_rate, &e, embedding);
     r.build.source = (napier_device_source){.edges = edges ? edges : &none, .n = n, .count = count};
-    r.build.reversed = e->move_targets != 0;
+    r.build.reversed = e.move_targets != 0;
     r.job.given = targets;
-    r.options = optimizer->options;
-    r.steps = optimizer->steps;
-    r.step.first = optimizer->first;
-    r.step.second = optimizer->second;
+    r.options = o.options;
+    r.steps = o.steps;
+    r.step.first = o.first;
+    r.step.second = o.second;
     take_run(&room, &r);
     if (!napier_cuda_room_ready(context, &room, &status) || n == 0) {
         return status;
@@ -364,7 +368,8 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
         status = napier_device_check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state);
     if (!status)
         status = run_epochs(&call, &r);
-    optimizer->steps = r.steps;
+    o.steps = r.steps;
+    napier_write_struct(&o, optimizer);
     return status;
 }
 

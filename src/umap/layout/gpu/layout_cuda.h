@@ -1,5 +1,5 @@
-/* umap/layout/gpu/layout_cuda.h - the forces on all vertices and the optimizers' steps on a device: what the kernels
- * (layout.cu) and the host half (layout_cuda.c) share. The order of a vertex's sum is that of layout_kernels.h. */
+/* umap/layout/gpu/layout_cuda.h - the forces on all vertices and the optimizers' steps on a device: shared by the
+ * kernels (layout.cu) and the host code (layout_cuda.c). The order of a vertex's sum is that of layout_kernels.h. */
 #ifndef NAPIER_UMAP_LAYOUT_GPU_LAYOUT_CUDA_H
 #define NAPIER_UMAP_LAYOUT_GPU_LAYOUT_CUDA_H
 
@@ -10,18 +10,18 @@
 enum {
     NAPIER_FORCE_THREADS = 256,
     NAPIER_FORCE_WARPS = NAPIER_FORCE_THREADS / 32,
-    NAPIER_LANE_STRIDE = 17,  /* floats from component to component of 16 lanes' sums: 16 would share banks */
-    NAPIER_ACTING_EDGES = 64, /* of a warp, that wait until they are 32 */
+    NAPIER_LANE_STRIDE = 17,  /* floats between the components of 16 lanes' sums: 16 would cause bank conflicts */
+    NAPIER_ACTING_EDGES = 64, /* queue of a warp, which processes 32 at a time */
     NAPIER_STEP_THREADS = 256
 };
 
-/* Part of a row that is longer than NAPIER_PIECE_EDGES, and a vertex that has such a row: its pieces, own edges first.
- */
+/* A piece of a row that is longer than NAPIER_PIECE_EDGES; and a vertex with such a row: its pieces, own edges
+ * first. */
 typedef struct napier_device_piece {
     int64_t begin;
     int32_t count;
     uint32_t v;
-    int32_t pull; /* 1: of pulls */
+    int32_t pull; /* 1: edges of pulls */
 } napier_device_piece;
 
 typedef struct napier_device_heavy {
@@ -29,7 +29,7 @@ typedef struct napier_device_heavy {
     int32_t first, count; /* pieces */
 } napier_device_heavy;
 
-/* As napier_layout. */
+/* The fields mean the same as in napier_layout. */
 typedef struct napier_force_job {
     napier_forces forces;
     const float *y;
@@ -39,19 +39,19 @@ typedef struct napier_force_job {
     napier_device_graph edges, pulls;
     napier_device_state *state;
 
-    float times;        /* each force counts so often; over the largest weight where by_highest */
-    int32_t by_highest; /* weights are shares of the largest */
+    float times;        /* multiplies each force; divided by the largest weight if by_highest */
+    int32_t by_highest; /* weights are relative to the largest */
     int32_t sampled;
     uint32_t phase_key;
     int64_t epoch;
 
-    const uint32_t *given; /* [n, samples], or NULL: drawn */
-    int64_t samples;       /* of each vertex, where they are not counted per edge */
-    double rate;           /* samples per edge that acts, or its share */
+    const uint32_t *given; /* [n, samples]; NULL: draw them */
+    int64_t samples;       /* per vertex, if the rate does not count per edge */
+    double rate;           /* samples per edge that acts (times its share if all act) */
     int32_t rate_per_edge;
     uint32_t draw_key;
 
-    float *wanted; /* [n] samples that the rate asks for, where all edges act and it counts per edge; else NULL */
+    float *wanted; /* [n] samples that the rate asks for, if all edges act and it counts per edge; else NULL */
     napier_device_piece *pieces;
     napier_device_heavy *heavy;
     float *sums;     /* [pieces, components] */
@@ -68,14 +68,14 @@ typedef struct napier_step_job {
     float beta, beta1, beta2, eps, correction1, correction2, rate;
 } napier_step_job;
 
-/* NaN everywhere, if an argument was bad. */
+/* Fills the output with NaN if an argument was bad. */
 typedef struct napier_poison_job {
     float *out;
     int64_t count;
     const napier_device_state *state;
 } napier_poison_job;
 
-/* Are all values finite, all targets below n? */
+/* Checks that all values are finite and all targets below n. */
 typedef struct napier_values_job {
     const float *values;
     const uint32_t *targets;
