@@ -146,7 +146,7 @@ static double expected_value(const judge *j, int64_t prompt) {
     for (int64_t v = 0; v < j->verdicts; v++) {
         const double p = napier_f64_exp(verdict_logprob(j, prompt, v) - most);
         all += p;
-        value += p > 0 ? p * j->batch.values[v] : p; /* a verdict of probability 0 adds 0, even with an infinite value */
+        value += p > 0 ? p * j->batch.values[v] : p; /* probability 0 adds 0, even to an infinite value */
     }
     return value / all;
 }
