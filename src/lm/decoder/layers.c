@@ -4,9 +4,9 @@
  *     for each layer:  x += attention(norm(x)) o^T;  x += down(silu(gate(norm(x))) * up(norm(x)))
  *     states = norm(x)
  *
- * Steps between products work on some hundred rows at a time, so that what one writes is still in a cache for the next;
- * attention wants all rows of a layer. The last layer computes keys and values of all rows, and the rest of those
- * wanted only. Every step works row by row, so that none of this changes a bit. */
+ * The steps between products process some hundred rows at a time, so that a step's results are still in a cache for the
+ * next one. Attention needs all rows of a layer. In the last layer, keys and values are computed for all rows, and
+ * everything else only for the wanted rows. Every step works row by row, so this division does not change any bit. */
 #include "lm/decoder/layers.h"
 
 #include <napier/attention.h>
@@ -19,26 +19,27 @@
 #include "lm/decoder/rope.h"
 
 enum {
-    NAPIER_BLOCK_ROWS = 512, /* between the products */
-    NAPIER_SOME_ROWS = 4,    /* of a step, to a thread at a time */
-    NAPIER_LAYERS_PARTS = 9, /* pieces of memory */
+    NAPIER_BLOCK_ROWS = 512, /* rows of the steps between products */
+    NAPIER_SOME_ROWS = 4,    /* rows that a thread takes at a time */
+    NAPIER_LAYERS_PARTS = 9, /* number of memory areas */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Sizes come from a file: products of them end at the largest number. */
+/* Sizes come from a file, so products saturate at the largest number. */
 static int64_t times(int64_t a, int64_t b) { return b > 0 && a > INT64_MAX / b ? INT64_MAX : a * b; }
 static int64_t plus(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* From one row of activations to the next: rows of 4096 bytes and more would all begin in the same set of a cache. */
+/* The row stride of activations. Without padding, rows of 4096 bytes and more would all start in the same set of a
+ * cache. */
 static int64_t stride_of(int64_t width) { return plus(width, 32); }
 
 static int64_t q_width(const napier_model *m) { return times(m->config.num_attention_heads, m->config.head_dim); }
 static int64_t kv_width(const napier_model *m) { return times(m->config.num_key_value_heads, m->config.head_dim); }
 
-/* Floats for the largest product of so many rows. */
+/* The floats for the largest product with this number of rows. */
 static int64_t project_floats_of(const napier_context *context, const napier_model *m, int64_t rows) {
     const napier_layer *layer = &m->layers[0];
     const napier_const_matrix all[] = {layer->q, layer->k, layer->v, layer->o};
@@ -57,7 +58,8 @@ static int64_t project_floats_of(const napier_context *context, const napier_mod
     return floats > INT64_MAX / sizeof(float) ? INT64_MAX : (int64_t)floats;
 }
 
-/* A last block, and the rows of the last layer, are fewer; and fewer rows may want more: their work is cut otherwise. */
+/* The last block, and the rows of the last layer, may be fewer. Fewer rows may need more memory, because the product
+ * divides them differently. */
 static int64_t project_floats(const napier_context *context, const napier_model *m, int64_t rows) {
     int64_t floats = 1;
     for (int64_t some = 1; some <= rows; some++) {
@@ -92,7 +94,7 @@ static void list_parts(const napier_context *context, napier_ragged_size size, n
     memcpy(parts, all, sizeof all);
 }
 
-/* What attention packs at a time, and has for each thread: an upper bound. */
+/* An upper bound of attention's memory: for packing, and for each thread. */
 static int64_t attention_bytes(const napier_context *context, const napier_model *m, napier_ragged_size size) {
     enum { PACKED_MOST = 32 << 20, TILE_ROWS = 192, TILE_COLUMNS = 512 };
     const napier_model_config *c = &m->config;
@@ -164,7 +166,7 @@ static napier_matrix rows_of(const napier_layers *l, void *rows, int64_t first, 
     return (napier_matrix){row_of(l, rows, first, width), count, width, stride_of(width), 1, l->dtype};
 }
 
-/* Sums of a product, `from` on. */
+/* A view of a product's sums, starting at `from`. */
 static napier_matrix sums_of(float *from, int64_t rows, int64_t width) {
     return (napier_matrix){from, rows, width, stride_of(width), 1, NAPIER_F32};
 }
@@ -173,15 +175,15 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
     return napier_read_only(rows_of(l, l->normed, 0, rows, l->model->config.hidden_size));
 }
 
-/* A step of some rows between two products: what its tasks share. */
+/* A step between two products, on some rows: the data that its tasks share. */
 typedef struct step {
     const napier_layers *layers;
     const napier_lm_kernels *kernels;
     const napier_ragged *batch;
-    int64_t first; /* row of the first one */
+    int64_t first; /* index of the first row */
     const napier_rms_norm *norm;
     int64_t heads;
-    const float *from; /* [rows, heads, n], of these rows */
+    const float *from; /* [rows, heads, n], starting with these rows */
     void *out;         /* of all rows */
 } step;
 
@@ -240,13 +242,13 @@ static step step_of(const run *r, int64_t first) {
     return (step){.layers = r->layers, .kernels = r->kernels, .batch = r->batch, .first = first};
 }
 
-/* Rows first .. of x, times weights. */
+/* Multiplies rows of x, starting with `first`, by weights. */
 static void project(const run *r, void *x, int64_t first, int64_t rows, const napier_projection *all, int count) {
     const napier_matrix view = rows_of(r->layers, x, first, rows, all->weights.cols);
     napier_project(r->context, napier_read_only(view), all, count, r->layers->memory);
 }
 
-/* q or k: heads = rotated(from). */
+/* Rotates q or k: heads = rotated(from). */
 static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm, const float *from,
                    int64_t heads, void *out) {
     step s = step_of(r, first);
@@ -257,7 +259,7 @@ static void rotate(const run *r, int64_t first, int64_t rows, const napier_rms_n
     napier_parallel(r->context, rows, NAPIER_SOME_ROWS, rotate_task, &s);
 }
 
-/* Keys and values of some rows, and queries where they are wanted of all rows. */
+/* Computes keys and values of some rows, and queries if they are wanted for all rows. */
 static void make_heads(const run *r, const napier_layer *layer, bool queries, int64_t first, int64_t rows) {
     napier_layers *l = r->layers;
     const napier_model_config *c = &l->model->config;
@@ -290,7 +292,7 @@ static void make_all_heads(const run *r, const napier_layer *layer, bool queries
     copy_keys(r, layer->k.rows);
 }
 
-/* Queries of the first rows, of the wanted ones. */
+/* Computes queries of the wanted rows, which come first. */
 static void make_queries(const run *r, const napier_layer *layer, int64_t all) {
     napier_layers *l = r->layers;
     for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
@@ -325,7 +327,7 @@ static napier_status attend(const run *r, int64_t rows, const int64_t *query_off
                             &options);
 }
 
-/* x += what `wide` holds, normed = norm(x). */
+/* x += the sums in `wide`, then normed = norm(x). */
 static void add_and_norm(const run *r, int64_t first, int64_t rows, const napier_rms_norm *norm) {
     step s = step_of(r, first);
     s.norm = norm;
@@ -349,7 +351,7 @@ static void after_attention(const run *r, const napier_layer *layer, int64_t all
 
 /* ---- All layers -------------------------------------------------------------------------------------------------- */
 
-/* Leaves the wanted rows of x and normed, one after the other, and their positions in `positions`. */
+/* Moves the wanted rows of x and normed together, and their positions to `positions`. */
 static void keep_wanted(const run *r, int64_t *positions) {
     napier_layers *l = r->layers;
     const napier_ragged *b = r->batch;

@@ -1,5 +1,5 @@
-/* lm/decoder/model_config.c - config.json of Qwen3. Field names are transformers' Qwen3Config; the rope may stand at
- * the top level (transformers 4) or in rope_parameters (5). */
+/* lm/decoder/model_config.c - config.json of Qwen3. Field names are those of transformers' Qwen3Config. The rope's
+ * fields are at the top level (transformers 4) or in rope_parameters (5). */
 #include "lm/decoder/model_config.h"
 
 #include <math.h>
@@ -19,10 +19,10 @@ static napier_status unsupported(const napier_json *json, const char *key, const
                             napier_show_item(value).text, only);
 }
 
-/* ---- What would change the computation -----------------------------------------------------------------------------
+/* ---- Unsupported computations --------------------------------------------------------------------------------------
  */
 
-/* A text that must be `only` where it is given. */
+/* Checks that a text, if present, is `only`. */
 static napier_status check_word(const napier_json *json, const cJSON *object, const char *key, const char *only) {
     const cJSON *item;
     const napier_status status = napier_json_member(json, object, key, &item);
@@ -71,8 +71,8 @@ static napier_status check_architecture(const napier_json *json) {
                        "Qwen3ForCausalLM");
 }
 
-/* A window is in use where a layer is said to have one, or use_sliding_window gives one to layers from
- * max_window_layers on. */
+/* A window is used if a layer's type says so, or if use_sliding_window enables it for layers from max_window_layers
+ * on. */
 static napier_status check_attention(const napier_json *json, const napier_model_config *config) {
     const cJSON *types, *item;
     bool sliding = false;
@@ -174,7 +174,8 @@ static napier_status read_sizes(const napier_json *json, napier_model_config *co
     return status;
 }
 
-/* rope_scaling (transformers 4) and rope_parameters (5) say how the angles are made; both know the kind "default". */
+/* rope_scaling (transformers 4) and rope_parameters (5) define how angles are computed. Both have the type
+ * "default". */
 static napier_status check_rope_kind(const napier_json *json, const cJSON *rope) {
     double fraction = 1;
     napier_status status = check_word(json, rope, "rope_type", "default");
@@ -190,7 +191,7 @@ static napier_status check_rope_kind(const napier_json *json, const cJSON *rope)
     }
     const cJSON *item;
     cJSON_ArrayForEach(item, rope) {
-        if (!status && cJSON_IsObject(item)) { /* one rope for each kind of layer */
+        if (!status && cJSON_IsObject(item)) { /* one rope for each layer type */
             status = unsupported(json, item->string, item, "one rope for all layers");
         }
     }

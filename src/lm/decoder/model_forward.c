@@ -1,4 +1,4 @@
-/* lm/decoder/model_forward.c - states and logits of all positions, as many sequences at a time as memory allows. */
+/* lm/decoder/model_forward.c - states and logits of all positions, for as many sequences at a time as memory allows. */
 #include <inttypes.h>
 #include <napier/model.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "lm/decoder/rope.h"
 #include "ops/tokens/responses.h"
 
-enum { LOGIT_ROWS = 256 }; /* multiplied by the head at a time */
+enum { LOGIT_ROWS = 256 }; /* rows that the head multiplies at a time */
 
 typedef struct forward {
     napier_context *context;
@@ -24,7 +24,7 @@ typedef struct forward {
     void *user;
     napier_layers layers;
     napier_ragged batch;
-    float *memory; /* of the head's product, or a row */
+    float *memory; /* for the head's product, or for a row */
 } forward;
 
 static int64_t begin_of(const forward *f, int64_t s) {
@@ -88,7 +88,7 @@ static int64_t bytes_of(const forward *f, napier_ragged_size size) {
     return layers > INT64_MAX - batch ? INT64_MAX : layers + batch;
 }
 
-/* As many sequences from s on as fit, one at least; returns the first that does not. */
+/* Takes as many sequences from s on as fit, but at least one. Returns the first that does not fit. */
 static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size) {
     const napier_ragged_size none = {0};
     *size = with(f, none, s);
@@ -102,7 +102,7 @@ static int64_t next_chunk(const forward *f, int64_t s, napier_ragged_size *size)
     return s;
 }
 
-/* Every chunk fits, or is one sequence that does. */
+/* Checks that every chunk fits. Only a chunk of one sequence can be too large. */
 static napier_status check_chunks(const forward *f) {
     for (int64_t s = 0; s < f->sequences;) {
         napier_ragged_size size;
@@ -124,7 +124,7 @@ static napier_status check_chunks(const forward *f) {
 
 /* ---- A chunk ----------------------------------------------------------------------------------------------------- */
 
-/* `hidden` and `logits` from `row` on. */
+/* Writes `hidden` and `logits` from `row` on. */
 static void write_states(const forward *f, int64_t row, int64_t rows) {
     const napier_product_kernels *kernels = &napier_ops_kernels_of(f->context->isa)->linear.matmul;
     const napier_const_matrix states = napier_layers_states(&f->layers, rows);
@@ -174,7 +174,7 @@ static void release(forward *f) {
     f->memory = NULL;
 }
 
-/* Sequences s .. end - 1. */
+/* Runs sequences s .. end - 1. */
 static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged_size size) {
     napier_status status = allocate(f, size);
     for (int64_t i = s; !status && i < end; i++) {

@@ -1,5 +1,5 @@
-/* lm/decoder/model_load.c - a model from its directory: every tensor looked up by name, its shape checked, its weights
- * left where they are. Only the weights of norms are copied, as f32: they are few. */
+/* lm/decoder/model_load.c - loads a model from its directory. It looks up every tensor by name, checks its shape, and
+ * leaves its weights in the mapped file. Only the weights of norms, which are few, are copied, as f32. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -111,7 +111,7 @@ static napier_status get_layer_norms(loader *l, int64_t index, napier_layer *lay
     return status;
 }
 
-/* What config.json says must have its weights in the files before memory is taken for it. */
+/* Checks that the files have the weights of config.json's sizes, before memory is allocated for these sizes. */
 static napier_status check_sizes(const loader *l, size_t norms) {
     const napier_safetensors *tensors = l->model->tensors;
     double elements = 0;
@@ -132,7 +132,7 @@ static napier_status allocate(loader *l) {
     const napier_model_config *c = &m->config;
     const size_t layers = (size_t)c->num_hidden_layers;
     const size_t per_layer = 2 * (size_t)c->hidden_size + 2 * (size_t)c->head_dim;
-    const size_t norms = layers * per_layer + (size_t)c->hidden_size; /* of sizes that config.json may have: < 2^36 */
+    const size_t norms = layers * per_layer + (size_t)c->hidden_size; /* with the limits of config.json: < 2^36 */
     const napier_status status = check_sizes(l, norms);
     if (status) {
         return status;
@@ -250,7 +250,7 @@ void napier_model_destroy(napier_context *context, napier_model *model) {
     napier_free(&context->allocator, model);
 }
 
-/* ---- What it is -------------------------------------------------------------------------------------------------- */
+/* ---- Information ------------------------------------------------------------------------------------------------- */
 
 napier_const_matrix napier_model_head(const napier_model *model) {
     return model ? model->head : napier_const_rows_f32(NULL, 0, 0);

@@ -1,4 +1,4 @@
-/* lm/decoder/project.c - see project.h. Weights lie along k: they are the side that is passed by; activations are
+/* lm/decoder/project.c - see project.h. Weights are contiguous along k and are read in place; activations are
  * packed. */
 #include "lm/decoder/project.h"
 
@@ -18,8 +18,8 @@ static size_t scratch_floats(const napier_context *context, const napier_product
 
 /* ---- Products that share x --------------------------------------------------------------------------------------- */
 
-/* Each plan's own scratch comes before the panels, as napier_product_run has it: so panels stay where the first put
- * them only if the next needs no more scratch. */
+/* Each plan's own scratch memory precedes the panels, as in napier_product_run. So panels stay valid for the next
+ * product only if it needs no more scratch memory. */
 size_t napier_project_floats(const napier_context *context, napier_const_matrix x, napier_const_matrix weights) {
     const napier_product_plan plan = plan_of(context, x, weights, napier_rows_f32(NULL, x.rows, weights.rows));
     return napier_product_floats(context, &plan);
@@ -49,7 +49,7 @@ typedef struct gated {
     const napier_model_kernels *kernels;
     float *panels; /* of the middle */
     float *scratch;
-    size_t scratch_floats; /* of a worker, for gate, up and a row of the middle */
+    size_t scratch_floats; /* per worker: for gate, up and a row of the intermediate result */
 } gated;
 
 static gated gated_of(const napier_context *context, napier_const_matrix x, const napier_gated *w, napier_matrix out) {
@@ -62,14 +62,14 @@ static gated gated_of(const napier_context *context, napier_const_matrix x, cons
     return g;
 }
 
-/* Whether gate and up can share panels, and the middle be made as panels. */
+/* True if gate and up can share panels, and the intermediate result can be written as panels. */
 static bool is_direct(const gated *g) {
     return napier_product_packs_alike(&g->gate, &g->up) && g->gate.row_block == g->up.row_block && !g->gate.sides.few &&
            !g->down.sides.few && g->down.sides.lane_block == g->gate.sides.lane_block &&
            g->down.lanes >= g->down.sides.lanes.rows;
 }
 
-/* A row of the middle, of all lanes of a block, into the panels of the last product, where it is k. */
+/* Writes row k of the intermediate result, for all lanes of a block, into the panels of the last product. */
 static void write_row(const gated *g, int64_t block, int64_t k, const float *gate, const float *up, float *room) {
     const napier_product_sides *s = &g->down.sides;
     const int64_t lanes = napier_block_lanes(s, block), begin = k / s->k_block * s->k_block;
@@ -107,7 +107,7 @@ static void gated_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* k that only fill up a block of pairs. */
+/* Writes the padding of k in the last block of pairs. */
 static void fill_up(const gated *g) {
     const napier_product_sides *s = &g->down.sides;
     for (int64_t block = 0; block < napier_lane_blocks(s); block++) {
@@ -163,7 +163,8 @@ static void run_plain(const napier_context *context, const gated *g, napier_cons
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Monotone in the rows: the way without panels is taken for few of them, and where a panel's memory is at its most. */
+/* Monotone in the number of rows. The variant without panels is for few rows, for which a panel's memory is at its
+ * maximum. */
 size_t napier_project_gated_floats(const napier_context *context, napier_const_matrix x, const napier_gated *w) {
     const gated g = gated_of(context, x, w, napier_rows_f32(NULL, x.rows, w->down.rows));
     const size_t first = napier_product_floats(context, &g.gate), second = napier_product_floats(context, &g.up);

@@ -5,7 +5,7 @@
 
 #include "ops/tokens/responses.h"
 
-/* Each number counts things that lie in memory, so sums fit. */
+/* Each number counts objects in memory, so the sums do not overflow. */
 static int64_t integers(napier_ragged_size s) { return 2 * s.tokens + 4 * s.sequences + 2; }
 
 int64_t napier_ragged_bytes(napier_ragged_size s) {

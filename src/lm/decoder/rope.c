@@ -5,15 +5,15 @@
 
 #include "core/math/f64.h"
 
-/* pi / 2 in three parts of 53 bits. With fewer than 2^26 quarter turns, x - n PI_2_A is exact: a multiple of 2^-52
- * below 1. */
+/* pi / 2 in three parts of 53 bits. For less than 2^26 quarter turns, x - n PI_2_A is exact: it is a multiple of 2^-52
+ * and below 1. */
 #define PI_2_A 0x1.921fb54442d18p+0
 #define PI_2_B 0x1.1a62633145c07p-54
 #define PI_2_C -0x1.f1976b7ed8fbcp-110
 #define TURNS_PER_UNIT 0x1.45f306dc9c883p-1 /* 2 / pi */
 #define ROUND_MAGIC 0x1.8p52
 
-/* Taylor's series on [-pi/4, pi/4]: what is left out is below 2^-57. */
+/* Taylor's series on [-pi/4, pi/4]. The omitted terms are below 2^-57. */
 static double sine_of(double r) {
     const double s = r * r;
     double p = fma(s, 1.0 / 355687428096000.0, -1.0 / 1307674368000.0);

@@ -1,4 +1,4 @@
-/* lm/decoder/safetensors.c - maps the files, checks their headers, and keeps the tensors sorted by name. */
+/* lm/decoder/safetensors.c - maps the files, checks their headers, and sorts the tensors by name. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "lm/decoder/safetensors.h"
@@ -16,16 +16,16 @@
 #include "lm/text/file.h"
 #include "lm/text/json.h"
 
-static const size_t most_header = (size_t)100 << 20; /* the format's own limit */
+static const size_t most_header = (size_t)100 << 20; /* the limit in the format's definition */
 static const size_t most_index = (size_t)100 << 20;
-enum { MOST_TENSORS = 1 << 20 };                     /* ten times those of the largest models */
-static const int64_t most_number = (int64_t)1 << 53; /* whole numbers that JSON's doubles hold */
+enum { MOST_TENSORS = 1 << 20 };                     /* ten times as many as in the largest models */
+static const int64_t most_number = (int64_t)1 << 53; /* integers that JSON's doubles represent exactly */
 
 /* A mapped file with its tensors. */
 typedef struct shard {
     const uint8_t *map;
     size_t size;
-    char *names; /* of its tensors, one after another */
+    char *names; /* the names of its tensors, one after another */
     napier_tensor *tensors;
     int64_t count;
 } shard;
@@ -33,7 +33,7 @@ typedef struct shard {
 struct napier_safetensors {
     shard *shards;
     int64_t shard_count;
-    napier_tensor *tensors; /* of all shards, by name */
+    napier_tensor *tensors; /* of all shards, sorted by name */
     int64_t count;
 };
 
@@ -43,7 +43,7 @@ struct napier_safetensors {
 typedef struct element_kind {
     const char *name;
     int64_t size;
-    napier_dtype dtype; /* 0: known to the format, not to Napier */
+    napier_dtype dtype; /* 0: in the format, but not supported by Napier */
 } element_kind;
 
 static const element_kind kinds[] = {
@@ -55,7 +55,7 @@ static const element_kind kinds[] = {
     {"U64", 8, 0},          {"C64", 8, 0},
 };
 
-/* A tensor while its file is read. */
+/* A tensor while its file is being read. */
 typedef struct entry {
     napier_tensor tensor;
     int64_t begin, end; /* in the data */
@@ -106,7 +106,7 @@ static napier_status read_offsets(const napier_json *json, const cJSON *list, in
     return NAPIER_OK;
 }
 
-/* A dtype that the format has got since then: its size is unknown, and nobody can ask for the tensor. */
+/* A dtype that is not in this table has an unknown size. It is accepted, because no caller can get the tensor. */
 static napier_status check_extent(const napier_json *json, const char *dtype, entry *e) {
     const napier_tensor *const t = &e->tensor;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -175,7 +175,7 @@ static napier_status check_overlap(const napier_json *json, entry *entries, int6
     return NAPIER_OK;
 }
 
-/* Sorts by name; twice the same is an error. */
+/* Sorts by name. Two equal names are an error. */
 static napier_status sort_names(const napier_json *json, napier_tensor *tensors, int64_t count) {
     qsort(tensors, (size_t)count, sizeof *tensors, by_name);
     for (int64_t i = 1; i < count; i++) {
@@ -187,7 +187,7 @@ static napier_status sort_names(const napier_json *json, napier_tensor *tensors,
     return NAPIER_OK;
 }
 
-/* From the parsed header to s->tensors; `entries` has room for all. */
+/* Reads the parsed header into s->tensors. `entries` has space for all. */
 static napier_status read_entries(const napier_json *json, shard *s, const uint8_t *data, int64_t data_size,
                                   entry *entries) {
     char *name = s->names;
@@ -214,7 +214,7 @@ static napier_status read_entries(const napier_json *json, shard *s, const uint8
     return status ? status : sort_names(json, s->tensors, count);
 }
 
-/* How many members, before memory is taken for them. */
+/* Counts the members before memory is allocated for them. */
 static napier_status count_tensors(const napier_json *json, const cJSON *object, size_t *count) {
     *count = (size_t)cJSON_GetArraySize(object);
     return *count <= MOST_TENSORS
@@ -254,7 +254,7 @@ static napier_status read_header(napier_context *context, const char *path, shar
     const uint8_t *const data = s->map + 8 + length;
     napier_status status = napier_json_parse(&json, context, path, (const char *)s->map + 8, (size_t)length);
     if (!status) {
-        status = allocate_entries(&json, s, (size_t)length, &entries); /* names take less room than in JSON */
+        status = allocate_entries(&json, s, (size_t)length, &entries); /* names take no more memory than in JSON */
     }
     if (!status) {
         status = read_entries(&json, s, data, (int64_t)(s->size - 8 - (size_t)length), entries);
@@ -278,7 +278,7 @@ static napier_status map_file(napier_context *context, const char *path, int fd,
     return NAPIER_OK;
 }
 
-/* Whatever comes of it, shard_free is needed. */
+/* Call shard_free afterwards, also after a failure. */
 static napier_status shard_open(napier_context *context, const char *path, shard *s) {
     int fd;
     *s = (shard){0};
@@ -302,7 +302,7 @@ static void shard_free(napier_context *context, shard *s) {
 /* ---- The index of shards -------------------------------------------------------------------------------------------
  */
 
-/* A line of the index: this tensor lies in this file. The strings are the document's. */
+/* An entry of the index: the file of a tensor. The strings belong to the JSON document. */
 typedef struct place {
     const char *tensor, *file;
 } place;
@@ -313,7 +313,7 @@ static int by_file_and_tensor(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->tensor, y->tensor);
 }
 
-/* A shard lies beside the index: a name, no path. */
+/* True if a shard's name is a plain file name, without a path: it must be in the folder of the index. */
 static bool is_plain_name(const char *name) {
     return *name != '\0' && *name != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL;
 }
@@ -343,7 +343,7 @@ static napier_status join(napier_context *context, const char *folder, const cha
     return NAPIER_OK;
 }
 
-/* The tensors that the index places in this shard; others that it may have are not asked for. */
+/* Takes the tensors that the index assigns to this shard, and ignores others in it. */
 static napier_status take_tensors(const napier_json *json, napier_safetensors *all, const shard *s, const place *places,
                                   int64_t count) {
     int64_t next = 0;
@@ -544,7 +544,7 @@ const napier_tensor *napier_safetensors_find(const napier_safetensors *all, cons
     return find(all, name);
 }
 
-/* "[3, 4]" */
+/* Formats a shape, such as "[3, 4]". */
 static napier_shown show_shape(int ndim, const int64_t *shape) {
     napier_shown shown = {"["};
     size_t used = 1;
@@ -564,7 +564,7 @@ static bool has_shape(const napier_tensor *t, int ndim, const int64_t *shape) {
     return t->ndim == ndim && same == ndim;
 }
 
-/* Elements that lie on no multiple of their size in the file are copied to where they do. */
+/* Copies a tensor that is not aligned in the file to aligned memory. */
 static napier_status align(napier_context *context, napier_tensor *t) {
     const size_t size = napier_dtype_size(t->dtype), count = (size_t)t->elements;
     if ((uintptr_t)t->data % size == 0 || count == 0) {

@@ -1,4 +1,4 @@
-/* lm/isa/lm_scalar.c - the kernels of language models in plain C: the oracle the other instruction sets are compared with. */
+/* lm/isa/lm_scalar.c - the kernels of language models in plain C: the reference for the other instruction sets. */
 #define NAPIER_LANES_SCALAR
 #include "lm/isa/lm_kernels.inc.h"
 

@@ -1,5 +1,5 @@
-/* lm/score/judge.c - verdicts of the model on responses: a batch of prompts, each with all verdicts as its
- * responses. */
+/* lm/score/judge.c - verdicts of the model on responses: one batch of prompts, with all verdicts as the responses of
+ * each. */
 #include <inttypes.h>
 #include <math.h>
 #include <napier/model.h>
@@ -136,7 +136,7 @@ static double verdict_logprob(const judge *j, int64_t prompt, int64_t v) {
     return sum;
 }
 
-/* The value that is to be expected of the verdict on a prompt. */
+/* The expected value of the verdict on a prompt. */
 static double expected_value(const judge *j, int64_t prompt) {
     double most = -(double)INFINITY, all = 0, value = 0;
     for (int64_t v = 0; v < j->verdicts; v++) {
@@ -146,7 +146,7 @@ static double expected_value(const judge *j, int64_t prompt) {
     for (int64_t v = 0; v < j->verdicts; v++) {
         const double p = napier_f64_exp(verdict_logprob(j, prompt, v) - most);
         all += p;
-        value += p > 0 ? p * j->batch.values[v] : p; /* what cannot be adds nothing, whatever it is worth */
+        value += p > 0 ? p * j->batch.values[v] : p; /* probability 0 adds 0, even to an infinite value */
     }
     return value / all;
 }

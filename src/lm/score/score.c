@@ -1,4 +1,4 @@
-/* lm/score/score.c - log-probabilities of responses: lists sorted out, then chunk after chunk through layers and
+/* lm/score/score.c - log-probabilities of responses: sorts the lists, then runs chunk after chunk through layers and
  * head. */
 #include <inttypes.h>
 #include <napier/model.h>
@@ -24,7 +24,7 @@ typedef struct score {
     napier_layers layers;
     napier_ragged batch;
     napier_score_head head;
-    double work, done; /* in products of a weight and a row: all, and what is behind us */
+    double work, done; /* in products of a weight and a row: total, and done so far */
 } score;
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static napier_status read_results(napier_context *context, const napier_score_re
     return status;
 }
 
-/* Results lie apart from the batch's lists and from one another. */
+/* Checks that results do not overlap the batch's lists or one another. */
 static napier_status check_apart(napier_context *context, const napier_score_batch *b, const napier_score_results *r,
                                  int64_t tokens) {
     const struct {
@@ -130,7 +130,7 @@ static void count_unshared(score *s) {
     s->plan.tokens_unshared += s->plan.tokens;
 }
 
-/* Walks over all chunks without running them. */
+/* Goes through all chunks without running them. */
 static napier_status measure(score *s) {
     const napier_indices offsets = s->lists.batch.response_offsets;
     s->plan = (napier_score_plan){.struct_size = sizeof s->plan, .prompts = s->lists.count};
@@ -149,7 +149,7 @@ static napier_status measure(score *s) {
     return status;
 }
 
-/* Lists and plan, whatever comes then; score_end is to be called after a success. */
+/* Makes the lists and the plan. Call score_end after a success. */
 static napier_status score_begin(napier_context *context, const napier_model *model, const napier_score_batch *batch,
                                  const napier_score_options *options, score *s) {
     memset(s, 0, sizeof *s);

@@ -17,7 +17,7 @@ int64_t napier_score_prompt_at(const napier_score_lists *l, int64_t prompt, int6
 
 /* ---- How much is in a chunk -------------------------------------------------------------------------------------- */
 
-/* The first prompt of the chunk that is of the same group. */
+/* The first prompt of the same group in the chunk. */
 static int64_t group_begin(const napier_score_lists *l, const napier_score_chunk *c, int64_t prompt) {
     const int64_t group = l->prompts[prompt].group;
     return group > c->prompt ? group : c->prompt;
@@ -52,7 +52,7 @@ static void add_response(const napier_score_lists *l, int64_t prompt, int64_t i,
 
 /* ---- The next chunk ---------------------------------------------------------------------------------------------- */
 
-/* The chunk with the responses of a prompt from c->end on, at most `count` of them. */
+/* The chunk with up to `count` more responses of a prompt, from c->end on. */
 static napier_score_chunk with(const napier_score_lists *l, int64_t prompt, int64_t count, napier_score_chunk c) {
     const int64_t end = l->prompts[prompt].first + l->prompts[prompt].count, begin = c.end;
     add_prompt(l, prompt, &c);
@@ -62,7 +62,7 @@ static napier_score_chunk with(const napier_score_lists *l, int64_t prompt, int6
     return c;
 }
 
-/* As many responses of the first prompt as fit, one at least. */
+/* A chunk with as many responses of the first prompt as fit, but at least one. */
 static napier_score_chunk piece(const napier_score_lists *l, napier_score_chunk c, int64_t memory,
                                 napier_score_cost *cost, const void *model) {
     napier_score_chunk fits = with(l, c.prompt, 1, c);
@@ -98,7 +98,7 @@ typedef struct rows {
     int64_t begin, end;
 } rows;
 
-/* Adds tokens `from` .. of a list, after the rows of a prefix; returns their rows. */
+/* Adds tokens from .. to - 1 of a list, after the rows of a prefix. Returns their rows. */
 static rows add_tokens(napier_ragged *b, const napier_token_list *list, int64_t from, int64_t to, rows prefix,
                        int64_t before, int64_t wanted) {
     const rows added = {b->tokens, b->tokens + (to - from)};
@@ -106,7 +106,8 @@ static rows add_tokens(napier_ragged *b, const napier_token_list *list, int64_t 
     return added;
 }
 
-/* Adds a prompt, and its group's beginning if that is not there yet; returns the rows that its responses follow. */
+/* Adds a prompt, and the beginning of its group if the batch does not have it yet. Returns the rows that its responses
+ * follow. */
 static rows add_prompt_rows(const napier_score_lists *l, const napier_score_chunk *c, int64_t prompt, rows *common,
                             napier_ragged *b) {
     const napier_prompt *p = &l->prompts[prompt];
@@ -143,7 +144,7 @@ void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_ch
     }
 }
 
-/* ---- What its rows rate ------------------------------------------------------------------------------------------ */
+/* ---- The tokens that rows rate ----------------------------------------------------------------------------------- */
 
 napier_status napier_score_chunk_ratings(const napier_score_lists *l, const napier_score_chunk *c,
                                          napier_score_rate *rate, void *argument) {

@@ -8,16 +8,16 @@
 #include "ops/tokens/responses.h"
 
 enum {
-    NAPIER_HEAD_MOST_ROWS = 2048, /* at a time: enough for the weights to be read rarely */
+    NAPIER_HEAD_MOST_ROWS = 2048, /* rows at a time: enough that the weights are read rarely */
     NAPIER_HEAD_PER_ROW = 8,
-    NAPIER_HEAD_NONE = -100 /* no id; what napier_token_options ignore */
+    NAPIER_HEAD_NONE = -100 /* not an id; the ignore_index of napier_token_options */
 };
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static int64_t rows_for(int64_t tokens) { return tokens < NAPIER_HEAD_MOST_ROWS ? tokens : NAPIER_HEAD_MOST_ROWS; }
 
-/* Of a row: what is gathered here, and what ops/head has beside its workspace for one id. */
+/* The bytes of a row: what is gathered here, and what ops/head needs besides its workspace for one id. */
 static int64_t row_bytes(const napier_context *context, const napier_model *model) {
     const int64_t each = sizeof(int64_t) + sizeof(int64_t) + sizeof(float);
     return model->config.hidden_size * (int64_t)napier_dtype_size(napier_model_activations(model)) +

@@ -64,7 +64,7 @@ static napier_token_list prompt_list(const napier_score_lists *l, int64_t p) {
     return list;
 }
 
-/* How many tokens two lists have in common at their beginnings. */
+/* The length of the common beginning of two lists. */
 static int64_t common_of(const napier_token_list *a, const napier_token_list *b) {
     const int64_t size =
         napier_token_list_size(a) < napier_token_list_size(b) ? napier_token_list_size(a) : napier_token_list_size(b);
@@ -75,7 +75,7 @@ static int64_t common_of(const napier_token_list *a, const napier_token_list *b)
     return i;
 }
 
-/* In the order of the tokens, a beginning before what goes on. */
+/* Compares lists lexicographically by tokens. A list precedes its continuations. */
 static bool is_after(const napier_token_list *a, const napier_token_list *b) {
     const int64_t i = common_of(a, b);
     if (i == napier_token_list_size(a) || i == napier_token_list_size(b)) {
@@ -86,7 +86,7 @@ static bool is_after(const napier_token_list *a, const napier_token_list *b) {
 
 /* ---- Order ------------------------------------------------------------------------------------------------------- */
 
-/* Merges order[begin .. middle - 1] and order[middle .. end - 1], by their prompts; equal ones stay as they are. */
+/* Merges order[begin .. middle - 1] and order[middle .. end - 1] by their prompts. It is stable. */
 static void merge(const napier_score_lists *l, int64_t begin, int64_t middle, int64_t end, int64_t *room) {
     int64_t i = begin, j = middle;
     for (int64_t at = begin; at < end; at++) {
@@ -135,7 +135,7 @@ static void close_group(napier_score_lists *l, int64_t begin, int64_t end, int64
     }
 }
 
-/* A prompt joins the group before it if that saves more tokens than the group without it. */
+/* A prompt joins the preceding group if that group then saves more tokens than without it. */
 static void find_groups(napier_score_lists *l) {
     int64_t begin = 0, common = 0;
     for (int64_t p = 0; p < l->count; p++) {

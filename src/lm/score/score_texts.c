@@ -1,4 +1,4 @@
-/* lm/score/score_texts.c - texts to lists of ids, for those who have texts. */
+/* lm/score/score_texts.c - encodes texts to ragged lists of ids. */
 #include <inttypes.h>
 #include <napier/model.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* lm/text/buffer.c - buffers double, so that n appends take n steps. */
+/* lm/text/buffer.c - growing buffers. Their capacity doubles, so n appends take time linear in n. */
 #include "lm/text/buffer.h"
 
 #include <string.h>
 
-/* The capacity to grow to, in elements of `size` bytes; 0: none is enough. */
+/* The new capacity, in elements of `size` bytes. 0: the size overflows. */
 static size_t grown(size_t used, size_t capacity, size_t more, size_t size) {
     const size_t most = PTRDIFF_MAX / size;
     if (more > most - used) {

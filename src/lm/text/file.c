@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A message has room for the end of a long path. */
+/* A message shows only the end of a long path. */
 static napier_status fail(napier_context *context, const char *path, const char *why) {
     const size_t length = strlen(path), most = 160;
     return napier_fail(context, NAPIER_IO_ERROR, "%s%s: %s", length > most ? "..." : "",
@@ -26,7 +26,8 @@ static const char *kind_of(mode_t mode) {
 
 napier_status napier_open_file(napier_context *context, const char *path, int *fd, size_t *size) {
     struct stat info;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe without a writer opens at once */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* without O_NONBLOCK, opening a pipe without a
+                                                                       writer would block */
     if (*fd < 0) {
         return fail(context, path, strerror(errno));
     }
@@ -43,7 +44,7 @@ napier_status napier_open_file(napier_context *context, const char *path, int *f
     return NAPIER_OK;
 }
 
-/* Exactly `size` bytes: what is appended in the meantime is left out. */
+/* Reads exactly `size` bytes. Data that another program appends in the meantime is left out. */
 static napier_status read_exactly(napier_context *context, const char *path, int fd, char *bytes, size_t size) {
     for (size_t done = 0; done < size;) {
         const ssize_t got = read(fd, bytes + done, size - done);

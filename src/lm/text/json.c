@@ -1,4 +1,4 @@
-/* lm/text/json.c - cJSON, and the checks that it leaves to us. */
+/* lm/text/json.c - parses with cJSON, and checks what cJSON does not. */
 #include "lm/text/json.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ napier_status napier_json_fail(const napier_json *json, napier_status status, co
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    const size_t length = strlen(json->name), most = 96; /* of a long path, its end */
+    const size_t length = strlen(json->name), most = 96; /* of a long path only the end */
     return napier_fail(json->context, status, "%s%s: %s", length > most ? "..." : "",
                        json->name + (length > most ? length - most : 0), text);
 }
@@ -55,7 +55,7 @@ napier_status napier_json_fail(const napier_json *json, napier_status status, co
 /* ---- Parsing -------------------------------------------------------------------------------------------------------
  */
 
-/* Whether a string has \u0000, written as an escape or as the byte itself. */
+/* True if a string has \u0000, as an escape or as the byte itself. */
 static bool has_zero(const char *text, size_t size) {
     if (memchr(text, '\0', size) != NULL) {
         return true;
@@ -77,8 +77,8 @@ static bool is_blank(const char *text, const char *end) {
     return text == end;
 }
 
-/* What cJSON takes for a document, at most: an element for each value, a string for each name and text, and what malloc
- * adds to each. A value is the root, or follows one of [ { , outside of strings. */
+/* An upper limit of cJSON's memory for a document: an element for each value, a string for each name and text, and
+ * malloc's overhead for each. A value is the root, or follows one of [ { , outside of strings. */
 static double bytes_taken(const char *text, size_t size) {
     enum { ADDED = 32 };
     size_t values = 1, strings = 0;
@@ -94,8 +94,8 @@ static double bytes_taken(const char *text, size_t size) {
     return (double)values * (sizeof(cJSON) + ADDED) + (double)strings * ADDED + (double)size;
 }
 
-/* cJSON has no allocator but malloc. Asking the context's for as much first, and giving it back, lets one that has a
- * limit refuse. */
+/* cJSON can only use malloc. So this function allocates as much from the context's allocator first and frees it, which
+ * lets an allocator with a limit refuse. */
 static napier_status check_memory(const napier_json *json, const char *text, size_t size) {
     const double bytes = bytes_taken(text, size);
     if (bytes > (double)NAPIER_JSON_MOST_MEMORY) {
@@ -109,7 +109,7 @@ static napier_status check_memory(const napier_json *json, const char *text, siz
                           : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %.0f bytes of JSON", bytes);
 }
 
-/* cJSON does not say why it fails, but malloc does. */
+/* cJSON does not say why it fails, but errno shows whether malloc failed. */
 static napier_status parse_fail(const napier_json *json, int reason, const char *text, size_t size, const char *end) {
     if (json->root == NULL && reason == ENOMEM) {
         return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its JSON");

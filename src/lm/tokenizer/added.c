@@ -1,6 +1,6 @@
 /* lm/tokenizer/added.c - the automaton of Aho and Corasick ("Efficient string matching", 1975), run from the end of the
- * text to its beginning: so it knows at each place the longest token that starts there, and a walk from the left takes
- * the first, then goes on behind it. */
+ * text to its beginning. So it finds at each position the longest token that starts there. A pass from the left then
+ * takes the first token and continues after it. */
 #include "lm/tokenizer/added.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 /* ---- The tree ------------------------------------------------------------------------------------------------------
  */
 
-/* Byte `i` from the end. */
+/* Byte `i`, counted from the end. */
 static uint8_t from_end(const napier_added_token *token, uint32_t i) {
     return (uint8_t)token->text[token->size - 1 - i];
 }
@@ -45,7 +45,7 @@ static int32_t child_of(const napier_added_set *set, int32_t node, uint8_t byte)
     return found != NULL ? set->nodes[node].first + (int32_t)(found - bytes) : 0;
 }
 
-/* Where the automaton goes from `node` with one more byte on the left. */
+/* The next state of the automaton, after `node` and one more byte on the left. */
 static int32_t step(const napier_added_set *set, int32_t node, uint8_t byte) {
     int32_t next = child_of(set, node, byte);
     while (next == 0 && node != 0) {
@@ -55,17 +55,17 @@ static int32_t step(const napier_added_set *set, int32_t node, uint8_t byte) {
     return next;
 }
 
-/* Tokens [low, high) have a node's ending, of `depth` bytes. */
+/* Tokens [low, high) share a node's ending, which has `depth` bytes. */
 typedef struct range {
     int32_t low, high;
     uint32_t depth;
 } range;
 
-/* The children of node i, behind all nodes there are: nodes come in the order of their depths. */
+/* Appends the children of node i to the nodes. So the nodes are in order of depth. */
 static int32_t add_children(napier_added_set *set, range *ranges, int32_t i, int32_t count) {
     napier_added_node *const node = &set->nodes[i];
     range r = ranges[i];
-    const bool whole = r.depth > 0 && set->tokens[r.low].size == r.depth; /* the shortest comes first */
+    const bool whole = r.depth > 0 && set->tokens[r.low].size == r.depth; /* the shortest token comes first */
     node->token = whole ? r.low : i > 0 ? set->nodes[node->shorter].token : -1;
     node->first = count;
     for (r.low += whole; r.low < r.high; count++) {
@@ -123,11 +123,11 @@ void napier_added_free(const napier_allocator *allocator, napier_added_set *set)
  */
 
 typedef struct hit {
-    uint32_t at; /* from the window's start */
+    uint32_t at; /* offset from the window's start */
     int32_t token;
 } hit;
 
-/* Finds all tokens that start in a window; they may end behind it. */
+/* Finds all tokens that start in a window. They may end after it. */
 static napier_status look_at_window(napier_context *context, napier_added_search *s, size_t start) {
     enum { USUAL_WINDOW = 1 << 14 };
     const napier_added_set *const set = s->set;

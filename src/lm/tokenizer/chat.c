@@ -1,5 +1,5 @@
-/* lm/tokenizer/chat.c - a conversation as Qwen3's models were trained to read it: ChatML, with thoughts in <think>
- * blocks, calls in <tool_call>. What their chat template does, written from its behaviour; tests/peers renders the same
+/* lm/tokenizer/chat.c - a conversation in the format of Qwen3's training: ChatML, with thoughts in <think> blocks and
+ * calls in <tool_call> blocks. It is written from the behaviour of Qwen3's chat template; tests/peers renders the same
  * conversations with Jinja. */
 #include <stdbool.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 typedef enum role { SYSTEM, USER, ASSISTANT, TOOL, ROLES } role;
 static const char *const role_names[ROLES] = {"system", "user", "assistant", "tool"};
 
-/* Bytes of a message. */
+/* A part of a message. */
 typedef struct span {
     const char *bytes;
     size_t size;
 } span;
 
-/* The conversation while it is rendered. */
+/* The state of rendering. */
 typedef struct chat {
     napier_context *context;
     const napier_chat_message *messages;
     int64_t count;
-    int64_t last_query; /* index of the last question: later turns keep their thoughts */
+    int64_t last_query; /* index of the last question; only later turns keep their thoughts */
     napier_text_buffer *out;
 } chat;
 
@@ -40,7 +40,7 @@ static bool ends_with(span s, const char *word) {
     return s.size >= size && memcmp(s.bytes + s.size - size, word, size) == 0;
 }
 
-/* Where a word stands first, or s.size. */
+/* The offset of the first occurrence of a word, or s.size. */
 static size_t first_of(span s, const char *word) {
     size_t at = 0;
     while (at < s.size && !starts_with((span){s.bytes + at, s.size - at}, word)) {
@@ -49,7 +49,7 @@ static size_t first_of(span s, const char *word) {
     return at;
 }
 
-/* What follows the last of a word, or all. */
+/* The part after the last occurrence of a word, or all. */
 static span after_last(span s, const char *word) {
     for (size_t end = s.size; end > 0; end--) {
         if (ends_with((span){s.bytes, end}, word)) {
@@ -72,7 +72,7 @@ static span without_newlines(span s, bool at_start, bool at_end) {
 /* ---- Rendering -----------------------------------------------------------------------------------------------------
  */
 
-/* Appends texts, up to NULL. */
+/* Appends texts up to a NULL. */
 static napier_status put(const chat *c, const char *const *texts) {
     napier_status status = NAPIER_OK;
     for (; *texts != NULL && !status; texts++) {
@@ -101,7 +101,7 @@ static napier_status put_turn(const chat *c, const char *name, span content) {
     return status ? status : put(c, (const char *const[]){"<|im_end|>\n", NULL});
 }
 
-/* <tool_call> blocks, each on lines of its own. */
+/* Writes <tool_call> blocks, each on its own lines. */
 static napier_status put_calls(const chat *c, const napier_chat_message *m, bool after_text) {
     napier_status status = NAPIER_OK;
     for (int64_t k = 0; k < m->tool_call_count && !status; k++) {
@@ -132,7 +132,7 @@ static napier_status put_thoughts(const chat *c, span thoughts) {
     return status ? status : put(c, (const char *const[]){"\n</think>\n\n", NULL});
 }
 
-/* Takes the thoughts out of an answer that has them. */
+/* Removes the thoughts from an answer and returns them. */
 static span split_thoughts(span *answer) {
     const size_t end = first_of(*answer, "</think>");
     if (end == answer->size) {
@@ -143,7 +143,7 @@ static span split_thoughts(span *answer) {
     return without_newlines(after_last(before, "<think>"), true, false);
 }
 
-/* After the last question a turn has its thoughts, and the last turn a block for them even if it has none. */
+/* A turn after the last question keeps its thoughts. The last turn gets a block for them even if it has none. */
 static napier_status put_assistant(const chat *c, int64_t i) {
     const napier_chat_message *const m = &c->messages[i];
     span answer = content_of(m);
@@ -162,7 +162,7 @@ static napier_status put_assistant(const chat *c, int64_t i) {
     return status ? status : put(c, (const char *const[]){"<|im_end|>\n", NULL});
 }
 
-/* Results one after another are one turn of the user's. */
+/* Consecutive tool results form one turn of the user. */
 static napier_status put_tool(const chat *c, int64_t i) {
     const bool first = i == 0 || role_of(c->messages[i - 1].role) != TOOL;
     const bool last = i == c->count - 1 || role_of(c->messages[i + 1].role) != TOOL;
@@ -181,7 +181,7 @@ static napier_status put_message(const chat *c, int64_t i) {
     }
 }
 
-/* The first turn where there are tools: what the system says, and what may be called. */
+/* The first turn if there are tools: the system's text, and the description of the tools. */
 static napier_status put_tools(const chat *c, span tools) {
     const bool system = c->count > 0 && role_of(c->messages[0].role) == SYSTEM;
     napier_status status = put(c, (const char *const[]){"<|im_start|>system\n", NULL});
@@ -207,7 +207,7 @@ static napier_status put_tools(const chat *c, span tools) {
                                                  NULL});
 }
 
-/* A result that is written as a user's turn is no question. */
+/* A tool result in a user's turn is not a question. */
 static int64_t last_query(const napier_chat_message *messages, int64_t count) {
     for (int64_t i = count - 1; i >= 0; i--) {
         const span content = content_of(&messages[i]);
@@ -269,7 +269,8 @@ static napier_status check_messages(napier_context *context, const napier_chat_m
 
 static napier_status render(const chat *c, const napier_chat_options *options) {
     const bool tools = options->tools_size > 0;
-    const bool told = tools && c->count > 0 && role_of(c->messages[0].role) == SYSTEM; /* the first, with the tools */
+    const bool told = tools && c->count > 0 && role_of(c->messages[0].role) == SYSTEM; /* the first message was already
+                                                                                          written with the tools */
     napier_status status = tools ? put_tools(c, (span){options->tools, options->tools_size}) : NAPIER_OK;
     for (int64_t i = told; i < c->count && !status; i++) {
         status = put_message(c, i);

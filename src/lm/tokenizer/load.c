@@ -1,4 +1,4 @@
-/* lm/tokenizer/load.c - reads a tokenizer.json: what it asks for, in the order in which it is done. */
+/* lm/tokenizer/load.c - reads the steps of a tokenizer.json, in the order in which they run. */
 #include "lm/tokenizer/load.h"
 
 #include <string.h>
@@ -9,10 +9,10 @@
 
 static const size_t most_bytes = (size_t)1 << 28;
 
-/* ---- What a step is ------------------------------------------------------------------------------------------------
+/* ---- Checks of a step ----------------------------------------------------------------------------------------------
  */
 
-/* The object must be of a type: {"type": "NFC"}. */
+/* Checks the type of an object, such as {"type": "NFC"}. */
 static napier_status check_type(const napier_json *json, const cJSON *object, const char *where, const char *only) {
     const cJSON *type;
     const napier_status status = napier_json_member(json, object, "type", &type);
@@ -23,7 +23,7 @@ static napier_status check_type(const napier_json *json, const cJSON *object, co
                             napier_show_item(type).text, only);
 }
 
-/* A member that must have one value; `absent` is what it has where the file does not say. */
+/* Checks that a member has the only supported value. `absent` is its default. */
 static napier_status check_bool(const napier_json *json, const cJSON *object, const char *where, const char *key,
                                 bool only, bool absent) {
     bool value = absent;
@@ -70,7 +70,7 @@ static napier_status read_pattern(const napier_json *json, napier_tokenizer *t, 
     return status ? status : napier_split_compile(json, &t->allocator, regex, &t->split);
 }
 
-/* Split by an expression, then bytes as characters. */
+/* Splitting by an expression, then converting bytes to characters. */
 static napier_status read_pre_tokenizer(const napier_json *json, napier_tokenizer *t) {
     const cJSON *item, *list = NULL, *bytes = NULL;
     napier_status status = napier_json_member(json, json->root, "pre_tokenizer", &item);
@@ -99,7 +99,7 @@ static napier_status read_pre_tokenizer(const napier_json *json, napier_tokenize
     return status ? status : check_bool(json, bytes, "pre_tokenizer", "use_regex", false, true);
 }
 
-/* ByteLevel as a post-processor moves offsets only, which nobody asks for here. */
+/* ByteLevel as a post-processor only changes offsets, which this library does not compute. */
 static napier_status check_ends(const napier_json *json) {
     const cJSON *after, *decoder;
     napier_status status = napier_json_member(json, json->root, "post_processor", &after);
@@ -115,7 +115,7 @@ static napier_status check_ends(const napier_json *json) {
     return status ? status : check_type(json, decoder, "decoder", "ByteLevel");
 }
 
-/* A prefix or suffix that tokens have in the vocabulary: only none. */
+/* Refuses a prefix or suffix of the vocabulary's tokens. */
 static napier_status check_affix(const napier_json *json, const cJSON *model, const char *key) {
     const char *text = "";
     const napier_status status = napier_json_text(json, model, key, &text);
@@ -125,7 +125,8 @@ static napier_status check_affix(const napier_json *json, const cJSON *model, co
                                   napier_show(text, strlen(text)).text);
 }
 
-/* unk_token, fuse_unk and byte_fallback are for bytes without a token, and there are none (napier_load_tokens). */
+/* unk_token, fuse_unk and byte_fallback apply to bytes without a token. There are none, because napier_load_tokens
+ * refuses such files. */
 static napier_status read_model(const napier_json *json, napier_token_lists *lists) {
     const cJSON *model;
     double dropout = 0;
@@ -154,7 +155,7 @@ static napier_status read_model(const napier_json *json, napier_token_lists *lis
     return status ? status : napier_json_member(json, model, "merges", &lists->merges);
 }
 
-/* What `truncation` and `padding` ask for is no part of a text's ids: transformers sets them anew in each call. */
+/* `truncation` and `padding` do not affect a text's ids: transformers sets both in each call. */
 napier_status napier_load_steps(const napier_json *json, napier_tokenizer *t, napier_token_lists *lists) {
     const char *version = "1.0";
     napier_status status = napier_json_text(json, json->root, "version", &version);

@@ -1,4 +1,4 @@
-/* lm/tokenizer/load_tokens.c - the vocabulary, the merges and the added tokens of a tokenizer.json. */
+/* lm/tokenizer/load_tokens.c - reads the vocabulary, the merges and the added tokens of a tokenizer.json. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,14 +7,14 @@
 #include "lm/tokenizer/load.h"
 #include "lm/tokenizer/normalize.h"
 
-/* Counts that memory is taken for. */
+/* The counts that determine the memory. */
 typedef struct sizes {
-    int64_t ids;  /* the highest and one */
+    int64_t ids;  /* the highest id plus one */
     size_t count; /* tokens of the model */
     size_t bytes; /* of all tokens' texts */
 } sizes;
 
-/* cJSON takes any bytes for a string; those of a token must be UTF-8. */
+/* True if the text is UTF-8. cJSON accepts any bytes in a string, but a token must be UTF-8. */
 static bool is_text(const char *text) {
     const size_t size = strlen(text);
     return napier_utf8_check((const uint8_t *)text, size) == size;
@@ -34,7 +34,7 @@ static napier_status take_id(const napier_json *json, const char *where, const c
     return NAPIER_OK;
 }
 
-/* Why a table did not take an element. */
+/* Fails with the reason for which a table refused an element. */
 static napier_status put_fail(const napier_json *json, napier_put put, const char *where, const char *twice) {
     return put == NAPIER_PUT_TWICE ? napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s", where, twice)
                                    : napier_json_fail(json, NAPIER_UNSUPPORTED,
@@ -85,7 +85,7 @@ static napier_status read_vocab(const napier_json *json, napier_vocabulary *v, c
 /* ---- Merges --------------------------------------------------------------------------------------------------------
  */
 
-/* The two texts of a merge: ["a", "b"], or "a b" in older files. */
+/* Reads the two texts of a merge: ["a", "b"], or "a b" in older files. */
 static bool sides_of(const cJSON *item, const char **left, size_t *left_size, const char **right) {
     if (cJSON_IsString(item)) {
         const char *const space = strchr(item->valuestring, ' ');
@@ -108,8 +108,8 @@ static bool sides_of(const cJSON *item, const char **left, size_t *left_size, co
     return true;
 }
 
-/* The ids of both sides and of what they become; false where one is no token of bytes. `room` holds the bytes of both.
- */
+/* Finds the ids of both sides and of the merged token. Returns false if one is not a token of bytes. `room` is memory
+ * for the bytes of both. */
 static bool ids_of(const napier_vocabulary *v, const char *left, size_t left_size, const char *right, char *room,
                    napier_merge *merge) {
     const int64_t first = napier_byte_level(left, left_size, room);
@@ -174,8 +174,8 @@ static napier_status read_merges(const napier_json *json, napier_tokenizer *t, c
     return status;
 }
 
-/* A word that is a token mostly comes out of the merges as that token; where it does is found out once, here. With
- * ignore_merges it always does. */
+/* Merging a word that is a token usually gives that token. This function finds out once for which tokens that is true.
+ * With ignore_merges it always is. */
 static napier_status mark_whole(const napier_json *json, napier_tokenizer *t, bool ignore_merges) {
     napier_vocabulary *const v = &t->vocabulary;
     napier_token_buffer ids = {0};
@@ -235,7 +235,7 @@ static napier_status read_entry(const napier_json *json, const cJSON *item, entr
     }
     e->id = (int32_t)id->valuedouble;
     status = napier_json_bool(json, item, "special", &e->special);
-    e->normalized = !e->special; /* where the file does not say */
+    e->normalized = !e->special; /* the default */
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
     for (size_t i = 0; i < 3 && !status; i++) {
         status = refuse_flag(json, item, e->content, flags[i]);
@@ -256,13 +256,13 @@ static napier_status measure_added(const napier_json *json, const cJSON *added, 
         if (status) {
             return status;
         }
-        s->bytes += 4 * strlen(e.content); /* and its normal form: at most three times as long (annex 15) */
+        s->bytes += 4 * strlen(e.content); /* and its normal form, at most three times as long (annex 15) */
         (*count)++;
     }
     return NAPIER_OK;
 }
 
-/* An added token may be one of the model's too, under the same id and with the same text in the file. */
+/* True if an added token's id is free, or is a token of the model with the same text in the file. */
 static bool id_fits(const napier_vocabulary *v, const entry *e, char *room) {
     const size_t size = strlen(e->content);
     const int64_t mapped = napier_byte_level(e->content, size, room);
@@ -274,7 +274,7 @@ static bool id_fits(const napier_vocabulary *v, const entry *e, char *room) {
     return mapped < 0 && there->size == size && memcmp(v->bytes + there->start, e->content, size) == 0;
 }
 
-/* The text to look for: the content or its normal form, in the vocabulary's memory. */
+/* Writes the text to search for, the content or its normal form, to the vocabulary's memory. */
 static napier_status search_text(const napier_json *json, napier_tokenizer *t, const entry *e,
                                  napier_added_token *out) {
     napier_vocabulary *const v = &t->vocabulary;

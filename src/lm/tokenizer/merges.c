@@ -1,4 +1,5 @@
-/* lm/tokenizer/merges.c - short words look for the least rank again after each merge; long ones keep a heap. */
+/* lm/tokenizer/merges.c - merges short words by searching the lowest rank after each merge, and long words with a
+ * heap. */
 #include "lm/tokenizer/merges.h"
 
 enum { SHORT_WORD = 32, NO_RANK = INT32_MAX };
@@ -23,7 +24,7 @@ napier_status napier_merges_allocate(napier_context *context, napier_merges *m, 
 
 void napier_merges_free(const napier_allocator *allocator, napier_merges *m) { napier_free(allocator, m->slots); }
 
-/* The slot of a pair, or the empty one where it would be; NULL where none is near. */
+/* The entry of a pair, or the empty one where it would be; NULL if there is neither within the probe limit. */
 static inline napier_merge *slot_of(const napier_merges *m, int32_t left, int32_t right) {
     const uint32_t hash = napier_merge_hash(left, right);
     for (uint32_t probe = 0; probe < NAPIER_MOST_PROBES; probe++) {
@@ -48,7 +49,7 @@ void napier_merges_note_bytes(napier_merges *m, uint8_t left, uint8_t right) {
     m->byte_pairs[left][right / 64] |= UINT64_C(1) << right % 64;
 }
 
-/* The rank of a pair and *id, what it becomes; NO_RANK where it is not merged. */
+/* The rank of a pair, and *id of the merged token; NO_RANK if the pair is not merged. */
 static inline int32_t rank_of(const napier_merges *m, int32_t left, int32_t right, int32_t *id) {
     const napier_merge *const slot = slot_of(m, left, right);
     const bool there = slot != NULL && slot->left >= 0;
@@ -56,7 +57,7 @@ static inline int32_t rank_of(const napier_merges *m, int32_t left, int32_t righ
     return there ? slot->rank : NO_RANK;
 }
 
-/* The same for the tokens of two bytes, at `at`. */
+/* The same for the tokens of the two bytes at `at`. */
 static inline int32_t rank_of_bytes(const napier_vocabulary *v, const napier_merges *m, const uint8_t *at,
                                     int32_t *id) {
     *id = -1;
@@ -67,7 +68,7 @@ static inline int32_t rank_of_bytes(const napier_vocabulary *v, const napier_mer
 /* ---- Short words ---------------------------------------------------------------------------------------------------
  */
 
-/* Writes the ids of n bytes; returns how many there are. */
+/* Merges n bytes, writes the ids and returns their number. */
 static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, const uint8_t *word, size_t n,
                           int32_t *ids) {
     int32_t ranks[SHORT_WORD], made[SHORT_WORD]; /* of the pair (i, i + 1) */
@@ -105,14 +106,15 @@ static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, co
 /* ---- Long words ----------------------------------------------------------------------------------------------------
  */
 
-/* A token of a long word, in a list; those merged into their left neighbour stay behind with rank NO_RANK. */
+/* A token of a long word, in a linked list. One that was merged into its left neighbour keeps its place, with rank
+ * NO_RANK. */
 typedef struct symbol {
     int32_t id, previous, next; /* -1: none */
     int32_t rank, made;         /* of the pair with `next` */
 } symbol;
 
-/* A heap of pairs, the least rank and then the leftmost on top: rank << 32 | place. An entry whose rank is no longer
- * that of its place is out of date. Each merge adds at most two. */
+/* A heap of pairs: rank << 32 | place, with the lowest rank, and of these the leftmost, on top. An entry is out of date
+ * if its rank differs from that of its place. Each merge adds at most two entries. */
 typedef struct heap {
     uint64_t *entries;
     size_t size;

@@ -1,6 +1,6 @@
-/* lm/tokenizer/normalize.c - text is cut into what is as it should be, and is copied, and short stretches that utf8proc
- * decomposes and composes (https://juliastrings.github.io/utf8proc). The reordering of marks in between is done here:
- * utf8proc's takes a time quadratic in their number. */
+/* lm/tokenizer/normalize.c - normal form C. Most text is copied unchanged. utf8proc decomposes and composes short
+ * stretches (https://juliastrings.github.io/utf8proc). The marks in between are reordered here, because utf8proc's time
+ * for that is quadratic in their number. */
 #include "lm/tokenizer/normalize.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "lm/tokenizer/unicode.h"
 
-enum { MOST_PARTS = 4 }; /* code points that one decomposes into canonically: U+1F82 does */
+enum { MOST_PARTS = 4 }; /* the maximum of code points in a canonical decomposition; U+1F82 has as many */
 
 bool napier_nfc_may_change(const uint8_t *table, const uint8_t *text, size_t size) {
     for (size_t at = 0; at < size;) {
@@ -31,7 +31,7 @@ bool napier_nfc_may_change(const uint8_t *table, const uint8_t *text, size_t siz
 
 static int combining_class(int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-/* Sorts n marks by their class, those of one class in the order they have; `other` has room for them. */
+/* Sorts n marks by their class, and keeps the order within a class. `other` is memory for n marks. */
 static void sort_marks(int32_t *marks, int32_t *other, size_t n) {
     size_t starts[257] = {0};
     for (size_t i = 0; i < n; i++) {
@@ -46,7 +46,7 @@ static void sort_marks(int32_t *marks, int32_t *other, size_t n) {
     memcpy(marks, other, n * sizeof *marks);
 }
 
-/* Runs of marks between starters. */
+/* Sorts each sequence of marks between starters. */
 static void reorder(int32_t *points, int32_t *other, size_t n) {
     for (size_t i = 0; i < n;) {
         size_t end = i;
@@ -69,12 +69,12 @@ static size_t decompose(const uint8_t *text, size_t size, int32_t *points) {
         int boundary = 0;
         const utf8proc_ssize_t parts =
             utf8proc_decompose_char((int32_t)napier_utf8_get(text + at), points + n, MOST_PARTS, options, &boundary);
-        n += parts > 0 && parts <= MOST_PARTS ? (size_t)parts : 0; /* never otherwise, for a code point */
+        n += parts > 0 && parts <= MOST_PARTS ? (size_t)parts : 0; /* always true for a code point */
     }
     return n;
 }
 
-/* A stretch without barriers, whose neighbours do not touch it. */
+/* Normalises a stretch that has no barriers and does not interact with its neighbours. */
 static napier_status compose(napier_context *context, const uint8_t *text, size_t size, napier_scratch *scratch,
                              napier_text_buffer *out) {
     napier_status status = napier_scratch_reserve(context, scratch, 2 * MOST_PARTS * size, sizeof(int32_t));
@@ -98,8 +98,8 @@ static napier_status compose(napier_context *context, const uint8_t *text, size_
 
 napier_status napier_nfc(napier_context *context, const uint8_t *table, const uint8_t *text, size_t size,
                          napier_scratch *scratch, napier_text_buffer *out) {
-    size_t copied = 0; /* up to here all is in `out` */
-    size_t before = 0; /* where the last character starts that one after it may join, or where it would have ended */
+    size_t copied = 0; /* everything before this is in `out` */
+    size_t before = 0; /* start of the last character that the next one may join, or where it would have ended */
     napier_status status = NAPIER_OK;
     for (size_t at = 0; at < size && !status;) {
         const uint8_t flags = table[napier_utf8_get(text + at)];

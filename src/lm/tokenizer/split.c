@@ -1,4 +1,4 @@
-/* lm/tokenizer/split.c - calls PCRE2. */
+/* lm/tokenizer/split.c - matches with PCRE2. */
 #include "lm/tokenizer/split.h"
 
 #include <string.h>
@@ -34,7 +34,8 @@ static napier_status compile(const napier_json *json, pcre2_compile_context *set
     if (empty) {
         return napier_json_fail(json, NAPIER_UNSUPPORTED, "pre_tokenizer: pattern: it matches the empty text");
     }
-    split->jit = pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0; /* or interpreted */
+    split->jit = pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0; /* without JIT, it is
+                                                                                                      interpreted */
     return NAPIER_OK;
 }
 
@@ -92,8 +93,8 @@ static napier_status match_fail(napier_context *context, size_t from, int result
                        (const char *)message);
 }
 
-/* PCRE2's result for classes[from .. stop); PCRE2_ERROR_PARTIAL where it depends on what comes after them. An expression
- * like Qwen's walks over a run of spaces a few times; one that goes back more often is stopped. */
+/* PCRE2's result for classes[from .. stop). PCRE2_ERROR_PARTIAL if it depends on what follows. An expression like
+ * Qwen's reads a run of spaces a few times. The step limit stops one that backtracks more often. */
 static int match(const napier_matcher *m, const uint8_t *classes, size_t from, size_t stop, bool partial) {
     const uint32_t options = partial ? PCRE2_PARTIAL_HARD : 0;
     const size_t limit = stop - from < UINT32_MAX / 32 ? 16 * (stop - from) + 1000 : UINT32_MAX;
@@ -102,14 +103,15 @@ static int match(const napier_matcher *m, const uint8_t *classes, size_t from, s
     if (m->split->jit) {
         result = pcre2_jit_match(m->split->code, classes, stop, from, options, m->data, m->limits);
     }
-    if (result == PCRE2_ERROR_JIT_STACKLIMIT) { /* deep recursion: the interpreter takes memory as it needs it */
+    if (result == PCRE2_ERROR_JIT_STACKLIMIT) { /* deep recursion: the interpreter allocates as much memory as it
+                                                   needs */
         result = pcre2_match(m->split->code, classes, stop, from, PCRE2_NO_JIT | options, m->data, m->limits);
     }
     return result;
 }
 
-/* PCRE2 sees a window, and a larger one where that is too small: so it is known how far each match looks. An expression
- * that looks far for short words, again and again, is stopped: its time would be quadratic. */
+/* PCRE2 gets a window, and a larger one if that is too small. So the number of characters that each match reads is
+ * known. An expression that reads far for short words, again and again, would take quadratic time and is stopped. */
 napier_status napier_matcher_next(napier_context *context, napier_matcher *m, const uint8_t *classes, size_t n,
                                   size_t from, size_t *start, size_t *end) {
     enum { FIRST_WINDOW = 512 };

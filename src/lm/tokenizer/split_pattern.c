@@ -1,11 +1,12 @@
-/* lm/tokenizer/split_pattern.c - from an expression for Oniguruma, over characters, to one for PCRE2, over class
+/* lm/tokenizer/split_pattern.c - translates an expression for Oniguruma, over characters, to one for PCRE2, over class
  * strings.
  *
  *     alternatives = sequence { "|" sequence }          sequence = { atom [quantifier] }
  *     atom         = "(?:" | "(?i:" | "(?=" | "(?!" | "(", alternatives, ")"  |  set  |  one character
  *     set          = "." | "[" ... "]" | \s | \S | \p{L} | \P{L} ... (L, M, N)
  *
- * Each set is written out as the codes it has, and case is resolved here, so that nothing is left to PCRE2's tables. */
+ * Each set is written as the list of its codes, and case is resolved here, so the result does not depend on PCRE2's
+ * tables. */
 #include "lm/tokenizer/split.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ typedef struct parser {
     const char *pattern, *at;
     napier_text_buffer *out;
     int depth;
-    char last; /* the character before this one, in lower case, where case does not count; else 0 */
+    char last; /* if case is ignored, the preceding character in lower case; else 0 */
 } parser;
 
 static napier_status refuse(const parser *p, const char *why) {
@@ -73,7 +74,7 @@ static void unite(set *s, const set *other) {
     }
 }
 
-/* The other case of all that is in the set. */
+/* Adds the other case of all characters in the set. */
 static void fold(set *s) {
     const int long_s = code_of(NAPIER_CHAR_LONG_S), kelvin = code_of(NAPIER_CHAR_KELVIN);
     const bool s_in = s->has['s'] || s->has['S'] || s->has[long_s], k_in = s->has['k'] || s->has['K'] || s->has[kelvin];
@@ -109,7 +110,7 @@ static napier_status emit_set(const parser *p, const set *s) {
 /* ---- Escapes and characters ----------------------------------------------------------------------------------------
  */
 
-/* \p{L} and its like, after the backslash. */
+/* Reads \p{L} and similar, after the backslash. */
 static bool take_property(parser *p, set *s) {
     const char *const at = p->at;
     if ((at[0] != 'p' && at[0] != 'P') || at[1] != '{' || at[2] == '\0' || strchr("LMN", at[2]) == NULL ||
@@ -124,7 +125,7 @@ static bool take_property(parser *p, set *s) {
     return true;
 }
 
-/* What follows a backslash. *single: it is one character, *c. */
+/* Reads an escape after the backslash. *single: it is one character, *c. */
 static napier_status take_escape(parser *p, set *s, bool *single, int *c) {
     static const char names[] = "rntf", values[] = "\r\n\t\f";
     const char name = *p->at;
@@ -146,7 +147,7 @@ static napier_status take_escape(parser *p, set *s, bool *single, int *c) {
     return take_property(p, s) ? NAPIER_OK : refuse(p, "an escape that is not understood");
 }
 
-/* One character or a set with one name; `inside` brackets. */
+/* Reads one character or a named set. inside: within brackets. */
 static napier_status take_item(parser *p, bool inside, set *s, bool *single, int *c) {
     const char here = *p->at;
     const char *const special = inside ? "[]&" : "\\^$*+?{}[]|()";
@@ -154,7 +155,8 @@ static napier_status take_item(parser *p, bool inside, set *s, bool *single, int
         p->at++;
         return take_escape(p, s, single, c);
     }
-    if (here < ' ' || here > '~' || strchr(special, here) != NULL) { /* the end too, and what is not ASCII */
+    if (here < ' ' || here > '~' || strchr(special, here) != NULL) { /* also the end, and characters that are not
+                                                                        ASCII */
         return refuse(p, "not understood");
     }
     *single = true;
@@ -163,7 +165,7 @@ static napier_status take_item(parser *p, bool inside, set *s, bool *single, int
     return NAPIER_OK;
 }
 
-/* What stands before "]", behind "[": characters, ranges, sets. */
+/* Reads the contents of brackets: characters, ranges, sets. */
 static napier_status take_members(parser *p, set *all) {
     do {
         set s = {{false}};
@@ -209,8 +211,8 @@ static napier_status take_brackets(parser *p, bool caseless) {
     return emit_set(p, &s);
 }
 
-/* Oniguruma takes some pairs of letters for one character where case does not count ("ss" for U+00DF, "fi" for U+FB01).
- */
+/* True for pairs of letters that Oniguruma treats as one character if case is ignored ("ss" for U+00DF, "fi" for
+ * U+FB01). */
 static bool joins(char before, char c) {
     return (before == 's' && (c == 's' || c == 't')) || (before == 'f' && (c == 'f' || c == 'i' || c == 'l'));
 }
@@ -255,7 +257,7 @@ static bool take_number(parser *p, int *n) {
     return p->at > start && *n <= MOST_REPEAT;
 }
 
-/* {n}, {n,} or {n,m}. What may follow means different things to different engines. */
+/* Reads {n}, {n,} or {n,m}. Refuses a suffix whose meaning differs between the engines. */
 static napier_status take_counts(parser *p) {
     int least, most;
     const char *const start = p->at++;
@@ -281,7 +283,7 @@ static napier_status take_quantifier(parser *p) {
         return NAPIER_OK;
     }
     p->last = 0;
-    const size_t size = p->at[1] == '?' || p->at[1] == '+' ? 2 : 1; /* lazy, possessive */
+    const size_t size = p->at[1] == '?' || p->at[1] == '+' ? 2 : 1; /* lazy or possessive */
     const napier_status status = napier_text_buffer_append(p->json->context, p->out, p->at, size);
     p->at += size;
     return status || *p->at == '\0' || strchr("*+?{", *p->at) == NULL ? status : refuse(p, "two quantifiers");
@@ -300,7 +302,7 @@ static napier_status take_group(parser *p, bool caseless) {
                  {"(", "(?:", false, true}};
     size_t k = 0;
     while (strncmp(p->at, kinds[k].open, strlen(kinds[k].open)) != 0) {
-        k++; /* the last always fits */
+        k++; /* the last alternative always fits */
     }
     if ((kinds[k].open[1] == '\0' && p->at[1] == '?') || p->depth == MOST_DEPTH) {
         return refuse(p, "a group that is not understood");

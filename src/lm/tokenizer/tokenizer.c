@@ -1,16 +1,16 @@
 /* lm/tokenizer/tokenizer.c - text to ids and back.
  *
- * Text is cut at added tokens; what lies between is put into normal form, cut at the added tokens that want that form,
- * cut into words by the expression, and each word is merged from its bytes. Most words are tokens themselves and are
- * found in one look at the table. */
+ * Text is cut at added tokens. The text between them is put into normal form, cut at the added tokens that want that
+ * form, and split into words by the expression. Each word is merged from its bytes. Most words are tokens themselves
+ * and need only one table look-up. */
 #include "lm/tokenizer/tokenizer.h"
 
 #include "core/base/struct_size.h"
 #include "lm/tokenizer/normalize.h"
 
-static const size_t most_text = (size_t)1 << 29; /* so that its normal form has less than 2^31 bytes */
+static const size_t most_text = (size_t)1 << 29; /* its normal form then has less than 2^31 bytes */
 
-/* One call of napier_tokenizer_encode. */
+/* The state of a call of napier_tokenizer_encode. */
 typedef struct encoder {
     napier_context *context;
     const napier_tokenizer *tokenizer;
@@ -44,7 +44,7 @@ static napier_status encode_word(encoder *e, const uint8_t *word, size_t size) {
     return napier_merge_word(e->context, v, &e->tokenizer->merges, word, size, &e->merging, e->ids);
 }
 
-/* The bytes of the next `count` characters. */
+/* The number of bytes of the next `count` characters. */
 static size_t bytes_of(const uint8_t *at, size_t count) {
     const uint8_t *const start = at;
     while (count-- > 0) {
@@ -64,7 +64,7 @@ static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) 
     napier_matcher_start(&e->matcher, n);
     for (size_t from = 0, start, end; from < n && !status; from = end) {
         status = napier_matcher_next(e->context, &e->matcher, classes, n, from, &start, &end);
-        if (!status && start > from) { /* what the expression leaves out is a word too */
+        if (!status && start > from) { /* text that the expression does not match is a word too */
             const size_t length = ascii ? start - from : bytes_of(text, start - from);
             status = encode_word(e, text, length);
             text += length;
@@ -83,8 +83,8 @@ static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) 
 
 typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t size);
 
-/* Cuts the text at the tokens of a set; `encode` does what lies between. A special token that is to be plain text is
- * passed over as a whole: none is looked for within it. */
+/* Cuts the text at the tokens of a set, and calls `encode` for the text between them. A special token that must stay
+ * plain text is skipped as a whole: no other token is searched for within it. */
 static napier_status encode_around(encoder *e, napier_added_search search, encode_function *encode) {
     const uint8_t *const text = (const uint8_t *)search.text;
     size_t done = 0, at = 0;

@@ -1,4 +1,4 @@
-/* lm/tokenizer/unicode.c - checks UTF-8; unfolds the table of code points. */
+/* lm/tokenizer/unicode.c - checks UTF-8, and expands the table of code points. */
 #include "lm/tokenizer/unicode.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ void napier_unicode_table(uint8_t *table) {
     table[0x212a] = (uint8_t)(table[0x212a] - NAPIER_CHAR_LETTER + NAPIER_CHAR_KELVIN);
 }
 
-/* The length of the character that starts `left` bytes before the end; 0 where it is none (Unicode 16, table 3-7). */
+/* The length of the valid character at `at`, where `left` bytes remain; 0 if it is invalid (Unicode 16, table 3-7). */
 static size_t checked_length(const uint8_t *at, size_t left) {
     const uint8_t first = at[0];
     const size_t length = napier_utf8_length(first);

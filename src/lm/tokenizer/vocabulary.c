@@ -1,9 +1,9 @@
-/* lm/tokenizer/vocabulary.c - the alphabet of bytes, and the table of tokens. */
+/* lm/tokenizer/vocabulary.c - the alphabet of bytes, and the hash table of tokens. */
 #include "lm/tokenizer/vocabulary.h"
 
 #include "lm/tokenizer/unicode.h"
 
-/* A power of two of slots, at most half of which are taken. */
+/* The size of the table: a power of two, so that at most half of it is used. */
 static uint32_t slots_for(size_t count) {
     uint32_t slots = 16;
     while (slots < 2 * count) {
@@ -40,8 +40,8 @@ void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary
 /* ---- Bytes as characters -------------------------------------------------------------------------------------------
  */
 
-/* Bytes that are printable characters of Latin-1 stand for themselves; the others, in order, are U+0100, U+0101, ...
- * (Radford et al., "Language models are unsupervised multitask learners", 2019, and its encoder). */
+/* Bytes that are printable characters of Latin-1 are themselves in the alphabet. The others, in order, are U+0100,
+ * U+0101, ... (Radford et al., "Language models are unsupervised multitask learners", 2019, and its encoder). */
 static bool stands_for_itself(uint32_t c) {
     return (c >= '!' && c <= '~') || (c >= 0xa1 && c <= 0xac) || (c >= 0xae && c <= 0xff);
 }
@@ -50,7 +50,7 @@ static int byte_of(uint32_t c) {
     if (c < 0x100) {
         return stands_for_itself(c) ? (int)c : -1;
     }
-    const int place = (int)(c - 0x100); /* among 0 to 0x20, 0x7f to 0xa0, 0xad */
+    const int place = (int)(c - 0x100); /* index among 0 to 0x20, 0x7f to 0xa0, 0xad */
     return place < 33 ? place : place < 67 ? place - 33 + 0x7f : place == 67 ? 0xad : -1;
 }
 

@@ -2,7 +2,7 @@
  * sums them. Included once per instruction set, after kl.inc.h. */
 #include "ops/losses/grpo_lanes.h"
 
-/* ---- A tile ------------------------------------------------------------------------------------------------------- */
+/* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
 typedef struct napier_grpo_tile_inputs {
     const float *logprob, *old, *ref, *sampler, *entropy, *advantage;
@@ -151,7 +151,7 @@ static void napier_grpo_entropy_gradient(const napier_grpo_job *job, int64_t fir
     napier_tokens_put(job->grad_entropies, first, n, grad);
 }
 
-/* ---- The scan ----------------------------------------------------------------------------------------------------- */
+/* ---- The scan ---------------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL void napier_scan_add(napier_wide_sum *sum, int i, vm counted, vd x) {
     napier_wide_add(sum, i, vd_select(counted, x, vd_set(0.0)));

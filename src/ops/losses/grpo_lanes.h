@@ -34,7 +34,7 @@ NAPIER_KERNEL vf napier_times(vf a, vf b) {
 NAPIER_KERNEL vf napier_negative(vf x) { return vf_sub(vf_zero(), x); }
 NAPIER_KERNEL vm napier_not(vm m) { return vm_andnot(m, vm_first(16)); }
 
-/* ---- The policy's part -------------------------------------------------------------------------------------------- */
+/* ---- The policy's part ------------------------------------------------------------------------------------------- */
 
 /* -min(min(rho, delta) A, clamp(rho, low, high) A). Where both sides are equal, the derivative is the mean of both. */
 NAPIER_KERNEL void napier_grpo_clipped(const napier_grpo_job *job, vf a, napier_grpo_outputs *o) {
@@ -96,7 +96,7 @@ NAPIER_KERNEL void napier_grpo_policy(const napier_grpo_job *job, const napier_g
     }
 }
 
-/* ---- What it is multiplied by, and the KL penalty ----------------------------------------------------------------- */
+/* ---- The correction and the KL penalty --------------------------------------------------------------------------- */
 
 /* old - sampler; 0 if the sampler's value is NaN. */
 NAPIER_KERNEL napier_difference napier_grpo_mismatch(const napier_grpo_inputs *in) {
@@ -153,7 +153,7 @@ NAPIER_KERNEL void napier_grpo_multiply(vf factor, vm kept, napier_grpo_outputs 
     o->by_ratio = vf_keep(kept, napier_times(o->by_ratio, factor));
 }
 
-/* ---- Sixteen tokens ----------------------------------------------------------------------------------------------- */
+/* ---- Sixteen tokens ---------------------------------------------------------------------------------------------- */
 
 NAPIER_KERNEL napier_grpo_outputs napier_grpo_sixteen(const napier_grpo_job *job, const napier_grpo_response *response,
                                                       const napier_grpo_inputs *in) {
@@ -181,7 +181,7 @@ NAPIER_KERNEL napier_grpo_outputs napier_grpo_sixteen(const napier_grpo_job *job
     return o;
 }
 
-/* ---- For the scan -------------------------------------------------------------------------------------------------- */
+/* ---- For the scan ------------------------------------------------------------------------------------------------ */
 
 /* a - b, exactly or nearly. 0 if they are equal and, if `known`, if one of them is NaN. */
 NAPIER_KERNEL vd napier_wide_difference(vf a, vf b, bool known) {

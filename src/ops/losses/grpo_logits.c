@@ -11,7 +11,7 @@
 #include "ops/losses/grpo_logits.h"
 #include "ops/tokens/token_backward.h"
 
-/* ---- Arguments ---------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_grpo_view {
     const char *name;
@@ -80,7 +80,7 @@ napier_status napier_grpo_logits_check(napier_context *context, napier_place pla
     return status;
 }
 
-/* ---- One read ----------------------------------------------------------------------------------------------------- */
+/* ---- One read ---------------------------------------------------------------------------------------------------- */
 
 /* The hook: computes the loss of a row's token as a tile of one. */
 static void napier_grpo_row(void *argument, int64_t row, float logprob, float entropy, double *grad_logprob,
@@ -115,7 +115,7 @@ static napier_status napier_grpo_one_read(napier_context *context, napier_grpo_l
     return NAPIER_OK;
 }
 
-/* ---- Two reads ---------------------------------------------------------------------------------------------------- */
+/* ---- Two reads --------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_grpo_score(napier_context *context, const napier_grpo_logits *g) {
     const int64_t tokens = g->logits.rows;
@@ -146,7 +146,7 @@ static napier_status napier_grpo_two_reads(napier_context *context, napier_grpo_
     return napier_token_logprobs_backward(context, g->logits, g->ids, g->options, &gradients, g->grad_logits);
 }
 
-/* ---- The call ----------------------------------------------------------------------------------------------------- */
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 static void napier_grpo_copy_out(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_logits *g = argument;

@@ -8,7 +8,7 @@
 #include "core/math/f64.h"
 #include "ops/losses/grpo_run.h"
 
-/* ---- Options ------------------------------------------------------------------------------------------------------ */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_grpo_enums(napier_context *context, const napier_grpo_options *o) {
     const struct {
@@ -92,7 +92,7 @@ static napier_status napier_grpo_options_read(napier_context *context, const nap
     return status ? status : napier_grpo_numbers(context, o);
 }
 
-/* ---- The batch ---------------------------------------------------------------------------------------------------- */
+/* ---- The batch --------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_grpo_advantages(napier_context *context, napier_const_vector a, int64_t responses,
                                             int64_t tokens) {
@@ -156,7 +156,7 @@ static napier_status napier_grpo_missing(napier_context *context, const napier_g
     return status;
 }
 
-/* ---- The job ------------------------------------------------------------------------------------------------------ */
+/* ---- The job ----------------------------------------------------------------------------------------------------- */
 
 static void napier_grpo_rules(void *argument, int worker, int64_t begin, int64_t end) {
     napier_grpo_run *run = argument;

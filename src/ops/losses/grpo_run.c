@@ -37,7 +37,7 @@ void napier_grpo_free(napier_context *context, napier_grpo_run *run) {
     napier_free(&context->allocator, run->response);
 }
 
-/* ---- Prepare ------------------------------------------------------------------------------------------------------ */
+/* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
 static void napier_grpo_scan_tokens(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
@@ -104,7 +104,7 @@ void napier_grpo_prepare(napier_context *context, napier_grpo_run *run) {
     napier_run_once(napier_grpo_bonus, run);
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 static void napier_grpo_tokens(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_grpo_run *run = argument;
@@ -121,7 +121,7 @@ void napier_grpo_tiles(napier_context *context, napier_grpo_run *run) {
     napier_parallel(context, tokens, napier_token_chunk(context, tokens), napier_grpo_tokens, run);
 }
 
-/* ---- Sums over responses ------------------------------------------------------------------------------------------ */
+/* ---- Sums over responses ----------------------------------------------------------------------------------------- */
 
 static const napier_grpo_sums *napier_grpo_sums_of(const napier_grpo_run *run, int64_t b, int64_t *tiles) {
     *tiles = napier_response_tiles(&run->responses, b);

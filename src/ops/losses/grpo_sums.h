@@ -102,7 +102,7 @@ NAPIER_BOTH float napier_grpo_flow_of(const napier_grpo_options *o, const napier
     return counted > 0 ? (float)(flow * napier_grpo_weight(o, all, mean, counted) / (double)counted) : 0.0f;
 }
 
-/* ---- Over all responses ------------------------------------------------------------------------------------------- */
+/* ---- Over all responses ------------------------------------------------------------------------------------------ */
 
 typedef struct napier_grpo_totals {
     double sum[NAPIER_TERMS], low, high, kept, bonus;

@@ -10,7 +10,7 @@
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
-/* ---- Arguments ---------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_kl_limit(napier_context *context, const char *name, double limit) {
     if (!(limit >= 0)) {
@@ -51,7 +51,7 @@ static napier_status napier_kl_arguments(napier_context *context, napier_place p
     return status;
 }
 
-/* ---- Work --------------------------------------------------------------------------------------------------------- */
+/* ---- Work -------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_kl_task {
     const napier_kl_kernels *kernels;
@@ -140,7 +140,7 @@ napier_status napier_kl_per_response(napier_context *context, napier_const_vecto
     return NAPIER_OK;
 }
 
-/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
+/* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 /* The gradient of each counted token's estimate. */
 static float napier_kl_token_gradient(const napier_kl_task *t, int64_t b) {

@@ -2,7 +2,7 @@
  * responses.inc.h. */
 #include "ops/losses/kl_lanes.h"
 
-/* ---- Per response ------------------------------------------------------------------------------------------------- */
+/* ---- Per response ------------------------------------------------------------------------------------------------ */
 
 NAPIER_KERNEL float napier_kl_tile_as(napier_kl_estimator estimator, const napier_kl_job *job, int64_t first, int n,
                                       int32_t *counted) {
@@ -56,7 +56,7 @@ static void napier_kl_tile_gradient(const napier_kl_job *job, int64_t first, int
     napier_tokens_put(job->grad_ref, first, n, grad_ref);
 }
 
-/* ---- Over the vocabulary ------------------------------------------------------------------------------------------- */
+/* ---- Over the vocabulary ----------------------------------------------------------------------------------------- */
 
 /* A tile of both rows after the temperature, as floats. */
 typedef struct napier_kl_tiles {

@@ -73,7 +73,7 @@ static void napier_kl_full_gradients(void *argument, int worker, int64_t begin, 
     }
 }
 
-/* ---- The calls ---------------------------------------------------------------------------------------------------- */
+/* ---- The calls --------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_kl_full_arguments(napier_context *context, napier_const_matrix policy,
                                               napier_const_matrix ref, const napier_softmax_options *options,

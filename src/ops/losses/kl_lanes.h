@@ -12,7 +12,7 @@
 #include "core/math/lanes_math.h"
 #include "ops/losses/kl_kernels.h"
 
-/* ---- Differences -------------------------------------------------------------------------------------------------- */
+/* ---- Differences ------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_difference {
     vf d, low; /* d + low is the difference; low is 0 if d is infinite or NaN */
@@ -59,7 +59,7 @@ NAPIER_KERNEL napier_exps napier_exps_of(napier_difference g) {
     return r;
 }
 
-/* ---- Estimates ---------------------------------------------------------------------------------------------------- */
+/* ---- Estimates --------------------------------------------------------------------------------------------------- */
 
 /* A token's estimate, and its derivative with respect to d = ref - policy. */
 typedef struct napier_estimate {

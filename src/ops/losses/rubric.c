@@ -7,7 +7,7 @@
 #include "core/math/f64.h"
 #include "ops/losses/calls.h"
 
-/* ---- Arguments ---------------------------------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_rubric_arguments(napier_context *context, napier_place place, int64_t tokens,
                                              const napier_rubric_task *t) {
@@ -63,7 +63,7 @@ static napier_status napier_rubric_check_out(napier_context *context, const char
     return NAPIER_OK;
 }
 
-/* ---- Scores ------------------------------------------------------------------------------------------------------- */
+/* ---- Scores ------------------------------------------------------------------------------------------------------ */
 
 static void napier_rubric_tokens(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_rubric_task *t = argument;
@@ -164,7 +164,7 @@ napier_status napier_rubric_score(napier_context *context, napier_const_vector l
     return NAPIER_OK;
 }
 
-/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
+/* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 /* The factor of each criterion's marks in the gradient of a token of response b. */
 static void napier_rubric_factors(const napier_rubric_task *t, int64_t b, float *factor) {

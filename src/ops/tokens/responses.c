@@ -5,7 +5,7 @@
 
 #include "core/base/view.h"
 
-/* ---- Checks ------------------------------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
 napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices) {
     if (indices.type != NAPIER_I32 && indices.type != NAPIER_I64) {
@@ -186,7 +186,7 @@ int64_t napier_count_mask(const uint8_t *mask, int64_t begin, int64_t end) {
     return counted;
 }
 
-/* ---- The walk ----------------------------------------------------------------------------------------------------- */
+/* ---- The iterator over tiles ------------------------------------------------------------------------------------- */
 
 int64_t napier_response_at(const napier_responses *r, int64_t token) {
     int64_t low = 0, high = r->count; /* begin(low) <= token < begin(high), except that high may be count */

@@ -94,7 +94,7 @@ static void napier_token_look_ahead(napier_token_run *run, int64_t p) {
     }
 }
 
-/* ---- An ordinary tile, and the look at another ------------------------------------------------------------------- */
+/* ---- The sum of an ordinary tile and the look at another --------------------------------------------------------- */
 
 NAPIER_KERNEL void napier_token_bounds_start(const napier_token_kind k, napier_token_bounds *b) {
     const int32_t lowest = k.dtype == NAPIER_F32 ? (int32_t)0xff800000u : k.below_zero ? -1 : (int32_t)0x80008000u;
@@ -298,7 +298,7 @@ NAPIER_KERNEL void napier_token_two_tiles(const napier_token_kind k, const char 
     }
 }
 
-/* ---- One tile after another --------------------------------------------------------------------------------------- */
+/* ---- One tile after another -------------------------------------------------------------------------------------- */
 
 /* Tiles whose lanes are folded to vectors but not yet to numbers. The last folds cost less for 16 vectors at a time. */
 typedef struct napier_token_folded {

@@ -2,7 +2,7 @@
  * logits that are never stored (linear_token_logprobs). z is a logit after napier_token_options.
  *
  *   tile     1 to 1024 contiguous z, starting at a column that is a multiple of 1024, are reduced to five numbers:
- *            a pure function of the tile. They go to the tile's own slot, so any thread may reduce any tile, in any order.
+ *            a pure function of the tile. They go to the tile's own slot, so threads may reduce tiles in any order.
  *   seen     values that are counted or compared over a row: the largest z, ranks, the top k. Each thread has its own.
  *            They merge in any order with the same bits, because they are integers and comparisons.
  *   finish   reduces the slots of a row to its logsumexp, entropy and mean, in the order of the slots.

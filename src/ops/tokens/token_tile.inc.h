@@ -215,7 +215,7 @@ static napier_token_parts napier_token_parts_of(napier_looked looked, int n, boo
     return (napier_token_parts){max, napier_token_count(n, lanes.below), vf_hadd(lanes.rest), vf_hadd(lanes.spread)};
 }
 
-/* ---- What is seen of a row --------------------------------------------------------------------------------------- */
+/* ---- The state of a row ------------------------------------------------------------------------------------------ */
 
 /* The index of the first element that equals x; n if there is none. */
 static int napier_token_find(const float *z, int n, float x) {

@@ -318,7 +318,7 @@ CUDA_INLINE void write_row(const napier_linear_job *job, int64_t row, const row_
     }
 }
 
-/* ---- What a gradient needs --------------------------------------------------------------------------------------- */
+/* ---- The slope of a gradient ------------------------------------------------------------------------------------- */
 
 CUDA_INLINE double gradient_at(napier_const_vector v, int64_t row) {
     return v.data ? (double)napier_load_float(v.data, v.dtype, row * v.stride) : 0.0;

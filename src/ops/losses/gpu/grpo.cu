@@ -5,7 +5,7 @@
 /* after the language */
 #include "ops/losses/gpu/grpo_cuda.h"
 
-/* ---- The scan ----------------------------------------------------------------------------------------------------- */
+/* ---- The scan ---------------------------------------------------------------------------------------------------- */
 
 /* The term of a token in sum s. */
 CUDA_INLINE double napier_cuda_scanned(const napier_grpo_job *job, const napier_grpo_inputs *in, int s) {
@@ -66,7 +66,7 @@ CUDA_KERNEL(napier_grpo_scan_tiles, napier_cuda_grpo_job, NAPIER_RESPONSE_THREAD
     }
 }
 
-/* ---- What a response's tokens need to know ------------------------------------------------------------------------ */
+/* ---- The values of a response ------------------------------------------------------------------------------------ */
 
 /* Lane s adds sum s over all tiles; then every lane gets all sums. */
 CUDA_INLINE napier_grpo_scan napier_cuda_scan_of(const napier_cuda_grpo_job *job, int64_t b, int64_t *counted) {
@@ -108,7 +108,7 @@ CUDA_KERNEL(napier_grpo_prepare_responses, napier_cuda_grpo_job, NAPIER_RESPONSE
     }
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_cuda_adder {
     cuda_ladder term[NAPIER_TERMS];
@@ -221,7 +221,7 @@ CUDA_KERNEL(napier_grpo_loss_tiles, napier_cuda_grpo_job, NAPIER_RESPONSE_THREAD
     }
 }
 
-/* ---- Responses ---------------------------------------------------------------------------------------------------- */
+/* ---- Responses --------------------------------------------------------------------------------------------------- */
 
 CUDA_KERNEL(napier_grpo_flows, napier_cuda_grpo_job, NAPIER_RESPONSE_THREADS) {
     if (job.responses.tally->bad != 0) {
@@ -294,7 +294,7 @@ CUDA_KERNEL(napier_grpo_add_responses, napier_cuda_grpo_job, NAPIER_RESPONSE_THR
     }
 }
 
-/* ---- The batch ---------------------------------------------------------------------------------------------------- */
+/* ---- The batch --------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_metrics(const napier_cuda_grpo_job *job, const double *sum) {
     napier_cuda_grpo_state *const s = job->state;

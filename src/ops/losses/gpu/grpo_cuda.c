@@ -38,7 +38,7 @@ napier_cuda_grpo_job napier_cuda_grpo_of(napier_cuda_context *context, napier_cu
     return job;
 }
 
-/* ---- Prepare ------------------------------------------------------------------------------------------------------ */
+/* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_cuda_quantile_digit(napier_cuda_context *context, struct CUstream_st *stream,
                                                 const napier_cuda_quantile_job *q) {
@@ -105,7 +105,7 @@ napier_status napier_cuda_grpo_prepare(napier_cuda_context *context, struct CUst
     return status;
 }
 
-/* ---- Tiles to the end --------------------------------------------------------------------------------------------- */
+/* ---- Tiles to the end -------------------------------------------------------------------------------------------- */
 
 napier_status napier_cuda_grpo_tiles(napier_cuda_context *context, struct CUstream_st *stream,
                                      const napier_cuda_grpo_job *job) {
@@ -160,7 +160,7 @@ napier_status napier_cuda_grpo_all(napier_cuda_context *context, struct CUstream
     return status;
 }
 
-/* ---- The calls ---------------------------------------------------------------------------------------------------- */
+/* ---- The calls --------------------------------------------------------------------------------------------------- */
 
 napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct CUstream_st *stream,
                                           napier_cuda_workspace *workspace, const napier_grpo_batch *batch,

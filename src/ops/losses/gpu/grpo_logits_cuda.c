@@ -23,7 +23,7 @@ typedef struct napier_cuda_grpo_logits {
     bool once;
 } napier_cuda_grpo_logits;
 
-/* ---- Arguments to jobs -------------------------------------------------------------------------------------------- */
+/* ---- Arguments to jobs ------------------------------------------------------------------------------------------- */
 
 /* A call with one id per row that computes its log-probability and entropy, to the workspace or for the loss in
  * between. */
@@ -98,7 +98,7 @@ static napier_status napier_cuda_grpo_logits_jobs(napier_cuda_context *context, 
     return status;
 }
 
-/* ---- Work --------------------------------------------------------------------------------------------------------- */
+/* ---- Work -------------------------------------------------------------------------------------------------------- */
 
 static napier_status napier_cuda_grpo_once(napier_cuda_context *context, struct CUstream_st *stream,
                                            const napier_cuda_grpo_logits *g) {

@@ -70,7 +70,7 @@ CUDA_KERNEL(napier_kl_responses, napier_cuda_kl_job, NAPIER_RESPONSE_THREADS) {
     }
 }
 
-/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
+/* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 /* The number of a response's counted tokens. */
 CUDA_INLINE int64_t napier_cuda_counted(const napier_cuda_responses *r, const int32_t *counted, int64_t b) {

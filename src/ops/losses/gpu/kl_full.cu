@@ -6,7 +6,7 @@
 #include "ops/losses/gpu/kl_full_cuda.h"
 #include "ops/losses/kl_lanes.h"
 
-/* ---- Rows to distributions ---------------------------------------------------------------------------------------- */
+/* ---- Rows to distributions --------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_kl_sum_slots(const napier_cuda_token_slot *slots, int64_t tiles, napier_sum *out) {
     napier_warp_sum sum = napier_warp_sum_start();
@@ -38,7 +38,7 @@ CUDA_KERNEL(napier_kl_full_rows, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS) 
     }
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE float napier_cuda_kl_z(const napier_const_matrix *m, int64_t row, int64_t column, float temperature) {
     const float x = cuda_element(m->data, m->dtype, row * m->row_stride + column * m->col_stride);
@@ -84,7 +84,7 @@ CUDA_KERNEL(napier_kl_full_tiles, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS)
     }
 }
 
-/* ---- The divergence ----------------------------------------------------------------------------------------------- */
+/* ---- The divergence ---------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE double napier_cuda_kl_settle(const napier_cuda_kl_full_job *job, int64_t row, napier_kl_row *q) {
     const napier_cuda_kl_part *const parts = job->parts + row * job->tiles;
@@ -115,7 +115,7 @@ CUDA_KERNEL(napier_kl_full_finish, napier_cuda_kl_full_job, NAPIER_TOKEN_THREADS
     }
 }
 
-/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
+/* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_kl_full_put(napier_matrix m, int64_t row, int64_t column, float v) {
     if (m.data != NULL) {

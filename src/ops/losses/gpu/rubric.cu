@@ -18,7 +18,7 @@ CUDA_INLINE float napier_cuda_mark(const napier_cuda_rubric_job *job, int64_t c,
     return cuda_element(m->data, m->dtype, c * m->row_stride + id * m->col_stride);
 }
 
-/* ---- Scores ------------------------------------------------------------------------------------------------------- */
+/* ---- Scores ------------------------------------------------------------------------------------------------------ */
 
 /* As napier_dot_tile: a mark of 0 makes any log-probability 0. */
 CUDA_INLINE float napier_cuda_rubric_tile(const napier_cuda_rubric_job *job, const napier_cuda_tile *tile, int64_t c) {
@@ -87,7 +87,7 @@ CUDA_KERNEL(napier_rubric_responses, napier_cuda_rubric_job, NAPIER_RESPONSE_THR
     }
 }
 
-/* ---- Gradient ----------------------------------------------------------------------------------------------------- */
+/* ---- Gradient ---------------------------------------------------------------------------------------------------- */
 
 /* The factor of criterion c's marks in the gradient of a token of response b. */
 CUDA_INLINE float napier_cuda_factor(const napier_cuda_rubric_job *job, int64_t b, int64_t c) {

@@ -11,7 +11,7 @@ CUDA_INLINE int64_t napier_cuda_back_ids(const napier_cuda_back_job *job) {
     return job->token.call.chosen ? job->token.call.per_row : 0;
 }
 
-/* ---- What is asked of a row --------------------------------------------------------------------------------------- */
+/* ---- The gradients of a row -------------------------------------------------------------------------------------- */
 
 CUDA_INLINE double napier_cuda_back_gradient(napier_const_vector v, int64_t row) {
     return v.data != NULL ? (double)cuda_token(v, row) : 0.0;
@@ -83,7 +83,7 @@ CUDA_INLINE void napier_cuda_back_ask(const napier_cuda_back_job *job, int64_t r
     room->pull = pull;
 }
 
-/* ---- Sum ---------------------------------------------------------------------------------------------------------- */
+/* ---- Sum --------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_cuda_share {
     int64_t begin, end; /* tiles */
@@ -123,7 +123,7 @@ CUDA_INLINE void napier_cuda_back_sum(const napier_dtype dtype, const bool plain
     }
 }
 
-/* ---- Between: warp 0 ------------------------------------------------------------------------------------------------- */
+/* ---- Between: warp 0 --------------------------------------------------------------------------------------------- */
 
 NAPIER_OUTLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int64_t row, napier_cuda_back_room *room) {
     const napier_cuda_token_job *const token = &job->token;
@@ -148,7 +148,7 @@ NAPIER_OUTLINE void napier_cuda_back_slope(const napier_cuda_back_job *job, int6
     room->slope.own = own;
 }
 
-/* ---- Write -------------------------------------------------------------------------------------------------------- */
+/* ---- Write ------------------------------------------------------------------------------------------------------- */
 
 /* softmax of an element of a row whose maximum is big. */
 NAPIER_OUTLINE float napier_cuda_back_big(float max, float max_prob, float scale, int64_t exponent, float z) {
@@ -338,7 +338,7 @@ CUDA_INLINE void napier_cuda_back_write(const napier_dtype dtype, const bool pla
     }
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------------------------- */
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE void napier_cuda_back_sync(void) {
     if (cuda_cluster_size() > 1) {

@@ -41,7 +41,7 @@ typedef struct napier_cuda_count_job {
 #if defined(CUDA_KERNEL)
 #include "ops/softmax/gpu/tile.cuh"
 
-/* ---- Elements ----------------------------------------------------------------------------------------------------- */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE float cuda_element(const void *data, napier_dtype dtype, int64_t at) {
     return napier_widen(dtype, napier_element_bits(dtype, (const char *)data + at * napier_element_bytes(dtype)));
@@ -63,7 +63,7 @@ CUDA_INLINE int64_t cuda_index_at(napier_indices indices, int64_t i) {
     return indices.type == NAPIER_I32 ? ((const int32_t *)indices.data)[i] : ((const int64_t *)indices.data)[i];
 }
 
-/* ---- Threads ------------------------------------------------------------------------------------------------------ */
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE int cuda_lane(void) { return (int)threadIdx.x % CUDA_WARP; }
 CUDA_INLINE int64_t cuda_warp(void) { return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / CUDA_WARP; }
@@ -99,7 +99,7 @@ CUDA_INLINE double cuda_warp_ordered(double total, double mine, int64_t n) {
     return total;
 }
 
-/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 typedef struct napier_cuda_tile {
     int64_t response, first;
@@ -147,7 +147,7 @@ CUDA_INLINE bool cuda_tile_of(const napier_cuda_responses *r, int64_t slot, napi
 
 CUDA_INLINE bool cuda_counts(const napier_cuda_responses *r, int64_t t) { return r->mask == NULL || r->mask[t] != 0; }
 
-/* ---- Sums over a tile --------------------------------------------------------------------------------------------- */
+/* ---- Sums over a tile -------------------------------------------------------------------------------------------- */
 
 /* A tile takes 8 steps. In step s thread t adds lane t + 32 * cuda_step_lane(s), whose elements are 256 apart. */
 enum { CUDA_STEPS = 8 };

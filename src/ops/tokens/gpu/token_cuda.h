@@ -38,7 +38,7 @@ typedef struct napier_cuda_token_room {
 #include "core/math/lanes_tanh.h"
 #include "ops/softmax/gpu/sum.cuh"
 
-/* ---- Logits to z -------------------------------------------------------------------------------------------------- */
+/* ---- Logits to z ------------------------------------------------------------------------------------------------- */
 
 NAPIER_OUTLINE vf_tanh_parts cuda_token_tanh(float x) { return vf_tanh_and_slope(x); }
 
@@ -108,7 +108,7 @@ CUDA_INLINE void cuda_token_load(const napier_dtype dtype, const napier_line *li
     }
 }
 
-/* ---- A tile to its slot ------------------------------------------------------------------------------------------- */
+/* ---- A tile to its slot ------------------------------------------------------------------------------------------ */
 
 /* Reduces a tile whose maximum is not an ordinary number, element by element, from memory. */
 NAPIER_OUTLINE napier_cuda_token_slot cuda_token_odd(const napier_cuda_token_job *job, int64_t row, int64_t first,
@@ -249,7 +249,7 @@ CUDA_INLINE napier_cuda_token_slot cuda_token_sum(const napier_dtype dtype, cons
                                                              : cuda_token_add(dtype, entropy, false, max, z);
 }
 
-/* ---- Slots to the final of a row ---------------------------------------------------------------------------------- */
+/* ---- Slots to the final of a row --------------------------------------------------------------------------------- */
 
 /* A tile's spread, moved to the row's maximum, in units of the row's 2^E, as in napier_token_moved. */
 CUDA_INLINE double cuda_token_moved(const napier_cuda_token_slot *slot, float max, int64_t exponent) {
@@ -328,7 +328,7 @@ CUDA_INLINE void cuda_token_finish(const napier_cuda_token_job *job, int64_t row
     __syncwarp();
 }
 
-/* ---- Ids ---------------------------------------------------------------------------------------------------------- */
+/* ---- Ids --------------------------------------------------------------------------------------------------------- */
 
 typedef enum cuda_token_kind { CUDA_TOKEN_GOOD, CUDA_TOKEN_IGNORED, CUDA_TOKEN_BAD } cuda_token_kind;
 

@@ -5,7 +5,7 @@
 /* after the language */
 #include "ops/tokens/gpu/token_cuda.h"
 
-/* ---- Tiles -------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 /* Adds the number of the tile's elements that precede each id to its rank. */
 CUDA_INLINE void napier_cuda_token_ranks(const napier_dtype dtype, const napier_cuda_token_job *job, int64_t row,
@@ -118,7 +118,7 @@ NAPIER_TOKEN_KERNELS(f32, NAPIER_F32)
 NAPIER_TOKEN_KERNELS(f16, NAPIER_F16)
 NAPIER_TOKEN_KERNELS(bf16, NAPIER_BF16)
 
-/* ---- Rows --------------------------------------------------------------------------------------------------------- */
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 /* The first index of the row's maximum. The slots give its tile, which is then read again. */
 CUDA_INLINE int64_t napier_cuda_token_argmax(const napier_cuda_token_job *job, int64_t row, float max) {

@@ -28,7 +28,7 @@ CUDA_INLINE bool napier_cuda_top_at(const napier_cuda_token_job *job, int64_t ro
     return z > -INFINITY;
 }
 
-/* ---- A digit ------------------------------------------------------------------------------------------------------ */
+/* ---- A digit ----------------------------------------------------------------------------------------------------- */
 
 /* Counts the next digit of all elements that share the digits found so far: of u (32 bits), and when all of u is known,
  * of the column. */
@@ -108,7 +108,7 @@ CUDA_INLINE napier_cuda_top_place napier_cuda_top_last(const napier_cuda_token_j
     return found;
 }
 
-/* ---- The list ----------------------------------------------------------------------------------------------------- */
+/* ---- The list ---------------------------------------------------------------------------------------------------- */
 
 CUDA_INLINE int napier_cuda_top_collect(const napier_cuda_token_job *job, int64_t row, napier_cuda_top_place last,
                                         napier_cuda_top_room *room) {
