@@ -50,7 +50,7 @@ run napier grpo batch.jsonl --beta 0.1 --isa scalar -j 1 -o one.json
 run napier grpo batch.jsonl --beta 0.1 -j 3 -o three.json
 cmp one.json three.json
 cat one.json
-# On-policy: without old log-probs every ratio is 1. An advantage for each token; NaN and infinities as Python writes them.
+# On-policy: without old log-probs every ratio is 1. An advantage for each token; NaN and infinities as in Python.
 printf '{"logprobs": [-0.5, -1], "advantages": [1, -2]}\n' | told napier grpo - --gradients grad.csv
 cat grad.csv
 printf '{"logprobs": [-0.5, NaN], "advantage": 1}\n' | told napier grpo -
