@@ -35,8 +35,7 @@ oracle_row oracle_reduce(const double *z, int64_t n) {
     if (row.outcome != ORACLE_FINITE) {
         return row;
     }
-    long double rest =
-        0; /* the terms of all elements except the maxima: kept apart because the sum may be tiny compared with 1 */
+    long double rest = 0; /* the terms of all but the maxima: kept apart because it may be tiny compared with 1 */
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         if (z[i] < max) {
