@@ -1,11 +1,11 @@
 #!/bin/bash
-# tests/run_all.sh - every test there is, group by group, and one line at the end: "N passed, N failed, N skipped".
+# tests/run_all.sh - runs every test, group by group, and ends with one line: "N passed, N failed, N skipped".
 #
 #     tests/run_all.sh [--quick] [--only GROUP[,GROUP...]] [--list]
 #
 # --quick: samples instead of every float and a thousand million elements, and short fuzzing.
 # CC is the first compiler (default: gcc, else cc); JOBS the number of parallel jobs (default: the processors).
-# What a machine lacks is skipped by name. Everything is built under build/test; logs are in build/test/log.
+# The tests skip what a machine lacks and name it. Everything is built under build/test; logs are in build/test/log.
 # Exit status 0: nothing failed.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,14 +15,15 @@ jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
 main_cc=${CC:-$(command -v gcc || command -v cc)}
 release=release-${main_cc##*/}
 export LC_ALL=C OMP_WAIT_POLICY=passive
-# The same sources are compiled for the tests, for an installation, for Python and for the peers: once is enough.
+# The same sources are compiled for the tests, for an installation, for Python and for the peers. ccache compiles them
+# once.
 if command -v ccache >/dev/null 2>&1; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=${CCACHE_DIR:-$root/build/ccache} CCACHE_NOHASHDIR=1
 fi
-# use_tls=0: clang 14's leak check crashes where it reads the thread-local memory of OpenMP workers that have ended.
+# use_tls=0: the leak check of clang 14 crashes when it reads the thread-local memory of OpenMP workers that have ended.
 export LSAN_OPTIONS="suppressions=$root/tests/lsan.supp:print_suppressions=0:use_tls=0"
 
-# name, limit in seconds, what it is
+# name, limit in seconds, description
 groups=(
     "release 1500 the library, the program and the unit tests, built with $main_cc"
     "clang 1300 the same with clang: self-test, golden bits, seeds of the fuzzers"
@@ -57,11 +58,11 @@ seconds_since() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b 
 
 log_of() { printf '%s/%s.log' "$logs" "$(printf '%s' "$1" | tr -c 'A-Za-z0-9._\n-' '_')"; }
 
-# timeout moves what it runs to a process group of its own, so a signal to this script must be passed on.
-# shellcheck disable=SC2064 # the process of now
+# timeout runs its command in a new process group, so this script must pass on its signals.
+# shellcheck disable=SC2064 # the current process
 end_with_me() { trap "kill $1 2>/dev/null; exit 143" INT TERM; }
 
-# Runs a command for at most $1 seconds; $log, $status and $took say how it went.
+# Runs a command for at most $1 seconds; $log, $status and $took describe the result.
 run_logged() { # seconds, name, command...
     local limit=$1 start
     log=$(log_of "$2")
@@ -85,7 +86,7 @@ show_failure() { # name
     tail -n 25 "$log" | sed 's/^/        | /'
 }
 
-# One check: a command that must exit with 0. Exit status 77 means skipped, and the last line says why.
+# One check: a command that must exit with 0. Exit status 77 means skipped, and its last line says why.
 check() { # seconds, name, command...
     local name=$2
     run_logged "$@"
@@ -103,7 +104,8 @@ check() { # seconds, name, command...
     esac
 }
 
-# A program that counts its own checks: a line "N passed, N failed[, N skipped]", and "skip NAME: WHY" or "skip  WHY".
+# A program that counts its own checks. It prints "N passed, N failed[, N skipped]", and "skip NAME: WHY" or "skip 
+# WHY".
 check_counted() { # seconds, name, command...
     local name=$2 line passed failed
     run_logged "$@"
@@ -127,7 +129,7 @@ check_counted() { # seconds, name, command...
     printf '  ok    %s: %s passed (%s s)\n' "$name" "$passed" "$took"
 }
 
-# Whatever ctest has under a label, each test a check.
+# All tests that ctest has under a label; each is one check.
 check_ctest() { # seconds, name, build directory, ctest arguments...
     local name=$2 limit=$1 build=$3 line test
     shift 3
@@ -153,7 +155,7 @@ check_ctest() { # seconds, name, build directory, ctest arguments...
     return 0
 }
 
-# Configures and builds with CMake in $work/NAME; again is cheap.
+# Configures and builds with CMake in $work/NAME. A repeated call costs little.
 build() { # name, compiler, targets ("all" or names), cmake arguments...
     local name=$1 cc=$2 targets=$3
     shift 3
@@ -173,7 +175,7 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
 
 isas="auto scalar neon avx2 avx512" # auto: with the matrix engine, which the named ones go without
 
-# Every instruction set and thread count of one build of golden.c or golden_*.c, against its table.
+# Compares one build of golden.c or golden_*.c with its table, for every instruction set and thread count.
 check_golden() { # name, table, command...
     local name=$1 table=$root/tests/bits/$2 isa threads bad=0 done_isas="" lacking=""
     shift 2
@@ -202,8 +204,7 @@ check_golden() { # name, table, command...
     return "$bad"
 }
 
-# The library without CMake, once per compiler and flags, but for src/lm, which needs other libraries: compiler, directory,
-# flags...
+# Builds the library without CMake, except src/lm, which needs other libraries. Arguments: compiler, directory, flags...
 compile_library() {
     local cc=$1 dir=$2
     shift 2
@@ -215,7 +216,7 @@ compile_library() {
         -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" && ar rcs "$dir/libnapier.a" "$dir"/*.o
 }
 
-# A program on top of it: compiler, directory, name of the program, sources and flags...
+# Builds a program with that library. Arguments: compiler, directory, name of the program, sources and flags...
 compile_with_library() {
     local cc=$1 dir=$2 name=$3
     shift 3
@@ -223,7 +224,8 @@ compile_with_library() {
         -o "$dir/$name"
 }
 
-# A program of golden bits, its table, what its lines are, how much of it slow builds run, and its sources in support.
+# A program of golden bits, its table, the subject of its lines, the part that slow builds run, and its sources in
+# support.
 goldens=(
     "golden golden.txt bits all formats.c rows.c"
     "golden_umap golden_umap.txt maps quick golden_table.c"
@@ -232,8 +234,8 @@ goldens=(
     "golden_attention golden_attention.txt attention quick golden_table.c formats.c"
 )
 
-# Every golden program of a directory against its table: name of the build, directory, and for slow builds "slow" and the
-# emulator if they need one.
+# Compares every golden program of a directory with its table. Arguments: name of the build, directory, and for slow
+# builds "slow" and the emulator if they need one.
 check_goldens() {
     local name=$1 dir=$2 slow=${3:-} emulator=${4:-} line program table what part
     for line in "${goldens[@]}"; do
@@ -244,8 +246,8 @@ check_goldens() {
     done
 }
 
-# The library and every golden program without CMake, and their lines, for slow builds: name of the build, compiler,
-# directory, emulator or nothing, flags...
+# Builds the library and every golden program without CMake, and compares their lines for slow builds. Arguments: name
+# of the build, compiler, directory, emulator or nothing, flags...
 compile_and_check_goldens() {
     local name=$1 cc=$2 dir=$3 emulator=$4 line program used file sources
     shift 4
@@ -290,7 +292,7 @@ group_clang() {
     check_ctest 200 "seeds of the fuzzers" "$work/clang" -L fuzz
 }
 
-# -O2 as CMake builds it, -O0 without it.
+# CMake builds with -O2; the builds without it use -O0.
 group_bits() {
     local cc dir
     for cc in "$main_cc" clang; do
@@ -319,9 +321,10 @@ group_arm() {
         check_counted 200 "sample of all floats, AArch64" "$qemu" "$dir/exhaustive" --sample 511
 }
 
-# One build for the unit tests and the fuzzers. The kernels are long functions of inlined vector operations: checks
-# written out in them take the compiler many minutes. So AddressSanitizer's are calls, and of the undefined behaviours
-# those that a compiler can test cheaply; alignment, null pointers and bounds are AddressSanitizer's to find.
+# One build for the unit tests and the fuzzers. The kernels are long functions of inlined vector operations, and inlined
+# checks would take the compiler many minutes. So AddressSanitizer's checks are calls. Of the kinds of undefined
+# behaviour, only those with cheap checks are tested; AddressSanitizer finds errors of alignment, null pointers and
+# bounds.
 build_asan() { # target
     if have clang; then
         build asan clang "$1" -DCMAKE_BUILD_TYPE=None -DNAPIER_EXAMPLES=OFF -DNAPIER_SANITIZE=address,bool,enum,float-cast-overflow,\
@@ -340,9 +343,10 @@ group_sanitize() {
         check_ctest 400 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
         skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax makes the same calls"
     have clang || { skip "ThreadSanitizer" "no clang on this machine"; return; }
-    # gcc's libgomp is not known to the sanitizer, which then sees races where there are none.
+    # The sanitizer does not know gcc's libgomp and would report races where there are none.
     export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1"
-    # libomp tells it what OpenMP's barriers order, through a library that it does not always find by itself.
+    # libomp tells the sanitizer what OpenMP's barriers order, through a library that libomp does not always find by
+    # itself.
     OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
     [ -n "$OMP_TOOL_LIBRARIES" ] || { skip "ThreadSanitizer" "no libarcher.so: it would not see OpenMP's barriers"; return; }
     export OMP_TOOL_LIBRARIES
@@ -360,7 +364,7 @@ group_sanitize() {
 group_valgrind() {
     have valgrind || { skip valgrind "no valgrind on this machine"; return; }
     build "$release" "$main_cc" "selftest golden" -DCMAKE_BUILD_TYPE=Release || return
-    # OpenMP keeps its workers' memory to the end: reachable, not lost.
+    # OpenMP keeps its workers' memory until the process ends: reachable, not lost.
     check_counted 280 "self-test, valgrind" valgrind --quiet --error-exitcode=9 --leak-check=full \
         --errors-for-leak-kinds=definite "$work/$release/tests/selftest" --quick
 }
@@ -379,7 +383,7 @@ group_exhaustive() {
     grep -hE '(isa|elements|max_ulp)=' "$logs"/*.log | sed 's/^/        /'
 }
 
-# Fuzzes one target from its seeds; new inputs stay in $work/corpus, and an input that fails in $work/crash.
+# Fuzzes one target from its seeds. New inputs go to $work/corpus, and an input that fails to $work/crash.
 fuzz() { # target, seconds
     [ -x "$work/asan/tests/$1" ] || { skip "$1" "not in this build: the libraries it needs are not on this machine"; return; }
     mkdir -p "$work/corpus/$1" "$work/crash"
@@ -403,7 +407,7 @@ group_fuzz() {
     wait
 }
 
-# 2,000 inputs with sanitizers; and some without, for memory that is the program's own.
+# 2,000 inputs with sanitizers, and some without them, to measure the program's own memory.
 group_hostile() {
     have python3 || { skip hostile "no python3 on this machine"; return; }
     local programs="napier_cli replay_state_load replay_umap_model replay_umap_csr" inputs=2000
@@ -431,7 +435,7 @@ group_python() {
     CC=$main_cc check_counted 580 "the Python package" "$root/tests/python/run.sh" "$work/python"
 }
 
-# The emulated device's tests are unit tests, in every build that has those.
+# The tests of the emulated device are unit tests, in every build that has unit tests.
 group_cuda() {
     local nvcc
     nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -465,7 +469,7 @@ group_style() {
         "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
 
-# For `check`: a command that must exit with 1, which is how a test says no (a crash is something else).
+# For `check`: a command that must exit with 1, as a test does when it fails. A crash has another status.
 if [ "${1:-}" = --must-fail ]; then
     shift
     "$@"

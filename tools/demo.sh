@@ -1,7 +1,7 @@
 #!/bin/sh
-# tools/demo.sh [BUILD OUT] - what `make demo` does once its set-up is there: builds Napier, trains a digit classifier
-# with it, turns the classifier's logits into probabilities with the program, and checks them. Leaves build/release and
-# build/demo. Given a folder that is built already, it uses that and writes to OUT.
+# tools/demo.sh [BUILD OUT] - the part of `make demo` after the set-up. It builds Napier, trains a digit classifier with
+# it, turns the classifier's logits into probabilities with the program, and checks them. The results are in
+# build/release and build/demo. With BUILD, a folder that is built already, it uses that folder and writes to OUT.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
@@ -28,7 +28,7 @@ run "$build/examples/digits" data/digits "$out"
 title "The program turns the held-out logits into probabilities"
 run "$napier" softmax "$out/logits.npy" -o "$out/probs.npy"
 run "$napier" softmax "$out/logits.npy" --format csv -o "$out/probs.csv"
-# One line per digit: its ten probabilities, then the true digit (bytes after a header of 128).
+# Prints one line per digit: its ten probabilities, then the true digit (bytes after a header of 128).
 od -An -v -tu1 -w1 -j128 "$out/answers.npy" | tr -d ' ' | paste -d, "$out/probs.csv" - >"$out/check.csv"
 awk -F, '
     {

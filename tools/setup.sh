@@ -1,9 +1,9 @@
 #!/bin/sh
-# tools/setup.sh demo|test|bench - makes sure that what the command needs is on this machine, and says what it does.
+# tools/setup.sh demo|test|bench - installs what the command needs on this machine, and says what it does.
 #
-# On Debian and its kin missing packages are installed with apt-get: as root, or through sudo where it asks no password.
-# Otherwise the one command that would do it is printed. Something required and missing ends the command; something
-# optional is named here, and the tests that need it are skipped by name later.
+# On Debian and its derivatives it installs missing packages with apt-get, as root, or through sudo if that needs no
+# password. Otherwise it prints the one command that would install them. If something required is missing, the script
+# fails. If something optional is missing, the script names it, and the tests that need it are skipped with their names.
 #
 #     NAPIER_SETUP=off      install nothing, only report
 set -u
@@ -11,7 +11,7 @@ set -u
 say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# An entry is PACKAGE, or PACKAGE=COMMAND where the command alone will do, wherever it comes from.
+# An entry is PACKAGE, or PACKAGE=COMMAND if the command is enough, whatever installed it.
 compiler="gcc=cc libc6-dev make=make cmake=cmake"
 case ${1:-} in
 demo)
@@ -36,8 +36,8 @@ bench)
     ;;
 esac
 
-# Is the package in `$1` (an entry) there? Where there is no dpkg a library's package cannot be looked for: the compiler
-# or CMake will tell.
+# Whether the package of `$1` (an entry) is there. Without dpkg a library's package cannot be checked; the compiler or
+# CMake will report it.
 present() {
     package=${1%%=*}
     case $1 in
@@ -47,7 +47,7 @@ present() {
     have dpkg-query && [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ]
 }
 
-# The packages of those entries that are not there.
+# The packages of the entries that are missing.
 missing() {
     for entry in "$@"; do
         present "$entry" || printf '%s ' "${entry%%=*}"

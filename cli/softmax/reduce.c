@@ -456,8 +456,7 @@ static int run_slice_by_states(job *j, states *s, int64_t slice) {
 
 static int run_states(job *j) {
     states s = {0};
-    const bool again =
-        keeps_shape(j) || strip_width(j) < j->inner; /* elements are read more than once, or not in order */
+    const bool again = keeps_shape(j) || strip_width(j) < j->inner; /* read more than once, or not in order */
     int status = again ? input_make_seekable(j->in) : STATUS_OK;
     if (status == STATUS_OK) {
         status = states_new(j, &s);

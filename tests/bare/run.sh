@@ -1,10 +1,11 @@
 #!/bin/bash
-# tests/bare/run.sh - one line of a C compiler builds the library: no CMake, no make, no generated file.
-# And do the rooms of src/ use each other as src/README.md says?
+# tests/bare/run.sh - one command of a C compiler builds the library, without CMake, make or generated files. It also
+# checks that the folders of src/ use each other only as src/README.md says.
 #
-# With each compiler at hand: an archive from every .c of src (but src/lm, which needs libraries of its own), the program and the self-test linked to it, and both run. PATH holds the compiler's tools and the
-# shell's only, so that a build tool that slipped in would not be found. The first compiler also builds all in
-# one command, and once more without OpenMP. CC is the first compiler (default cc).
+# Each compiler on this machine builds an archive from every .c of src (except src/lm, which needs other libraries), and
+# the program and the self-test with it, and both run. PATH holds only the compiler's tools and the shell's, so that a
+# hidden use of a build tool fails. The first compiler also builds everything in one command, and once more without
+# OpenMP. CC is the first compiler (default cc).
 # The last line counts: N passed, N failed, N skipped.
 # shellcheck disable=SC2317 # functions are called through `check`
 set -u
@@ -32,18 +33,18 @@ skip() { # name, why
     skipped=$((skipped + 1))
 }
 
-# A PATH of links to what a compiler and this script need.
+# Makes a PATH of links to the tools that a compiler and this script need.
 mkdir "$work/bin"
 for tool in gcc cc clang as ld ar sh bash mkdir rm sed tail cat head ls env mktemp basename dirname readlink; do
     found=$(command -v "$tool") && ln -s "$(readlink -f "$found")" "$work/bin/$tool"
 done
 full_path=$PATH
 
-# Every source of the library but those of src/lm, which need cJSON, PCRE2 and utf8proc.
+# Every source of the library except those of src/lm, which need cJSON, PCRE2 and utf8proc.
 mapfile -t sources < <(find "$root/src" -name '*.c' ! -path '*/src/lm/*' | sort)
 mapfile -t program < <(find "$root/cli" -name '*.c' | sort)
 
-# The commands of README.md and CONTRIBUTING.md, in words of one line.
+# The commands of README.md and CONTRIBUTING.md, one per line.
 build() { # compiler, folder, flags...
     local compiler=$1 folder=$2
     shift 2
@@ -63,7 +64,7 @@ one_command() { # compiler, folder, flags...: all rooms and a program at once
         "$root/examples/hello.c" -lm -o "$folder/hello"
 }
 
-# Builds run two at a time, for each is one process; `finish` tells of them in their order.
+# Builds run two at a time, because each is one process; `finish` reports them in order.
 builds=()
 start() { # name, build or one_command, compiler, flags...
     local name=$1 how=$2 compiler=$3 folder=$work/build-${#builds[@]}
@@ -92,9 +93,9 @@ finish() {
 
 # ---- The table of src/README.md --------------------------------------------------------------------------------------
 
-# Every #include "..." of a file in src against the table of src/README.md. A folder that the table does not name belongs to
-# the room around it, and a room stands in it below those that it uses. Only files in a folder gpu/ use core/gpu, core/simd's one
-# lane and other folders gpu/. A folder isa includes the kernels of its part.
+# Compares every #include "..." in src with the table of src/README.md. A folder that the table does not name belongs to
+# the folder around it. The table lists a folder below those that it uses. Only files in a folder gpu/ use core/gpu, the
+# one lane of core/simd, and other folders gpu/. A folder isa includes the kernels of its part.
 arrows_point_down() {
     (cd "$root/src" && grep -rHE '^ *# *include "' --include='*.[ch]' --include='*.cu' --include='*.cuh' .) |
         sed -E 's|^\./([^:]*):[^"]*"([^"]*)".*|\1 \2|' | sort >"$work/includes"
@@ -132,11 +133,12 @@ arrows_point_down() {
     cat "$work/arrows"
     [ -s "$work/includes" ] && [ ! -s "$work/arrows" ]
 }
-# No file of src uses another in a circle: a source and its headers are one here.
+# No files of src use each other in a circle. A source and its headers count as one here.
 circles() {
     sed -E 's/(_launch[.]h|_cuda[.][ch])( |$)/_cuda\2/g; s/[.][ch]( |$)/\1/g' "$work/includes" | awk '$1 != $2' | sort -u | tsort >/dev/null
 }
-# Programs on top use the public headers, the standard library and their own. One file is shared: how a file is written.
+# The program and the examples use the public headers, the standard library and their own files. They share one file of
+# src, which writes a file.
 faces_use_the_api() {
     ! grep -rnE '#include ["<](\.\./)*(src/)?(core|ops|umap|lm)/[a-z_0-9]+/' "$root/cli" "$root/examples" --include='*.[ch]' |
         grep -vE '/cli/io/output\.c:[0-9]+:#include "core/base/output_file\.h"'

@@ -1,12 +1,13 @@
-# What the cases share. Sourced by run.sh.
+# The functions that the cases share. Sourced by run.sh.
 
-# Runs a command; a failure is printed as a line and does not end the case. `told` also says on both streams what runs.
+# Runs a command. A failure is printed as a line and does not end the case. `told` also prints the command on both
+# streams.
 run() {
     "$@"
     _status=$?
     [ $_status -eq 0 ] || echo "[exit $_status]"
 }
-# The same for a command line; its standard output may go elsewhere.
+# The same for a command line, whose standard output may be redirected.
 run_line() { run sh -c "$1"; }
 told() {
     echo "\$ $*"
@@ -19,13 +20,13 @@ skip() {
     exit 77
 }
 
-# limit_or_skip KB: the case limits address space to so much, which the program cannot start in under a sanitizer or an
-# emulator.
+# limit_or_skip KB limits the address space of the case. Under a sanitizer or an emulator the program cannot start with
+# such a limit, so the case is skipped.
 limit_or_skip() {
     (ulimit -v "$1" && napier --version && napier info -j 1) >/dev/null 2>&1 || skip "the program does not start in $1 KB"
 }
 
-# npy MAJOR DICT: the start of an .npy file on standard output; elements follow from printf.
+# npy MAJOR DICT writes the start of an .npy file to standard output; printf writes the elements after it.
 npy() {
     _size=$((${#2} + 1))
     _start=$([ "$1" -eq 1 ] && echo 10 || echo 12)
@@ -36,7 +37,7 @@ npy() {
     printf '%-*s\n' $((_size - 1)) "$2"
 }
 
-# array DESCR SHAPE [BYTES]: an .npy file in C order, BYTES as printf takes them.
+# array DESCR SHAPE [BYTES] writes an .npy file in C order; BYTES is a format of printf.
 array() {
     npy 1 "{'descr': '$1', 'fortran_order': False, 'shape': $2, }"
     printf "${3:-}"
@@ -46,7 +47,7 @@ fortran_array() {
     printf "${3:-}"
 }
 
-# The header of an .npy file as text, and its elements in hexadecimal.
+# Prints the header of an .npy file as text, and its elements in hexadecimal.
 show() {
     dd if="$1" bs=1 skip=10 count=118 2>/dev/null | sed 's/ *$//'
     tail -c +129 "$1" | od -An -v -tx1 | sed 's/^ //'
@@ -56,7 +57,7 @@ show() {
 f4_123='\0\0\200\077\0\0\0\100\0\0\100\100'
 f8_123='\0\0\0\0\0\0\360\077\0\0\0\0\0\0\0\100\0\0\0\0\0\0\010\100'
 
-# tiny_model DIR: a random Qwen3 model of one layer for the tokenizer of tests/support, in bf16.
+# tiny_model DIR writes a random Qwen3 model of one layer in bf16 for the tokenizer of tests/support.
 tiny_model() {
     mkdir -p "$1" && cp "$here/../support/tiny_tokenizer.json" "$1/tokenizer.json"
     cat >"$1/config.json" <<'END'
@@ -64,7 +65,7 @@ tiny_model() {
  "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 8,
  "vocab_size": 288, "rms_norm_eps": 1e-06, "rope_theta": 10000, "tie_word_embeddings": true, "attention_bias": false}
 END
-    # Numbers of either sign from 1/32 to 1/2; of norms 1 to 2.
+    # Numbers of either sign from 1/32 to 1/2; for norms 1 to 2.
     awk 'function tensor(name, rows, cols,    n) {
             n = rows * (cols > 0 ? cols : 1)
             header = header (header == "" ? "{" : ", ") "\"" name ".weight\": {\"dtype\": \"BF16\", \"shape\": [" \

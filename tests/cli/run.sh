@@ -1,12 +1,12 @@
 #!/bin/sh
-# Tests of the program: each tests/cli/cases/SUBJECT/NAME.sh runs in an empty directory, and what it prints must be exactly what
-# NAME.out and NAME.err hold (no file: nothing), and its exit status 0. Numbers are compared to the last digit: they are
-# the same on every machine.
+# Tests of the program. Each tests/cli/cases/SUBJECT/NAME.sh runs in an empty directory. Its exit status must be 0, and
+# its output must be exactly NAME.out and NAME.err (no file: no output). Numbers are compared to the last digit, because
+# they are the same on every machine.
 #
 #     run.sh [--update] NAPIER [CASE...]
 #
-# --update writes the files anew; read the difference before you keep it. A case that exits with 77 is skipped: its last
-# line of output says why. lib.sh holds what the cases share.
+# --update writes these files anew; read the difference before you keep it. A case that exits with 77 is skipped, and
+# its last line of output says why. lib.sh has the functions that the cases share.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -37,7 +37,7 @@ umask 022
 passed=0
 failed=0
 
-# An expected file that is not there is an empty one; an empty one is not kept.
+# A missing expected file counts as empty, and empty files are not kept.
 keep() { # printed, expected
     if [ -s "$1" ]; then cp "$1" "$2"; else rm -f "$2"; fi
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
-# tests/container/run.sh [DIRECTORY [COMMAND...]] - the README's two commands on a Debian 12 that has nothing but `make`.
+# tests/container/run.sh [DIRECTORY [COMMAND...]] - runs the README's two commands on a Debian 12 that has only `make`.
 #
-# Makes a bare Debian in DIRECTORY/debian (default: build/container) with debootstrap, puts a clone of the last commit in it
-# as /napier, and runs each COMMAND there ("make demo" and "make test" unless given). Needs root, debootstrap and a network;
-# takes as long as the commands do, so CI does not run it. An existing DIRECTORY/debian is used again, with what an earlier
-# run has installed: remove it to start from nothing.
-# Exit status: 0 if every command ended with 0, and `make test` skipped nothing but what this machine's processor lacks.
+# Makes a minimal Debian in DIRECTORY/debian (default: build/container) with debootstrap, puts a clone of the last
+# commit into it as /napier, and runs each COMMAND there (default: "make demo" and "make test"). It needs root,
+# debootstrap and a network, and takes as long as the commands do, so CI does not run it. An existing DIRECTORY/debian
+# is used again, with everything that an earlier run installed; remove it to start from nothing.
+# Exit status: 0 if every command ended with 0, and `make test` skipped only what this machine's processor lacks.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=${1:-$root/build/container}
@@ -28,14 +28,14 @@ if [ ! -e "$work/ready" ]; then # the stamp is written last, so a broken start i
     touch "$work/ready"
 fi
 
-# The network as this machine reaches it: name servers, certificates, pip's settings.
+# The network settings of this machine: name servers, certificates, pip's settings.
 for file in /etc/resolv.conf /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     [ -r "$file" ] && cp -L "$file" "$debian$file"
 done
 rm -rf "$debian/napier"
 git clone -q --depth 1 "file://$root" "$debian/napier" || fail "git clone failed"
 
-# A mount namespace of its own: the mounts end with the command.
+# Uses a mount namespace, so that the mounts end with the command.
 inside() { # command
     # shellcheck disable=SC2016 # for the inner shell
     unshare --mount --pid --fork sh -c '
@@ -44,7 +44,7 @@ inside() { # command
             sh -c "cd /napier && $2"' _ "$debian" "$1"
 }
 
-# Skips that another processor would not have: instruction sets, and a GPU with its compiler.
+# The skips that depend on the machine: instruction sets, and a GPU with its compiler.
 hardware='golden .* (neon|avx2|avx512|amx)|lanes|AMX|CUDA|on a device|no nvcc'
 status=0
 for command in "$@"; do

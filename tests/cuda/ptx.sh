@@ -1,14 +1,16 @@
 #!/bin/bash
-# tests/cuda/ptx.sh - what nvcc made of the kernels whose bits are the CPU's: nothing fused, nothing estimated, nothing flushed.
+# tests/cuda/ptx.sh - checks nvcc's code of the kernels that have the CPU's bits: nothing is fused, approximate or
+# flushed.
 #
 #     tests/cuda/ptx.sh [FILE.cu...]        default: every .cu in src
 #
-# For sm_90; code for sm_80 differs only where core/gpu/kernel_nvcc.h asks for clusters. In the PTX of each file:
-#   - every add, sub, mul and fma of floats says how it rounds (.rn): ptxas may fuse those that do not;
-#   - no .ftz, no .approx and no .full (MUFU's ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh; estimated divisions).
-# A kernel whose name ends in _fast promises no bits and is not looked at. Tensor cores (mma, wgmma) are named when found:
-# a room that uses them promises a batch's bits, not the CPU's.
-# And from ptxas: the most registers, and no kernel that spills more than 256 bytes (a few around a rare call are no harm).
+# It checks sm_90; code for sm_80 differs only where core/gpu/kernel_nvcc.h asks for clusters. In the PTX of each file:
+#   - every add, sub, mul and fma of floats has an explicit rounding (.rn), because ptxas may fuse those that have none;
+#   - no .ftz, no .approx and no .full (MUFU's ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh; approximate divisions).
+# A kernel whose name ends in _fast does not promise bits and is not checked. The script names kernels that use tensor
+# cores (mma, wgmma): these promise bits that do not depend on the batch, but not the CPU's.
+# From ptxas it takes the most registers, and checks that no kernel spills more than 256 bytes (a few around a rare call
+# do no harm).
 # JOBS files at a time. The last line counts: N passed, N failed. Exit status 77: no nvcc.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -29,7 +31,7 @@ report() { # name, file with complaints
     fi
 }
 
-# Lines of the kernels and functions that promise bits, with their kernel's name before them.
+# Prints the lines of the kernels and functions that promise bits, each after the name of its kernel.
 promised() {
     awk '/^(\.visible |\.weak )?\.(entry|func)/ { name = $0; sub(/.*\.(entry|func) */, "", name); sub(/^\([^)]*\) */, "", name); sub(/[( ].*/, "", name) }
          name !~ /_fast$/ { print name ": " $0 }' "$1"

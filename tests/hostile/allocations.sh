@@ -1,6 +1,6 @@
 #!/bin/sh
-# allocations.sh PROGRAM - does the table of hostile_allocations have a line for each function that include/napier declares?
-# A function of a GPU is not among them. Without the model's libraries the program has no lines for its two headers.
+# allocations.sh PROGRAM - checks that the table of hostile_allocations has a line for each function that include/napier
+# declares, except the GPU functions. Without the model's libraries the program has no lines for its two headers.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 listed=$("$1" --list | tr ' ' '\n' | sort -u)

@@ -1,8 +1,8 @@
 #!/bin/bash
-# tests/install/run.sh - is what `make install` leaves behind what a user needs, and does `make demo` work?
+# tests/install/run.sh - checks that `make install` installs what a user needs, and that `make demo` works.
 #
 # Installs to a temporary prefix, moves it elsewhere, and builds a program against it through pkg-config and through
-# find_package; looks at what the library exports, and at each header alone, as C11 and as C++.
+# find_package. Checks the symbols that the library exports, and compiles each header by itself, as C11 and as C++.
 # CC is the compiler (default cc). The last line counts: N passed, N failed, N skipped.
 # shellcheck disable=SC2317 # functions are called through `check`
 set -u
@@ -59,7 +59,7 @@ for file in include/napier/napier.h lib/libnapier.so lib/libnapier.a lib/pkgconf
     check "installed: $file" test -s "$prefix/$file"
 done
 check "every public header is installed, and nothing else" diff -r "$root/include" "$prefix/include"
-# Folders of the checkout, not its root: a checkout in /napier is part of lib/cmake/napier.
+# Paths of folders in the checkout, not its root: if the checkout is /napier, that is also a part of lib/cmake/napier.
 no_build_paths() {
     ! grep -rIlF -e "$root/src" -e "$root/include" -e "$root/build" -e "$work/" "$prefix/lib/cmake" "$prefix/lib/pkgconfig"
 }
@@ -74,12 +74,12 @@ check "the demo" "$root/tools/demo.sh" "$work/build" "$work/demo"
 
 # ---- What the library exports ----------------------------------------------------------------------------------------
 
-# Defined dynamic symbols that are not ours.
+# Defined dynamic symbols that are not the library's own.
 foreign_symbols() {
     nm -D --defined-only "$prefix/lib/libnapier.so" | awk '$3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
 }
-# The functions the headers declare are exactly those the library exports, but for those of tokenizer.h and model.h where
-# their libraries are missing.
+# The library exports exactly the functions that the headers declare, except those of tokenizer.h and model.h if their
+# libraries are missing.
 declared_symbols() {
     local left_out='^$'
     exported_symbols | grep -q '^napier_tokenizer_load$' || left_out='/(tokenizer|model)[.]h$'
@@ -88,7 +88,7 @@ declared_symbols() {
 }
 exported_symbols() { nm -D --defined-only "$prefix/lib/libnapier.so" | awk '{ print $3 }' | sort; }
 same_symbols() { diff <(declared_symbols) <(exported_symbols); }
-# Inside the archive every name with external linkage has the prefix too: a static library has no other protection.
+# In the archive every name with external linkage has the prefix too, because a static library cannot hide names.
 foreign_in_archive() {
     nm --defined-only --extern-only "$prefix/lib/libnapier.a" |
         awk 'NF == 3 && $3 !~ /^napier_/ { print; bad = 1 } END { exit bad }'
@@ -103,7 +103,7 @@ fi
 
 # ---- Headers alone ---------------------------------------------------------------------------------------------------
 
-# Through a file that includes nothing else, so that warnings about a main file do not count.
+# Includes the header from a file with nothing else, so that warnings about a main file do not count.
 warnings="-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror"
 alone() { # header, compiler, arguments...
     local header=$1
@@ -122,7 +122,7 @@ for header in "$prefix"/include/napier/*.h; do
         fi
     done
 done
-# The headers of the rooms stand alone as well.
+# The headers of src/ compile by themselves too.
 for header in "$root"/src/core/base/*.h $(find "$root/src" -name '*kernels.h' | sort); do
     name=${header#"$root"/src/}
     check "src/$name alone, C11" alone "$name" "$cc" -std=c11 -Wstrict-prototypes -x c
@@ -177,7 +177,7 @@ fi
 
 # ---- As part of another project --------------------------------------------------------------------------------------
 
-# Configured only: the same sources have been built above, and building them again takes a minute.
+# Only configures: the same sources have been built above, and building them again takes a minute.
 mkdir "$work/parent"
 cp "$root/examples/hello.c" "$work/parent/hello.c"
 cat >"$work/parent/CMakeLists.txt" <<CMAKE

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Compares Napier, stage by stage, with the libraries whose meaning it follows.
+# Compares Napier, stage by stage, with the libraries whose definitions it follows.
 #
 #     tests/peers/run.sh [umap] [rl] [torch]      default: every set that has tests; MATCH=word: only tests with it in their name
 #
-# A set is the files test_SET_*.py, run in a Python environment of their own ($NAPIER_BENCH_HOME/peers-SET, by default under
-# ~/.cache/napier/bench; fetched once). They reach the C API by ctypes (napier_c.py), in a shared library that is built here;
-# umap and torch (in the environment of rl: PyTorch is large) import the Python package too, which is built here.
-# The last line counts; exit status 0: nothing failed. What cannot be fetched is skipped by name.
+# A set is the files test_SET_*.py. Each set runs in its own Python environment ($NAPIER_BENCH_HOME/peers-SET, by
+# default under ~/.cache/napier/bench; fetched once). The tests call the C API through ctypes (napier_c.py), in a shared
+# library that is built here. umap and torch also import the Python package, which is built here too; torch uses the
+# environment of rl, because PyTorch is large.
+# The last line counts; exit status 0: nothing failed. The script skips what cannot be fetched and names it.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
@@ -17,7 +18,7 @@ mkdir -p "$home" "$build" || exit 1
 
 say() { printf 'tests/peers: %s\n' "$*" >&2; }
 
-# What a set needs from PyPI.
+# The packages that a set needs from PyPI.
 packages() {
     case $1 in
     umap) echo "umap-learn numpy scipy scikit-learn" ;;
@@ -25,7 +26,7 @@ packages() {
     esac
 }
 
-# The environment a set runs in.
+# The environment of a set.
 home_of() {
     case $1 in
     torch) echo "$home/peers-rl" ;;
@@ -33,7 +34,7 @@ home_of() {
     esac
 }
 
-# An environment with these packages; the stamp, their list, is written last, so a broken fetch is repeated.
+# An environment with these packages. Their list, the stamp, is written last, so an incomplete fetch is repeated.
 environment() { # set
     venv=$(home_of "$1")
     [ -f "$venv/ready" ] && [ "$(cat "$venv/ready")" = "$(packages "$1")" ] && return 0
@@ -48,7 +49,7 @@ environment() { # set
         packages "$name" >"$venv/ready"
 }
 
-# The library, and beside it every NAPIER_X_INIT of the headers as a variable napier_x_init.
+# Builds the library, with every NAPIER_X_INIT of the headers as a variable napier_x_init in it.
 build_library() {
     cmake -S "$root" -B "$build/library" -DCMAKE_BUILD_TYPE=Release -DNAPIER_EXAMPLES=OFF -DNAPIER_TESTS=OFF &&
         cmake --build "$build/library" --parallel --target napier || return 1
@@ -62,7 +63,7 @@ build_library() {
     ${CC:-cc} -std=c11 -shared -fPIC -I"$root/include" "$build/defaults.c" -o "$build/defaults.so"
 }
 
-# The Python package, in $build/library/python; for the emulated GPU too, in $build/library/python/emulated.
+# Builds the Python package in $build/library/python, and one for the emulated GPU in $build/library/python/emulated.
 build_package() {
     cmake -S "$root" -B "$build/library" -DNAPIER_PYTHON=ON -DNAPIER_PYTHON_EMULATED=ON &&
         cmake --build "$build/library" --parallel --target napier_python napier_python_emulated napier_python_files

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Builds the Python package's wheel, installs it into an environment of its own, and runs the tests beside this file there.
+# Builds the Python package's wheel, installs it into a new environment, and runs the tests of this folder there.
 #
 #     tests/python/run.sh [DIRECTORY [pytest arguments]]      default: build/test/python
 #
-# The last line counts: "N passed, N failed, N skipped". Exit status 77: it cannot be done here, and the last line says why.
+# The last line counts: "N passed, N failed, N skipped". Exit status 77: this machine cannot run it, and the last line
+# says why.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(dirname "$(dirname "$here")")
@@ -26,7 +27,8 @@ if [ ! -f "$work/venv/ready" ]; then # the stamp is written last, so a broken fe
         cannot "pip cannot fetch $packages"
     touch "$work/venv/ready"
 fi
-# One wheel for all versions of Python from 3.11 on. The build directory is kept: only what changed is compiled again.
+# One wheel for all versions of Python from 3.11 on. The build directory is kept, so only changed files are compiled
+# again.
 rm -rf "$work/wheel"
 if ! "$work/venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
     -C "build-dir=$work/build" --wheel-dir "$work/wheel" "$root" ||
@@ -37,7 +39,7 @@ if ! "$work/venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --
     exit 1
 fi
 cd "$here" || exit 1
-# No compiler on the way: what a wheel needs it has.
+# Without a compiler in PATH: a wheel contains everything it needs.
 PATH=$work/venv/bin PYTHONDONTWRITEBYTECODE=1 HYPOTHESIS_STORAGE_DIRECTORY=$work/hypothesis \
     "$work/venv/bin/python" -m pytest -q -rs -p no:cacheprovider "$@" . >"$work/pytest.log" 2>&1
 status=$?

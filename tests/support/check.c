@@ -117,7 +117,7 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
     case LAYOUT_OFFSET: before = 1; break;
     default: break;
     }
-    int64_t low = 0, high = 0; /* of all element offsets */
+    int64_t low = 0, high = 0; /* the range of all element offsets */
     if (rows > 0 && cols > 0) {
         const int64_t down = (rows - 1) * row_stride, right = (cols - 1) * col_stride;
         low = (down < 0 ? down : 0) + (right < 0 ? right : 0);

@@ -1,5 +1,5 @@
-/* support/check.h - what every unit test needs: contexts, views in every layout with poisoned gaps, one way to call any
- * of the forward operations, and failures that are collected and told in full before a test fails. */
+/* support/check.h - for all unit tests: contexts, views in every layout with poisoned gaps, one function for all
+ * forward operations, and failures that are collected and printed in full before a test fails. */
 #ifndef NAPIER_TESTS_CHECK_H
 #define NAPIER_TESTS_CHECK_H
 
@@ -15,7 +15,7 @@
 
 #include "support/rows.h"
 
-/* AddressSanitizer makes the kernels some ten times slower: long tests then take samples of what they take else. */
+/* AddressSanitizer makes the kernels about ten times slower, so long tests then take only samples. */
 #if defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -30,18 +30,18 @@
 /* ---- Failures: a test calls problem() as often as it likes and ends with no_problems(). */
 __attribute__((format(printf, 1, 2))) void problem(const char *format, ...);
 void no_problems(void);
-/* True if the condition holds; else a problem with the text. */
+/* True if the condition holds; otherwise reports a problem with the text. */
 #define expect(condition, ...) ((condition) ? true : (problem(__VA_ARGS__), false))
 
 /* ---- Contexts. Each fails the test if it cannot be made. */
 napier_context *context_of(napier_isa isa, int threads);
-/* The instruction sets that this machine has, SCALAR first; returns how many. */
+/* The instruction sets of this machine, SCALAR first; returns their number. */
 enum { ISA_LIMIT = 5 };
 int available_isas(napier_isa isas[ISA_LIMIT]);
 
-/* Status OK, or a problem that shows the context's text. */
+/* Checks for status OK; otherwise reports a problem with the context's text. */
 bool succeeded(const napier_context *context, napier_status status, const char *what);
-/* Status `wanted`, and the context's text contains each of the words (NULL ends the list). */
+/* Checks for status `wanted`, and that the context's text contains each of the words (NULL ends the list). */
 bool refused(const napier_context *context, napier_status status, napier_status wanted, const char *word, ...);
 
 /* ---- Memory that aborts the test rather than returning NULL. */
@@ -50,7 +50,7 @@ void *room_for(int64_t count, size_t size);
 /* ---- Grids: a matrix in a layout, in memory of its own, whose bytes outside the elements are poisoned. */
 typedef enum layout {
     LAYOUT_CONTIGUOUS,
-    LAYOUT_PADDED,            /* rows 3 elements apart from one another */
+    LAYOUT_PADDED,            /* 3 elements between rows */
     LAYOUT_TRANSPOSED,        /* columns contiguous: a reduction along the first axis */
     LAYOUT_TRANSPOSED_PADDED, /* the same with 5 elements between columns */
     LAYOUT_EVERY_OTHER,       /* column stride 2 */
@@ -76,12 +76,12 @@ uint64_t grid_bits(const grid *g, int64_t row, int64_t col);
 void grid_set(grid *g, int64_t row, int64_t col, double value);
 void grid_set_row(grid *g, int64_t row, const double *values);
 void grid_get_row(const grid *g, int64_t row, double *values);
-/* Row i is of the given kind, or of kind (i + seed) mod ROW_KINDS where the kind is ROW_KINDS; its seed is seed + i. */
+/* Fills row i with the given kind and seed + i. If the kind is ROW_KINDS, row i has kind (i + seed) mod ROW_KINDS. */
 void grid_fill(grid *g, row_kind kind, uint64_t seed);
 void grid_copy(grid *to, const grid *from);
-/* Bytes outside the elements that are no longer poison. */
+/* The number of bytes outside the elements that are no longer poison. */
 int64_t grid_damage(const grid *g);
-/* Elements whose bits differ; the first is told as a problem with `what`. */
+/* The number of elements whose bits differ; reports the first one as a problem with `what`. */
 int64_t grid_differences(const grid *got, const grid *expected, const char *what);
 static inline napier_const_matrix grid_input(const grid *g) { return napier_read_only(g->view); }
 

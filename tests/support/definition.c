@@ -117,7 +117,8 @@ static void whole_add_at(whole *w, int place, uint64_t value) {
     }
 }
 
-/* Adds times * floor(significand * 2^(exponent - unit)): what lies below the window is dropped before multiplying. */
+/* Adds times * floor(significand * 2^(exponent - unit)): bits below the window are dropped before the
+ * multiplication. */
 static void whole_add(whole *w, uint64_t times, uint32_t significand, int64_t exponent) {
     const int64_t shift = exponent - w->unit;
     if (shift <= -LIMB) {
@@ -155,7 +156,7 @@ static double whole_value(const whole *w, int64_t exponent) {
 
 static void whole_add_tile(whole *w, const tile_facts *t, float row_max) {
     if (isinf(t->max) || floats_are_sparse(t->max)) {
-        return; /* no other float of the row is near enough to count */
+        return; /* the row has no other float near enough to count */
     }
     if (t->max < row_max) { /* its maxima are ordinary terms */
         whole_add(w, t->count, (uint32_t)(t->top.p * 0x1p24f), t->top.n - 24);

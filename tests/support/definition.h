@@ -1,7 +1,7 @@
-/* support/definition.h - the order of docs/numerics.md for f32, written as plainly as it reads: every tile looked at
- * for itself, the terms of the whole row then added as one 320-bit integer, in two passes over a row whose maximum is
- * known. The library merges states; this never does. That both give the same bits is what test_reference.c shows. Only
- * log1p is not the library's: libm's in long double, so logsumexp and log_softmax may differ in a last bit. */
+/* support/definition.h - the order of docs/numerics.md for f32, in the plainest form: every tile is reduced by itself,
+ * then the terms of the whole row are added as one 320-bit integer, in two passes over a row whose maximum is known.
+ * The library merges states instead. test_reference.c shows that both give the same bits. Only log1p differs: here it
+ * is libm's in long double, so logsumexp and log_softmax may differ in a last bit. */
 #ifndef NAPIER_TESTS_DEFINITION_H
 #define NAPIER_TESTS_DEFINITION_H
 

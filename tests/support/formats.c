@@ -1,5 +1,5 @@
-/* support/formats.c - see formats.h. Rounding goes through an exact quotient by the spacing of the format, so that
- * nothing of the library's integer tricks is repeated here. */
+/* support/formats.c - see formats.h. Rounding uses an exact quotient by the spacing of the format, and none of the
+ * library's integer methods. */
 #include "support/formats.h"
 
 #include <float.h>
@@ -65,7 +65,7 @@ static unsigned nearest_16(double value, int fraction) {
         (void)frexp(magnitude, &e);
         exponent = e - 1;
     }
-    /* The quotient is exact. Ties to even, whatever the rounding mode: adding 2^52 is not used. */
+    /* The quotient is exact. Ties go to even in any rounding mode, because the code does not add 2^52. */
     const double units = ldexp(magnitude, fraction - exponent), whole = floor(units), rest = units - whole;
     unsigned count = (unsigned)whole;
     if (rest > 0.5 || (rest >= 0.5 && (count & 1))) {

@@ -1,11 +1,12 @@
-/* golden_table.h - the program around a table of golden bits: golden_umap, golden_rl, golden_linear.
+/* golden_table.h - the common part of the programs that check a table of golden bits: golden_umap, golden_rl,
+ * golden_linear.
  *
  *   PROGRAM [--isa NAME] [--threads N] [--quick] --check FILE | --write FILE
  *
- * A line of a table is `what hash`: the 64-bit FNV-1a hash of the bits that a call gave for numbers made by the program.
- * Every machine, instruction set, compiler and thread count must come to the same hashes. --quick: small data only, for
- * emulators; lines of the table that are passed over are no error. Exit status: 0 all lines match, 1 some do not, 2 the
- * table or the arguments are wrong, 77 the instruction set is not here. */
+ * A line of a table is `what hash`: the 64-bit FNV-1a hash of the result bits of a call on numbers that the program
+ * generates. Every machine, instruction set, compiler and thread count must give the same hashes. --quick: small data
+ * only, for emulators; the other lines of the table are ignored. Exit status: 0 all lines match, 1 some do not, 2 the
+ * table or the arguments are wrong, 77 the machine lacks the instruction set. */
 #ifndef NAPIER_TESTS_GOLDEN_TABLE_H
 #define NAPIER_TESTS_GOLDEN_TABLE_H
 
@@ -14,21 +15,21 @@
 
 #include <napier/types.h>
 
-/* The context that all calls use, while the cases run. */
+/* The context for all calls of the cases. */
 extern napier_context *golden_context;
 
-/* The whole of main: `cases` comes to the lines, one golden_line after another. */
+/* The whole of main. `cases` produces the lines with one golden_line after another. */
 int golden_main(const char *program, int count, char **words, void (*cases)(int quick));
 
 /* Writes the line, or compares it with the table's. */
 void golden_line(const char *name, uint64_t hash);
 
-/* Memory that is there and 0; a call that succeeded; else the program ends with 2. */
+/* golden_room returns zeroed memory, and golden_demand checks a status; on failure both end the program with 2. */
 void *golden_room(int64_t count, size_t size);
 void golden_demand(napier_status status);
 _Noreturn void golden_give_up(const char *what, const char *detail);
 
-/* Where a hash starts, and the hash with the low `size` bytes of `bits` behind it. */
+/* The initial hash, and the hash extended by the low `size` bytes of `bits`. */
 #define GOLDEN_BASIS UINT64_C(0xcbf29ce484222325)
 uint64_t golden_hash(uint64_t hash, uint64_t bits, size_t size);
 

@@ -8,7 +8,7 @@
 
 enum { FILL = 0xa5, SIZE_LIMIT = 1 << 30 };
 
-/* What stands before a block. */
+/* The header before a block. */
 typedef struct header {
     size_t size, offset; /* offset: of the block in its memory */
 } header;

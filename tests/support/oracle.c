@@ -35,7 +35,7 @@ oracle_row oracle_reduce(const double *z, int64_t n) {
     if (row.outcome != ORACLE_FINITE) {
         return row;
     }
-    long double rest = 0; /* the terms of everything but the maxima: kept apart, for it may be tiny beside 1 */
+    long double rest = 0; /* the terms of all but the maxima: kept apart because it may be tiny compared with 1 */
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         if (z[i] < max) {
@@ -100,10 +100,10 @@ long double dtype_ulp(napier_dtype dtype, long double value) {
     return ldexpl(1.0L, exponent - precision + 1);
 }
 
-/* delta of napier/softmax.h: 3.6 for the terms, tile / lanes = 4 for the sum inside a lane, 8 for the folding. */
+/* delta of napier/softmax.h: 3.6 for the terms, tile / lanes = 4 for the sum in a lane, 8 for the folding. */
 static long double delta_of(napier_dtype compute) { return ldexpl(15.6L, -dtype_precision(compute)); }
 
-/* Rounding the compute type's result to a narrower type: half a spacing. */
+/* The error of rounding the compute type's result to a narrower type: half a spacing. */
 static long double narrowing(long double truth, napier_dtype compute, napier_dtype out) {
     return out == compute ? 0 : dtype_ulp(out, truth) / 2 * 1.0001L;
 }

@@ -1,5 +1,5 @@
-/* support/oracle.h - the truth in long double (64 significant bits or more), the same in MPFR (300 bits), and the error
- * bounds that napier/softmax.h promises. */
+/* support/oracle.h - reference results in long double (64 significant bits or more) and in MPFR (300 bits), and the
+ * error bounds that napier/softmax.h promises. */
 #ifndef NAPIER_TESTS_ORACLE_H
 #define NAPIER_TESTS_ORACLE_H
 
@@ -22,11 +22,11 @@ typedef struct oracle_row {
     long double log_sum; /* log(sum exp(z - max)) */
     long double lse;     /* max + log_sum */
     long double sum;     /* sum exp(z - max), 1 or more */
-    long double mass;    /* the share of what is not equal to the maximum: 1 - p_max */
+    long double mass;    /* the share of the elements that differ from the maximum: 1 - p_max */
 } oracle_row;
 
 oracle_row oracle_reduce(const double *z, int64_t n);
-/* The same through MPFR; every field but `sum` is rounded only at the end, so cancellation costs nothing. */
+/* The same with MPFR. Every field except `sum` is rounded only at the end, so cancellation loses no accuracy. */
 oracle_row oracle_reduce_mpfr(const double *z, int64_t n);
 
 long double oracle_log_softmax(const oracle_row *row, double z);
@@ -35,14 +35,15 @@ long double oracle_softmax(const oracle_row *row, double z);
 /* The spacing of the dtype's numbers at |value|. */
 long double dtype_ulp(napier_dtype dtype, long double value);
 
-/* What the header allows |result - truth| to be: computed in `compute`, then rounded once to `out`. */
+/* The bound of the header for |result - truth|: computed in `compute`, then rounded once to `out`. */
 long double oracle_log_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
 long double oracle_softmax_bound(const oracle_row *row, long double truth, napier_dtype compute, napier_dtype out);
 
-/* Is `got` within `bound` of `truth`? An infinity is right where the truth overflows the dtype. */
+/* Whether `got` is within `bound` of `truth`. An infinity is right if the truth overflows the dtype. */
 bool oracle_within(double got, long double truth, long double bound, napier_dtype out);
 
-/* z = x / T, rounded once to the compute type: what the temperature is defined to do. x and z may be the same array. */
+/* z = x / T, rounded once to the compute type, which is the definition of the temperature. x and z may be the same
+ * array. */
 void divide_by_temperature(const double *x, double *z, int64_t n, double temperature, napier_dtype compute);
 
 #endif

@@ -11,8 +11,8 @@ rng rng_make(uint64_t seed) {
     return r;
 }
 
-/* A bijective scramble of 64 bits: multiply and shift-xor twice (the finaliser of MurmurHash3 with other multipliers,
- * as D. Stafford tuned them). */
+/* A bijective scramble of 64 bits: multiply and shift-xor twice (the finaliser of MurmurHash3 with the multipliers of
+ * D. Stafford). */
 static uint64_t scramble(uint64_t v) {
     v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
     v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
@@ -20,7 +20,7 @@ static uint64_t scramble(uint64_t v) {
 }
 
 uint64_t rng_bits(rng *r) {
-    /* The odd step is 2^64 divided by the golden ratio: consecutive counters land far apart. */
+    /* The odd step is 2^64 divided by the golden ratio, so consecutive counters give distant values. */
     return scramble(scramble(r->seed + 1) + 0x9e3779b97f4a7c15u * ++r->counter);
 }
 
@@ -39,7 +39,7 @@ double rng_normal(rng *r) {
     return ((double)sum - 262140.0) * (1.0 / 53509.9);
 }
 
-/* a * b, rounded: a compiler that fuses it with a following sum would change the row. */
+/* a * b, rounded: a compiler that fuses it with a later sum would change the row. */
 static double product(double a, double b) {
     volatile double p = a * b;
     return p;
@@ -64,7 +64,7 @@ static double subnormal_value(rng *r, napier_dtype dtype) {
     return rng_bits(r) & 1 ? -magnitude : magnitude;
 }
 
-/* To the dtype; what is finite stays finite. */
+/* Converts to the dtype; finite values stay finite. */
 static double fit(napier_dtype dtype, double value) {
     const double largest = dtype_largest(dtype);
     if (fabs(value) > largest && fabs(value) <= DBL_MAX) {
@@ -108,7 +108,7 @@ static void fill_extreme(rng *r, double *x, int64_t n, napier_dtype dtype) {
     }
 }
 
-/* One draw per statement throughout: C leaves the order of two draws in one expression to the compiler. */
+/* Each statement makes one draw, because C leaves the order of two draws in one expression to the compiler. */
 static void fill_sprinkled(rng *r, double *x, int64_t n) {
     const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL, -(double)NAN};
     fill_normal(r, x, n, 1.0, 0.0);
@@ -119,7 +119,7 @@ static void fill_sprinkled(rng *r, double *x, int64_t n) {
     }
 }
 
-/* `depth` .. depth + 60 below a single maximum of 0. */
+/* Values `depth` .. depth + 60 below a single maximum of 0. */
 static void fill_below_zero(rng *r, double *x, int64_t n, double depth, double width) {
     for (int64_t i = 0; i < n; i++) {
         x[i] = -depth - product(rng_uniform(r), width);

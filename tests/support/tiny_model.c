@@ -20,7 +20,7 @@ typedef struct tensor {
     int64_t rows, cols; /* cols 0: one dimension */
 } tensor;
 
-/* ---- What there is ----------------------------------------------------------------------------------------------- */
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
 static void add(tensor *all, int *count, const char *name, int64_t rows, int64_t cols) {
     if (*count < MOST_TENSORS) {

@@ -8,7 +8,7 @@
 typedef struct tiny_model {
     int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocabulary;
     double theta;
-    bool tied, old_config; /* old: rope_theta at the top of config.json */
+    bool tied, old_config; /* old_config: rope_theta at the top of config.json */
     napier_dtype dtype;    /* of all weights */
     uint64_t seed;
     char directory[128];
@@ -17,9 +17,9 @@ typedef struct tiny_model {
 #define TINY_MODEL_INIT \
     { 32, 2, 4, 2, 16, 48, 83, 1e4, true, false, NAPIER_F32, 1, "" }
 
-/* Writes config.json and model.safetensors; directory is "" where that failed. */
+/* Writes config.json and model.safetensors; directory is "" if that failed. */
 void tiny_model_write(tiny_model *m);
-/* Removes them. */
+/* Removes these files. */
 void tiny_model_remove(tiny_model *m);
 
 /* Element i of a tensor of this model, as stored: exact in its dtype. */

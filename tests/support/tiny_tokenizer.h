@@ -1,5 +1,5 @@
-/* support/tiny_tokenizer.h - tests/support/tiny_tokenizer.json, which the build embeds (napier_embed): a tokenizer of
- * Qwen's kind with the alphabet of bytes and twenty merges, whole or with something replaced. */
+/* support/tiny_tokenizer.h - tests/support/tiny_tokenizer.json, which the build embeds (napier_embed): a tokenizer like
+ * Qwen's with the byte alphabet and twenty merges, unchanged or with a part replaced. */
 #ifndef NAPIER_TESTS_TINY_TOKENIZER_H
 #define NAPIER_TESTS_TINY_TOKENIZER_H
 
@@ -12,8 +12,8 @@
 
 enum { TINY_SIZE = sizeof tiny_tokenizer_json - 1 };
 
-/* The file with the first `from` replaced by `to` (both NULL: as it is), ended by 0; free it. NULL where there is no
- * such place. */
+/* The file with the first `from` replaced by `to` (both NULL: unchanged), ended by 0. Free it. NULL if `from` does not
+ * occur. */
 static inline char *tiny_text(const char *from, const char *to) {
     const char *const text = (const char *)tiny_tokenizer_json;
     const char *const place = from ? strstr(text, from) : text;
@@ -28,7 +28,7 @@ static inline char *tiny_text(const char *from, const char *to) {
     return made;
 }
 
-/* What comes of loading that. */
+/* Loads that text. */
 static inline napier_status tiny_load(napier_context *context, const char *from, const char *to,
                                       napier_tokenizer **out) {
     char *const text = tiny_text(from, to);

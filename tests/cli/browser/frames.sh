@@ -1,6 +1,6 @@
 #!/bin/sh
-# tests/cli/browser/frames.sh MAP.html - how long frames of an .html plot take, in headless Chromium: with pixels by hand and
-# with WebGL (drawn by the processor where there is no display).
+# tests/cli/browser/frames.sh MAP.html - measures the time of an .html plot's frames in headless Chromium, without WebGL
+# and with it (drawn by the processor if there is no display).
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -1,4 +1,4 @@
-# A reader that has seen enough: no message, exit status 1.
+# A reader that closes the pipe early: no message, exit status 1.
 array '<f4' '(1000, 1000)' >big.npy
 head -c 4000000 /dev/zero >>big.npy
 { napier softmax big.npy --format csv; echo "[exit $?]" >status; } | head -n 1 | cut -c 1-30

@@ -1,4 +1,4 @@
-# Standard streams that are closed are errors, and no file takes their place.
+# Closed standard streams are errors, and no file takes their numbers.
 array '<f4' '(3,)' "$f4_123" >in.npy
 run_line 'napier softmax in.npy --format csv >&-'
 run_line 'napier --version >&-'

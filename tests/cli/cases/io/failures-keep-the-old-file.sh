@@ -1,4 +1,4 @@
-# Whatever fails, the old file is as it was and nothing is left beside it.
+# After any failure the old file is as it was and no other file remains.
 echo precious >out.npy
 array '<f4' '(4,)' "$f4_123" >short.npy
 run napier softmax short.npy -o out.npy

@@ -1,4 +1,4 @@
-# Inputs that are not there, are directories or cannot be read; outputs that cannot be written.
+# Inputs that do not exist, are directories or cannot be read; outputs that cannot be written.
 array '<f4' '(3,)' "$f4_123" >in.npy
 mkdir dir
 told napier softmax missing.npy

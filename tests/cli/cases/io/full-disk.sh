@@ -1,4 +1,4 @@
-# A device that is full, for results, text and help.
+# A full device, for results, text and help.
 [ -c /dev/full ] || skip "no /dev/full"
 array '<f4' '(3,)' "$f4_123" >in.npy
 run napier softmax in.npy -o /dev/full

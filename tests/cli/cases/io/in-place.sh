@@ -1,4 +1,4 @@
-# OUT may be IN. Links keep pointing, modes stay, nothing is left beside.
+# OUT may be IN. Links and modes are kept, and no other file remains.
 array '<f4' '(3,)' "$f4_123" >in.npy
 napier softmax in.npy -o want.npy
 cp in.npy same.npy

@@ -3,7 +3,7 @@ echo precious >out.npy
 mkfifo pipe
 array '<f4' '(4,)' "$f4_123" >short.npy
 for signal in INT TERM HUP; do
-    # The input never ends, and while it waits the result's temporary file is there.
+    # The input never ends; while the program waits for it, the result's temporary file exists.
     (cat short.npy; sleep 0.5; ls -A | grep -c '^\.napier-' >seen; sleep 10) >pipe &
     writer=$!
     # timeout, because a shell starts its background commands with INT ignored, which the program would respect.

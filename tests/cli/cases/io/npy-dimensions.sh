@@ -1,4 +1,4 @@
-# From none to 32.
+# From 0 to 32 dimensions.
 array '<f4' '()' '\0\0\100\100' >scalar.npy
 for command in softmax log-softmax logsumexp; do
     for axis in -1 0 all; do

@@ -1,4 +1,4 @@
-# Shapes with 0: nothing to do, but a row of length 0 has a logsumexp.
+# Shapes with 0 have no elements, but a row of length 0 has a logsumexp.
 for shape in '(0,)' '(0, 3)' '(3, 0)' '(2, 0, 3)'; do
     for axis in 0 -1 all; do
         echo "$shape $axis"

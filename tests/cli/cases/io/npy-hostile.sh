@@ -1,4 +1,4 @@
-# Headers made to break a reader. Each is a message and exit status 1.
+# Headers made to break a reader. Each gives a message and exit status 1.
 bad() {
     npy "${2:-1}" "$1" >in.npy
     printf "$f4_123" >>in.npy

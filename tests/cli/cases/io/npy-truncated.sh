@@ -1,4 +1,4 @@
-# Too short is an error, found before anything is written where the file's size is known; too long is a warning.
+# A short file is an error, found before anything is written if the file's size is known; a long one is a warning.
 array '<f4' '(4,)' "$f4_123" >in.npy
 run napier softmax in.npy -o out.npy
 run napier softmax - --format csv <in.npy

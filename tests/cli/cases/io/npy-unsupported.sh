@@ -1,4 +1,4 @@
-# Element types that are refused by name.
+# Element types that are refused; the message names them.
 for descr in '<c8' '<f16' '|S3' '<U1' '|O' '<M8[ns]' '|V1' '>V2' '<f1' '|f4' '<i3' '<b2' 'f4' '' '<f' '<f44' float32; do
     array "$descr" '(3,)' '\0\0\0\0\0\0\0\0\0\0\0\0' >in.npy
     run napier softmax in.npy

@@ -1,4 +1,4 @@
-# From command to command; OUT that is no regular file is written where it is.
+# From command to command. An OUT that is not a regular file is written directly.
 array '<f4' '(2, 3)' "$f4_123$f4_123" >in.npy
 cat in.npy | napier softmax - | napier logsumexp - | napier softmax - --format csv
 napier softmax in.npy | napier softmax - -o - | napier logsumexp - --format tsv --axis 0

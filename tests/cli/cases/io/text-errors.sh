@@ -1,4 +1,4 @@
-# What is wrong, and where.
+# The message says what is wrong, and where.
 bad() {
     printf "$1" >in.csv
     run napier softmax in.csv

@@ -1,4 +1,4 @@
-# A first line whose first field is no number is a header; it is kept where the columns and the separator are.
+# A first line whose first field is not a number is a header. It is kept if the result has the same columns and separator.
 printf 'cat,dog\n1,2\n3,4\n' | run napier softmax -
 printf '"a ""b"", c",2024\n1,2\n' | run napier softmax -
 printf 'cat\tdog\n1\t2\n' | run napier softmax -

@@ -1,4 +1,4 @@
-# CSV and TSV as they come: one number, spaces, quotes, CRLF, comments, blank lines, byte order mark, no last newline.
+# Forms of CSV and TSV: one number, spaces, quotes, CRLF, comments, blank lines, byte order mark, no last newline.
 echo 5 | run napier softmax -
 echo 1,2,3 | run napier softmax -
 printf '1\t2\t3\n' | run napier softmax -

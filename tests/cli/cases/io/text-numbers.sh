@@ -1,4 +1,4 @@
-# Text is the shortest that reads back as the same bits. The logsumexp of one number is that number.
+# Text is the shortest that reads back with the same bits. The logsumexp of one number is that number.
 {
     npy 1 "{'descr': '<f8', 'fortran_order': False, 'shape': (4, 1), }"
     printf '\232\231\231\231\231\231\271\077\001\0\0\0\0\0\0\0\377\377\377\377\377\377\357\177\0\0\0\0\0\0\0\200'

@@ -1,4 +1,4 @@
-# A tiny model judges responses: the same whatever is asked beside, by the values and weights that are given.
+# A tiny model judges responses: results do not depend on the other questions, and use the given values and weights.
 printf '{}' | napier judge - --model . --criteria . 2>&1 | grep -q 'has no models' && skip "built without models"
 tiny_model model
 cat >in.jsonl <<'END'
@@ -18,7 +18,7 @@ told napier judge in.jsonl -m model -c one.jsonl --verdict Yes=3 --verdict No=3
 printf '{criterion} {response}{nothing}:' >template
 told napier judge in.jsonl -m model -c one.jsonl --plain --template template --verdict ' a=1=2' --verdict b=-1
 
-# What is at fault
+# Errors
 printf '{"prompt": "a"}\n' | told napier judge - -m model -c one.jsonl
 printf '{"prompt": "a", "response": [1]}\n' | told napier judge - -m model -c one.jsonl
 printf '{"criterion": 3}\n' >bad.jsonl

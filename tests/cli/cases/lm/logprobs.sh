@@ -20,7 +20,7 @@ printf '{"prompt": "", "response": [1]}\n' >empty.jsonl
 told napier logprobs empty.jsonl -m model
 told napier logprobs empty.jsonl -m model --prefix-token 5
 
-# What is at fault
+# Errors
 bad() {
     printf '%s\n' "$1"
     printf '%s\n' "$1" | run napier logprobs - -m model 2>&1

@@ -1,4 +1,4 @@
-# Text to token ids and back, by a tiny tokenizer: an alphabet of bytes, twenty merges and Qwen's pattern.
+# Text to token ids and back, with a tiny tokenizer: a byte alphabet, twenty merges and Qwen's pattern.
 napier tokenize /dev/null --model "$here/../support/tiny_tokenizer.json" 2>&1 |
     grep -q 'has no tokenizer' && skip "built without tokenizer"
 mkdir model && cp "$here/../support/tiny_tokenizer.json" model/tokenizer.json
@@ -23,7 +23,7 @@ run_line 'printf "[259, 264]\n\n65,66\n" | napier tokenize - -m model --decode -
 run_line 'napier tokenize lines.txt -m model | napier tokenize - -m model -d -o again.txt'
 od -An -c again.txt
 
-# What is at fault
+# Errors
 run_line 'printf "ab\377" | napier tokenize - -m model'
 run_line 'printf "fine\nab\303(\n" | napier tokenize - -m model --lines --count'
 run_line 'printf "1 2 x" | napier tokenize - -m model -d'

@@ -1,4 +1,4 @@
-# A command whose last result fails leaves none of the others, and the old ones as they were.
+# If the last result of a command fails, no other result is written, and the old files stay as they were.
 [ -c /dev/full ] || skip "no /dev/full"
 printf '0,0\n1,0\n0,1\n1,1\n2,1\n' >a.csv
 echo '{"logprobs": [-1, -2], "advantage": 1, "token_ids": [0, 1]}' >r.jsonl
@@ -10,6 +10,6 @@ told napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --plot new.svg --
 run_line 'napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --model old.npy --quality >/dev/full'
 cat old.npy
 ls -A
-# All of them otherwise.
+# Otherwise all are written.
 run napier umap a.csv --n-neighbors 2 --n-epochs 5 -o new.npy --plot new.svg --model new.umap
 ls -A

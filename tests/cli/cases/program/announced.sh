@@ -1,4 +1,4 @@
-# Headers that announce much and bring little: neither memory nor disk is taken on their word.
+# Headers that announce more data than follow: the program takes no memory or disk for data that have not arrived.
 # Elements of 40 GB, from a pipe that holds 12 bytes. A limit on files makes a reservation fail that should not be made.
 for axis in all 0 -1; do
     array '<f4' '(100000, 100000)' "$f4_123" | run_line "ulimit -f 200000; napier softmax - -a $axis -o out.npy"
@@ -11,7 +11,7 @@ run_line 'ulimit -f 200000; napier kl --logits p.npy --ref-logits - <q.npy'
 cat q.npy | run_line 'ulimit -f 200000; napier kl --logits - --ref-logits p.npy'
 echo '{"logprobs": [-1], "token_ids": [0]}' >r.jsonl
 cat q.npy | run_line 'ulimit -f 200000; napier rubric r.jsonl --rubric -'
-# Results without end from rows without elements.
+# Unlimited results from rows without elements.
 array '<f4' '(2000000000, 0)' >none.npy
 run_line 'ulimit -f 200000; napier logsumexp none.npy -o out.npy'
 array '<f4' '(100, 0)' >some.npy

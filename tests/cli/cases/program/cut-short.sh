@@ -1,10 +1,10 @@
-# A mapped file that another program cuts: a message and exit status 1, and no file left.
+# Another program shortens a mapped file: a message, exit status 1, and no file left.
 head -c 400000 /dev/zero >zeros
 array '<f4' '(100, 1000)' >p.npy
 cat zeros >>p.npy
 cp p.npy q.npy
 mkfifo pipe
-# The first is open and its size is known, while the second has not come yet.
+# The first file is open and its size is known, while the second has not arrived yet.
 (
     sleep 0.5
     : >p.npy

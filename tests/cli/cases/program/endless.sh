@@ -1,4 +1,4 @@
-# What has no end, or is no file, is refused before it is read.
+# Endless input, and input that is not a file, is refused before it is read.
 [ -c /dev/zero ] && [ -c /dev/full ] || skip "no /dev/zero"
 printf '0,0\n1,0\n0,1\n1,1\n2,1\n' >a.csv
 echo '{"logprobs": [-1, -2], "token_ids": [0, 1]}' >r.jsonl

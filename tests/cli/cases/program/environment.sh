@@ -1,4 +1,4 @@
-# NAPIER_THREADS and NAPIER_ISA are --threads and --isa; the options win; empty is unset; a bad value is named.
+# NAPIER_THREADS and NAPIER_ISA stand for --threads and --isa. The options win, empty is unset, a bad value is reported.
 threads() { "$@" | grep threads; }
 chosen() { "$@" | grep chosen; }
 threads env NAPIER_THREADS=3 napier info

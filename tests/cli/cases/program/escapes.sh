@@ -1,4 +1,4 @@
-# Names of files that a terminal would take for commands are shown harmlessly; others as they are.
+# File names with terminal commands are shown with escapes; other names are unchanged.
 name=$(printf 'a\033]0;title\007b\033[31m')
 told_plain() { run "$@"; }
 told_plain napier softmax "$name.npy"

@@ -1,4 +1,4 @@
-# A line whose numbers take forty times their bytes: refused with a limit and a way out, before the memory is gone.
+# A line whose numbers take forty times their bytes: refused with a limit and advice, before memory runs out.
 [ "$(napier kl /dev/null 2>&1 | grep -c cJSON)" = 0 ] || skip "no cJSON"
 limit_or_skip 400000
 awk 'BEGIN { printf "{\"logprobs\": [1"; for (i = 0; i < 2000000; i++) printf ",1"; print "]}" }' >wide.jsonl

@@ -1,4 +1,4 @@
-# Less memory than the array: other ways are taken by themselves, with the same bits; and what still fails names --buffer.
+# Less memory than the array: the program chooses slower methods, with the same bits. If they fail, it names --buffer.
 limit_or_skip 70000
 yes '@1?2?3' | head -c 80000000 >numbers
 for shape in '(10000, 2000)' '(100, 200000)'; do

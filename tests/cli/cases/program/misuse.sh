@@ -1,4 +1,4 @@
-# Command lines that make no sense: a message, where to find help, exit status 2.
+# Invalid command lines: a message, where to find help, exit status 2.
 array '<f4' '(3,)' "$f4_123" >in.npy
 told napier
 told napier frobnicate

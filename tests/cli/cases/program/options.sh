@@ -1,4 +1,4 @@
-# The forms an option may take; the last one wins; -- ends the options.
+# The forms of options. The last one counts, and -- ends the options.
 array '|u1' '(2, 2)' '\001\002\003\005' >in.npy
 cp in.npy ./-odd.npy
 run napier logsumexp in.npy --format csv --axis 0

@@ -1,4 +1,4 @@
-# No result may replace an input or another result, under whatever names; nor a file of a model's folder.
+# No result may replace an input or another result, by any name, or a file in a model's folder.
 printf '0,0\n1,0\n0,1\n1,1\n2,1\n' >a.csv
 printf '1\n2\n3\n4\n5\n' >labels.txt
 cp a.csv want.csv
@@ -29,7 +29,7 @@ told napier tokenize labels.txt --model dir -o dir/config.json
 told napier logprobs r.jsonl --model dir -o r.jsonl
 told napier logprobs r.jsonl --model dir -o dir/config.json
 told napier judge r.jsonl --model dir --criteria c.jsonl -o c.jsonl
-# Devices may be named twice, and a result may go where nothing is.
+# Devices may be named twice, and a result may go to a new file.
 run napier grpo r.jsonl -o /dev/null --losses /dev/null
 cmp a.csv want.csv
 ls -A

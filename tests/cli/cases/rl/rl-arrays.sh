@@ -34,7 +34,7 @@ fortran_array '|u1' '(2, 2)' '\001\002\003\004' >fortran.npy
 printf '1,3\n2,4\n' >c.csv
 told napier kl --logprobs fortran.npy --ref c.csv
 run_line 'napier kl --logprobs - --ref c.csv <c.csv'
-# What is wrong is named.
+# Errors name what is wrong.
 told napier kl --logprobs f4.npy --ref f4.npy
 told napier kl --logprobs c.csv --ref c.csv --offsets ends.npy
 told napier kl --logprobs c.csv --ref f4.npy

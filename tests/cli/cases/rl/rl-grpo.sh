@@ -33,11 +33,11 @@ done
 loss --importance-sampling-mode token_mask --importance-sampling-floor 0.95
 loss --top-entropy-quantile 0.5
 loss --entropy-coefficient 0.01
-# The threshold itself in place of the quantile 1 - 0.5 of the entropies that count, here 1: the same loss.
+# The threshold itself instead of the quantile 1 - 0.5 of the entropies that count, here 1: the same loss.
 loss --entropy-threshold 1
 loss --importance-sampling-mode token_truncate --importance-sampling-cap inf
 loss --importance-sampling-mode token_mask --importance-sampling-cap 1000
-# The second response is empty: left out of means, or counted as a padded batch counts a row that is masked altogether.
+# The second response is empty: not counted in means, or counted as in a padded batch, where all its tokens are masked.
 sed 's/\[\]/[0]/g' batch.jsonl >masked.jsonl
 for type in grpo dr_grpo luspo token_mean dapo; do
     loss --loss-type $type --beta 0.1
@@ -45,12 +45,12 @@ for type in grpo dr_grpo luspo token_mean dapo; do
     run napier grpo masked.jsonl --loss-type $type --beta 0.1 | grep '"loss"'
 done
 loss --off-policy-mask-threshold 0.1
-# The whole report to a file, and the same bits by any instruction set and threads.
+# The whole report to a file, and the same bits for any instruction set and threads.
 run napier grpo batch.jsonl --beta 0.1 --isa scalar -j 1 -o one.json
 run napier grpo batch.jsonl --beta 0.1 -j 3 -o three.json
 cmp one.json three.json
 cat one.json
-# On-policy: without old log-probs every ratio is 1. An advantage for each token; NaN and infinities as Python has them.
+# On-policy: without old log-probs every ratio is 1. An advantage for each token; NaN and infinities as in Python.
 printf '{"logprobs": [-0.5, -1], "advantages": [1, -2]}\n' | told napier grpo - --gradients grad.csv
 cat grad.csv
 printf '{"logprobs": [-0.5, NaN], "advantage": 1}\n' | told napier grpo -

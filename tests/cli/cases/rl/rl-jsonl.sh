@@ -1,4 +1,4 @@
-# JSON Lines that are not: an error names the line, the member and its value. What may stand there is read.
+# Invalid JSON Lines: an error names the line, the member and its value. Allowed values are read.
 printf '{}' | napier kl - 2>&1 | grep -q 'no cJSON' && skip "built without cJSON"
 kl() {
     printf '%s\n' "$1"

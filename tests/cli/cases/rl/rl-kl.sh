@@ -16,7 +16,7 @@ told napier kl batch.jsonl --kl-estimator k2 --clamp-kl 0.01 -o kl.jsonl
 cat kl.jsonl
 told napier kl batch.jsonl -o kl.npy
 show kl.npy
-# Exactly, from logits.
+# Exact KL, from logits.
 printf '1,2,3\n0,0,0\n' >p.csv
 printf '1,2,3\n0,0,10\n' >q.csv
 told napier kl --logits p.csv --ref-logits q.csv

@@ -1,4 +1,4 @@
-# Options of grpo, kl and rubric that make no sense: exit status 2. What the data lack for an option: 1.
+# Invalid options of grpo, kl and rubric: exit status 2. An option that needs missing data: exit status 1.
 printf '1,2\n' >a.csv
 printf '1\n' >b.csv
 echo '{"logprobs": [1, 2], "ref_logprobs": [1, 2], "advantage": 1, "token_ids": [0, 1]}' >r.jsonl

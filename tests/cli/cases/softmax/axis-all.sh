@@ -1,4 +1,4 @@
-# The whole array as one row, of the same shape afterwards; logsumexp is a single number.
+# The whole array as one row; the result has the same shape. logsumexp is a single number.
 array '|u1' '(2, 3)' '\001\002\003\004\006\010' >in.npy
 run napier softmax in.npy --axis all --format csv
 run napier log-softmax in.npy --axis all --format csv

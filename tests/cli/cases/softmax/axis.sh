@@ -1,4 +1,4 @@
-# Axes from either end; out of bounds; no number.
+# Axes counted from either end, out of bounds, and not a number.
 array '|u1' '(2, 3)' '\001\002\003\004\006\010' >in.npy
 for axis in 0 1 -1 -2 +1 all; do
     told napier logsumexp in.npy --axis $axis --format csv

@@ -1,4 +1,4 @@
-# The result's type: the input's, or the one asked for. Bits, so that text hides nothing.
+# The dtype of the result: the input's, or the requested one. Printed as bits, because text could hide differences.
 array '<f4' '(3,)' "$f4_123" >in.npy
 for dtype in f32 f16 bf16 f64; do
     for command in softmax log-softmax logsumexp; do

@@ -1,4 +1,4 @@
-# Arrays larger than the buffer, by every way: blocks of rows, states over one row, columns; from a file and a pipe.
+# Arrays larger than the buffer, by every method: blocks of rows, states over one row, columns; from a file and a pipe.
 # 400 KB of f4: bytes that make small, different, finite numbers.
 {
     npy 1 "{'descr': '<f4', 'fortran_order': False, 'shape': (500, 200), }"

@@ -1,4 +1,4 @@
-# Algorithms, threads, instruction sets, buffers, formats and ways through the file: one result.
+# The result is the same for all algorithms, threads, instruction sets, buffers, formats and methods of reading.
 # 12 x 3000 numbers between -9 and 9, without a random generator.
 awk 'BEGIN { for (i = 0; i < 12; i++) { for (j = 0; j < 3000; j++) {
     x = sin(i * 3000 + j) * 9; printf "%.5f%s", x, j < 2999 ? "," : "\n" } } }' >in.csv

@@ -1,4 +1,4 @@
-# Logits divided by T first.
+# Logits are divided by T first.
 echo 1,2,3 | run napier softmax - --temperature 2
 echo 0.5,1,1.5 | run napier softmax -
 echo 1,2,3 | run napier softmax - -t 1e-300

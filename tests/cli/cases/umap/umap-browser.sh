@@ -33,7 +33,7 @@ for fragment in '#webgl' '#2d'; do
 done
 look ''
 grep -o 'data-state="[^"]*"' dom.html
-# Maps and values as wide as their types, or nearly nothing.
+# Maps and values with the full range of their types, or almost none.
 printf '%s\n' -1e300 0 1.5e308 -1.5e308 nan >values.txt
 for scale in 3e38 1e33 1e-44; do
     awk -v s=$scale 'BEGIN { printf "%s,0\n-%s,%s\n0,-%s\n0,0\n%s,%s\n", s, s, s, s, s, s }' >wide.csv

@@ -1,4 +1,4 @@
-# Points that share nothing with any other have no place on the map: NaN in the file and a warning, exit 0.
+# Points that have nothing in common with any other have no place on the map: NaN in the file, a warning, exit status 0.
 {
     for i in 0 1 2 3 4 5 6 7 8 9; do
         echo "1,1,$((i % 2)),$((i % 3 == 0)),0,0"

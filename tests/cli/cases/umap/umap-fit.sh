@@ -17,7 +17,7 @@ cmp -s map.npy seed.npy && echo "another seed, the same map"
 od -An -v -tu1 -w64 -j128 "$digits" | sed 's/^ *//; s/  */,/g' >digits.csv
 fit - -o text.npy <digits.csv
 cmp map.npy text.npy
-# What comes of it: files, and nothing on standard output that was not asked for.
+# The results: files, and nothing on standard output that was not requested.
 fit "$digits" --model digits.umap --plot map.svg --plot map.html --labels "$data/labels.npy"
 grep -c '<circle' map.svg
 run napier umap --embedding map.npy --plot again.svg --labels "$data/labels.npy"

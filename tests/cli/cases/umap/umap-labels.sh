@@ -1,4 +1,4 @@
-# Which labels are categories and which are values, and in what order they stand in the legend.
+# Which labels are categories and which are values, and their order in the legend.
 seq 24 | sed 's/.*/&,1/' >map.csv
 legend() { # arguments
     echo "-- $*"

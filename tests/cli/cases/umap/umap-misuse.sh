@@ -1,4 +1,4 @@
-# Options of umap that make no sense: a message, where to find help, exit status 2. Files that are at fault: 1.
+# Invalid options of umap: a message, where to find help, exit status 2. Invalid files: exit status 1.
 printf '0,0\n1,0\n0,1\n1,1\n' >map.csv
 array '<f4' '(3,)' "$f4_123" >three.npy
 told napier umap
@@ -29,7 +29,7 @@ told napier umap --embedding map.csv
 told napier umap --embedding map.csv --quality
 told napier umap --embedding map.csv --plot map.svg --hover three.npy
 told napier umap - --labels -
-# Before any work is done.
+# Found before any work is done.
 told napier umap map.csv -o nowhere/map.npy
 told napier umap map.csv --plot nowhere/map.svg
 told napier umap map.csv --plot .svg/

@@ -1,4 +1,4 @@
-# A kept map is written as all results are: modes and links stay, a device is written to, standard output is one.
+# A saved map is written like all results: modes and links stay, and devices and standard output work.
 printf '0,0\n1,0\n0,1\n1,1\n2,1\n' >a.csv
 fit() { run napier umap a.csv --n-neighbors 2 --n-epochs 5 "$@"; }
 fit --model want.umap
@@ -18,7 +18,7 @@ fit --model null
 [ -c null ] && echo still a device
 ln -s /dev/full full
 fit --model full
-# Back from standard input and from a pipe; not from a folder or a device without an end.
+# It can be read from standard input and from a pipe, but not from a folder or an endless device.
 run_line 'napier umap a.csv --transform - <want.umap >placed.csv'
 mkfifo pipe
 cat want.umap >pipe &

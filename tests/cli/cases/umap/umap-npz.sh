@@ -1,4 +1,4 @@
-# Sparse matrices as SciPy writes them, packed or not; what is wrong with others is named.
+# Sparse matrices as SciPy writes them, compressed or not; errors name what is wrong with others.
 command -v python3 >/dev/null || skip "no python3 to make archives with"
 cat >make.py <<'END'
 import struct, sys, zipfile

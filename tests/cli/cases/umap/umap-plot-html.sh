@@ -1,4 +1,4 @@
-# A plot as HTML: one file without a link, the data as JSON, nothing in it that could end the script.
+# A plot as HTML: one file without links, the data as JSON, and nothing in it that could end the script.
 printf '0,0\n4,0\n0,3\n4,3\n2,1\n' >map.csv
 printf '%s\n' '</script><b>' '"quoted" \ &' "it's" '' 'Grüße' >labels.txt
 run napier umap --embedding map.csv --labels labels.txt --plot map.html --title '<i>T</i> & "x"'

@@ -1,4 +1,4 @@
-# A plot as PNG: its size, and the same bytes again. What it looks like is for people.
+# A plot as PNG: its size, and the same bytes again. People must judge the picture itself.
 printf '0,0\n4,0\n0,3\n4,3\n2,1\n' >map.csv
 printf 'rye\nwheat\nrye\n\nbarley & oats\n' >names.txt
 napier umap --embedding map.csv --plot map.png 2>err || { grep -q 'no cairo' err && skip "built without cairo"; cat err; }

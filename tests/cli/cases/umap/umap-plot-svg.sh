@@ -1,4 +1,4 @@
-# A plot as SVG, to the letter: categories, values, and no labels; one, two and three components.
+# A plot as SVG, compared exactly: categories, values, and no labels; one, two and three components.
 printf '0,0\n4,0\n0,3\n4,3\n2,1\n' >map.csv
 printf 'rye\nwheat\nrye\n\nbarley & oats\n' >names.txt
 run napier umap --embedding map.csv --labels names.txt --plot names.svg --title 'Cereals <&> "grain"'
