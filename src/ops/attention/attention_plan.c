@@ -1,4 +1,4 @@
-/* ops/attention/attention_plan.c - arguments and options of both calls. */
+/* ops/attention/attention_plan.c - checks arguments and options of both calls. */
 #include "ops/attention/attention_plan.h"
 
 #include <float.h>
@@ -7,7 +7,7 @@
 
 #include "core/base/fenv.h"
 
-/* Beyond this nothing can be packed, and sizes below need no care. */
+/* Larger sizes are refused, so that the sizes below cannot overflow. */
 #define NAPIER_TOKENS_MOST (INT64_C(1) << 40)
 #define NAPIER_DIM_MOST (INT64_C(1) << 20)
 
