@@ -1,4 +1,5 @@
-/* ops/linear/dot.inc.h - sums over a pair of rows, in the order of linear_kernels.h; compiled once per instruction set. */
+/* ops/linear/dot.inc.h - sums over a pair of rows, in the order of linear_kernels.h. Compiled once per instruction
+ * set. */
 #ifndef NAPIER_OPS_LINEAR_DOT_INC_H
 #define NAPIER_OPS_LINEAR_DOT_INC_H
 

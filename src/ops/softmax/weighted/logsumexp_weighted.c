@@ -232,7 +232,7 @@ static result finish_line_f32(const line *l, const sums *s) {
     return finish_f32(l->look.max, weight_of(s), rest);
 }
 
-/* As finish_finite of sum_f64.inc.h. If the largest term and M's term lie far apart,
+/* As napier_f64_finish_finite. If the largest term and M's term lie far apart,
  * W and R are in units of the largest term. */
 static result finish_f64(const line *l, const sums *s) {
     const double max = l->look.max;
