@@ -5,7 +5,8 @@
  * barriers of a kernel are tested on machines without a GPU. Both understand:
  *
  *   CUDA_KERNEL(name, type, threads) { ... }   a kernel of one argument, `job`, a struct passed by value, for blocks of
- *                                              at most `threads` threads. Host code launches it by name: core/gpu/launch.h
+ *                                              at most `threads` threads. Host code launches it by its name:
+ *                                              core/gpu/launch.h
  *   threadIdx.x blockIdx.x .y .z  blockDim.x  gridDim.x .y .z
  *   CUDA_SHARED(type, name)         the block's dynamic shared memory, whose size the launch gives, as `type *name`, on
  *                                   a boundary of 128 bytes; static __shared__ variables are not used

@@ -13,7 +13,7 @@
 
 /* ---- Scale ------------------------------------------------------------------------------------------------------- */
 
-/* In the default floating-point state; volatile, lest something leaves the two calls. */
+/* In the default floating-point state. volatile: the compiler must not move the arithmetic out of the two calls. */
 static bool read_scale(double scale, int64_t dim, napier_attention_plan *plan) {
     const napier_fenv caller = napier_fenv_enter();
     const volatile double exact = scale, width = (double)dim;

@@ -126,7 +126,7 @@ CUDA_INLINE void score(const bool f16, const int wide, const room *m, const unsi
     }
 }
 
-/* Keys of the block that row `e` of the thread sees, masks aside. */
+/* The keys of the block to which row `e` of the thread attends, if there is no mask. */
 CUDA_INLINE int keys_shown(const napier_attention_job *job, const row_tile *t, int64_t place, int e) {
     const int r = row_in_tile(e);
     const int64_t seen = r < t->rows ? keys_seen(job, &t->s, t->query + r) - place : 0;

@@ -164,8 +164,8 @@ CUDA_INLINE void put_sixteen(const float x[ROWS], float *weights) {
     }
 }
 
-/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others; pairs that
- * are not seen are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are
+/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others. Pairs that do
+ * not attend are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are
  * multiplied by first. A thread has a column and half of the 16. */
 CUDA_INLINE void add_columns(const napier_const_heads *x, const float *weights, const uint32_t *seen, const others *o,
                              int count, const float *factors, float *columns) {

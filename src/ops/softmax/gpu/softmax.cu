@@ -3,7 +3,8 @@
  *
  *   short   rows of up to one tile: a warp, or some threads of one, take a row; one read, one write, all in registers
  *   rows    a block takes a row, tile by tile. The job says whether it reads the row three times (maximum, sum,
- *           result), or twice, or once and keeps it in shared memory; several blocks (a cluster) may keep a row together
+ *           result), or twice, or once and keeps it in shared memory; several blocks (a cluster) may keep a row
+ *           together
  *   tiles   one line split over many blocks: the sum of each block's tiles; merge: the sums of a line; write: its
  *           results
  *
