@@ -4,11 +4,12 @@
  * compiler compiles it for the emulated device of tests/cuda, whose threads are coroutines. So the bits, bounds and
  * barriers of a kernel are tested on machines without a GPU. Both understand:
  *
- *   CUDA_KERNEL(name, type, threads) { ... }   a kernel of one argument, `job`, a struct passed by value, for blocks of at
- *                                              most `threads` threads. Host code launches it by name: core/gpu/launch.h
+ *   CUDA_KERNEL(name, type, threads) { ... }   a kernel of one argument, `job`, a struct passed by value, for blocks of
+ *                                              at most `threads` threads. Host code launches it by its name:
+ *                                              core/gpu/launch.h
  *   threadIdx.x blockIdx.x .y .z  blockDim.x  gridDim.x .y .z
- *   CUDA_SHARED(type, name)         the block's dynamic shared memory, whose size the launch gives, as `type *name`, on a
- *                                   boundary of 128 bytes; static __shared__ variables are not used
+ *   CUDA_SHARED(type, name)         the block's dynamic shared memory, whose size the launch gives, as `type *name`, on
+ *                                   a boundary of 128 bytes; static __shared__ variables are not used
  *   __syncthreads() __syncwarp()    all threads of the block; of the warp
  *   cuda_shuffle_xor_{f32,i32,u64}(value, lanes), cuda_shuffle_{f32,i32,u64}(value, lane)    the whole warp takes part
  *   cuda_ballot(condition)          a bit for each lane of the warp
@@ -19,7 +20,8 @@
  *   cuda_load_16(pointer, out)      16 bytes on a boundary of 16, past L1 if the device can
  *   cuda_store_16(pointer, in)
  *   cuda_cluster_size(), cuda_cluster_rank(), cuda_cluster_sync(), cuda_cluster_shared(pointer, rank)
- *                                   blocks that were launched as a cluster; the same place in another block's shared memory
+ *                                   blocks that were launched as a cluster; the same place in the shared memory of
+ *                                   another block
  *   cuda_copy_async_16(shared, global), cuda_copy_async_part(shared, global, bytes): of 16, the rest becomes 0;
  *   cuda_copy_commit(), cuda_copy_wait(groups)
  *   cuda_ldmatrix_x4(out, row), cuda_ldmatrix_x4_turned(out, row)    four matrices of 8 x 8 16-bit elements from shared

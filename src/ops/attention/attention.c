@@ -1,4 +1,5 @@
-/* ops/attention/attention.c - the forward: tiles of queries pass by the keys of their sequence, block by block. */
+/* ops/attention/attention.c - the forward: tiles of queries are multiplied with
+ * the keys of their sequence, block by block. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -10,8 +11,8 @@ enum {
     NAPIER_TILE_ROWS = 192,
     NAPIER_TILE_ROWS_LEAST = 48,
     NAPIER_BATCH = 16,
-    NAPIER_OWN_FLOATS = 1 << 18, /* packed by a worker for itself: these stay in its second cache */
-    NAPIER_OWN_MOST = 1 << 20    /* beyond, all threads pack together */
+    NAPIER_OWN_FLOATS = 1 << 18, /* floats that a worker packs for itself: these stay in its second-level cache */
+    NAPIER_OWN_MOST = 1 << 20    /* beyond this, all threads pack together */
 };
 
 typedef struct attend_job {
@@ -19,9 +20,9 @@ typedef struct attend_job {
     napier_heads output;
     napier_matrix lse;
     napier_key_chunk *chunks; /* one for all workers, or one for each */
-    int64_t *starts;          /* one for each: the ranges of sequences that a worker may take */
+    int64_t *starts;          /* if each worker has one: the ranges of sequences that it may take */
     int64_t tile_queries;     /* at most, of a tile */
-    int64_t tiles;            /* one for all: of a head, in this chunk */
+    int64_t tiles;            /* if there is one for all: the tiles of a head in this chunk */
     float masked;
     float *scratch;
     int64_t scratch_floats; /* of a worker */
@@ -36,7 +37,7 @@ typedef struct attend_state {
 
 /* ---- A tile ------------------------------------------------------------------------------------------------------ */
 
-/* Output columns and a few more, lest all rows fall into one set of the cache. */
+/* Output columns and a few more, so that rows do not all map to one cache set. */
 static int64_t output_step(const napier_attention_plan *plan) { return napier_value_columns(plan) + 16; }
 
 static int64_t state_floats(const napier_attention_plan *plan, int64_t rows) {
@@ -68,7 +69,8 @@ static napier_attention_rows rows_from(const napier_attention_rows *all, int64_t
     return rows;
 }
 
-/* Where there is an inf or NaN among values, 0 times a hidden one would be NaN: key by key, hidden ones left out. */
+/* If there is an inf or NaN among the values, 0 times a hidden one would be NaN. So this
+ * adds key by key and leaves out hidden ones. */
 static void add_values_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place,
                             const napier_key_run *run, const float *weights, const napier_attention_rows *sums) {
     for (int64_t r = 0; r < rows; r++) {
@@ -168,7 +170,7 @@ static void begin_rows(const napier_row_tile *tile, const attend_state *state) {
     }
 }
 
-/* The last look at some rows: straight to the output where the elements of a row lie side by side. */
+/* Finishes some rows, and writes them directly to the output if the elements of a row are contiguous. */
 static void finish_some(const attend_job *job, const napier_row_tile *tile, int64_t first, int64_t rows,
                         const attend_state *state) {
     const napier_heads *const out = &job->output;
@@ -203,14 +205,15 @@ static void finish_rows(const attend_job *job, const napier_row_tile *tile, cons
     }
 }
 
-/* Tiles that pass by the keys together: one, or those of sequences that share a prefix, which is then read once. */
+/* Tiles that go through the keys together: one tile, or those of sequences that
+ * share a prefix, which is then read only once. */
 typedef struct attend_batch {
     int count;
     napier_row_tile tiles[NAPIER_BATCH];
     const napier_packed_sequence *keys[NAPIER_BATCH];
 } attend_batch;
 
-/* The part of the scratch that belongs to the rows after `rows` others. */
+/* The part of the scratch memory for the rows after the first `rows`. */
 static attend_state state_from(const attend_state *all, int64_t rows, int64_t dim) {
     attend_state state = *all;
     state.queries += napier_packed_rows_floats(rows, dim);
@@ -249,7 +252,7 @@ static int64_t tiles_of(const attend_job *job, int64_t queries) {
     return (queries + job->tile_queries - 1) / job->tile_queries;
 }
 
-/* The last sequence of the chunk whose first tile is not beyond. */
+/* The last sequence of the chunk whose first tile is at most this one. */
 static int64_t sequence_of_tile(const napier_key_chunk *chunk, int64_t tile) {
     int64_t low = 0, high = chunk->sequences;
     while (high - low > 1) {
@@ -259,7 +262,7 @@ static int64_t sequence_of_tile(const napier_key_chunk *chunk, int64_t tile) {
     return low;
 }
 
-/* Where the batch that begins with a sequence of the chunk ends. */
+/* The end of the batch that begins with a sequence of the chunk. */
 static int64_t batch_end(const attend_job *job, const napier_key_chunk *chunk, int64_t first) {
     const int64_t group = job->plan->group, most = napier_rows_filled(job->tile_queries * group);
     const napier_packed_sequence *const p = &chunk->packed[first];
@@ -280,7 +283,7 @@ static int64_t tiles_of_batch(const attend_job *job, const napier_key_chunk *chu
     return end - first > 1 ? 1 : tiles_of(job, napier_sequence_of(job->plan, chunk->sequence + first).queries);
 }
 
-/* Tile `index` of a batch: the last queries of a sequence first, which see the most keys. */
+/* Tile `index` of a batch. The last queries of a sequence come first, because they attend to the most keys. */
 static void attend_sequences(const attend_job *job, napier_key_chunk *chunk, int64_t first, int64_t end, int64_t index,
                              int64_t head, const attend_state *state) {
     const int64_t count = tiles_of_batch(job, chunk, first, end), tile = count - 1 - index;
@@ -338,7 +341,7 @@ static void attend_own(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Large tiles read the keys less often; small ones share the work out better. */
+/* Large tiles read the keys less often; small ones divide the work more evenly. */
 static int64_t choose_tile_queries(const napier_attention_plan *plan) {
     const int64_t wanted = 8 * (int64_t)plan->context->threads;
     int64_t rows = NAPIER_TILE_ROWS;
@@ -373,7 +376,7 @@ static void destroy_chunks(attend_job *job, int chunks) {
     napier_free(&job->plan->context->allocator, job->chunks);
 }
 
-/* Every worker packs for itself. */
+/* Every worker packs its own keys. */
 static bool run_own(attend_job *job, int64_t ranges) {
     const napier_attention_plan *const plan = job->plan;
     const napier_context *const context = plan->context;
@@ -400,7 +403,8 @@ static bool run_together(attend_job *job) {
     return true;
 }
 
-/* Enough pieces for every worker, each small enough for its cache: then nobody waits for anybody. */
+/* True if there are enough pieces for every worker, each small enough for its cache. Then no worker
+ * waits for another. */
 static bool run(attend_job *job) {
     const napier_attention_plan *const plan = job->plan;
     const napier_key_chunks own = napier_key_chunks_of(plan, NAPIER_OWN_FLOATS, 1);

@@ -1,4 +1,5 @@
-/* ops/attention/attention.inc.h - scores to weights (attention_kernels.h), compiled once per instruction set. */
+/* ops/attention/attention.inc.h - turns scores into weights (attention_kernels.h); compiled once per
+ * instruction set. */
 #include "ops/attention/attention_kernels.h"
 #include "ops/attention/attention_lanes.h"
 #include "core/math/elements.h"
@@ -7,7 +8,7 @@
 
 NAPIER_KERNEL vf napier_hidden(void) { return vf_set(-INFINITY); }
 
-/* The mask of n keys as what is added to the score. */
+/* The mask of n keys, as numbers to be added to the scores. */
 NAPIER_KERNEL vf napier_mask_load(const napier_score_block *b, int64_t r, int64_t key, int n) {
     float added[16] = {0};
     if (!b->mask_is_bytes && b->mask_step == 1) {
@@ -24,7 +25,7 @@ NAPIER_KERNEL vf napier_mask_load(const napier_score_block *b, int64_t r, int64_
     return vf_load(added);
 }
 
-/* Scores of 16 keys in units of log 2, -inf where a key is hidden, whatever its product was. */
+/* Scores of 16 keys in units of log 2, -inf for hidden keys, whatever their products are. */
 NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int64_t key) {
     const int64_t left = b->seen[r] - key;
     const int n = left <= 0 ? 0 : left < 16 ? (int)left : 16;
@@ -37,8 +38,8 @@ NAPIER_KERNEL vf napier_shown_scores(const napier_score_block *b, int64_t r, int
     return vf_select(vm_first(n), t, napier_hidden());
 }
 
-/* Hides what the row does not see; returns the factor from what is then in its place to units of log 2. With a mask the
- * row is brought to those units. */
+/* Replaces the scores of hidden keys of a row by -inf. Returns the factor that brings the scores to units of log 2.
+ * With a mask the scores are in these units already, and the factor is 1. */
 NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
     float *const scores = b->scores + r * NAPIER_ROW_STEP;
     if (!b->mask && b->factor > 0) {
@@ -57,7 +58,7 @@ NAPIER_KERNEL float napier_show_row(const napier_score_block *b, int64_t r) {
 
 /* ---- Weights ------------------------------------------------------------------------------------------------------ */
 
-/* The same four times, step by step. */
+/* napier_weight of four vectors, step by step, so that their latencies overlap. */
 NAPIER_KERNEL void napier_weights4(vf d[4]) {
     static const float c[5] = {NAPIER_EXP2_C5, NAPIER_EXP2_C4, NAPIER_EXP2_C3, NAPIER_EXP2_C2, NAPIER_EXP2_C1};
     const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
@@ -83,7 +84,7 @@ NAPIER_KERNEL void napier_weights4(vf d[4]) {
     }
 }
 
-/* A NaN is passed over. */
+/* A NaN is ignored. */
 NAPIER_KERNEL float napier_row_maximum(const float *scores, int64_t keys) {
     vf m[4];
     for (int i = 0; i < 4; i++) {
@@ -106,7 +107,7 @@ NAPIER_KERNEL void napier_raise_exponent(const napier_attention_rows *a, int64_t
     const float before = a->exponents[r];
     a->exponents[r] = exponent;
     if (before == -INFINITY) {
-        return; /* all is 0 so far */
+        return; /* sums and outputs are still 0 */
     }
     const vf factor = vf_set(napier_rescale(before, exponent));
     vf_store(a->sums + 16 * r, vf_mul(vf_load(a->sums + 16 * r), factor));
@@ -162,7 +163,7 @@ NAPIER_KERNEL float napier_row_lse(float exponent, float sum) {
     return vf_lane(napier_lse_of(vf_set(exponent), vf_set(sum)), 0);
 }
 
-/* + 0: which zero an output of 0 is may depend on the keys of other rows. */
+/* The + 0 makes every zero +0, because the sign of a zero may depend on the keys of other rows. */
 NAPIER_KERNEL vf napier_output(const float *o, vf factor) {
     const vf mean = vf_mul(vf_add(vf_load(o), vf_zero()), factor);
     return vf_select(vf_unordered(mean, mean), vf_canonical_nan(), mean);
@@ -187,7 +188,7 @@ static void napier_attention_finish(const napier_attention_rows *rows, int64_t c
         float *const o = rows->outputs + r * rows->step;
         const bool empty = sum == 0.0f;
         const float factor = empty ? masked : 1.0f / sum;
-        if (empty) { /* 0 times a hidden infinity has been left out: all is 0 */
+        if (empty) { /* hidden infinities times 0 have not been added: the outputs are 0 */
             memset(o, 0, (size_t)rows->cols * sizeof *o);
         }
         if (!results) {
@@ -229,7 +230,7 @@ static void napier_attention_slope(const napier_score_block *b, const float *lev
 
 /* ---- Sums over rows ----------------------------------------------------------------------------------------------- */
 
-/* As the patches of ops/linear/product.inc.h, with the keys in place of the rows. */
+/* Like the patches of ops/linear/product.inc.h, with the keys in place of the rows. */
 #if defined(NAPIER_LANES_AVX512)
 #define NAPIER_TURNED_KEYS 12
 #define NAPIER_TURNED_VECTORS 2

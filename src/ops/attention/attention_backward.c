@@ -1,9 +1,10 @@
 /* ops/attention/attention_backward.c - the gradients. With p the probabilities and s the gradients of the scores,
+ *
  *     s = p (grad_output . v - mean),   mean = grad_output . output,
  *     grad_v = sum p grad_output,   grad_k = scale sum s q,   grad_q = scale sum s k.
  *
- * A worker takes a head of k and a sequence - or, where prefixes are shared, all sequences, one after the other. It goes
- * through blocks of keys, and for each through tiles of queries: scores are computed once. */
+ * A worker takes a head of k and a sequence or, if sequences share prefixes, all sequences one after the other. It goes
+ * through blocks of keys, and for each block through tiles of queries, so that scores are computed only once. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -34,7 +35,7 @@ typedef struct back_state {
     float *keys_turned;       /* panels [dim][NAPIER_LANES] */
     float *values_turned;     /* panels [v.dim][NAPIER_LANES] */
     float *keys;              /* panels of columns, [NAPIER_BACK_KEYS][NAPIER_LANES] */
-    float *gathered;          /* rows of a panel that come from two places */
+    float *gathered;          /* rows of a panel that come from two places in memory */
     float *queries, *grads;   /* packed rows of a tile */
     float *scores, *slopes;   /* [tile rows][NAPIER_ROW_STEP] */
     int64_t q_step, v_step;
@@ -49,7 +50,7 @@ static float *take(float **at, int64_t floats) {
     return taken;
 }
 
-/* Where everything lies in memory from `base` on; returns how many floats that takes. */
+/* Sets the pointers to memory from `base` on; returns how many floats they take. */
 static int64_t lay_out(const back_job *job, float *base, back_state *s) {
     const napier_attention_plan *const plan = job->plan;
     const int64_t rows = job->tile_queries * plan->group, filled = napier_rows_filled(rows);
@@ -137,13 +138,14 @@ static bool special_rows(const napier_attention_plan *plan, const float *packed,
     return false;
 }
 
-/* sum_q += slopes keys, for some rows of the tile. Key by key, hidden ones left out, where 0 times one would be NaN. */
+/* sum_q += slopes keys, for some rows of the tile. If 0 times a hidden key would be
+ * NaN, key by key without the hidden ones. */
 static void add_to_queries(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t count,
                            float *sum, const back_state *s) {
     const napier_attention_plan *const plan = tile->plan;
     const float *const slopes = s->slopes + first * NAPIER_ROW_STEP;
     if (!s->special_keys) {
-        for (int64_t r = rows; r < napier_rows_filled(rows); r++) { /* the sums there may be the next tile's */
+        for (int64_t r = rows; r < napier_rows_filled(rows); r++) { /* the sums there may belong to the next tile */
             memset(s->slopes + (first + r) * NAPIER_ROW_STEP, 0, (size_t)count * sizeof(float));
         }
         const napier_product_block block = {.rows = slopes,
@@ -214,7 +216,8 @@ static void clear_columns(float *x, int64_t rows, int64_t first, int64_t end) {
     }
 }
 
-/* Probabilities and slopes of some rows of the tile, and what the slopes add to the queries' gradients. */
+/* Computes probabilities and slopes of some rows of the tile, and adds what the
+ * slopes contribute to the queries' gradients. */
 static void score_rows(const back_job *job, const napier_row_tile *tile, int64_t place, int64_t count, int64_t first,
                        int64_t rows, const back_state *s) {
     const napier_attention_plan *const plan = job->plan;
@@ -260,7 +263,7 @@ static void back_tile(const back_job *job, const napier_row_tile *tile, int64_t 
 
 /* ---- A sequence with a head of k --------------------------------------------------------------------------------- */
 
-/* grad_output . output of a row, a piece after the other. The scores' memory serves for both. */
+/* grad_output . output of a row, piece by piece. The memory of the scores serves for both. */
 static float mean_of(const back_job *job, int64_t token, int64_t head, const back_state *s) {
     const napier_attention_plan *const plan = job->plan;
     const napier_const_matrix g = napier_head(&job->grad_output, head), o = napier_head(&job->output, head);
@@ -290,7 +293,7 @@ static napier_row_tile tile_of(const back_job *job, const napier_sequence *seque
     return (napier_row_tile){job->plan, *sequence, query, left < job->tile_queries ? left : job->tile_queries, head};
 }
 
-/* The gradients of the block's keys, scaled; with prefixes they are added to those of sequences before. */
+/* The gradients of the block's keys, scaled. With prefixes they are added to those of earlier sequences. */
 static void finish_block(const back_job *job, const napier_sequence *sequence, int64_t head, int64_t place,
                          int64_t count, const back_state *s) {
     const napier_attention_plan *const plan = job->plan;
@@ -387,7 +390,7 @@ static void back_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-/* Rows [first, end) of all heads of x are 0. */
+/* Sets rows [first, end) of all heads of x to 0. */
 static void clear_rows(const napier_attention_plan *plan, const napier_heads *x, int64_t first, int64_t end) {
     const float zeros[NAPIER_LANES] = {0};
     for (int64_t row = first; row < end && x->data; row++) {
@@ -400,7 +403,7 @@ static void clear_rows(const napier_attention_plan *plan, const napier_heads *x,
     }
 }
 
-/* Rows that are no sequence's own; with prefixes all are written anyway. */
+/* Rows that no sequence owns. With prefixes all rows are written anyway. */
 static void clear_unused(const back_job *job) {
     const napier_attention_plan *const plan = job->plan;
     if (plan->prefixes || !plan->key_offsets) {

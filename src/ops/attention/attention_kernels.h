@@ -1,8 +1,8 @@
-/* ops/attention/attention_kernels.h - scores to weights, as each instruction set compiles it (attention.inc.h). The
- * products before and after it are those of ops/linear/product_kernels.h.
+/* ops/attention/attention_kernels.h - turns scores into weights; attention.inc.h implements it for all instruction
+ * sets. The products before and after it are those of ops/linear/product_kernels.h.
  *
- * Rows are pairs of a query and a head; a row's keys are counted from the first of its sequence ("places") and come in
- * blocks of NAPIER_KEY_BLOCK. docs/attention.md has the order. */
+ * A row is a query with one of its heads. Its keys are counted from the first of its sequence ("places") and processed
+ * in blocks of NAPIER_KEY_BLOCK. docs/attention.md defines the order. */
 #ifndef NAPIER_OPS_ATTENTION_ATTENTION_KERNELS_H
 #define NAPIER_OPS_ATTENTION_ATTENTION_KERNELS_H
 
@@ -12,17 +12,17 @@
 #include "ops/linear/product_kernels.h"
 
 enum {
-    NAPIER_KEY_BLOCK = NAPIER_K_BLOCK, /* keys between two looks at a row's maximum: part of the order */
+    NAPIER_KEY_BLOCK = NAPIER_K_BLOCK, /* keys between two updates of a row's maximum: part of the order */
     NAPIER_TURNED_MORE = 3,
-    NAPIER_SCORE_ROWS = 24 /* rows whose scores are in the first cache at a time */
+    NAPIER_SCORE_ROWS = 24 /* rows whose scores are in the first-level cache at a time */
 };
 
 /* The scores of up to NAPIER_SCORE_ROWS rows with a block of keys. */
 typedef struct napier_score_block {
     float *scores; /* [rows][NAPIER_ROW_STEP]: q . k on entry */
     int64_t rows;
-    int64_t keys;        /* how many the row with most of them sees */
-    const int64_t *seen; /* [rows]: how many each sees, 0 .. keys: the first ones */
+    int64_t keys;        /* the most that any of the rows attends to */
+    const int64_t *seen; /* [rows]: each row attends to the first seen[r] keys, 0 .. keys */
     float factor;        /* scale * log2(e) */
 
     const void *const *mask; /* [rows]: the row's mask, at the first of these keys; NULL: none */
@@ -30,7 +30,8 @@ typedef struct napier_score_block {
     int64_t mask_step; /* elements from key to key */
 } napier_score_block;
 
-/* What a row has come to after some blocks: exponent E, sums l and outputs o, where
+/* Running state of rows after some blocks: exponent E, sums l and outputs o, where
+ *
  *     sum_j exp(score_j) = 2^E sum_i l[i],     sum_j exp(score_j) v_j = 2^E o. */
 typedef struct napier_attention_rows {
     float *exponents; /* [rows]: integers; -inf before the first score */
@@ -51,18 +52,18 @@ typedef struct napier_turned_product {
 } napier_turned_product;
 
 typedef struct napier_attention_kernels {
-    /* Scores become weights 2^(score log2(e) - E); E, l and o are brought to the new E, and l receives the weights. */
+    /* Replaces scores by weights 2^(score log2(e) - E), rescales l and o to the new E, and adds the weights to l. */
     void (*weigh)(const napier_score_block *block, const napier_attention_rows *rows);
-    /* The outputs of `count` rows go to results[r], [cols] of `dtype`, or stay in place (results NULL), and lse[r] receives
-     * the logsumexp (NULL: not wanted). A row without weight: `masked`. */
+    /* Writes the outputs of `count` rows to results[r], [cols] of `dtype`, or leaves them in place (results NULL), and
+     * the logsumexp to lse[r] (NULL: not wanted). The outputs of a row without weight are multiplied by `masked`. */
     void (*finish)(const napier_attention_rows *rows, int64_t count, float masked, void *const *results,
                    napier_dtype dtype, int64_t cols, float *lse);
-    /* For the backward: scores become probabilities p = exp(score - lse), and slopes, which hold the gradients of the
-     * probabilities in rows of the same step, become p (slope - mean). levels: lse * log2(e). */
+    /* For the backward. Replaces scores by probabilities p = exp(score - lse). slopes, with the same step, holds the
+     * gradients of the probabilities, and becomes p (slope - mean). levels: lse * log2(e). */
     void (*slope)(const napier_score_block *block, const float *levels, const float *means, float *slopes);
     /* c[key][col] += sum_row weights[row][key] * rows[row][col], by one chain of fma over the rows, ascending. */
     void (*turned)(const napier_turned_product *p);
-    /* Row r of c, of `cols` columns, times `factor`; an output of 0 is +0. */
+    /* Multiplies the rows of c, of `cols` columns, by `factor`; an output of 0 is +0. */
     void (*scale)(float *c, int64_t step, int64_t rows, int64_t cols, float factor);
     /* Is there an inf or NaN among n floats, n a multiple of 16? */
     bool (*any_special)(const float *x, int64_t n);

@@ -1,4 +1,4 @@
-/* ops/attention/attention_keys.c - which keys are packed together, and packing them. */
+/* ops/attention/attention_keys.c - decides which keys are packed together, and packs them. */
 #include "ops/attention/attention_keys.h"
 
 #include <string.h>
@@ -11,12 +11,12 @@ static int64_t own_panels(const napier_sequence *s) {
     return s->queries > 0 ? napier_fill_up(left, NAPIER_LANES) / NAPIER_LANES : 0;
 }
 
-/* Prefixes that begin at the same row share panels, however far each goes. */
+/* Prefixes that begin at the same row share panels, whatever their lengths. */
 static bool shares_prefix(const napier_sequence *a, const napier_sequence *b) {
     return whole_prefix_panels(a) > 0 && whole_prefix_panels(b) > 0 && a->prefix_begin == b->prefix_begin;
 }
 
-/* How many sequences from `first` on go together, with as many heads as may be, and how many panels they have. */
+/* The number of sequences from `first` on that form a chunk with `heads` heads, and the number of their panels. */
 static int64_t chunk_length(const napier_attention_plan *plan, int64_t floats, int64_t heads, int64_t first,
                             int64_t *panel_count) {
     const int64_t each = napier_panel_floats_of(plan) * heads;
@@ -104,7 +104,7 @@ static float *values_of(const napier_key_chunk *chunk, int64_t head, const napie
     return chunk->values + keys * NAPIER_LANES * napier_value_columns(chunk->plan);
 }
 
-/* The panel's keys, turned round. Rows from two places are first brought together. */
+/* Packs the panel's keys, transposed. Rows from two places in memory are first copied together. */
 static void pack_keys(const napier_key_chunk *chunk, const napier_sequence *s, int64_t head, int64_t place, int64_t n,
                       float *turned, float *out) {
     const napier_attention_plan *const plan = chunk->plan;
@@ -131,7 +131,7 @@ static bool pack_values(const napier_key_chunk *chunk, const napier_sequence *s,
     return special;
 }
 
-/* Fetches the rows of a panel in time: what is done meanwhile hides the way from memory. */
+/* Prefetches the rows of a panel, so that the load from memory overlaps with other work. */
 static void fetch_rows(const napier_const_heads *x, const napier_sequence *s, int64_t head, int64_t place, int64_t n) {
     const int64_t size = x->dtype == NAPIER_F32 ? 4 : 2;
     for (int64_t i = 0; i < n && x->dim_stride == 1; i++) {
@@ -162,7 +162,7 @@ static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
 
-enum { NAPIER_NOT_PACKED = 2 };    /* in `special`: the panel is packed when it is first asked for */
+enum { NAPIER_NOT_PACKED = 2 };    /* in `special`: the panel will be packed when it is first needed */
 enum { NAPIER_PACK_TOGETHER = 8 }; /* panels that a worker packs at a time */
 
 bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,

@@ -1,7 +1,8 @@
-/* ops/attention/attention_keys.h - keys and values packed for the products: a chunk of sequences and heads at a time,
- * so that memory stays bounded and what is packed stays in the caches; the whole panels of a prefix once for all
- * sequences that follow one another and share it. A chunk is packed by all threads together, or by a worker for
- * itself. */
+/* ops/attention/attention_keys.h - packs keys and values for the products.
+ *
+ * They are packed a chunk of sequences and heads at a time, so that memory is bounded and packed data stay in the
+ * caches. The whole panels of a prefix are packed once for all consecutive sequences that share it. All threads pack a
+ * chunk together, or each worker packs its own. */
 #ifndef NAPIER_OPS_ATTENTION_ATTENTION_KEYS_H
 #define NAPIER_OPS_ATTENTION_ATTENTION_KEYS_H
 
@@ -14,7 +15,7 @@ typedef struct napier_key_segment {
 
 typedef struct napier_packed_sequence {
     napier_key_segment shared, own;
-    int64_t shared_panels; /* of the shared ones, how many are this sequence's; its other keys are in `own` */
+    int64_t shared_panels; /* how many of the shared panels belong to this sequence; its other keys are in `own` */
     int64_t first_tile;
 } napier_packed_sequence;
 
@@ -41,37 +42,38 @@ typedef struct napier_key_chunk {
 /* Packed keys and values of a chunk take at most so many floats, or are those of one head of one sequence. */
 enum { NAPIER_CHUNK_FLOATS = 6 << 20 };
 
-/* What the chunks of a plan come to: of up to `floats` floats, up to NAPIER_CHUNK_FLOATS where sequences share a prefix;
- * and of up to heads_most heads. */
+/* The sizes of a plan's chunks. A chunk has up to `floats` floats, or up to NAPIER_CHUNK_FLOATS if its sequences share
+ * a prefix, and up to heads_most heads. */
 typedef struct napier_key_chunks {
-    int64_t count;     /* of ranges of sequences, each once for every `heads_most` heads or fewer */
+    int64_t count;     /* of ranges of sequences; each is packed once for every `heads_most` heads or fewer */
     int64_t sequences; /* the most of any chunk */
-    int64_t panels;    /* of one head: likewise */
-    int64_t all;       /* of all heads of a chunk: likewise */
+    int64_t panels;    /* of one head: the most of any chunk */
+    int64_t all;       /* of all heads of a chunk: the most of any chunk */
 } napier_key_chunks;
 
 napier_key_chunks napier_key_chunks_of(const napier_attention_plan *plan, int64_t floats, int64_t heads_most);
 /* starts[i]: the first sequence of range i; starts[count]: sequences. */
 void napier_key_chunk_starts(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int64_t *starts);
 
-/* Room for every chunk of a plan, to be packed by `workers` workers; false if there is not enough memory. */
+/* Allocates memory for every chunk of a plan, to be packed by `workers` workers; false if there is not
+ * enough memory. */
 bool napier_key_chunk_create(const napier_attention_plan *plan, int64_t floats, int64_t heads_most, int workers,
                              napier_key_chunk *chunk);
 void napier_key_chunk_destroy(napier_key_chunk *chunk);
 
-/* Goes to the next chunk (the first one after create) and packs it with all threads; false: there is none. */
+/* Goes to the next chunk (the first one after create) and packs it with all threads. Returns false after the last. */
 bool napier_key_chunk_next(napier_key_chunk *chunk);
-/* One head of the sequences first .. end - 1, a range of napier_key_chunk_starts, to be packed by this thread, panel by
- * panel as they are asked for: then they come from the second cache even where all of them would not fit. */
+/* Prepares one head of the sequences first .. end - 1, a range of napier_key_chunk_starts. This thread packs each panel
+ * when it is first needed, so the panel is read from the second-level cache even if all panels would not fit there. */
 void napier_key_chunk_load(napier_key_chunk *chunk, int64_t first, int64_t end, int64_t head);
 
 static inline int64_t napier_panel_floats_of(const napier_attention_plan *plan) {
     return NAPIER_LANES * (plan->k.dim + napier_fill_up(plan->v.dim, NAPIER_LANES));
 }
 
-/* A run of keys: places place .. place + count - 1 of a sequence, in one segment. */
+/* Consecutive keys: places place .. place + count - 1 of a sequence, in one segment. */
 typedef struct napier_key_run {
-    const float *keys;   /* the panel of the first place, which begins it */
+    const float *keys;   /* the panel that begins with the first place */
     const float *values; /* the row of the first place in the first panel of columns */
     int64_t value_step;  /* to the next panel of columns */
     int64_t count;

@@ -1,11 +1,11 @@
-/* ops/attention/attention_lanes.h - what stays in a lane of the weights: CPU and CUDA share it. */
+/* ops/attention/attention_lanes.h - operations on weights within a lane, which CPU and CUDA share. */
 #ifndef NAPIER_OPS_ATTENTION_ATTENTION_LANES_H
 #define NAPIER_OPS_ATTENTION_ATTENTION_LANES_H
 
 #include "core/math/lanes_math.h"
 
-/* 2^d for d <= 1; 0 for d < -125, where it would soon be subnormal; NaN for NaN. The exponent's bias is in the magic
- * number, so that the low bits of the sum are the exponent's bits. */
+/* 2^d for d <= 1. 0 for d < -125, where the result would be subnormal or nearly so; NaN for NaN. The magic number
+ * includes the exponent's bias, so that the low bits of the sum are the exponent's bits. */
 NAPIER_KERNEL vf napier_weight(vf d) {
     const vf magic = vf_set(NAPIER_ROUND_MAGIC + 127.0f);
     const vf shifted = vf_add(d, magic);

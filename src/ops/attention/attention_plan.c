@@ -1,4 +1,4 @@
-/* ops/attention/attention_plan.c - arguments and options of both calls. */
+/* ops/attention/attention_plan.c - checks arguments and options of both calls. */
 #include "ops/attention/attention_plan.h"
 
 #include <float.h>
@@ -8,13 +8,13 @@
 #include "core/base/fenv.h"
 #include "core/base/struct_size.h"
 
-/* Beyond this nothing can be packed, and sizes below need no care. */
+/* Larger sizes are refused, so that the sizes below cannot overflow. */
 #define NAPIER_TOKENS_MOST (INT64_C(1) << 40)
 #define NAPIER_DIM_MOST (INT64_C(1) << 20)
 
 /* ---- Scale ------------------------------------------------------------------------------------------------------- */
 
-/* In the default floating-point state; volatile, lest something leaves the two calls. */
+/* In the default floating-point state. volatile: the compiler must not move the arithmetic out of the two calls. */
 static bool read_scale(double scale, int64_t dim, napier_attention_plan *plan) {
     const napier_fenv caller = napier_fenv_enter();
     const volatile double exact = scale, width = (double)dim;

@@ -1,5 +1,4 @@
-/* ops/attention/attention_plan.h - what a call on attention comes to: arguments checked once, for forward and
- * backward. */
+/* ops/attention/attention_plan.h - the checked arguments of a call on attention, for forward and backward. */
 #ifndef NAPIER_OPS_ATTENTION_ATTENTION_PLAN_H
 #define NAPIER_OPS_ATTENTION_ATTENTION_PLAN_H
 
@@ -22,7 +21,7 @@ typedef struct napier_attention_plan {
     float scale;   /* of the scores */
     float factor;  /* scale * log2(e) */
     bool prefixes;
-    bool on_device; /* offsets, prefixes and mask are in a GPU's memory: its kernels look at them */
+    bool on_device; /* offsets, prefixes and mask are in a GPU's memory, where its kernels check them */
     const int64_t *query_offsets, *key_offsets; /* NULL: one sequence */
 } napier_attention_plan;
 
@@ -31,16 +30,16 @@ napier_status napier_attention_plan_make(napier_context *context, napier_const_h
                                          napier_const_heads v, const napier_attention_options *options,
                                          napier_attention_plan *plan);
 
-/* The same where all arrays are in a GPU's memory. */
+/* The same if all arrays are in a GPU's memory. */
 napier_status napier_attention_plan_on_device(napier_context *context, napier_const_heads q, napier_const_heads k,
                                               napier_const_heads v, const napier_attention_options *options,
                                               napier_attention_plan *plan);
 
-/* What the forward writes. */
+/* Checks the outputs of the forward. */
 napier_status napier_attention_check_outputs(napier_context *context, const napier_attention_plan *plan,
                                              napier_heads output, napier_matrix lse);
 
-/* What the backward takes beside a plan. */
+/* The arguments of the backward besides the plan. */
 typedef struct napier_attention_back_views {
     napier_const_heads grad_output, output;
     napier_const_matrix lse;
@@ -49,10 +48,10 @@ typedef struct napier_attention_back_views {
 napier_status napier_attention_check_back(napier_context *context, const napier_attention_plan *plan,
                                           const napier_attention_back_views *views);
 
-/* An output of shape [tokens, heads, dim]: checked, and apart from all that is read. */
+/* Checks an output of shape [tokens, heads, dim], which may overlap nothing that is read. */
 napier_status napier_attention_check_out(napier_context *context, const napier_attention_plan *plan, const char *name,
                                          napier_heads out, int64_t tokens, int64_t heads, int64_t dim);
-/* The shape alone. */
+/* Checks only the shape. */
 napier_status napier_attention_check_shape(napier_context *context, const char *name, napier_const_heads x,
                                            int64_t tokens, int64_t heads, int64_t dim);
 
@@ -69,7 +68,7 @@ static inline int64_t napier_key_row(const napier_sequence *s, int64_t place) {
     return place < s->prefix ? s->prefix_begin + place : s->own_begin + (place - s->prefix);
 }
 
-/* How many keys, the first ones, query i of a sequence sees, masks aside. */
+/* Query i of a sequence attends to so many keys, the first ones, if there is no mask. */
 static inline int64_t napier_keys_seen(const napier_attention_plan *plan, const napier_sequence *s, int64_t query) {
     if (!plan->options.causal) {
         return s->keys;
@@ -78,7 +77,7 @@ static inline int64_t napier_keys_seen(const napier_attention_plan *plan, const 
     return seen > 0 ? seen : 0;
 }
 
-/* Where the mask of a query and a head has its element for a place. There is a mask. */
+/* The address of the mask's element for a query, a head and a place. There must be a mask. */
 static inline const void *napier_mask_at(const napier_attention_plan *plan, int64_t token, int64_t head,
                                          int64_t place) {
     const napier_attention_options *const o = &plan->options;
@@ -86,13 +85,13 @@ static inline const void *napier_mask_at(const napier_attention_plan *plan, int6
     return (const char *)o->mask + at * (o->mask_is_bytes ? 1 : 4);
 }
 
-/* Whether the mask hides a key, which then must leave no trace, whatever its values. */
+/* Whether the mask hides a key. A hidden key must not affect the row, whatever its values. */
 static inline bool napier_mask_hides(const napier_attention_plan *plan, int64_t token, int64_t head, int64_t place) {
     const void *const at = napier_mask_at(plan, token, head, place);
     return plan->options.mask_is_bytes ? *(const unsigned char *)at == 0 : *(const float *)at == -INFINITY;
 }
 
-/* Filled up to a multiple. */
+/* n rounded up to a multiple. */
 static inline int64_t napier_fill_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 /* Packs n places from `first` on, as rows of `cols` elements of head `head`, f32, `step` floats apart, and 0 up to

@@ -1,4 +1,5 @@
-/* ops/attention/attention_rows.c - rows in and out, their products with keys, and what they see. */
+/* ops/attention/attention_rows.c - packs and unpacks rows, multiplies them with
+ * keys, and finds which keys they attend to. */
 #include "ops/attention/attention_rows.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* ops/attention/attention_rows.h - rows of a tile: pairs of a query and a head of one group, heads within queries. */
+/* ops/attention/attention_rows.h - the rows of a tile: pairs of a query and a head of one group, heads
+ * within queries. */
 #ifndef NAPIER_OPS_ATTENTION_ATTENTION_ROWS_H
 #define NAPIER_OPS_ATTENTION_ATTENTION_ROWS_H
 
@@ -14,7 +15,7 @@ typedef struct napier_row_tile {
 
 static inline int64_t napier_tile_rows(const napier_row_tile *t) { return t->queries * t->plan->group; }
 
-/* Rows that products take at a time without loss are multiples of this; packed rows are filled up with 0. */
+/* The products are fastest for multiples of so many rows; packed rows are filled up with 0. */
 enum { NAPIER_ROWS_TOGETHER = 4 };
 
 static inline int64_t napier_rows_filled(int64_t rows) { return napier_fill_up(rows, NAPIER_ROWS_TOGETHER); }
@@ -27,21 +28,21 @@ static inline int64_t napier_packed_rows_floats(int64_t rows, int64_t dim) {
 /* Packs the tile's rows of x ([tokens, heads of q, dim]). */
 void napier_pack_rows(const napier_row_tile *tile, const napier_const_heads *x, float *out);
 
-/* The tile's rows of x := rows of c, `step` floats apart, which begin with the tile's. */
+/* Writes rows of c, `step` floats apart, which begin with the tile's, to the tile's rows of x. */
 void napier_unpack_rows(const napier_row_tile *tile, const float *c, int64_t step, const napier_heads *x);
 
 /* scores[row][key] = packed row first + row . key for `keys` keys in panels [key / NAPIER_LANES][dim][NAPIER_LANES]. */
 void napier_row_products(const napier_attention_plan *plan, const float *packed, int64_t packed_rows, int64_t dim,
                          int64_t first, int64_t rows, const float *panels, int64_t keys, float *scores);
 
-/* seen[row]: how many of the keys from `place` on, at most `most`, each row sees. Returns the most any of them sees. */
+/* seen[row]: to how many of the keys from `place` on, at most `most`, each row attends. Returns the maximum. */
 int64_t napier_rows_seen(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, int64_t most,
                          int64_t *seen);
 
-/* mask[row]: the row's mask at `place`. There is a mask. */
+/* mask[row]: the row's mask at `place`. There must be a mask. */
 void napier_rows_mask(const napier_row_tile *tile, int64_t first, int64_t rows, int64_t place, const void **mask);
 
-/* Whether a row sees a key, mask and all. */
+/* Whether a row attends to a key, mask included. */
 bool napier_row_sees(const napier_row_tile *tile, int64_t row, int64_t place);
 
 #endif

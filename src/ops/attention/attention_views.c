@@ -26,7 +26,7 @@ static void axes_of(napier_const_heads x, size_t size, axis axes[3]) {
     axes[2] = axis_of(x.dim, x.dim_stride, size);
 }
 
-/* The first and the last byte; false if an offset does not fit a ptrdiff_t or an address wraps round. */
+/* The first and the last byte. False if an offset does not fit a ptrdiff_t or an address overflows. */
 static bool find_range(napier_const_heads x, size_t size, uintptr_t *first, uintptr_t *last) {
     const uint64_t limit = (uint64_t)PTRDIFF_MAX / 4;
     uint64_t below = 0, above = size - 1;
@@ -141,7 +141,7 @@ static napier_status overlap(napier_context *context, const char *out_name, cons
     return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p overlaps %s at %p", out_name, out, name, other);
 }
 
-/* Heads that lie one after the other in each token are one row. */
+/* Heads that are contiguous in each token are one row. */
 static napier_const_heads joined(napier_const_heads x) {
     if (x.heads > 1 && (x.dim == 1 || x.head_stride == x.dim * x.dim_stride)) {
         x.dim_stride = x.dim == 1 ? x.head_stride : x.dim_stride;

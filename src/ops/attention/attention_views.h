@@ -1,5 +1,5 @@
-/* ops/attention/attention_views.h - are heads of tokens what they claim to be, and do two of them overlap? As
- * core/base/view.h, one axis more. */
+/* ops/attention/attention_views.h - checks views with three axes, [tokens, heads, dim], and whether two of them
+ * overlap. Like core/base/view.h, with one more axis. */
 #ifndef NAPIER_OPS_ATTENTION_ATTENTION_VIEWS_H
 #define NAPIER_OPS_ATTENTION_ATTENTION_VIEWS_H
 
@@ -7,19 +7,20 @@
 
 #include "core/base/context.h"
 
-/* Shape not negative, dtype one of f32, f16 and bf16, data there and aligned, every address representable. */
+/* The shape is not negative, the dtype is f32, f16 or bf16, the data are not NULL and
+ * aligned, and every address is representable. */
 napier_status napier_check_heads(napier_context *context, const char *name, napier_const_heads view);
-/* The same for what is written: no two elements share memory either. Of the axes, each must step over all of the shorter
- * ones. */
+/* The same for an output: no two of its elements may share memory either. Each axis must step over the whole extent of
+ * all axes with shorter steps. */
 napier_status napier_check_heads_out(napier_context *context, const char *name, napier_heads view);
-/* `out` shares no byte with `other`. Both have been checked. */
+/* `out` must share no byte with `other`. Both have been checked. */
 napier_status napier_check_heads_apart(napier_context *context, const char *out_name, napier_heads out,
                                        const char *name, napier_const_heads other);
-/* `out` shares no byte with `size` bytes at `data`. */
+/* `out` must share no byte with `size` bytes at `data`. */
 napier_status napier_check_heads_apart_from(napier_context *context, const char *out_name, napier_heads out,
                                             const char *name, const void *data, size_t size);
-/* The bytes of a mask, [tokens, heads, dim] of `size` each, as an address and a count; `name` is told if they leave the
- * address space. */
+/* Finds the bytes of a mask, [tokens, heads, dim] of `size` each, as an address and a
+ * count. Fails if they leave the address space. */
 napier_status napier_check_mask(napier_context *context, napier_const_heads view, size_t size, const void **first,
                                 size_t *bytes);
 

@@ -25,11 +25,11 @@
 
 #define NAPIER_AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* The compiler does not see what tile instructions read and write. */
+/* The compiler does not know what tile instructions read and write. */
 #define NAPIER_AMX_FENCE() __asm__ volatile("" : : : "memory")
 
 enum {
-    NAPIER_AMX_ROWS = 16,  /* of a tile; its 64 bytes a row are 32 bf16, or 16 pairs, or 16 sums */
+    NAPIER_AMX_ROWS = 16,  /* of a tile, whose rows have 64 bytes: 32 bf16, or 16 pairs, or 16 sums */
     NAPIER_AMX_LANES = 32, /* two tiles side by side */
     NAPIER_AMX_PAIRS = NAPIER_K_BLOCK / 2
 };
@@ -38,7 +38,7 @@ enum {
 
 typedef struct napier_amx_operands {
     uint16_t rows[NAPIER_ROW_GROUP][NAPIER_K_BLOCK];
-    uint32_t lanes[2][NAPIER_AMX_PAIRS][16]; /* a pair of k in each: the even one below */
+    uint32_t lanes[2][NAPIER_AMX_PAIRS][16]; /* a pair of k in each, the even one in the low half */
     float c[NAPIER_ROW_GROUP][NAPIER_AMX_LANES];
 } napier_amx_operands;
 
@@ -130,13 +130,13 @@ NAPIER_AMX static void amx_run(const napier_product_block *b, napier_amx_operand
 
 void napier_amx_pairs(const napier_product_block *block) {
     napier_amx_operands operands;
-    memset(operands.lanes, 0, sizeof operands.lanes); /* half a pair of tiles may stay unused */
+    memset(operands.lanes, 0, sizeof operands.lanes); /* half a pair of tiles may be unused */
     amx_run(block, &operands);
 }
 
 /* ---- May it be used? --------------------------------------------------------------------------------------------- */
 
-/* The processor has it, the system saves tiles, and lets this process have them. */
+/* True if the processor has the engine, the system saves its tiles, and this process may use them. */
 static bool amx_is_here(void) {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     unsigned eax, ebx, ecx, edx, low, high;
@@ -168,7 +168,7 @@ typedef struct napier_amx_check {
     float c[2][CHECK_ROWS * CHECK_LANES];
 } napier_amx_check;
 
-/* NaN results count as equal: they are made one NaN later. */
+/* NaN results count as equal, because they all become the canonical NaN later. */
 static bool amx_agrees(const napier_product_kernels *kernels, napier_amx_check *check, int kind) {
     uint32_t state = 12345u + (uint32_t)kind;
     for (int i = 0; i < CHECK_ROWS * NAPIER_ROW_STEP; i++) {

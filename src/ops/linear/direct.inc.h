@@ -1,20 +1,20 @@
-/* ops/linear/direct.inc.h - products whose rows come straight from memory, as weights do (product_kernels.h). Included
- * by product.inc.h, once per instruction set.
+/* ops/linear/direct.inc.h - products whose rows are read directly from memory, as weights are (product_kernels.h).
+ * Included by product.inc.h, once per instruction set.
  *
- * Packing such rows costs more than it saves. Those of f32 are broadcast from where they lie, those of 16 bits are
- * widened on the way, 64 k at a time. A few rows are read to their ends, or to that of a long block of k, then the next
- * few. The processor foresees that by itself, and fetching f32 ahead got in its way; but widening is many loads and
- * nothing else, so the next 64 k are fetched while these are multiplied. */
+ * To pack such rows would cost more than it saves. Rows of f32 are broadcast from their place in memory. Rows of 16
+ * bits are widened, 64 k at a time. A few rows are read to their ends, or to the end of a long block of k, then the
+ * next few. The hardware prefetcher follows this pattern, and explicit prefetches of f32 made it slower. Widening,
+ * however, is many loads without arithmetic, so the next 64 k are prefetched while these are multiplied. */
 
-/* Up to 8 rows: a line of each in turn, and rows 4096 bytes apart all fall into one cache set of 8. Of AVX-512's 32
- * registers 6 x 64 outputs take 24, and so do 6 x 32 with the even and the odd k apart; of the 16 of AVX2 6 x 16 take
- * 12. */
+/* At most 8 rows: they are read in turn, a cache line of each, and rows 4096 bytes apart all map to one cache set of 8
+ * lines. Of AVX-512's 32 registers 6 x 64 outputs take 24, and so do 6 x 32 with separate sums for even and odd k; of
+ * the 16 of AVX2 6 x 16 take 12. */
 enum { NAPIER_DIRECT_ROWS = 8, NAPIER_DIRECT_VECTORS = 4, NAPIER_DIRECT_REST = 4 };
-enum { NAPIER_DIRECT_CHUNK = 64 }; /* k that are widened at a time: whole blocks of pairs, two lines of a cache */
-/* What is widened stays in the first cache, up to so many k; from row to row, not a power of two. */
+enum { NAPIER_DIRECT_CHUNK = 64 }; /* k that are widened at a time: whole blocks of pairs, two cache lines */
+/* Widened rows stay in the first-level cache, up to NAPIER_DIRECT_K. The distance of rows is not a power of two. */
 enum { NAPIER_DIRECT_STEP = NAPIER_DIRECT_ROOM / NAPIER_DIRECT_ROWS, NAPIER_DIRECT_K = NAPIER_DIRECT_STEP - 16 };
 
-/* The most vectors of a patch, and the rows that go with them. */
+/* The most vectors of a patch, and the rows of such a patch. */
 #if defined(NAPIER_LANES_AVX512)
 enum { NAPIER_DIRECT_CHAIN_MOST = 4, NAPIER_DIRECT_CHAIN_WIDE = 6 };
 enum { NAPIER_DIRECT_PAIRS_MOST = 2, NAPIER_DIRECT_PAIRS_WIDE = 6 };
@@ -29,7 +29,7 @@ NAPIER_KERNEL int napier_direct_wide(const bool pairs) {
     return pairs ? NAPIER_DIRECT_PAIRS_WIDE : NAPIER_DIRECT_CHAIN_WIDE;
 }
 
-/* Four k a turn: with 34 instructions in 12 cycles, those that only count would be in the way. */
+/* Four k per iteration: with 34 instructions in 12 cycles, loop counters would cost time. */
 #if defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_DIRECT_UNROLL
 #elif defined(__clang__)
@@ -44,13 +44,13 @@ typedef vf napier_direct_sums[NAPIER_DIRECT_ROWS][NAPIER_DIRECT_VECTORS];
 typedef struct napier_direct_patch {
     const float *x[NAPIER_DIRECT_ROWS];    /* the rows, at k = at */
     const float *y[NAPIER_DIRECT_VECTORS]; /* the lanes, at k = at, NAPIER_LANES apart */
-    const char *narrow; /* rows of 16 bits, to be widened to the room, where x is; NULL: x is there already */
+    const char *narrow; /* rows of 16 bits, to be widened to `room`, where x points; NULL: x needs no widening */
     int64_t at, k;
     float *c;
     bool first;
 } napier_direct_patch;
 
-/* 16 k of a patch's rows. Beyond the end of a row there is 0. */
+/* Widens 16 k of a patch's rows. Beyond the end of a row they are 0. */
 NAPIER_KERNEL void napier_direct_widen(const napier_dtype dtype, const int rows, const napier_direct_block *b,
                                        const napier_direct_patch *p, int64_t i) {
     const int64_t left = b->cols - p->at - i;
@@ -62,7 +62,7 @@ NAPIER_KERNEL void napier_direct_widen(const napier_dtype dtype, const int rows,
     }
 }
 
-/* Fetches the k after the next NAPIER_DIRECT_CHUNK: of these rows or, past their ends, of those that follow. */
+/* Prefetches the k after the next NAPIER_DIRECT_CHUNK: of these rows or, past their ends, of the rows that follow. */
 NAPIER_KERNEL void napier_direct_fetch(const int rows, const napier_direct_block *b, const napier_direct_patch *p,
                                        int64_t i) {
     const int64_t ahead = i + NAPIER_DIRECT_CHUNK, left = b->k - p->at;
@@ -130,7 +130,7 @@ NAPIER_KERNEL void napier_direct_step(const int rows, const int vectors, const f
 
 NAPIER_KERNEL void napier_direct_add(const int rows, const int vectors, const napier_direct_patch *p,
                                      const int64_t begin, const int64_t end, napier_direct_sums sum) {
-    const napier_direct_patch q = *p; /* its pointers in registers */
+    const napier_direct_patch q = *p; /* a copy, so that its pointers are in registers */
     NAPIER_DIRECT_UNROLL
     for (int64_t i = begin; i < end; i++) {
         napier_direct_step(rows, vectors, q.x, q.y, i, sum);
@@ -153,7 +153,7 @@ NAPIER_KERNEL void napier_direct_patch_chain(const int rows, const int vectors, 
     napier_direct_store(rows, vectors, p->c, b->c_step, sum);
 }
 
-/* A block of 32 k at a time, its even and its odd k side by side. */
+/* Blocks of 32 k, with separate sums for even and odd k. */
 NAPIER_KERNEL void napier_direct_patch_pairs(const int rows, const int vectors, const napier_direct_block *b,
                                              const napier_direct_patch *p) {
     const napier_direct_patch q = *p;
@@ -208,7 +208,8 @@ NAPIER_KERNEL void napier_direct_vectors(const bool pairs, const int rows, const
     }
 }
 
-/* `rows` rows from r on, k from `at` on, by all lanes: these in shares of almost the same number of vectors. */
+/* Multiplies `rows` rows from r on, k from `at` on, with all lanes, which are divided into
+ * shares of almost the same number of vectors. */
 NAPIER_KERNEL void napier_direct_rows(const bool pairs, const int rows, const napier_direct_block *b, int64_t r,
                                       int64_t at, int64_t k) {
     const int64_t vectors = b->lanes / 16, most = napier_direct_most(pairs), shares = (vectors + most - 1) / most;
@@ -257,7 +258,7 @@ NAPIER_KERNEL void napier_direct_all(const bool pairs, const napier_direct_block
     }
 }
 
-/* Never inlined: with a flush mode no arithmetic may move out of the calls between its beginning and its end. */
+/* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
 static __attribute__((noinline)) void napier_direct_chain(const napier_direct_block *b) { napier_direct_all(false, b); }
 
 #if NAPIER_HAS_FLUSH_MODE

@@ -1,4 +1,5 @@
-/* ops/linear/dot.inc.h - sums over a pair of rows, in the order of linear_kernels.h; compiled once per instruction set. */
+/* ops/linear/dot.inc.h - sums over a pair of rows, in the order of linear_kernels.h. Compiled once per instruction
+ * set. */
 #ifndef NAPIER_OPS_LINEAR_DOT_INC_H
 #define NAPIER_OPS_LINEAR_DOT_INC_H
 
@@ -11,7 +12,7 @@ NAPIER_KERNEL vf napier_pair_step(const bool difference, const vf a, const vf b,
     return vf_fma(d, difference ? d : b, sum);
 }
 
-/* The sum of a pair of rows in 16 lanes, which are still to be folded. */
+/* The sum over a pair of rows in 16 lanes, before they are folded. */
 NAPIER_KERNEL vf napier_pair_lanes(const bool difference, const float *a, const float *b, int64_t n) {
     vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
     int64_t i = 0;

@@ -1,4 +1,4 @@
-/* ops/linear/matmul.c - the matrix product: check the arguments, choose the sides. */
+/* ops/linear/matmul.c - the matrix product: checks the arguments and chooses the sides. */
 #include <inttypes.h>
 #include <napier/linear.h>
 
@@ -16,7 +16,8 @@ static napier_status check_operand(napier_context *context, const char *name, na
     return status;
 }
 
-/* Views with elements that begin at the same place share that one, so being the same view is no way out. */
+/* The product may not be computed in place. napier_check_alias accepts two identical views; they begin at the same
+ * element, so this rejects them. */
 static napier_status check_apart(napier_context *context, napier_matrix product, const char *name,
                                  napier_const_matrix m) {
     const napier_status status = napier_check_alias(context, "product", product, name, m);
@@ -58,7 +59,8 @@ napier_status napier_matmul_check(napier_context *context, napier_const_matrix a
 
 /* ---- The product ------------------------------------------------------------------------------------------------- */
 
-/* Rows that lie along k are cheap to pack, lanes that lie across it: weights stored as [n, k] are rows. */
+/* As rows, matrices that lie along k are cheap; as lanes, matrices that lie across it.
+ * So weights stored as [n, k] become rows. */
 napier_status napier_matmul(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                             napier_matrix product) {
     const napier_status status = napier_matmul_check(context, a, b, product);

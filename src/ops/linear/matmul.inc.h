@@ -1,8 +1,8 @@
 /* ops/linear/matmul.inc.h - products of rows with rows, compiled once per instruction set.
  *
- * B comes in panels of 32 columns, [k][32], so that one step of k is two vectors side by side. A tile of the result
- * stays in registers while k runs: each output is one chain of fma in ascending k, whatever the tile, so that the tile
- * is chosen for speed alone. */
+ * B is in panels of 32 columns, [k][32], so that one step of k is two adjacent vectors. A tile of the result
+ * stays in registers over all k. Each output is one chain of fma in ascending k, whatever the tile, so the
+ * size of the tile is chosen for speed only. */
 #include "core/simd/mask_bits.inc.h"
 #include "ops/linear/dot.inc.h"
 #include "ops/linear/linear_kernels.h"
@@ -17,11 +17,11 @@
 #define NAPIER_PRODUCT_VECTORS 1
 #endif
 #define NAPIER_PRODUCT_COLUMNS (16 * NAPIER_PRODUCT_VECTORS)
-/* What a whole number of tiles leaves over goes by smaller ones of so many rows, which still hide the latency of an
- * fma. */
+/* The rows that remain after whole tiles are computed in smaller tiles of so many
+ * rows, which still hide the latency of an fma. */
 #define NAPIER_PRODUCT_REST 4
 
-/* clang leaves loops over a tile of 24 registers standing, and the tile in memory, unless it is told. */
+/* Without this clang does not unroll loops over a tile of 24 registers, and keeps the tile in memory. */
 #if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_PRODUCT_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -100,7 +100,7 @@ static void napier_product(const float *a, int64_t lda, int64_t rows, const floa
 
 /* ---- Near pairs -------------------------------------------------------------------------------------------------- */
 
-/* Rows first .. first + rows - 1 of a, whose hits are 0 so far or those of the columns before. */
+/* Rows first .. first + rows - 1 of a. Their hits are 0, or contain those of earlier columns. */
 NAPIER_KERNEL void napier_near_rows(const int rows, const int first, const napier_near_side *a,
                                     const napier_near_side *b, int64_t k, uint32_t hits[NAPIER_PANEL]) {
     for (int column = 0; column < NAPIER_PANEL; column += NAPIER_PRODUCT_COLUMNS) {

@@ -1,28 +1,30 @@
-/* ops/linear/product.c - a matrix product in blocks. How work is split never changes a bit: an element of the product
- * has a chain of its own. */
+/* ops/linear/product.c - a matrix product in blocks. The division of the work never changes a bit, because each element
+ * of the product is a chain of its own. */
 #include "ops/linear/product.h"
 
 #include <string.h>
 
 #include "ops/linear/amx.h"
 
-/* Results larger than this are stored past the caches: they do not stay in those of a core. */
+/* Results larger than this are stored past the caches, because they would not stay in those of a core. */
 enum { NAPIER_PRODUCT_STREAM_BYTES = 4 << 20 };
 
-/* Rows from memory go by so many lanes at a time: a whole patch. Sums then go from registers to their place, and the
- * panels leave room for them in the second cache. Rows that are widened must serve two patches. Rows that are packed
- * must serve more lanes; and up to 256 lanes go by together, in shares of almost the same number of vectors, where 64
- * at a time would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
+/* How many lanes are multiplied at a time with rows that are read directly: one whole patch, so that sums go from
+ * registers to their final place, and the panels leave space for them in the second-level cache. Rows that are widened
+ * serve two patches, so that widening pays. Packed rows serve more lanes. Up to 256 lanes go together, in shares of
+ * almost the same number of vectors, if blocks of 64 would leave few: 131 as 3 times 48, not as 64, 64 and 3. */
 enum { DIRECT_LANES = 64, WIDENED_LANES = 128 };
 
-/* Rows of so many bytes go by the panels of one block of lanes after the other: they stay in the last cache. */
+/* A group of rows of so many bytes is multiplied with one block of lanes after the
+ * other, and stays in the last-level cache. */
 enum { ROWS_TOGETHER_BYTES = 4 << 20 };
 
 _Static_assert((int)NAPIER_DIRECT_ROOM <= (int)NAPIER_ROW_GROUP * NAPIER_ROW_STEP, "rows are widened in this room");
 
 static int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-/* Where rows are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the second cache. */
+/* For rows that are not packed: blocks of almost the same size, whose panels, 512 KB, stay in the
+ * second-level cache. */
 static int64_t direct_k_block(int64_t k, int64_t lanes) {
     enum { FLOATS = 128 << 10 };
     const int64_t most = FLOATS / lanes, blocks = k > most ? (k + most - 1) / most : 1;
@@ -65,15 +67,15 @@ size_t napier_panel_floats(const napier_product_sides *s, int64_t lanes) {
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */
 
-/* Panels of a block of lanes that share a block of k lie one after the other: together they fill the second cache
- * evenly. Where panel `panel` of the block begins at k: */
+/* Panels of a block of lanes that share a block of k are adjacent, so that together they fill the second-level cache
+ * evenly. Returns where panel `panel` of the block begins at k. */
 float *napier_panel_at(const napier_product_sides *s, int64_t block, int64_t panel, int64_t k) {
     const int64_t panels = (napier_block_lanes(s, block) + NAPIER_LANES - 1) / NAPIER_LANES;
     const int64_t cols = s->k - k < s->k_block ? s->k - k : s->k_block;
     return s->panels + (block * s->lane_block * s->k + (k * panels + cols * panel) * NAPIER_LANES);
 }
 
-/* `cols` k of a panel, from k on, all in one block of k. */
+/* Packs `cols` k of a panel, from k on, all in one block of k. */
 static void pack_piece(const napier_product_sides *s, int64_t panel, int64_t k, int64_t cols) {
     const napier_const_matrix turned = napier_const_transposed(s->lanes);
     const int64_t lane = panel * NAPIER_LANES, left = s->lane_count - lane, each = s->lane_block / NAPIER_LANES;
@@ -94,7 +96,8 @@ static void pack_panels(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-/* Lanes that are neighbours in memory: some k of all panels, so that what is read lies together. */
+/* For lanes that are neighbours in memory: packs some k of all panels at a time, because these are
+ * adjacent in memory. */
 enum { PACK_K = NAPIER_PAIRS_BLOCK };
 
 static void pack_across(void *argument, int worker, int64_t begin, int64_t end) {
@@ -144,7 +147,7 @@ static void pack_group(const napier_product_sides *s, int64_t row, int64_t rows,
     s->kernels->pack(&s->rows, row, rows, k, there, s->pairs, packed, NAPIER_ROW_STEP, round_up(cols, 16));
 }
 
-/* All groups of the strip go by a block of k, whose panels stay in the second cache. */
+/* All groups of the strip are multiplied with a block of k, whose panels stay in the second-level cache. */
 static void multiply_k_block(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
                              bool first, float *c, float *packed) {
     napier_product_block b = {.rows = packed,
@@ -162,7 +165,7 @@ static void multiply_k_block(const napier_product_sides *s, int64_t block, int64
     }
 }
 
-/* The same with rows as they lie in memory. */
+/* The same with rows that are read directly from memory. */
 static void multiply_direct(const napier_product_sides *s, int64_t block, int64_t row, int64_t rows, int64_t k,
                             bool first, float *c, float *room) {
     const int64_t size = (int64_t)napier_dtype_size(s->rows.dtype);
@@ -203,7 +206,7 @@ const float *napier_product_strip(const napier_product_sides *s, int64_t block, 
 
 /* ---- Single products --------------------------------------------------------------------------------------------- */
 
-/* Row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: room for 32 packed rows. */
+/* Packs row index[i] of m, k .. k + cols - 1, as lane i of a panel. rows: space for 32 packed rows. */
 static void gather_panel(const napier_product_sides *s, const napier_const_matrix *m, const int64_t *index, int count,
                          int64_t k, int64_t cols, float *rows, float *panel) {
     const int64_t there = m->cols - k < cols ? m->cols - k : cols;
@@ -231,7 +234,8 @@ void napier_product_ones(const napier_product_sides *s, const int64_t *lane, con
 
 /* ---- A whole product --------------------------------------------------------------------------------------------- */
 
-/* Enough units for every thread to have a fair share, of many rows each if panels must come again for each. */
+/* Chooses enough units for every thread to have a fair share. If the panels must be read
+ * again for each unit, a unit has many rows. */
 static int64_t row_block_of(const napier_context *context, const napier_product_sides *s, int64_t lanes) {
     enum { UNITS = 8 };
     const int64_t most = s->k_block < s->k ? 8 : 4;
@@ -274,8 +278,9 @@ int64_t napier_product_units(const napier_product_plan *p) {
     return strips * napier_lane_blocks(&p->sides);
 }
 
-/* Strips follow one another, so that panels are still in a core's second cache; but only so many strips that they stay
- * in the last cache until the next block of lanes wants them. */
+/* The order of the units. Strips follow one another with the same panels, which are still in a
+ * core's second-level cache. Their number is limited, so that the strips are still in the last-level
+ * cache when the next block of lanes uses them. */
 napier_product_unit napier_product_unit_of(const napier_product_plan *p, int64_t unit) {
     const napier_const_matrix *rows = &p->sides.rows;
     const int64_t strips = (rows->rows + p->row_block - 1) / p->row_block, blocks = napier_lane_blocks(&p->sides);

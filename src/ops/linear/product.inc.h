@@ -1,7 +1,7 @@
-/* ops/linear/product.inc.h - the pieces of a matrix product (product_kernels.h), compiled once per instruction set.
+/* ops/linear/product.inc.h - the kernels of a matrix product (product_kernels.h), compiled once per instruction set.
  *
- * A patch of the result stays in registers while a block of k runs: each output is one chain of fma, whatever the
- * patch, so the patch is chosen for speed alone. */
+ * A patch of the result stays in registers over a block of k. Each output is one chain of fma, whatever the patch, so
+ * the size of the patch is chosen for speed only. */
 #include "ops/linear/product_kernels.h"
 #include "core/math/elements.h"
 
@@ -13,10 +13,10 @@
 #define NAPIER_PATCH_ROWS 6
 #define NAPIER_PATCH_VECTORS 1
 #endif
-/* What whole patches leave over goes by so many rows, which still hide the latency of an fma. */
+/* The rows that remain after whole patches are computed so many at a time, which still hides the latency of an fma. */
 #define NAPIER_PATCH_REST 4
 
-/* clang leaves loops over a patch of 24 registers standing, and the patch in memory, unless it is told. */
+/* Without this clang does not unroll loops over a patch of 24 registers, and keeps the patch in memory. */
 #if defined(__clang__) && !defined(NAPIER_PLAIN_KERNELS)
 #define NAPIER_PATCH_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -58,7 +58,7 @@ NAPIER_KERNEL void napier_pack_along(const napier_dtype dtype, const bool flush,
     }
 }
 
-/* Rows are neighbours in memory: 16 x 16 at a time, turned. */
+/* Rows are neighbours in memory: 16 x 16 at a time, transposed. */
 NAPIER_KERNEL void napier_pack_across(const napier_dtype dtype, const bool flush, const char *x, int64_t col_bytes,
                                       int64_t rows, int64_t cols, float *out, int64_t step, int64_t padded) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;
@@ -216,7 +216,7 @@ NAPIER_KERNEL vf napier_fma_flushed(vf a, vf b, vf c) {
 }
 
 #if !NAPIER_HAS_FLUSH_MODE
-/* One output vector at a time: rare, and the definition for everything else. */
+/* One output vector at a time. Rarely needed, and the definition of this order. */
 static void napier_pairs_careful(const napier_product_block *p) {
     for (int64_t r = 0; r < p->row_count; r++) {
         for (int64_t l = 0; l < p->lanes; l += 16) {
@@ -267,7 +267,8 @@ NAPIER_KERNEL void napier_patch_chain(const int rows, const int vectors, const f
     napier_patch_store(rows, vectors, c, c_step, sum);
 }
 
-/* The even k of a block, then the odd ones, each with all registers; what comes first waits in memory. */
+/* First the even k of a block, then the odd ones, each with all registers. The sums of the even k are
+ * held in memory. */
 NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const float *a, const float *panel,
                                       const int64_t k, float *c, const int64_t c_step, bool first) {
     float even[NAPIER_PATCH_ROWS * NAPIER_PATCH_VECTORS * 16];
@@ -291,7 +292,7 @@ NAPIER_KERNEL void napier_patch_pairs(const int rows, const int vectors, const f
     }
 }
 
-/* The rows stay in the first cache while the panels pass by. */
+/* The rows stay in the first-level cache while they are multiplied with all panels. */
 NAPIER_KERNEL void napier_patch_row(const bool pairs, const int rows, const napier_product_block *p, int64_t r) {
     const float *a = p->rows + r * NAPIER_ROW_STEP;
     for (int64_t l = 0; l < p->lanes;) {
@@ -324,7 +325,7 @@ NAPIER_KERNEL void napier_patches(const bool pairs, const napier_product_block *
     }
 }
 
-/* Never inlined: with a flush mode no arithmetic may move out of the calls between its beginning and its end. */
+/* Never inlined: while the flush mode is set, the compiler must not move arithmetic across its beginning or end. */
 static __attribute__((noinline)) void napier_chain(const napier_product_block *p) { napier_patches(false, p); }
 static __attribute__((noinline)) void napier_pairs_quick(const napier_product_block *p) { napier_patches(true, p); }
 
@@ -348,8 +349,8 @@ static void napier_pairs(const napier_product_block *p) {
 /* ---- Few lanes -----------------------------------------------------------------------------------------------------
  * Nothing to pack for: 16 rows come as vectors along k and are turned in registers, so that the rows are the lanes. */
 
-/* Fetches what a row of `bytes` bytes has 512 bytes beyond `offset`; where that is past its end, the beginning of the
- * row that comes `next` bytes later. The processor's own prefetcher stops at the ends of pages. */
+/* Prefetches the bytes of a row 512 beyond `offset`. If that is past its end (`bytes`), prefetches the beginning of the
+ * row that follows `next` bytes later. The hardware prefetcher stops at the ends of pages. */
 NAPIER_KERNEL void napier_few_fetch(const char *row, int64_t offset, int64_t bytes, int64_t next) {
     const int64_t beyond = offset + 512;
     __builtin_prefetch((const void *)((uintptr_t)row + (uintptr_t)(beyond < bytes ? beyond : beyond - bytes + next)));
@@ -459,7 +460,7 @@ static void napier_chain_lanes(const float *a, const float *b, int64_t k, float 
     vf_store(c + 16, y);
 }
 
-/* Few of these are ever needed: the careful way on every machine. */
+/* The careful way on every machine, because few of these are ever needed. */
 static void napier_pairs_lanes(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]) {
     for (int l = 0; l < NAPIER_LANES; l += 16) {
         vf total = vf_load(c + l);
@@ -503,7 +504,7 @@ NAPIER_KERNEL void napier_unpack_along(const napier_dtype dtype, const float *c,
     }
 }
 
-/* Rows are neighbours in memory: 16 x 16 at a time, turned. */
+/* Rows are neighbours in memory: 16 x 16 at a time, transposed. */
 NAPIER_KERNEL void napier_unpack_across(const napier_dtype dtype, const float *c, int64_t step, int64_t rows,
                                         int64_t lanes, char *y, int64_t col_bytes, bool stream) {
     const int64_t size = dtype == NAPIER_F32 ? 4 : 2;

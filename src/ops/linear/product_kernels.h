@@ -1,10 +1,13 @@
-/* ops/linear/product_kernels.h - the pieces of a matrix product, as each instruction set compiles them (product.inc.h).
+/* ops/linear/product_kernels.h - the kernels of a matrix product, which
+ * product.inc.h implements for all instruction sets.
  *
- * A product has two sides that share k: `lanes`, whose rows become the lanes of vectors, and `rows`, whose elements
- * are broadcast, one row at a time:
+ * A product has two sides that share k: `lanes`, whose rows become the lanes of vectors, and `rows`, whose elements are
+ * broadcast, one row at a time:
+ *
  *     c[r][l] = sum_k rows[r][k] * lanes[l][k]
+ *
  * Either operand of the caller may be either side: the bits are the same. Both are cut into blocks of NAPIER_K_BLOCK
- * and packed as f32, k filled up with +0 where the order asks for it; c keeps the partial sums in between.
+ * and packed as f32. k is filled up with +0 where the order requires it. c holds the partial sums between blocks.
  *
  * There are two orders (napier/linear.h): one chain over k, and the blocks of 32 of bf16 by bf16. */
 #ifndef NAPIER_OPS_LINEAR_PRODUCT_KERNELS_H
@@ -16,11 +19,12 @@
 enum {
     NAPIER_LANES = 32, /* of a packed panel */
     NAPIER_FEW = 4,
-    NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first cache while panels pass by */
-    NAPIER_ROW_STEP = NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, lest all rows fall into one cache set */
-    NAPIER_ROW_GROUP = 48,                 /* rows packed together: whole patches of any instruction set */
-    NAPIER_DIRECT_ROOM = 8 * (512 + 16),   /* floats: 8 rows, 512 k */
-    NAPIER_PAIRS_BLOCK = 32                /* k that bf16 by bf16 adds up before it turns to the accumulator */
+    NAPIER_K_BLOCK = 256, /* 12 rows of it are 12 KB: they stay in the first-level cache while they are multiplied */
+    NAPIER_ROW_STEP =
+        NAPIER_K_BLOCK + 16, /* a packed row: not a power of two, so that rows do not all map to one cache set */
+    NAPIER_ROW_GROUP = 48,   /* rows packed together: whole patches of any instruction set */
+    NAPIER_DIRECT_ROOM = 8 * (512 + 16), /* floats: 8 rows, 512 k */
+    NAPIER_PAIRS_BLOCK = 32              /* k that bf16 by bf16 adds up before it adds to the accumulator */
 };
 
 /* One step of a product: a block of k. */
@@ -29,7 +33,7 @@ typedef struct napier_product_block {
     int64_t row_count;
     const float *panels; /* panel p at panels + p * panel_step: [k][NAPIER_LANES] */
     int64_t panel_step;
-    int64_t lanes; /* a multiple of 16; the last panel may be used to one half */
+    int64_t lanes; /* a multiple of 16; only half of the last panel may be used */
     int64_t k;     /* at most NAPIER_K_BLOCK; in pairs a multiple of NAPIER_PAIRS_BLOCK */
     float *c;      /* [row_count][c_step]: lane l of row r */
     int64_t c_step;
@@ -41,7 +45,7 @@ typedef struct napier_direct_block {
     const void *rows; /* [row_count, cols] of `dtype`, row_step bytes apart */
     napier_dtype dtype;
     int64_t row_count, row_step;
-    int64_t cols;        /* of the rows; in pairs k may be more, as if they were filled up */
+    int64_t cols;        /* of the rows; in pairs k may be more, as if the rows were filled up */
     float *room;         /* NAPIER_DIRECT_ROOM floats for rows that must be widened; NULL: they are f32 */
     const float *panels; /* panel p at panels + p * panel_step: [k][NAPIER_LANES] */
     int64_t panel_step;
@@ -66,23 +70,24 @@ typedef struct napier_few_block {
 
 typedef struct napier_product_kernels {
     /* out[r * step + i] = m[row + r][col + i], widened, for r < rows and i < cols, and 0 for cols <= i < padded, a
-     * multiple of 16. The panel of lanes l.. is pack of the transposed view with step NAPIER_LANES. flush:
-     * subnormals become 0, with their sign. */
+     * multiple of 16. The panel of the lanes from l on is the pack of the transposed view with step NAPIER_LANES.
+     * flush: subnormals become 0, with their sign. */
     void (*pack)(const napier_const_matrix *m, int64_t row, int64_t rows, int64_t col, int64_t cols, bool flush,
                  float *out, int64_t step, int64_t padded);
-    /* c += rows * lanes, by one chain of fma over k ascending; and in the order of bf16 by bf16. */
+    /* c += rows * lanes: by one chain of fma over k ascending, and in the order of bf16 by bf16. */
     void (*chain)(const napier_product_block *block);
     void (*pairs)(const napier_product_block *block);
-    /* The same with rows from memory. direct_pairs is NULL where subnormals are flushed by hand. */
+    /* The same with rows that are read directly from memory. direct_pairs is NULL if software must flush subnormals. */
     void (*direct_chain)(const napier_direct_block *block);
     void (*direct_pairs)(const napier_direct_block *block);
-    /* The same for few lanes. few_pairs is NULL where subnormals are flushed by hand. */
+    /* The same for few lanes. few_pairs is NULL if software must flush subnormals. */
     void (*few_chain)(const napier_few_block *block);
     void (*few_pairs)(const napier_few_block *block);
     /* c[l] += sum_k a[k][l] * b[k][l] for the lanes of two panels, in the same orders. */
     void (*chain_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
     void (*pairs_lanes)(const float *a, const float *b, int64_t k, float c[NAPIER_LANES]);
-    /* out[row + r][col + l] = c[r * step + l], rounded to its dtype, NaN the canonical one. stream: past the caches. */
+    /* out[row + r][col + l] = c[r * step + l], rounded to its dtype; NaN becomes
+     * the canonical one. stream: past the caches. */
     void (*unpack)(const float *c, int64_t step, int64_t rows, int64_t lanes, napier_matrix out, int64_t row,
                    int64_t col, bool stream);
 } napier_product_kernels;

@@ -1,4 +1,4 @@
-/* ops/softmax/arguments.c - checks of arguments that the operations of this room share, on the CPU and on a GPU. */
+/* ops/softmax/arguments.c - checks of arguments that the operations of this folder share, on the CPU and on a GPU. */
 #include "ops/softmax/arguments.h"
 
 #include "core/base/view.h"
@@ -65,7 +65,7 @@ napier_status napier_gradient_arguments(napier_context *context, const char *a_n
     return status;
 }
 
-/* The gradient of a logsumexp is the softmax times a factor per row. A masked row has no direction to rise in: 0. */
+/* The gradient of a logsumexp is the softmax times a factor per row. The gradient of a masked row is 0. */
 napier_status napier_logsumexp_gradient_arguments(napier_context *context, napier_const_matrix logits,
                                                   napier_const_vector grad_lse, int64_t size, napier_matrix grad_logits,
                                                   const napier_softmax_options *options, napier_dtype compute,

@@ -9,14 +9,14 @@
 
 float napier_float_of(double x) {
     const napier_fenv caller = napier_fenv_enter();
-    const volatile double exact = x; /* volatile: the conversion must not leave the two calls */
+    const volatile double exact = x; /* volatile: the compiler must not move the conversion out of the two calls */
     const volatile float rounded = (float)exact;
     napier_fenv_leave(caller);
     return rounded;
 }
 
-/* Rounds the temperature to the compute type; is it finite and above 0 there? In the default state, where a subnormal is
- * not 0. */
+/* Rounds the temperature to the compute type, and tests that it is finite and above 0 there. The default state is
+ * needed because a subnormal temperature is not 0. */
 static bool napier_temperature_survives(double *temperature, napier_dtype compute) {
     const napier_fenv caller = napier_fenv_enter();
     const volatile double exact = *temperature;

@@ -1,9 +1,9 @@
 /* ops/softmax/signed_digits.h - an exact sum of signed numbers: base-2^24 digits in 64-bit bins.
  *
- * Bin j holds the digits of weight 2^(24 (top - j)) of all that was added, two's complement, not carried: integers, so any
- * order and grouping gives the same bins. What lies below the last bin is left out, digit by digit, so that this
- * too does not depend on the order. Up to 2^39 numbers; nothing that is added may reach 2^(24 (top + 1)). The
- * digits of sum.h are the same, but positive and with a window that moves. */
+ * Bin j holds the sum of all digits of weight 2^(24 (top - j)), in two's complement, without carries. These are
+ * integers, so any order and grouping gives the same bins. Digits below the last bin are dropped one by one, so that
+ * this does not depend on the order either. Up to 2^39 numbers may be added, each less than 2^(24 (top + 1)). The
+ * digits of sum.h are similar, but positive and with a window that moves. */
 #ifndef NAPIER_OPS_SOFTMAX_SIGNED_DIGITS_H
 #define NAPIER_OPS_SOFTMAX_SIGNED_DIGITS_H
 
@@ -37,7 +37,7 @@ NAPIER_BOTH void napier_digits_add(uint64_t *digit, int digits, int64_t top, dou
     }
 }
 
-/* Proper digits below 2^24 in d[], and what is carried out above them. */
+/* Digits from 0 to 2^24 - 1 in d[], and the carry above them. */
 NAPIER_BOTH int64_t napier_digits_carry(const uint64_t *digit, int digits, bool negate, uint64_t *d) {
     int64_t carry = 0;
     for (int j = digits - 1; j >= 0; j--) {
@@ -48,8 +48,8 @@ NAPIER_BOTH int64_t napier_digits_carry(const uint64_t *digit, int digits, bool 
     return carry;
 }
 
-/* The sum in units of 2^exponent, rounded once, to nearest even: the leading four digits as two exact doubles, whatever lies
- * below them as the last bit of the second. */
+/* The sum in units of 2^exponent, rounded once, to nearest even. The leading four digits become two exact doubles; if
+ * anything lies below them, it sets the last bit of the second. */
 NAPIER_BOTH double napier_digits_value(const uint64_t *digit, int digits, int64_t top, int64_t exponent) {
     enum { ABOVE = 2, BELOW = 3 };
     uint64_t d[ABOVE + NAPIER_SIGNED_MOST + BELOW] = {0}; /* d[ABOVE] is at place top */

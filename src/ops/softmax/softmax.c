@@ -1,5 +1,5 @@
-/* ops/softmax/softmax.c - softmax, log_softmax and logsumexp: check the arguments, split the work, call the kernels.
- * How work is split never changes a bit (sum.h): it is decided here by speed alone. */
+/* ops/softmax/softmax.c - softmax, log_softmax and logsumexp: checks the arguments, divides the work, calls the
+ * kernels. The division of the work never changes a bit (sum.h), so it is chosen for speed only. */
 #include <napier/softmax.h>
 
 #include "core/base/parallel.h"
@@ -10,7 +10,8 @@
 #include "ops/softmax/f64/softmax_f64.h"
 #include "ops/softmax/softmax_split.h"
 
-/* Results larger than this are stored past the caches: they would not stay there, and a plain store reads first. */
+/* Results larger than this are stored past the caches. They would not stay there,
+ * and an ordinary store reads the line first. */
 enum { NAPIER_STREAM_BYTES = 12 << 20 };
 
 /* ---- The job ------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* ops/softmax/softmax_split.c - how a job is split over threads. Partial sums merge exactly, so any split gives the
- * same bits: everything here is chosen for speed. */
+/* ops/softmax/softmax_split.c - divides a job over threads. Partial sums merge exactly, so any division gives the same
+ * bits, and everything here is chosen for speed. */
 #include "ops/softmax/softmax_split.h"
 
 #include "core/base/fenv.h"
@@ -7,13 +7,13 @@
 #include "ops/isa/ops_kernels.h"
 
 enum {
-    NAPIER_PIECE_LEAST = 8192,  /* elements: a few microseconds, what it costs to start another thread */
-    NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds: the start and end of a piece cost a few batches, or a row */
-    NAPIER_NEAR_COLS = 160 * 1024,  /* the terms of a row stay in the second-level cache, */
-    NAPIER_KEEP_COLS = 2048 * 1024, /* or at least in the third: cheaper than to compute them again */
-    NAPIER_COLUMN_ROWS = 8,         /* fewer neighbouring rows than this do not fill the lanes: they are gathered */
-    NAPIER_FEW_ROWS = 16,           /* fewer long ones are transposed, */
-    NAPIER_FEW_MOST = 1 << 24       /* up to so many elements: 64 MB */
+    NAPIER_PIECE_LEAST = 8192,  /* elements: they take a few microseconds, as long as the start of another thread */
+    NAPIER_PIECE = 1024 * 1024, /* about 250 microseconds; the start and end of a piece cost a few batches, or a row */
+    NAPIER_NEAR_COLS = 160 * 1024,  /* up to here the terms of a row stay in the second-level cache, ... */
+    NAPIER_KEEP_COLS = 2048 * 1024, /* ... or at least in the third, which is cheaper than to compute them again */
+    NAPIER_COLUMN_ROWS = 8,         /* fewer neighbouring rows do not fill the lanes: they are gathered */
+    NAPIER_FEW_ROWS = 16,           /* fewer long rows are transposed, ... */
+    NAPIER_FEW_MOST = 1 << 24       /* ... up to so many elements: 64 MB */
 };
 
 static int64_t napier_min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -30,20 +30,20 @@ static int64_t napier_tile_chunk(const napier_context *context, int64_t tiles) {
     return napier_row_chunk(context, tiles, NAPIER_TILE, 1);
 }
 
-/* What the workers share: all tasks of this file are over one of these. */
+/* The data that the workers share. All tasks of this file get one. */
 typedef struct napier_split {
     const napier_softmax_job *job;
     const napier_softmax_kernels *kernels;
     napier_algorithm algorithm;
     float *scratch;
     int64_t scratch_floats; /* per worker */
-    bool together;          /* rows go through their looks together */
-    bool keep;              /* a row that is split keeps its terms between its two looks, where its results will be */
-    napier_kept_tile
-        *kept;        /* [workers, tiles of a row + 1] for rows together, [tiles of a row] for one that is split */
-    napier_sum *sums; /* [workers, rows in flight] */
-    int64_t row;      /* first row in flight */
-    int rows;         /* how many: 1, or a strip's */
+    bool together;          /* a row is written while the next one is summed */
+    bool
+        keep; /* a row that is split over threads keeps its terms between sum and write, in the memory of its results */
+    napier_kept_tile *kept; /* [workers, tiles of a row + 1] if `together`, [tiles of a row] if a row is split */
+    napier_sum *sums;       /* [workers, rows in progress] */
+    int64_t row;            /* first row in progress */
+    int rows;               /* rows in progress: 1, or those of a strip */
     const napier_final *finals;
     napier_const_vector factor; /* data NULL: none */
 } napier_split;
@@ -52,7 +52,7 @@ static float *napier_worker_scratch(const napier_split *s, int worker) {
     return s->scratch + s->scratch_floats * worker;
 }
 
-/* Rows whose neighbours in memory are the neighbouring rows, in what is read and what is written. */
+/* Are neighbouring rows neighbours in memory, in the input and in the output? */
 static bool napier_is_columns(const napier_softmax_job *job) {
     const bool in = job->x.row_stride == 1 && job->x.col_stride != 1 && job->x.rows >= NAPIER_COLUMN_ROWS;
     return in && (job->op == NAPIER_OP_LOGSUMEXP || job->y.row_stride == 1);
@@ -106,7 +106,7 @@ static napier_status napier_split_short(napier_context *context, napier_split *s
 
 /* ---- Long rows, whole rows to a thread ----------------------------------------------------------------------------- */
 
-/* The factor of a gradient joins the row's final. */
+/* Stores the factor of a gradient in the row's final. */
 static napier_final napier_finish_row(const napier_split *s, const napier_sum *sum, int64_t row) {
     napier_final final = napier_sum_finish(sum);
     if (s->factor.data) {
@@ -126,7 +126,7 @@ static void napier_finish_to(const napier_split *s, const napier_sum *sum, int64
     }
 }
 
-/* A row by itself, its looks one after the other. */
+/* One row, its passes one after the other. */
 static void napier_long_row(const napier_split *s, int64_t row, int worker) {
     const napier_softmax_kernels *k = s->kernels;
     const int64_t cols = s->job->x.cols;
@@ -179,8 +179,8 @@ static void napier_strips_task(void *argument, int worker, int64_t begin, int64_
     }
 }
 
-/* May rows go through their looks together, one written while the next is summed? softmax keeps a row's terms then, which
- * saves an exp where they stay in a cache. */
+/* May a row be written while the next one is summed? For softmax this keeps a row's terms,
+ * which saves an exp if they stay in a cache. */
 static bool napier_rows_go_together(const napier_split *s) {
     const bool rows = s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data;
     return rows && (s->job->op != NAPIER_OP_SOFTMAX || s->job->x.cols <= NAPIER_KEEP_COLS);
@@ -210,7 +210,7 @@ static napier_status napier_split_by_rows(napier_context *context, napier_split 
 
 /* ---- Long rows, each split over all threads ------------------------------------------------------------------------ */
 
-/* Terms wait where the results will be, if that is as wide and stays in a cache. */
+/* The terms are kept in the memory of the results, if these are f32 too and stay in a cache. */
 static bool napier_keeps_in_result(const napier_split *s) {
     const napier_softmax_job *job = s->job;
     return job->op == NAPIER_OP_SOFTMAX && s->algorithm != NAPIER_ALGORITHM_SAFE && !s->factor.data &&
@@ -246,7 +246,7 @@ static void napier_write_tiles_task(void *argument, int worker, int64_t begin, i
     }
 }
 
-/* The rows in flight, summed by all workers and merged. */
+/* Sums the rows in progress with all workers, and merges the sums. */
 static void napier_sum_in_flight(napier_context *context, napier_split *s, int workers, napier_task *task,
                                  int64_t items, int64_t chunk) {
     for (int i = 0; i < workers * s->rows; i++) {
@@ -340,7 +340,9 @@ static napier_status napier_split_few(napier_context *context, const napier_spli
     const int64_t rows = job->x.rows, cols = job->x.cols;
     const int64_t chunk = napier_row_chunk(context, cols, rows, NAPIER_TILE);
     const bool back = job->op != NAPIER_OP_LOGSUMEXP && job->y.row_stride == 1;
-    napier_few few = {job, s->kernels, NULL, (cols + 31) / 16 * 16}; /* rows a power of two apart share cache sets */
+    napier_few few = {job, s->kernels, NULL,
+                      (cols + 31) / 16 *
+                          16}; /* not a multiple of a large power of two, because rows would then share cache sets */
     few.z = napier_alloc(&context->allocator, (size_t)(rows * few.ld), sizeof(float));
     if (!few.z) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "scratch: no memory for %lld transposed rows",
@@ -369,8 +371,7 @@ static napier_status napier_split_long(napier_context *context, napier_split *s)
 }
 
 napier_status napier_softmax_split(napier_context *context, const napier_softmax_job *job, napier_algorithm algorithm) {
-    const napier_fenv caller =
-        napier_fenv_enter(); /* the workers have their own; rows are finished on this thread too */
+    const napier_fenv caller = napier_fenv_enter(); /* workers set their own; rows are also finished on this thread */
     napier_split s = napier_split_of(context, job, algorithm);
     napier_status status = NAPIER_OK;
     if (job->x.cols == 0) {
@@ -396,7 +397,7 @@ napier_status napier_scaled_softmax(napier_context *context, const napier_softma
 
 /* ---- The whole array as one row ------------------------------------------------------------------------------------ */
 
-/* Elements [first, first + n) in row-major order of a view, as contiguous z. */
+/* Elements [first, first + n) of a view in row-major order, as contiguous z. */
 static void napier_pack_elements(const napier_split *s, int64_t first, int n, float *z) {
     const napier_const_matrix x = s->job->x;
     const int64_t size = x.dtype == NAPIER_F32 ? 4 : 2;

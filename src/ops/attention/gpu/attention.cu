@@ -1,8 +1,9 @@
 /* ops/attention/gpu/attention.cu - attention by plain multiply-adds in the CPU's order (docs/attention.md): the same
  * bits, for any dtype, dim and strides. See attention_cuda.h.
  *
- * For 16 rows by 256 keys a thread multiplies its key with all rows (five reads of shared memory for 16 multiply-adds),
- * a warp turns the scores of two rows into weights, and then a thread has one column of v and eight rows. */
+ * For 16 rows by 256 keys, a thread multiplies its key with all rows (five reads of shared
+ * memory for 16 multiply-adds), a warp turns the scores of two rows into weights, and then a
+ * thread has one column of v and eight rows. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 #include "core/simd/lanes.h"
@@ -26,7 +27,7 @@ CUDA_INLINE bool sequence_is_good(const napier_attention_job *job, int64_t i) {
     return good && (!job->mask || q == q_end || keys <= job->mask_keys);
 }
 
-/* *job.bad has been cleared. */
+/* *job.bad must be 0 at the start. */
 CUDA_KERNEL(napier_attention_offsets, napier_attention_job, NAPIER_ATTENTION_THREADS) {
     const int64_t step = (int64_t)gridDim.x * NAPIER_ATTENTION_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * NAPIER_ATTENTION_THREADS + threadIdx.x; i < job.sequences; i += step) {
@@ -66,7 +67,7 @@ CUDA_INLINE room room_of(const napier_attention_job *job, unsigned char *shared)
 
 /* ---- Scores to weights ------------------------------------------------------------------------------------------- */
 
-/* Scores of this thread's key, hidden ones -inf, and which are seen. */
+/* Scores of this thread's key, -inf for rows from which it is hidden, and which rows attend to it. */
 CUDA_INLINE void put_scores(const napier_attention_job *job, const row_tile *t, int64_t place, float product[ROWS],
                             const room *m) {
     uint32_t bits = 0;
@@ -82,7 +83,7 @@ CUDA_INLINE void put_scores(const napier_attention_job *job, const row_tile *t, 
     put_sixteen(product, m->weights);
 }
 
-/* What a row has come to; a warp has two, and half of its lanes the sums of each. */
+/* The running state of a row. A warp has two rows, and half of its lanes the sums of each. */
 typedef struct row_state {
     float exponent[2];
     float sum; /* lane l: of row l / 16, places p with p % 16 == l % 16 */
@@ -97,7 +98,7 @@ CUDA_INLINE float warp_max(float x) {
     return x;
 }
 
-/* Row r of the tile, which is row `which` of the warp. Returns what its sums and outputs are multiplied by. */
+/* Row r of the tile, which is row `which` of the warp. Returns the factor for its sums and outputs. */
 CUDA_INLINE float weigh(const room *m, int r, int which, row_state *state) {
     const int lane = (int)threadIdx.x % CUDA_WARP;
     float t[KEYS / CUDA_WARP], max = -INFINITY, factor = 1.0f;
@@ -138,8 +139,8 @@ CUDA_INLINE void weigh_rows(const room *m, row_state *state) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* The rows' last factors to m->factors, with NaN's place taken by `masked` and outputs of a row without weight
- * cleared. */
+/* Stores the rows' last factors in m->factors. `masked` replaces NaN, and the
+ * outputs of a row without weight are cleared. */
 CUDA_INLINE void finish_rows(const napier_attention_job *job, const row_tile *t, const room *m, row_state *state) {
     const int lane = (int)threadIdx.x % CUDA_WARP, r = (int)threadIdx.x / CUDA_WARP * 2 + lane / 16;
     float sum = state->sum;

@@ -1,9 +1,10 @@
-/* ops/attention/gpu/attention_backward.cu - the gradients of attention by plain multiply-adds in the CPU's order: the
- * same bits.
+/* ops/attention/gpu/attention_backward.cu - the gradients of attention by plain
+ * multiply-adds in the CPU's order, with the same bits.
  *
- * With p the probabilities and s = p (grad_output . v - mean), one kernel has 16 queries of a head and takes them past
- * the keys for grad_q; another has 16 rows of k and v and takes them past all rows - queries, and of each the heads of
- * the group - of the sequences that use them, in their order, for grad_k and grad_v. Nothing is added by two blocks. */
+ * p are the probabilities, s = p (grad_output . v - mean). In one kernel a block has 16 queries of a head and
+ * goes through the keys for grad_q. In another a block has 16 rows of k and v and goes through all rows
+ * (queries, and for each the heads of the group) of the sequences that use them, in their order, for grad_k and
+ * grad_v. No two blocks add to the same element. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 #include "core/simd/lanes.h"
@@ -14,7 +15,7 @@
 /* ---- Means: grad_output . output, in the order of ops/linear/linear_kernels.h's dot, 256 columns at a time
  * ----------- */
 
-/* Lane l adds elements l and l + 32 of every 64; then 64 lanes fold by halves. */
+/* Lane l adds elements l and l + 32 of every 64; then the 64 lanes are folded by halves. */
 CUDA_INLINE float dot_part(const napier_attention_job *job, int64_t token, int64_t head, int64_t begin, int64_t end) {
     const int lane = (int)threadIdx.x % CUDA_WARP;
     float sum[2] = {0.0f, 0.0f};
@@ -61,7 +62,7 @@ CUDA_INLINE row_level level_of(const napier_attention_job *job, int64_t token, i
     return l;
 }
 
-/* From its score (-inf: hidden) and grad_output . v to p, and s in place of that product. */
+/* Turns the score (-inf: hidden) into p, and grad_output . v into s. */
 CUDA_INLINE float slope(row_level row, float score, float *of_v) {
     const bool nothing = row.level == -INFINITY || score == -INFINITY;
     const float p = nothing ? 0.0f : napier_weight(score - row.level);
@@ -211,7 +212,7 @@ CUDA_INLINE void put_row(const napier_attention_job *job, const segment *g, int6
     put_sixteen(of_v, m->slopes);
 }
 
-/* What one sequence gives the segment's keys is added to their totals. */
+/* Adds what one sequence contributes to the segment's keys to their totals. */
 CUDA_INLINE void add_total(const segment *g, float scale, int64_t dim, float *columns, float *total) {
     const int64_t offset = g->first - (int64_t)blockIdx.x * ROWS;
     for (int64_t at = threadIdx.x; at < dim * g->count; at += NAPIER_ATTENTION_THREADS) {
@@ -224,7 +225,7 @@ CUDA_INLINE void add_total(const segment *g, float scale, int64_t dim, float *co
 CUDA_INLINE void add_segment(const napier_attention_job *job, const segment *g, const room *m) {
     const others rows = {m->tokens, m->heads, 0};
     const int64_t count = g->s.queries * job->group;
-    /* rows before see none of these keys */
+    /* earlier rows attend to none of these keys */
     const int64_t hidden = job->causal ? (g->place + g->s.queries - g->s.keys) * job->group : 0;
     clear_columns(m->columns_k, job->q.dim);
     clear_columns(m->columns_v, job->v.dim);
@@ -256,7 +257,8 @@ CUDA_INLINE void write_totals(const napier_attention_job *job, const napier_head
     }
 }
 
-/* Totals begin with +0 where there are prefixes, as on the CPU; else with -0, which changes nothing that is added. */
+/* With prefixes totals begin with +0, as on the CPU; otherwise with -0, which does
+ * not change the first number that is added. */
 CUDA_INLINE void start_totals(const napier_attention_job *job, const segment *g, int64_t dim, float *total) {
     const int64_t offset = g->first - (int64_t)blockIdx.x * ROWS;
     for (int64_t at = threadIdx.x; !job->prefix_begin && at < dim * g->count; at += NAPIER_ATTENTION_THREADS) {

@@ -1,4 +1,5 @@
-/* ops/attention/gpu/attention_cuda.c - the host half of attention on a GPU: arguments, and which kernels. */
+/* ops/attention/gpu/attention_cuda.c - the host half of attention on a GPU:
+ * checks the arguments and chooses the kernels. */
 #include <inttypes.h>
 #include <math.h>
 #include <napier/cuda/attention.h>

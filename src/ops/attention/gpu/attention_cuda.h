@@ -1,7 +1,7 @@
-/* ops/attention/gpu/attention_cuda.h - what the two halves of attention on a GPU share.
+/* ops/attention/gpu/attention_cuda.h - the jobs of attention on a GPU, which both halves share.
  *
- * Here a row is a query of one head of q. A tile is up to 16 rows of one head and one sequence; a block takes a tile
- * past the keys, 256 at a time, a key for each thread. */
+ * Here a row is a query of one head of q. A tile is up to 16 rows of one head and one sequence. A block multiplies a
+ * tile with the keys, 256 at a time, a key for each thread. */
 #ifndef NAPIER_OPS_ATTENTION_GPU_ATTENTION_CUDA_H
 #define NAPIER_OPS_ATTENTION_GPU_ATTENTION_CUDA_H
 
@@ -13,8 +13,8 @@
 enum {
     NAPIER_ATTENTION_THREADS = 256,
     NAPIER_ATTENTION_ROWS = 16,   /* of a tile; in the keys' gradients: keys */
-    NAPIER_ATTENTION_KEYS = 256,  /* that pass by together: part of the order, as on the CPU */
-    NAPIER_ATTENTION_PART = 32,   /* of dim, that a stage of keys has */
+    NAPIER_ATTENTION_KEYS = 256,  /* keys at a time: part of the order, as on the CPU */
+    NAPIER_ATTENTION_PART = 32,   /* columns of dim in a stage of keys */
     NAPIER_ATTENTION_STEP = 20,   /* floats from one 16 to the next: on 16 bytes, and spread over the banks */
     NAPIER_ATTENTION_SMALL = 8192 /* bytes for a row's state and a key's visibility */
 };
@@ -23,10 +23,10 @@ enum {
 enum {
     NAPIER_TENSOR_THREADS = 128,
     NAPIER_TENSOR_ROWS = 64, /* of a tile */
-    NAPIER_TENSOR_KEYS = 64  /* that pass by together, counted from a sequence's first: part of the order */
+    NAPIER_TENSOR_KEYS = 64  /* keys at a time, counted from a sequence's first: part of the order */
 };
 
-/* Lines of `wide` elements, 64 or 128: queries, two stages of keys and of values, and where they come from. */
+/* Lines of `wide` elements, 64 or 128: queries, two stages of keys and of values, and the indices of their rows. */
 static inline int64_t napier_tensor_shared(int64_t wide) {
     return 5 * NAPIER_TENSOR_ROWS * wide * 2 + 3 * NAPIER_TENSOR_ROWS * 8 + 16;
 }
@@ -51,9 +51,9 @@ typedef struct napier_attention_job {
     int64_t mask_token_stride, mask_head_stride, mask_key_stride, mask_keys;
     int64_t group;       /* heads of q for each of k */
     float scale, factor; /* of the scores; that times log2(e) */
-    float masked;        /* what stands in a row that sees nothing */
+    float masked;        /* the output of a row that attends to nothing */
     int64_t tiles;       /* of a head, at most: some may be empty */
-    int32_t *bad;        /* not 0: the offsets are at fault, and all results NaN. NULL: there are none */
+    int32_t *bad;        /* not 0: the offsets are wrong, and all results are NaN. NULL: there are none */
     napier_cuda_faults *faults;
 
     napier_const_heads grad_output;

@@ -1,11 +1,11 @@
-/* ops/attention/gpu/attention_tensor.cu - attention on tensor cores, bf16 or f16: batch-invariant. See
- * attention_cuda.h.
+/* ops/attention/gpu/attention_tensor.cu - attention on tensor cores, bf16 or
+ * f16: batch-invariant. See attention_cuda.h.
  *
- * A block has 64 queries of one head, a warp 16 of them, and passes by the keys of the sequence 64 at a time from the
- * first one on, the next 64 being on their way. Scores stay in registers, become weights there - by the same polynomial
- * and the same integer exponents as on the CPU, so that rescaling is exact - and go on as the first operand of the
- * product with the values. A row's bits depend on its query and on the keys it may see: blocks that it does not see,
- * however many the tile passes by, multiply by 1 and add 0.
+ * A block has 64 queries of one head, a warp 16 of them. It goes through the keys of the sequence 64 at a time from the
+ * first one on, while the next 64 are loaded. Scores stay in registers and become weights there, by the same polynomial
+ * and the same integer exponents as on the CPU, so that rescaling is exact. The weights are the first operand of the
+ * product with the values. A row's bits depend only on its query and on the keys that it attends to: blocks of other
+ * keys, however many the tile goes through, multiply by 1 and add 0.
  *
  * For 64 keys, dim 128, a warp does 256 mma, reads 32 KB of fragments, and makes 1024 weights of about 14 instructions
  * a thread's element. Shared memory: 16 KB of queries and two stages of 32 KB. */
@@ -21,7 +21,7 @@ enum { TILE = NAPIER_TENSOR_ROWS, BLOCK_KEYS = NAPIER_TENSOR_KEYS, MOST_DIM = 12
 
 /* ---- Rows to shared memory: lines of `wide` elements, 64 or 128 -------------------------------------------------- */
 
-/* Lines 0 .. 63; rows[line]: of x, below 0 for none. What is not there is 0. */
+/* Lines 0 .. 63; rows[line] is a row of x, or below 0 for none. Missing lines are 0. */
 CUDA_INLINE void copy_lines(const int wide, const napier_const_heads *x, int64_t head, const int64_t *rows,
                             unsigned char *to) {
     const int pieces = wide / 8, piece = (int)threadIdx.x % pieces;
@@ -38,7 +38,7 @@ typedef struct room {
     unsigned char *queries, *keys, *values; /* [64][wide]; of keys and values two */
     int64_t *rows;                          /* [2][64]: of k and v */
     int64_t *row_tokens;                    /* [64] */
-    int32_t *special;                       /* [4]: a warp has met an inf or NaN among the values */
+    int32_t *special;                       /* [4]: a warp has found an inf or NaN among the values */
 } room;
 
 CUDA_INLINE room room_of(const int wide, unsigned char *shared) {
@@ -126,14 +126,14 @@ CUDA_INLINE void score(const bool f16, const int wide, const room *m, const unsi
     }
 }
 
-/* Keys of the block that row `e` of the thread sees, masks aside. */
+/* The keys of the block to which row `e` of the thread attends, if there is no mask. */
 CUDA_INLINE int keys_shown(const napier_attention_job *job, const row_tile *t, int64_t place, int e) {
     const int r = row_in_tile(e);
     const int64_t seen = r < t->rows ? keys_seen(job, &t->s, t->query + r) - place : 0;
     return seen < 0 ? 0 : seen < BLOCK_KEYS ? (int)seen : (int)BLOCK_KEYS;
 }
 
-/* The same with a mask. A few keys at a time, lest the compiler keeps the addresses of all in registers. */
+/* The same with a mask. A few keys at a time, so that the compiler does not keep all addresses in registers. */
 CUDA_INLINE void show_masked(const napier_attention_job *job, const row_tile *t, int64_t place, scores *s) {
     NAPIER_UNROLL
     for (int j = 0; j < BLOCK_KEYS / 8; j++) {
@@ -165,7 +165,7 @@ CUDA_INLINE void show(const napier_attention_job *job, const row_tile *t, int64_
     }
 }
 
-/* A row's maximum over the block, a NaN being passed over: four threads have it. */
+/* A row's maximum over the block; NaN is ignored. Four threads have the row. */
 CUDA_INLINE float row_maximum(const scores *s, int half) {
     float max = -INFINITY;
     NAPIER_UNROLL
@@ -181,7 +181,7 @@ CUDA_INLINE float row_maximum(const scores *s, int half) {
     return max;
 }
 
-/* Scores to weights; exponents, sums and outputs are brought to the new exponents. */
+/* Turns scores into weights, and rescales exponents, sums and outputs. */
 CUDA_INLINE void weigh(const int wide, scores *s, rows_state *state) {
     NAPIER_UNROLL
     for (int half = 0; half < 2; half++) {
@@ -236,7 +236,7 @@ CUDA_INLINE bool is_special(const bool f16, uint32_t bits) {
     return (bits & exponent) == exponent;
 }
 
-/* Has this thread's share of the stage one? */
+/* Does this thread's share of the stage contain an inf or NaN? */
 CUDA_INLINE bool meets_special(const bool f16, const int wide, const unsigned char *values) {
     bool special = false;
     for (int at = (int)threadIdx.x * 16; at < TILE * wide * 2; at += NAPIER_TENSOR_THREADS * 16) {
@@ -274,8 +274,8 @@ CUDA_INLINE void put_weights(const scores *s, uint16_t *weights) {
     __syncwarp();
 }
 
-/* What the special values of a key give to one of the thread's rows. The warp waits now and then: the compiler would
- * else load all at once, and all that comes before and after would lack the registers. */
+/* Adds the special values of a key to one of the thread's rows. __syncwarp keeps the compiler from loading all values
+ * at once, which would take registers from the code before and after. */
 CUDA_INLINE void add_special_key(const bool f16, const int wide, unsigned char *values, int key, bool seen,
                                  float weight, int half, rows_state *state) {
     NAPIER_UNROLL

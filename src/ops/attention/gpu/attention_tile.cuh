@@ -1,5 +1,5 @@
-/* ops/attention/gpu/attention_tile.cuh - sequences, what a row sees, and products of 16 rows with 256 others: for
- * kernels. */
+/* ops/attention/gpu/attention_tile.cuh - for kernels: sequences, the keys that a row attends to,
+ * and products of 16 rows with 256 others. */
 #ifndef NAPIER_OPS_ATTENTION_GPU_ATTENTION_TILE_CUH
 #define NAPIER_OPS_ATTENTION_GPU_ATTENTION_TILE_CUH
 
@@ -35,7 +35,7 @@ CUDA_INLINE int64_t key_row(const sequence *s, int64_t place) {
     return place < s->prefix ? s->prefix_begin + place : s->own_begin + (place - s->prefix);
 }
 
-/* How many keys, the first ones, query i of a sequence sees, masks aside. */
+/* Query i of a sequence attends to so many keys, the first ones, if there is no mask. */
 CUDA_INLINE int64_t keys_seen(const napier_attention_job *job, const sequence *s, int64_t query) {
     const int64_t seen = job->causal ? s->keys - s->queries + query + 1 : s->keys;
     return seen > 0 ? seen : 0;
@@ -75,8 +75,8 @@ CUDA_INLINE row_tile row_tile_of(const napier_attention_job *job, int64_t rows) 
 
 /* ---- What a row sees --------------------------------------------------------------------------------------------- */
 
-/* The score of a pair in units of log 2 from its product; *seen: it is to leave a trace at all. place < the sequence's
- * keys. */
+/* The score of a pair in units of log 2, from its product. *seen: whether the row attends
+ * to the key. place < the sequence's keys. */
 CUDA_INLINE float score_of(const napier_attention_job *job, const sequence *s, int64_t query, int64_t head,
                            int64_t place, float product, bool *seen) {
     const float t = product * job->factor;
@@ -112,7 +112,7 @@ CUDA_INLINE void load_side(const napier_const_heads *x, const int64_t *tokens, i
     }
 }
 
-/* Where the other side's elements are: token and head of each of up to 256. */
+/* The elements of the other side: token and head of each of up to 256. */
 typedef struct others {
     const int64_t *tokens; /* [256], shared; below 0: none */
     const int32_t *heads;  /* [256], shared; NULL: all have `head` */
@@ -154,7 +154,7 @@ CUDA_INLINE void products(const napier_const_heads *x, const float *side, const 
     }
 }
 
-/* The 16 of this thread's other to memory, [256][20]. */
+/* Stores the 16 products of this thread's other, [256][20]. */
 CUDA_INLINE void put_sixteen(const float x[ROWS], float *weights) {
     napier_four *const four = (napier_four *)(void *)(weights + (int)threadIdx.x * STEP);
     NAPIER_UNROLL
@@ -164,8 +164,8 @@ CUDA_INLINE void put_sixteen(const float x[ROWS], float *weights) {
     }
 }
 
-/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others; pairs that
- * are not seen are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are
+/* columns[c][r] = fma(weights[i][r], x[other i][c], columns[c][r]), i ascending, over the `count` others. Pairs that do
+ * not attend are left out where that makes a difference. seen: bit r of seen[i]. factors: NULL, or what columns are
  * multiplied by first. A thread has a column and half of the 16. */
 CUDA_INLINE void add_columns(const napier_const_heads *x, const float *weights, const uint32_t *seen, const others *o,
                              int count, const float *factors, float *columns) {
@@ -205,7 +205,7 @@ CUDA_INLINE void clear_columns(float *columns, int64_t count) {
 
 CUDA_INLINE bool is_bad(const napier_attention_job *job) { return job->bad && *job->bad != 0; }
 
-/* All of x is NaN. */
+/* Fills x with NaN. */
 CUDA_INLINE void fill_with_nan(const napier_heads *x) {
     const int64_t count = x->data ? x->tokens * x->heads * x->dim : 0;
     const int64_t step = (int64_t)gridDim.x * blockDim.x;

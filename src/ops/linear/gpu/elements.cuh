@@ -1,5 +1,5 @@
 /* ops/linear/gpu/elements.cuh - elements of f32, f16 and bf16 for a thread: widened exactly, rounded once to nearest
- * even, 4 at a time where they lie side by side; and four floats of shared memory in one access. */
+ * even, 4 at a time if they are contiguous; and four floats of shared memory in one access. */
 #ifndef NAPIER_OPS_LINEAR_GPU_ELEMENTS_CUH
 #define NAPIER_OPS_LINEAR_GPU_ELEMENTS_CUH
 

@@ -1,10 +1,10 @@
-/* ops/linear/gpu/matmul.cu - the matrix product in plain multiply-adds, in the CPU's order (napier/linear.h): the same
- * bits.
+/* ops/linear/gpu/matmul.cu - the matrix product in plain multiply-adds, in the CPU's
+ * order (napier/linear.h), with the same bits.
  *
- * A block of 256 threads has a tile of 128 x 128 outputs, 8 x 8 of them each thread's (128 x 64 and 8 x 4 where an
- * output has three sums). 16 k of both sides at a time are widened to shared memory, [k][row], while the next 16 are on
- * their way to registers. Each output is one chain, so the tile is chosen for speed alone. For each k a thread reads 16
- * floats in four accesses and does 64 multiply-adds. */
+ * A block of 256 threads has a tile of 128 x 128 outputs, and each thread 8 x 8 of them (128 x 64 and 8 x 4 if an
+ * output has three sums). 16 k of both sides at a time are widened into shared memory, [k][row], while the next 16 are
+ * loaded into registers. Each output is one chain, so the size of the tile is chosen for speed only. For each k a
+ * thread reads 16 floats in four accesses and does 64 multiply-adds. */
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 #include "core/simd/lanes.h"
@@ -22,12 +22,13 @@ enum {
 
 /* ---- Sides to shared memory -------------------------------------------------------------------------------------- */
 
-/* Four elements of a side as they lie in memory: f32 a word each, others two to a word. */
+/* Four elements of a side in their stored form: f32 one to a word, others two to a word. */
 typedef struct piece {
     uint32_t w[PIECE];
 } piece;
 
-/* Piece i of a stage: along k, neighbouring threads have neighbouring rows; across, four rows of one k. */
+/* Piece i of a stage. If the side lies along k, neighbouring threads have neighbouring
+ * rows; if it lies across, four rows of one k. */
 CUDA_INLINE int piece_row(const napier_side *s, int i, int tile_rows) {
     return s->layout == NAPIER_SIDE_ACROSS ? i % (tile_rows / PIECE) * PIECE : i % tile_rows;
 }
@@ -52,7 +53,7 @@ CUDA_INLINE piece fetch_one_by_one(const napier_side *s, int64_t row, int64_t k,
     return p;
 }
 
-/* Rows and k that are not there give +0. */
+/* Missing rows and k give +0. */
 CUDA_INLINE piece fetch(const napier_side *s, int64_t row, int64_t k, int64_t k_end) {
     const bool across = s->layout == NAPIER_SIDE_ACROSS;
     const bool whole = across ? row + PIECE <= s->rows && k < k_end : row < s->rows && k + PIECE <= k_end;
@@ -75,7 +76,7 @@ CUDA_INLINE float piece_element(const piece *p, napier_dtype dtype, int j) {
     return napier_widen(dtype == NAPIER_F32 ? p->w[j] : p->w[j / 2] >> 16 * (j % 2) & 0xffff, dtype);
 }
 
-/* Subnormals become 0 with their sign; *tiny tells of an element below 2^-56 that is not 0. */
+/* Subnormals become 0 with their sign. *tiny is set if an element other than 0 is below 2^-56. */
 CUDA_INLINE float flushed_element(float x, bool *tiny) {
     const uint32_t bits = (uint32_t)vf_bits(x), exponent = bits >> 23 & 0xff;
     *tiny = *tiny || (exponent > 0 && exponent < TINY_EXPONENT);
@@ -127,7 +128,7 @@ typedef struct sums {
     float x[THREAD_ROWS][THREAD_ROWS]; /* of 4 columns, where there are so many */
 } sums;
 
-/* Its rows and columns lie four by four, 64 apart: a warp's accesses to shared memory then cover all banks. */
+/* Its rows and columns are in groups of four, 64 apart, so that a warp's accesses to shared memory cover all banks. */
 CUDA_INLINE int thread_row(int r) { return r / 4 * 64 + (int)threadIdx.x / 16 * 4 + r % 4; }
 CUDA_INLINE int thread_column(int c) { return c / 4 * 64 + (int)threadIdx.x % 16 * 4 + c % 4; }
 
@@ -166,7 +167,7 @@ CUDA_INLINE void clear(int width, sums *sum) {
     }
 }
 
-/* total += even + odd, which start from 0 again. */
+/* total += even + odd, and both start from 0 again. */
 CUDA_INLINE void fold_pairs(int width, sums *total, sums *even, sums *odd) {
     NAPIER_UNROLL
     for (int r = 0; r < THREAD_ROWS; r++) {
@@ -185,7 +186,8 @@ typedef struct tile {
     int64_t row, column; /* of its first output */
 } tile;
 
-/* Bands of NAPIER_MATMUL_BAND row tiles; in a band all row tiles of a column tile, then the next column tile. */
+/* The order of tiles: bands of NAPIER_MATMUL_BAND row tiles; in a band all row tiles of
+ * a column tile, then the next column tile. */
 CUDA_INLINE tile tile_of(const napier_matmul_job *job, int width) {
     const int64_t i = blockIdx.x, band_tiles = NAPIER_MATMUL_BAND * job->column_tiles, band = i / band_tiles;
     const int64_t left = job->row_tiles - band * NAPIER_MATMUL_BAND;
@@ -227,7 +229,7 @@ CUDA_INLINE void store_tile(const napier_matrix *m, const tile *t, int width, co
     }
 }
 
-/* What a chain goes on from. */
+/* The value from which a chain continues. */
 CUDA_INLINE void load_tile(const napier_matrix *m, const tile *t, int width, sums *sum) {
     NAPIER_UNROLL
     for (int r = 0; r < THREAD_ROWS; r++) {
@@ -296,7 +298,7 @@ CUDA_INLINE void put_stage(const napier_matmul_job *job, const stages *s, int bu
     }
 }
 
-/* One chain over k: no step is added to fill up the last stage, which could make a -0 a +0. */
+/* One chain over k. No step is added to fill up the last stage, because that could make a -0 a +0. */
 CUDA_INLINE void add_chain(const stages *s, int buffer, int64_t steps, sums *sum) {
     const float *const rows = stage_rows(s, buffer), *const columns = stage_columns(s, buffer, THREAD_ROWS);
     if (steps >= STAGE_K) {

@@ -17,7 +17,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_both_across);
 
 /* ---- Sides ------------------------------------------------------------------------------------------------------- */
 
-/* Can `elements` neighbours be read at once, wherever their row begins at a multiple of them? */
+/* Can `elements` neighbours be read at once, at every multiple of them in every row? */
 static bool has_vectors(const void *data, int64_t count, int64_t stride, size_t size, int64_t elements) {
     return (uintptr_t)data % ((size_t)elements * size) == 0 && (count <= 1 || stride % elements == 0);
 }

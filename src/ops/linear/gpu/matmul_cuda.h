@@ -1,7 +1,7 @@
-/* ops/linear/gpu/matmul_cuda.h - what the two halves of napier_cuda_matmul share: its kernels are in matmul.cu (the
- * CPU's bits) and matmul_tensor.cu (tensor cores).
+/* ops/linear/gpu/matmul_cuda.h - the job of napier_cuda_matmul, which the host half shares with its kernels in
+ * matmul.cu (the CPU's bits) and matmul_tensor.cu (tensor cores).
  *
- * A product has two sides, rows [m, k] and columns [n, k]: the columns' side is the second operand turned. */
+ * A product has two sides, rows [m, k] and columns [n, k]. The columns' side is the second operand transposed. */
 #ifndef NAPIER_OPS_LINEAR_GPU_MATMUL_CUDA_H
 #define NAPIER_OPS_LINEAR_GPU_MATMUL_CUDA_H
 
@@ -29,7 +29,7 @@ typedef struct napier_matmul_job {
     napier_matrix product;
     int64_t row_tiles, column_tiles;
     bool pairs; /* the order of bf16 by bf16 */
-    bool add;   /* the product, f32, holds the sum of the k before these */
+    bool add;   /* the product, f32, holds the sum over earlier k */
 } napier_matmul_job;
 
 /* Tiles of the kernels. */
@@ -39,9 +39,10 @@ enum {
     NAPIER_MATMUL_COLUMNS = 128,     /* of one chain over k */
     NAPIER_MATMUL_PAIR_COLUMNS = 64, /* of bf16 by bf16: three sums for each output */
     NAPIER_MATMUL_K = 16,            /* of a stage */
-    NAPIER_MATMUL_STAGE_ROW = 4,     /* floats after the rows of each k: stores spread over the banks */
+    NAPIER_MATMUL_STAGE_ROW = 4,     /* floats after the rows of each k, which spread stores over the banks */
     NAPIER_MATMUL_SHARED = 2 * NAPIER_MATMUL_K * (256 + 2 * NAPIER_MATMUL_STAGE_ROW) * 4 + 128,
-    NAPIER_MATMUL_BAND = 8 /* row tiles that go together along the columns, so that both are found in L2 */
+    NAPIER_MATMUL_BAND =
+        8 /* row tiles that are processed together along the columns, so that both sides are found in L2 */
 };
 
 enum {

@@ -37,7 +37,7 @@ CUDA_INLINE void store_sums(const napier_matmul_job *job, const napier_mma_tile 
     }
 }
 
-/* What the sums go on from. */
+/* The values from which the sums continue. */
 CUDA_INLINE void load_sums(const napier_matmul_job *job, const napier_mma_tile *t, napier_mma_sums *sum) {
     const napier_matrix *const m = &job->product;
     NAPIER_UNROLL

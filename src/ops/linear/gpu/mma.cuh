@@ -1,19 +1,18 @@
 /* ops/linear/gpu/mma.cuh - the main loop of all products on tensor cores: a block's 128 x 128 tile of rows [m, k] by
- * columns [n, k], 16-bit elements, f32 sums. To be replaced as a whole where a device has better (wgmma and TMA of
- * sm_90): what its callers know is napier_mma_sums, napier_mma_row and napier_mma_column.
+ * columns [n, k], 16-bit elements, f32 sums. It can be replaced as a whole on devices with better instructions (wgmma
+ * and TMA of sm_90): its callers use only napier_mma_sums, napier_mma_row and napier_mma_column.
  *
- * 128 threads; each of the four warps has 64 x 64 outputs, 128 sums a thread. Stages of 64 k come by asynchronous
- * copies of 16 bytes, two stages ahead of the one in work; three stages of 32 KB leave room for two blocks on a
- * processor, so that one multiplies while the other is at its start or end. For every 16 k a warp reads 4 KB of
- * fragments (8 ldmatrix) for 32 mma.
+ * 128 threads; each of the four warps has 64 x 64 outputs, 128 sums a thread. Asynchronous copies of 16 bytes load
+ * stages of 64 k, two stages ahead of the current one. Three stages of 32 KB allow two blocks on a processor, so that
+ * one multiplies while the other starts or ends. For every 16 k a warp reads 4 KB of fragments (8 ldmatrix) for 32 mma.
  *
- * A stage of a side is stored as it comes: [row][64 k] where the side lies along k, [64 k][row] where it lies across,
- * and is turned on its way to registers there. The 16-byte pieces of a line are exchanged by the line's number modulo
- * 8: neither writing nor reading meets a bank twice.
+ * A stage of a side is stored as it is loaded: [row][64 k] if the side lies along k, and [64 k][row] if it lies across,
+ * in which case it is transposed on its way to registers. The 16-byte pieces of a line are permuted by the line's
+ * number modulo 8, so that neither writes nor reads have bank conflicts.
  *
- * Order. A sum is over k ascending by steps of 16, each added by the tensor core to what came before, whatever the
- * tile, the row's place in it and the batch: so a row's bits do not depend on the batch. What a device does inside a
- * step is its own affair. k beyond the end and rows beyond the last are 0. */
+ * Order. A sum runs over k ascending in steps of 16. The tensor core adds each step to the sum of the earlier ones,
+ * whatever the tile, the row's place in it and the batch. So a row's bits do not depend on the batch. The order inside
+ * a step is up to the device. k beyond the end and rows beyond the last are 0. */
 #ifndef NAPIER_OPS_LINEAR_GPU_MMA_CUH
 #define NAPIER_OPS_LINEAR_GPU_MMA_CUH
 
@@ -24,7 +23,7 @@ typedef struct napier_mma_sums {
     float x[4][8][4]; /* [16 rows][8 columns][element]: as mma.sync m16n8k16 has them */
 } napier_mma_sums;
 
-/* Where in the tile this thread's sum [i][j][e] is. */
+/* The position of this thread's sum [i][j][e] in the tile. */
 CUDA_INLINE int napier_mma_row(int i, int e) {
     const int warp = (int)threadIdx.x / CUDA_WARP, lane = (int)threadIdx.x % CUDA_WARP;
     return warp % 2 * 64 + i * 16 + e / 2 * 8 + lane / 4;
@@ -41,7 +40,7 @@ CUDA_INLINE int napier_mma_place(int line, int piece, int pieces) {
     return (line * pieces + (piece ^ (line & 7))) * 16;
 }
 
-/* Of `left` elements, those in a piece of 8, in bytes. */
+/* The bytes of a piece of 8 elements that exist, if `left` elements are left. */
 CUDA_INLINE int napier_mma_piece_bytes(int64_t left) { return left >= 8 ? 16 : left > 0 ? (int)left * 2 : 0; }
 
 /* Lines first, first + by, ... below `lines`, of which the first `there` exist: piece `piece` of each, `bytes` of it.
@@ -94,7 +93,7 @@ CUDA_INLINE void napier_mma_copy_any(const napier_side *s, int64_t row, int64_t 
     }
 }
 
-/* across is a constant: what s->layout says. */
+/* across is a constant that agrees with s->layout. */
 CUDA_INLINE void napier_mma_copy(bool across, const napier_side *s, int64_t row, int64_t k, int64_t k_end,
                                  unsigned char *stage) {
     if (across) {
@@ -177,7 +176,7 @@ CUDA_INLINE void napier_mma_loop(bool f16, bool rows_across, bool columns_across
     }
     for (int64_t step = 0; step < steps; step++) {
         cuda_copy_wait(NAPIER_MMA_STAGES - 2);
-        __syncthreads(); /* the stage is there for all, and the one before is free */
+        __syncthreads(); /* all threads have the stage, and the previous one is free */
         napier_mma_fetch(rows_across, columns_across, t, step + NAPIER_MMA_STAGES - 1);
         const unsigned char *const stage = t->shared + step % NAPIER_MMA_STAGES * 2 * NAPIER_MMA_SIDE_BYTES;
         NAPIER_UNROLL
@@ -196,7 +195,8 @@ CUDA_INLINE void napier_mma_clear(napier_mma_sums *sum) {
     }
 }
 
-/* Bands of NAPIER_MMA_BAND row tiles; in a band all row tiles of a column tile, then the next column tile. */
+/* The order of tiles: bands of NAPIER_MMA_BAND row tiles; in a band all row tiles of
+ * a column tile, then the next column tile. */
 CUDA_INLINE void napier_mma_tile_of(int64_t index, int64_t row_tiles, int64_t column_tiles, int64_t *row,
                                     int64_t *column) {
     const int64_t band_tiles = NAPIER_MMA_BAND * column_tiles, band = index / band_tiles, in = index % band_tiles;

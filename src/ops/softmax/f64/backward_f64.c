@@ -1,8 +1,8 @@
 /* ops/softmax/f64/backward_f64.c - the gradients of softmax and log_softmax in double precision.
  *
  * Both need one sum over a row: of grad * prob, or of grad. A tile is summed over 256 lanes and folded by halves, as in
- * the forward direction; the tiles' sums are added in order of index. Where a long row is split over threads they are
- * kept in an array first, so that the order is the same. */
+ * the forward direction. The tiles' sums are added in order of their index. If a long row is split over threads, the
+ * tiles' sums are first stored in an array, so that the order is the same. */
 #include "ops/softmax/f64/softmax_f64.h"
 
 #include "core/base/fenv.h"
@@ -22,7 +22,7 @@ typedef struct line {
     napier_const_matrix result, grad;
     napier_matrix out;
     double sum;
-    double *tile_sums; /* one per tile, where the row is split */
+    double *tile_sums; /* one per tile, if the row is split */
 } line;
 
 static void open_line(line *l, const job *j, int64_t index) {

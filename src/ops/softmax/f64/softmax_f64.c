@@ -1,7 +1,7 @@
 /* ops/softmax/f64/softmax_f64.c - softmax, log_softmax, logsumexp and the gradient of logsumexp in double precision.
  *
- * All four are one walk: sum a line's tiles (sum_f64.h), finish, then write. What is written is the only difference.
- * Threads take different lines, or, where lines are long and few, different tiles of one line. */
+ * All four do the same: sum a line's tiles (sum_f64.h), finish, and write. They differ only in what they write. Threads
+ * take different lines or, if lines are long and few, different tiles of one line. */
 #include "ops/softmax/f64/softmax_f64.h"
 
 #include "core/base/fenv.h"
@@ -11,7 +11,7 @@ typedef enum result { RESULT_SOFTMAX, RESULT_LOG_SOFTMAX, RESULT_LSE, RESULT_LSE
 
 typedef struct job {
     result result;
-    bool whole; /* one line of all elements, not one per row */
+    bool whole; /* one line of all elements, instead of one per row */
     napier_const_matrix logits;
     napier_matrix out;            /* unless RESULT_LSE */
     napier_vector lse;            /* RESULT_LSE */
@@ -19,7 +19,7 @@ typedef struct job {
     napier_softmax_options options;
 } job;
 
-/* One line of a job, and what it came to. */
+/* One line of a job, and its sum. */
 typedef struct line {
     const job *job;
     int64_t index, size;
@@ -27,7 +27,7 @@ typedef struct line {
     napier_matrix out;
     double grad;
     napier_f64_final final;
-    napier_f64_sum *sums; /* one per worker, where the line is split */
+    napier_f64_sum *sums; /* one per worker, if the line is split */
 } line;
 
 static int64_t line_count(const job *j) { return j->whole ? 1 : j->logits.rows; }
@@ -55,7 +55,7 @@ static void sum_tiles(const line *l, napier_f64_sum *sum, int64_t begin, int64_t
     }
 }
 
-/* z becomes the result: n elements of the line. */
+/* Replaces z, n elements of the line, by the result. */
 static void convert(const line *l, double *z, int n) {
     const napier_softmax_options *options = &l->job->options;
     if (l->job->result != RESULT_LSE_GRADIENT) {

@@ -1,9 +1,9 @@
-/* ops/softmax/f64/softmax_f64.h - the operations of napier/softmax.h where the compute type is double.
+/* ops/softmax/f64/softmax_f64.h - the operations of napier/softmax.h if the compute type is double.
  *
- * Each does what the public function of the same name promises. The arguments have been checked by the caller (views,
- * shapes, aliasing, options; NULL means defaults). Any dtype may come in and go out; elements are widened exactly,
- * divided by the temperature once, and results are rounded once. All algorithms give the same bits here; only
- * PARALLEL changes how the work is split. Errors: OUT_OF_MEMORY, with nothing written. */
+ * Each keeps the contract of the public function of the same name. The caller has checked the arguments (views, shapes,
+ * aliasing, options; NULL means defaults). Inputs and outputs may have any dtype. Elements are widened exactly and
+ * divided by the temperature once, and results are rounded once. All algorithms give the same bits; only PARALLEL
+ * changes the division of the work. Errors: OUT_OF_MEMORY, with nothing written. */
 #ifndef NAPIER_OPS_SOFTMAX_F64_SOFTMAX_F64_H
 #define NAPIER_OPS_SOFTMAX_F64_SOFTMAX_F64_H
 
@@ -20,8 +20,8 @@ napier_status napier_f64_logsumexp(napier_context *context, napier_const_matrix 
 napier_status napier_f64_logsumexp_all(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                        const napier_softmax_options *options);
 
-/* grad_logits may be either input itself. A probability of 0 gets 0 and adds nothing to the row's sum, whatever its
- * gradient is. */
+/* grad_logits may be either input itself. An element with probability 0 gets 0 and adds nothing to the row's sum,
+ * whatever its gradient is. */
 napier_status napier_f64_softmax_backward(napier_context *context, napier_const_matrix probs,
                                           napier_const_matrix grad_probs, napier_matrix grad_logits,
                                           const napier_softmax_options *options);

@@ -1,4 +1,4 @@
-/* ops/softmax/f64/span_f64.h - runs of a view's elements as doubles, and how a line of them is cut over threads.
+/* ops/softmax/f64/span_f64.h - consecutive elements of a view as doubles, and the division of lines over threads.
  *
  * A line is what one reduction runs over: a row of a matrix, or all its elements in row-major order. Its elements are
  * numbered from 0, and a tile is 1024 of them. */
@@ -10,7 +10,7 @@
 #include "ops/softmax/f64/sum_f64.h"
 
 enum {
-    NAPIER_F64_SPLIT_TILES = 16, /* a line of so many tiles is worth splitting where lines are fewer than threads */
+    NAPIER_F64_SPLIT_TILES = 16, /* a line of so many tiles is worth splitting if there are fewer lines than threads */
     NAPIER_F64_CHUNK_TILES = 4   /* tiles in one chunk of work */
 };
 
@@ -54,13 +54,13 @@ static inline void napier_f64_store_span(napier_matrix line, int64_t first, int 
 
 static inline int64_t napier_f64_tiles(int64_t size) { return size / NAPIER_F64_TILE + (size % NAPIER_F64_TILE != 0); }
 
-/* How many elements of a line of `size` tile `tile` has. */
+/* The number of elements in tile `tile` of a line of `size`. */
 static inline int napier_f64_tile_size(int64_t size, int64_t tile) {
     const int64_t left = size - tile * NAPIER_F64_TILE;
     return left < NAPIER_F64_TILE ? (int)left : NAPIER_F64_TILE;
 }
 
-/* Are the threads better used inside each line than on different lines? The bits are the same either way. */
+/* Is it better to use the threads inside each line than on different lines? The bits are the same either way. */
 static inline bool napier_f64_split(const napier_context *context, int64_t lines, int64_t size,
                                     napier_algorithm algorithm) {
     const int64_t tiles = napier_f64_tiles(size);

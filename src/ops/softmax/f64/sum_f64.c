@@ -1,4 +1,4 @@
-/* ops/softmax/f64/sum_f64.c - the functions of sum_f64.h, as the CPU links them. */
+/* ops/softmax/f64/sum_f64.c - the functions of sum_f64.h, compiled once for the CPU. */
 #include "ops/softmax/f64/sum_f64.h"
 
 #include "ops/softmax/f64/sum_f64.inc.h"

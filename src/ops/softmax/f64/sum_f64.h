@@ -1,22 +1,23 @@
-/* ops/softmax/f64/sum_f64.h - the exact sum of a row's exponentials in double precision: the same construction as for
- * f32.
+/* ops/softmax/f64/sum_f64.h - the exact sum of a row's exponentials in double
+ * precision, by the same construction as for f32.
  *
- * A row is cut into tiles of 1024 elements. Inside a tile doubles are added in one fixed order, so that a tile's
- * partial is a pure function of its elements; tiles are then added as integers, in any grouping and order, with the
- * same bits.
+ * A row is cut into tiles of 1024 elements. Inside a tile doubles are added in one fixed order, so the sum of a tile is
+ * a pure function of its elements. Tiles are then added as integers, in any grouping and order, with the same bits.
  *
  *   sum = { max, count, top, digit[54] }    the value  count * exp(max) + sum_j digit[j] * 2^(24 * (top - j))
  *
- * Elements equal to the maximum are only counted, so log(count + rest) keeps its accuracy however small the rest is.
- * Any other element is a term exp(x) = p 2^n with p and n functions of x alone (core/math/f64.h), unless it lies more
- * than 800 below the maximum of its tile: 2^40 terms of exp(-800) come to 2^-1114 of the largest, and the least double
- * is 2^-1074. The window of 54 digits reaches from 48 bits of headroom down to 2^-1224 of the largest term, below the
- * last bit of every kept term. It follows the maximum; a digit that falls below it lies below every later window too,
- * so dropping commutes with merging. A sum may hold up to 2^40 elements.
+ * Elements equal to the maximum are only counted, so log(count + rest) keeps its accuracy however small the rest
+ * is. Any other element is a term exp(x) = p 2^n, where p and n are functions of x only (core/math/f64.h),
+ * unless it lies more than 800 below the maximum of its tile: 2^40 terms of exp(-800) are 2^-1114 of the
+ * largest, and the smallest double is 2^-1074. The window of 54 digits reaches from 48 bits of headroom down to
+ * 2^-1224 of the largest term, below the last bit of every kept term. It follows the maximum. A digit that falls
+ * below it is below every later window too, so it makes no difference whether it is dropped before or after a
+ * merge. A sum may hold up to 2^40 elements.
  *
- * From a maximum beyond +-2^62 on, doubles lie further apart than 800: only ties count, and the digits stay 0.
+ * If the maximum is beyond +-2^62, neighbouring doubles lie further apart than
+ * 800: only ties count, and the digits stay 0.
  *
- * All functions are pure, take no locks and allocate nothing; they need the default floating-point environment. */
+ * All functions are pure, take no locks and allocate nothing. They need the default floating-point environment. */
 #ifndef NAPIER_OPS_SOFTMAX_F64_SUM_F64_H
 #define NAPIER_OPS_SOFTMAX_F64_SUM_F64_H
 
@@ -33,36 +34,37 @@ enum { NAPIER_F64_TILE = 1024, NAPIER_F64_LANES = 256, NAPIER_F64_DIGIT_BITS = 2
 
 typedef struct napier_f64_sum {
     double max;                        /* -inf: nothing but -inf and NaN so far; +inf where pinf */
-    bool nan, pinf;                    /* has there been a NaN, a +inf? */
-    int64_t top;                       /* place of digit[0]; 0 where max is not finite or beyond 2^62 */
-    uint64_t count;                    /* elements equal to max; 0 where max is not finite */
+    bool nan, pinf;                    /* an element is NaN, +inf */
+    int64_t top;                       /* place of digit[0]; 0 if max is not finite or beyond 2^62 */
+    uint64_t count;                    /* elements equal to max; 0 if max is not finite */
     uint64_t digit[NAPIER_F64_DIGITS]; /* below 2^64, not carried */
 } napier_f64_sum;
 
-/* The sum of nothing. */
+/* The empty sum. */
 NAPIER_BOTH_LONG void napier_f64_sum_init(napier_f64_sum *sum);
 
-/* Adds one tile: z[0] is the element at a multiple of 1024 of the row, n (0 .. 1024) is 1024 but for the row's last. */
+/* Adds one tile. z[0] is an element whose index in the row is a multiple of 1024. n is
+ * 1024, or 0 .. 1024 for the row's last tile. */
 NAPIER_BOTH_LONG void napier_f64_sum_add_tile(napier_f64_sum *sum, const double *z, int n);
 
-/* The same in two steps, for those who add the lanes of a tile side by side: the terms of its elements, added in their
- * lanes (i mod 256) and folded, then the sum. */
+/* The same in two steps, for callers that add the lanes of a tile in parallel: first the terms of its elements, added
+ * in their lanes (i mod 256) and folded, then the sum. */
 typedef struct napier_f64_tile_part {
-    double max, rest; /* of the elements that are not NaN; `rest` does not count where max is beyond 2^62 */
+    double max, rest; /* of the elements that are not NaN; `rest` is unused if max is beyond 2^62 */
     uint64_t count;   /* of elements equal to max */
     bool nan;
 } napier_f64_tile_part;
 
-/* What z adds to its lane in a tile of maximum `max`, whose exponent this is. Not where max is beyond 2^62. */
+/* What z adds to its lane in a tile with maximum `max`, whose exponent this is. Not for max beyond 2^62. */
 NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent);
 NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max);
 NAPIER_BOTH_LONG bool napier_f64_has_terms(double max);
 NAPIER_BOTH_LONG void napier_f64_sum_add_part(napier_f64_sum *sum, const napier_f64_tile_part *part);
 
-/* into := into + from. Commutative and associative, to the last bit of every field. */
+/* Adds `from` to `into`. Commutative and associative, to the last bit of every field. */
 NAPIER_BOTH_LONG void napier_f64_sum_merge(napier_f64_sum *into, const napier_f64_sum *from);
 
-/* Could these fields have come from the functions above? For sums read from bytes that may be hostile. */
+/* Could the functions above have computed these fields? For sums that are read from untrusted bytes. */
 NAPIER_BOTH_LONG bool napier_f64_sum_valid(const napier_f64_sum *sum);
 
 typedef enum napier_f64_row {
@@ -72,14 +74,14 @@ typedef enum napier_f64_row {
     NAPIER_F64_ROW_MASKED = 3 /* all -inf, or empty */
 } napier_f64_row;
 
-/* What the outputs of a row need. log_sum + log_sum_low is log sum exp(x - max), off by 2^-64 of its value and by
- * 14 * 2^-53 * (1 - p_max): 11 additions at most lie between a term and its tile's sum. lse and log_softmax add one
- * rounding to that, softmax less than 4 ulp. */
+/* What the outputs of a row need. log_sum + log_sum_low is log sum exp(x - max), with an error of 2^-64 of its value
+ * and of 14 * 2^-53 * (1 - p_max), because a term takes part in at most 11 additions of its tile's sum. lse and
+ * log_softmax add one rounding to that, softmax less than 4 ulp. */
 typedef struct napier_f64_final {
     napier_f64_row row;
     double lse, max;
     double log_sum, log_sum_low;
-    double max_prob;  /* probability of one element equal to the maximum: no other is above it */
+    double max_prob;  /* probability of one element equal to the maximum; no other exceeds it */
     double scale;     /* probability = p 2^(n - exponent + 512) * scale */
     int64_t exponent; /* n of the maximum */
 } napier_f64_final;
@@ -90,12 +92,12 @@ NAPIER_BOTH_LONG void napier_f64_finish(const napier_f64_sum *sum, napier_f64_fi
 NAPIER_BOTH_LONG void napier_f64_apply(const napier_f64_final *final, napier_softmax_kind kind,
                                        napier_masked_rows masked_rows, const double *z, double *out, int64_t n);
 
-/* The fold of a tile's lanes by halves, 128, 64, .., 1: the result is lane[0]. Shared with the gradients. */
+/* Folds a tile's lanes by halves, 128, 64, .., 1; the result is lane[0]. The gradients use it too. */
 NAPIER_BOTH_LONG double napier_f64_fold(double lane[NAPIER_F64_LANES]);
 
 /* ---- Gradients, element by element ------------------------------------------------------------------------------- */
 
-/* A probability of 0 gets 0, whatever its gradient is. `sum` is the row's sum of grad * prob, or of grad. */
+/* An element with probability 0 gets 0, whatever its gradient is. `sum` is the row's sum of grad * prob, or of grad. */
 NAPIER_BOTH double napier_f64_softmax_gradient(double prob, double grad, double sum, double temperature) {
     return prob == 0 ? 0 : prob * (grad - sum) / temperature;
 }

@@ -1,7 +1,8 @@
-/* ops/softmax/f64/sum_f64.inc.h - tiles, the exact sum of tiles, and what a row's outputs need (see sum_f64.h). The CPU
- * compiles this once, in sum_f64.c; sum_f64.h includes it where a kernel is compiled for a GPU. */
+/* ops/softmax/f64/sum_f64.inc.h - tiles, the exact sum of tiles, and finals (see sum_f64.h). The CPU compiles this
+ * once, in sum_f64.c. For a kernel of a GPU, sum_f64.h includes it. */
 
-/* Terms carry 2^512: those of exp(-800), 2^-1155 of the largest, stay normal, and 1024 of the largest stay finite. */
+/* Terms are multiplied by 2^512. Then terms of exp(-800), 2^-1155 of the largest, stay
+ * normal, and 1024 of the largest stay finite. */
 enum { NAPIER_F64_TERM_SCALE = 512 };
 #define NAPIER_F64_CUTOFF 800.0
 #define NAPIER_F64_HUGE 0x1p62
@@ -10,7 +11,7 @@ enum { NAPIER_F64_DIGIT_MASK = (1 << NAPIER_F64_DIGIT_BITS) - 1 };
 
 NAPIER_BOTH bool napier_f64_is_huge(double max) { return fabs(max) > NAPIER_F64_HUGE; }
 
-/* Near enough to the maximum of its tile or row to count? */
+/* Is x near enough to the maximum of its tile or row to count? */
 NAPIER_BOTH bool napier_f64_within_cutoff(double x, double max) { return x - max >= -NAPIER_F64_CUTOFF; }
 
 NAPIER_BOTH int64_t napier_f64_floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
@@ -34,8 +35,8 @@ NAPIER_BOTH void napier_f64_add_digit(napier_f64_sum *sum, int64_t place, uint64
     }
 }
 
-/* Adds times * x * 2^exponent for a normal x > 0. Split into digits first, then multiplied: that is linear, so a digit
- * below the window may be dropped before or after. times < 2^40, a digit < 2^24: no bin overflows. */
+/* Adds times * x * 2^exponent for a normal x > 0. It is split into digits first and then multiplied. That is linear, so
+ * a digit below the window may be dropped before or after. times < 2^40 and a digit < 2^24, so no bin overflows. */
 NAPIER_BOTH void napier_f64_add_digits(napier_f64_sum *sum, uint64_t times, double x, int64_t exponent) {
     const uint64_t bits = napier_double_bits(x);
     const uint64_t significand = (bits & UINT64_C(0x000fffffffffffff)) | UINT64_C(0x0010000000000000);
@@ -58,13 +59,14 @@ NAPIER_BOTH void napier_f64_move_window(napier_f64_sum *sum, int64_t top) {
     sum->top = top;
 }
 
-/* Makes `max` the maximum, if it is above: the old maxima become ordinary terms. */
+/* Raises the maximum to `max`, if that is larger: the old maxima become ordinary terms. */
 NAPIER_BOTH void napier_f64_raise(napier_f64_sum *sum, double max) {
     if (!(max > sum->max)) {
         return;
     }
     const int64_t top = napier_f64_top_of(max);
-    if (napier_f64_is_huge(max) || napier_f64_is_huge(sum->max)) { /* infinities included: nothing old is near enough */
+    if (napier_f64_is_huge(max) ||
+        napier_f64_is_huge(sum->max)) { /* infinities included: no old term is near enough to count */
         memset(sum->digit, 0, sizeof sum->digit);
         sum->top = top;
     } else {
@@ -76,8 +78,8 @@ NAPIER_BOTH void napier_f64_raise(napier_f64_sum *sum, double max) {
     sum->count = 0;
 }
 
-/* The digits as one double in units of 2^(exponent - 512), rounded once, to nearest even: the leading four proper
- * digits as two exact doubles, with whatever lies below them in the last bit of the second. */
+/* The digits as one double in units of 2^(exponent - 512), rounded once, to nearest even. The four digits from the
+ * leading nonzero one on become two exact doubles; if anything lies below them, it sets the last bit of the second. */
 NAPIER_BOTH double napier_f64_rest_of(const napier_f64_sum *sum, int64_t exponent) {
     enum { ABOVE = 3, PLACES = ABOVE + NAPIER_F64_DIGITS + 3 };
     uint64_t d[PLACES] = {0}; /* d[ABOVE] is at place top; three zeros follow the last digit */
@@ -130,7 +132,7 @@ NAPIER_BOTH_LONG double napier_f64_term(double z, double max, int64_t exponent) 
     return z < max && napier_f64_within_cutoff(z, max) ? napier_f64_scaled_term(napier_f64_exp_parts(z), exponent) : 0;
 }
 
-/* Beyond, no other element is near enough to count. */
+/* Beyond this maximum, no other element is near enough to count. */
 NAPIER_BOTH_LONG bool napier_f64_has_terms(double max) { return !napier_f64_is_huge(max); }
 
 NAPIER_BOTH_LONG int64_t napier_f64_exponent_of(double max) {
@@ -201,16 +203,16 @@ NAPIER_BOTH_LONG bool napier_f64_sum_valid(const napier_f64_sum *sum) {
 
 /* ---- Results --------------------------------------------------------------------------------------------------- */
 
-/* 1 / (x.high + x.low), rounded as if once. */
+/* 1 / (x.high + x.low), almost as if rounded once. */
 NAPIER_BOTH double napier_f64_inverse_of(napier_double2 x) {
     const double inverse = 1.0 / x.high;
     const double remainder = fma(-inverse, x.high, 1.0) - inverse * x.low;
     return fma(inverse, remainder, inverse);
 }
 
-/* With P = exp(max) 2^-exponent and the rest R, u = count + R / P is the sum of exp(x - max), lse = max + log u, the
- * maximum's probability 1 / u, and a term's probability is term / (P u). u, P and log u keep their low parts, so that
- * these err by their last rounding and by what R lacks. */
+/* With P = exp(max) 2^-exponent and the rest R, u = count + R / P is the sum of exp(x - max). Then lse = max + log u,
+ * the maximum's probability is 1 / u, and a term's probability is term / (P u). u, P and log u keep their low parts, so
+ * that the results err only by their last rounding and by the error of R. */
 NAPIER_BOTH void napier_f64_finish_finite(const napier_f64_sum *sum, napier_f64_final *final) {
     napier_f64_parts max = {.p = 1, .low = 0, .n = 0};
     double rest = 0;
@@ -265,13 +267,13 @@ NAPIER_BOTH double napier_f64_softmax_of(const napier_f64_final *final, double z
     return prob < final->max_prob ? prob : final->max_prob;
 }
 
-/* (z - max) - log_sum as if in one rounding. Nothing is positive: z <= max, log_sum >= 0. */
+/* (z - max) - log_sum, almost as if rounded once. The result is never positive, because z <= max and log_sum >= 0. */
 NAPIER_BOTH double napier_f64_log_softmax_of(const napier_f64_final *final, double z) {
     if (z != z) {
         return napier_f64_nan();
     }
     const napier_double2 d = napier_two_sum(z, -final->max);
-    if (!(d.high > -0x1p1000)) { /* log_sum is nothing beside it, and the exact sums might overflow */
+    if (!(d.high > -0x1p1000)) { /* log_sum is negligible beside it, and the exact sums might overflow */
         return d.high;
     }
     const napier_double2 s = napier_two_sum(d.high, -final->log_sum);

@@ -1,19 +1,20 @@
-/* ops/softmax/gpu/softmax.cu - softmax, log_softmax and logsumexp on a GPU, with the CPU's bits; docs/cuda-softmax.md
- * tells it as a lesson.
+/* ops/softmax/gpu/softmax.cu - softmax, log_softmax and logsumexp on a GPU, with the CPU's bits;
+ * docs/cuda-softmax.md explains it as a lesson.
  *
  *   short   rows of up to one tile: a warp, or some threads of one, take a row; one read, one write, all in registers
- *   rows    a block takes a row, tile by tile. As it is told, it reads the row three times (maximum, sum, result), or
- *           twice, or once and keeps it in shared memory; several blocks (a cluster) may keep a row together
+ *   rows    a block takes a row, tile by tile. The job says whether it reads the row three times (maximum, sum,
+ *           result), or twice, or once and keeps it in shared memory; several blocks (a cluster) may keep a row
+ *           together
  *   tiles   one line split over many blocks: the sum of each block's tiles; merge: the sums of a line; write: its
  *           results
  *
- * Tiles are summed in one fixed order, and merge exactly (sum.h), so all of this gives the same bits. */
+ * Tiles are summed in one fixed order, and merge exactly (sum.h), so all of these give the same bits. */
 #define NAPIER_LANES_CUDA
 #include "ops/softmax/gpu/sum.cuh"
 
 /* ---- Short rows -------------------------------------------------------------------------------------------------- */
 
-/* napier_sum_finish of a row that is one tile: its rest needs no digits. Only what the operation uses. */
+/* napier_sum_finish of a row that is one tile, whose rest needs no digits. Computes only what the operation uses. */
 NAPIER_INLINE napier_final napier_finish_tile(napier_softmax_op op, const napier_tile_part *tile) {
     napier_final f = {NAPIER_ROW_FINITE, tile->max, tile->max, 0.0f, 0.0f, 0.0f, 1.0f, 0};
     if (!(fabsf(tile->max) < INFINITY)) {
@@ -52,7 +53,8 @@ NAPIER_INLINE int napier_short_at(const napier_dtype dtype, const int group, int
     return napier_chunk_at(dtype, group, t, e / per) + e % per;
 }
 
-/* z = x / temperature, -inf past the end: 16 bytes at a time, or one by one where the row does not lie so. */
+/* z = x / temperature, -inf past the end: 16 bytes at a time or, if the row is not aligned or
+ * contiguous, one by one. */
 NAPIER_INLINE void napier_load_short(const napier_dtype dtype, const int group, const int eights, const napier_line *x,
                                      int t, float temperature, float *z) {
     if (napier_is_wide(x, 16) && x->size % napier_chunk_of(dtype) == 0) {
@@ -73,7 +75,7 @@ NAPIER_INLINE void napier_load_short(const napier_dtype dtype, const int group, 
     }
 }
 
-/* Results of an ordinary row; z holds the kept terms where the op is softmax, else the logits over T. */
+/* Results of an ordinary row. z holds the kept terms for softmax, otherwise the logits over T. */
 NAPIER_INLINE void napier_write_short(const napier_dtype dtype, const int group, const int eights, napier_softmax_op op,
                                       const napier_final *f, const napier_line *y, int t, float *z) {
     const int per = napier_chunk_of(dtype);
@@ -99,7 +101,7 @@ NAPIER_INLINE void napier_write_short(const napier_dtype dtype, const int group,
     }
 }
 
-/* Does the row need more than the ordinary way? */
+/* Is the row odd, that is, without an ordinary maximum, or with a factor? */
 NAPIER_INLINE bool napier_is_odd_short(const napier_softmax_cuda_job *job, float max) {
     return !napier_is_ordinary(max) || job->factor.data != NULL;
 }
@@ -109,7 +111,7 @@ NAPIER_INLINE void napier_store_lse_of(const napier_softmax_cuda_job *job, int64
     napier_set_element(&y, 0, lse);
 }
 
-/* A short row whose maximum is no ordinary number, or that has a factor, from memory to its result. */
+/* A short row whose maximum is infinite, NaN or beyond 2^20, or that has a factor, from memory to its result. */
 NAPIER_OUTLINE void napier_short_odd_row(const napier_softmax_cuda_job *job, int64_t row, int group, int t, int eights,
                                          float max, bool odd) {
     const napier_line x = napier_line_in(&job->x, false, row);
@@ -125,7 +127,7 @@ NAPIER_OUTLINE void napier_short_odd_row(const napier_softmax_cuda_job *job, int
     }
 }
 
-/* Threads that have no row stay with their warp on an empty one. */
+/* Threads without a row compute an empty one, so that the warp stays together. */
 NAPIER_INLINE void napier_short_row(const napier_dtype dtype, const int group, const int eights,
                                     const napier_softmax_cuda_job *job, int64_t row) {
     const int t = (int)threadIdx.x % group;
@@ -177,9 +179,9 @@ NAPIER_SHORT_KERNELS(bf16, NAPIER_BF16)
 
 /* ---- Long lines: what a warp does with the tiles of its block ---------------------------------------------------- */
 
-/* A block's tiles of a line, [begin, end); its warps take them in turn. Kept tiles lie as they were read: a thread
- * reads back what it wrote itself, chunk by chunk, so that nobody waits and no two threads of a warp use the same
- * bank. */
+/* A block's tiles of a line, [begin, end); its warps take them in turn. Kept tiles are stored as they
+ * were read. A thread reads back what it wrote itself, chunk by chunk, so that no thread waits and no
+ * two threads of a warp use the same bank. */
 typedef struct napier_span {
     napier_line line;
     int64_t begin, end;
@@ -201,7 +203,7 @@ NAPIER_INLINE napier_words *napier_kept_chunk(const napier_dtype dtype, const na
     return span->kept + ((tile - span->begin) * chunks + c) * CUDA_WARP + threadIdx.x % CUDA_WARP;
 }
 
-/* The largest element of the span, NaN passed over: what the safe algorithm begins with. */
+/* The largest element of the span; NaN is ignored. The safe algorithm begins with it. */
 NAPIER_INLINE float napier_span_max(const napier_dtype dtype, const napier_span *span, float temperature) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
     float max = -INFINITY;
@@ -218,8 +220,7 @@ NAPIER_INLINE float napier_span_max(const napier_dtype dtype, const napier_span 
     return napier_group_max(CUDA_WARP, max);
 }
 
-/* A warp's sum over its tiles, in `sum`, which holds what it begins with. Each tile's is kept by one lane until 32 of
- * them, or all, are added at once. */
+/* Adds a warp's tiles to `sum`. One lane keeps the sum of each tile until 32 of them, or all, are added at once. */
 NAPIER_INLINE void napier_span_sum(const napier_dtype dtype, const napier_span *span, float temperature,
                                    napier_sum *sum) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
@@ -286,7 +287,7 @@ NAPIER_INLINE void napier_write_chunk(const napier_dtype dtype, const napier_wor
     }
 }
 
-/* The results of the span, each warp those of the tiles that it summed. */
+/* The results of the span. Each warp writes those of the tiles that it summed. */
 NAPIER_INLINE void napier_span_write(const napier_dtype dtype, const napier_span *span, float temperature,
                                      const napier_writing *w, const napier_line *y) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
@@ -316,7 +317,7 @@ NAPIER_INLINE void napier_span_write(const napier_dtype dtype, const napier_span
 
 /* ---- A block, or a cluster of blocks, takes a row ---------------------------------------------------------------- */
 
-/* The maximum first: a sum that starts from it is never raised. */
+/* The maximum first, so that the sum that starts from it is never raised. */
 NAPIER_INLINE napier_warp_sum napier_start_from_max(const napier_dtype dtype, const napier_span *span,
                                                     float temperature, napier_block_room *room) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warps = (int)blockDim.x / CUDA_WARP;
@@ -348,7 +349,7 @@ NAPIER_INLINE napier_warp_sum napier_cluster_sum(napier_warp_sum sum, napier_blo
     return sum;
 }
 
-/* Warp 0's sum to all threads' final. */
+/* Broadcasts the sum of warp 0, as a final, to all threads. */
 NAPIER_INLINE void napier_share_final(const napier_softmax_cuda_job *job, int64_t line, napier_warp_sum sum,
                                       napier_block_room *room) {
     if (threadIdx.x < CUDA_WARP) {
@@ -384,7 +385,7 @@ NAPIER_INLINE void napier_take_row(const napier_dtype dtype, const napier_softma
         napier_store_lse_of(job, row, room->final.lse);
     }
     if (cuda_cluster_size() > 1) {
-        cuda_cluster_sync(); /* nobody still reads this room */
+        cuda_cluster_sync(); /* no other block still reads this shared memory */
     } else {
         __syncthreads();
     }
@@ -436,7 +437,7 @@ NAPIER_TILES_KERNELS(f32, NAPIER_F32)
 NAPIER_TILES_KERNELS(f16, NAPIER_F16)
 NAPIER_TILES_KERNELS(bf16, NAPIER_BF16)
 
-/* One block for each line: the sums of its parts, with its state if it has one, and what follows from them. */
+/* One block for each line: merges the sums of its parts, with its state if it has one, and computes the final. */
 CUDA_KERNEL(napier_softmax_merge, napier_softmax_cuda_job, NAPIER_CUDA_THREADS) {
     CUDA_SHARED(napier_block_room, room);
     const int lane = (int)threadIdx.x % CUDA_WARP, warp = (int)threadIdx.x / CUDA_WARP;

@@ -48,9 +48,9 @@ static const napier_cuda_kernel sums_kernel[3] = NAPIER_FOR_DTYPES(napier_softma
 static const napier_cuda_kernel write_kernel[3] = NAPIER_FOR_DTYPES(napier_softmax_write);
 
 enum {
-    NAPIER_SHARE_BYTES = 100 << 10, /* so much of a row in a block, and two blocks fit a processor */
-    NAPIER_SHORT_WAVES = 16,        /* blocks for each processor that take short rows in turn */
-    NAPIER_TILES_WAVES = 6          /* and that share a line */
+    NAPIER_SHARE_BYTES = 100 << 10, /* with so much of a row in a block, two blocks fit a processor */
+    NAPIER_SHORT_WAVES = 16,        /* blocks per processor that take short rows in turn */
+    NAPIER_TILES_WAVES = 6          /* blocks per processor that share a line */
 };
 
 static int64_t napier_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -88,8 +88,8 @@ static int64_t napier_kept_bytes(const napier_softmax_cuda_job *j, int64_t block
     return napier_ceil_div(napier_line_tiles(j), blocks) * NAPIER_TILE * (int64_t)napier_dtype_size(j->x.dtype);
 }
 
-/* How many blocks take a row together: more than one where a block's share would else fill its processor, or where
- * there are too few rows to fill the device. */
+/* How many blocks take a row together: more than one if a block's share would otherwise fill its processor, or if there
+ * are too few rows to fill the device. */
 static int napier_cluster_for(const napier_cuda_context *context, const napier_softmax_cuda_job *j) {
     int blocks = 1;
     while (context->clusters && blocks < NAPIER_CUDA_CLUSTER && napier_line_tiles(j) >= 8 * blocks &&
@@ -117,7 +117,7 @@ static napier_status napier_launch_rows(napier_softmax_cuda_call *c, int cluster
 
 /* ---- Many blocks for each line ----------------------------------------------------------------------------------- */
 
-/* So that each of a block's warps has a tile, and no more blocks than fill the device a few times. */
+/* Chosen so that each of a block's warps has a tile, and that the blocks fill the device at most a few times. */
 void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax_cuda_job *j) {
     const int64_t tiles = napier_line_tiles(j), warps = NAPIER_CUDA_THREADS / 32;
     const int64_t wanted = napier_ceil_div(tiles, warps);
@@ -164,7 +164,7 @@ typedef enum napier_way { NAPIER_WAY_SHORT, NAPIER_WAY_ROWS, NAPIER_WAY_TILES } 
 static napier_way napier_auto_way(const napier_cuda_context *context, napier_softmax_cuda_job *j, int *cluster) {
     *cluster = napier_cluster_for(context, j);
     const bool enough_rows = j->lines * *cluster >= context->processors;
-    if (j->op == NAPIER_OP_LOGSUMEXP) { /* reads once in any case: what matters is that the device is full */
+    if (j->op == NAPIER_OP_LOGSUMEXP) { /* reads only once in any case, so the device should be full */
         return enough_rows || napier_line_tiles(j) <= 16 * *cluster ? NAPIER_WAY_ROWS : NAPIER_WAY_TILES;
     }
     j->keep = NAPIER_BLOCK_ROOM + napier_kept_bytes(j, *cluster) <= context->shared_bytes;

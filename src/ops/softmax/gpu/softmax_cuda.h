@@ -10,10 +10,10 @@
 enum {
     NAPIER_CUDA_THREADS = 256,  /* of a block whose warps take tiles or rows */
     NAPIER_CUDA_ROW_WARPS = 16, /* at most, of a block that takes a row */
-    NAPIER_CUDA_CLUSTER = 8     /* blocks at most that share a row: what every device with clusters allows */
+    NAPIER_CUDA_CLUSTER = 8     /* the most blocks that share a row; every device with clusters allows so many */
 };
 
-/* One line is what a reduction runs over: a row, or with `whole` all elements in row-major order. */
+/* One line is what a reduction runs over: a row or, with `whole`, all elements in row-major order. */
 typedef struct napier_softmax_cuda_job {
     napier_softmax_op op;
     bool whole;
@@ -24,17 +24,18 @@ typedef struct napier_softmax_cuda_job {
     napier_const_vector factor; /* of each line, for the gradient of logsumexp; data NULL: none */
     int64_t lines;
     int64_t share;    /* tiles of a line that a block takes */
-    int64_t parts;    /* blocks that a line is split over, where they are not a cluster */
-    bool look_first;  /* the maximum in a pass of its own */
+    int64_t parts;    /* blocks over which a line is split, if they are not a cluster */
+    bool look_first;  /* the maximum is found in a pass of its own */
     bool keep;        /* a block keeps its share in shared memory, after its napier_block_room */
     napier_sum *sums; /* [lines, parts] */
     napier_final *finals;
-    napier_sum *states; /* of each line, or NULL: taken into its sum; `update`: which becomes the new state */
+    napier_sum
+        *states; /* of each line, or NULL. They are added to the line's sum; with `update` they become the new state */
     bool update;
-    bool clear; /* states are empty, whatever is in them */
+    bool clear; /* the states count as empty, whatever they contain */
 } napier_softmax_cuda_job;
 
-/* Where the warps of a block put their sums together. */
+/* Shared memory in which the warps of a block merge their sums. */
 typedef struct napier_block_room {
     float max[32];
     napier_sum of_warp[32];
@@ -47,7 +48,7 @@ enum { NAPIER_BLOCK_ROOM = (sizeof(napier_block_room) + 127) / 128 * 128 };
 
 /* ---- The host half, for state_cuda.c ----------------------------------------------------------------------------- */
 
-/* A checked call on its way. */
+/* A checked call. */
 typedef struct napier_softmax_cuda_call {
     napier_cuda_context *context;
     struct CUstream_st *stream;
@@ -55,9 +56,9 @@ typedef struct napier_softmax_cuda_call {
     napier_softmax_cuda_job job;
 } napier_softmax_cuda_call;
 
-/* Cuts the job's lines into parts: share and parts. */
+/* Divides the job's lines into parts: sets share and parts. */
 void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax_cuda_job *job);
-/* The three steps of lines that are split: the parts' sums; what they come to; results. */
+/* The three steps for lines that are split: the sums of the parts; their merged sums and finals; results. */
 napier_status napier_softmax_cuda_sums(const napier_softmax_cuda_call *call);
 napier_status napier_softmax_cuda_merge(const napier_softmax_cuda_call *call);
 napier_status napier_softmax_cuda_write(const napier_softmax_cuda_call *call);

@@ -1,6 +1,6 @@
-/* ops/softmax/gpu/softmax_f64.cu - softmax, log_softmax, logsumexp and their gradients in double precision on a GPU,
- * with the CPU's bits. Right, not fast: a thread for each of a tile's 256 lanes, sums in one kernel, results in
- * another. */
+/* ops/softmax/gpu/softmax_f64.cu - softmax, log_softmax, logsumexp and their gradients in double precision
+ * on a GPU, with the CPU's bits. It aims at correctness, not speed: a thread for each of a tile's 256
+ * lanes, sums in one kernel, results in another. */
 #include <assert.h>
 
 #define NAPIER_LANES_CUDA
@@ -11,7 +11,7 @@
 
 /* ---- Elements of a line ------------------------------------------------------------------------------------------ */
 
-/* Where element i of a line lies, counted in elements. */
+/* The position of element i of a line, counted in elements. */
 NAPIER_INLINE int64_t napier_f64_place(const napier_f64_cuda_job *job, int64_t row_stride, int64_t col_stride,
                                        int64_t line, int64_t i) {
     const int64_t row = job->whole ? i / job->x.cols : line, col = job->whole ? i % job->x.cols : i;
@@ -41,7 +41,7 @@ typedef struct napier_f64_room {
 
 static_assert(sizeof(napier_f64_room) <= NAPIER_F64_ROOM, "the launch asks for so much");
 
-/* By halves, as napier_f64_fold; everybody gets the result. */
+/* Folds by halves, as napier_f64_fold; every thread gets the result. */
 NAPIER_INLINE double napier_f64_block_fold(double mine, double *lane) {
     const int t = (int)threadIdx.x;
     lane[t] = mine;
@@ -71,7 +71,7 @@ NAPIER_INLINE double napier_f64_block_max(double mine, double *lane) {
     return all;
 }
 
-/* napier_f64_sum_add_tile, side by side. */
+/* napier_f64_sum_add_tile, by all threads of the block. */
 NAPIER_INLINE void napier_f64_add_tile(const napier_f64_cuda_job *job, int64_t line, int64_t tile,
                                        napier_f64_room *room) {
     const int n = napier_f64_tile_end(job, tile), t = (int)threadIdx.x;

@@ -1,6 +1,6 @@
-/* ops/softmax/gpu/softmax_f64_cuda.h - softmax and its gradients on a GPU where the compute type is double: what the
- * host half (softmax_f64_cuda.c) and its kernels (softmax_f64.cu) share, and what softmax_cuda.c and
- * softmax_gradient_cuda.c call. */
+/* ops/softmax/gpu/softmax_f64_cuda.h - softmax and its gradients on a GPU if the compute type is
+ * double. The host half (softmax_f64_cuda.c) and its kernels (softmax_f64.cu) share it, and
+ * softmax_cuda.c and softmax_gradient_cuda.c call it. */
 #ifndef NAPIER_OPS_SOFTMAX_GPU_SOFTMAX_F64_CUDA_H
 #define NAPIER_OPS_SOFTMAX_GPU_SOFTMAX_F64_CUDA_H
 
@@ -21,7 +21,7 @@ typedef enum napier_f64_result {
 
 enum { NAPIER_F64_ROOM = 4096 }; /* shared memory of a block that sums: napier_f64_room */
 
-/* Any dtype may come in and go out. One line is a row, or with `whole` all elements in row-major order. */
+/* Inputs and outputs may have any dtype. One line is a row or, with `whole`, all elements in row-major order. */
 typedef struct napier_f64_cuda_job {
     napier_f64_result result;
     bool whole;
@@ -34,17 +34,17 @@ typedef struct napier_f64_cuda_job {
     int64_t tiles, parts, share; /* of a line; blocks that sum it; tiles of a block */
     napier_f64_sum *sums;        /* [lines, parts] */
     napier_f64_final *finals;    /* [lines] */
-    napier_f64_sum *states; /* of each line; unless they are what is computed, they stand in place of the sums of x */
-    bool clear;             /* states are empty, whatever is in them */
-    double *tile_sums, *totals; /* gradients: [lines, tiles], [lines] */
+    napier_f64_sum *states;      /* of each line; unless they are being computed, they replace the sums of x */
+    bool clear;                  /* the states count as empty, whatever they contain */
+    double *tile_sums, *totals;  /* gradients: [lines, tiles], [lines] */
 } napier_f64_cuda_job;
 
-/* Runs a job whose arguments have been checked; lines, size and what follows from them are filled in here. `name` is
- * that of the result, for errors of the launch. */
+/* Runs a job whose arguments have been checked. It fills in lines, size and what follows from them. `name` is that of
+ * the result, for errors of the launch. */
 napier_status napier_f64_cuda_run(napier_cuda_context *context, struct CUstream_st *stream,
                                   napier_cuda_workspace *workspace, const char *name, napier_f64_cuda_job *job);
 
-/* Adds `sums`, one for each state of the job, to its states; NULL: makes the states empty. */
+/* Adds `sums`, one for each state of the job, to its states. NULL: makes the states empty. */
 napier_status napier_f64_cuda_take_states(napier_cuda_context *context, struct CUstream_st *stream, const char *name,
                                           napier_f64_cuda_job *job, const void *sums);
 

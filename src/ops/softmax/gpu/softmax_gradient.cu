@@ -1,9 +1,9 @@
-/* ops/softmax/gpu/softmax_gradient.cu - the gradients of softmax and log_softmax on a GPU, in the order of
- * gradient.inc.h.
+/* ops/softmax/gpu/softmax_gradient.cu - the gradients of softmax and log_softmax
+ * on a GPU, in the order of gradient.inc.h.
  *
- * Row sums: 256 lanes over a tile of 1024, folded by halves; the tiles' sums are added in double in order of index, by
- * one thread: signed terms have no exact sum to hide the order in. Thread t of a warp has lanes 8t .. 8t+7 for every
- * dtype.
+ * Row sums: 256 lanes over a tile of 1024, folded by halves. One thread adds the tiles' sums in double in order of
+ * their index, because signed terms have no exact sum that would make the order irrelevant. Thread t of a warp has
+ * lanes 8t .. 8t+7 for every dtype.
  *
  *   short   a warp takes a row of one tile and keeps it in registers
  *   rows    a block takes a row and keeps both inputs in shared memory: one read
@@ -71,7 +71,7 @@ NAPIER_INLINE napier_gradient_lines napier_gradient_lines_of(const napier_gradie
     return lines;
 }
 
-/* Adds eight elements to their lanes. Where a probability is 0 (a masked position) its gradient does not count. */
+/* Adds eight elements to their lanes. If a probability is 0 (a masked position), its gradient is ignored. */
 NAPIER_INLINE void napier_gradient_add(bool log, const float *value, const float *gradient, float *lane) {
     NAPIER_UNROLL
     for (int e = 0; e < 8; e++) {
@@ -99,7 +99,7 @@ NAPIER_INLINE void napier_gradient_write(const napier_gradient_cuda_job *job, fl
     }
 }
 
-/* Where a thread's k-th eight of a tile begins. */
+/* The first element of a thread's k-th eight of a tile. */
 NAPIER_INLINE int64_t napier_eight_at(int64_t tile, int k) {
     return tile * NAPIER_TILE + k * NAPIER_TILE_LANES + 8 * (threadIdx.x % CUDA_WARP);
 }
@@ -253,7 +253,7 @@ CUDA_KERNEL(napier_gradient_sums, napier_gradient_cuda_job, NAPIER_GRADIENT_THRE
     }
 }
 
-/* A block for each row: many read, one adds. */
+/* A block for each row: many threads read, one adds. */
 CUDA_KERNEL(napier_gradient_totals, napier_gradient_cuda_job, NAPIER_GRADIENT_THREADS) {
     CUDA_SHARED(float, some);
     for (int64_t row = blockIdx.x; row < job.out.rows; row += gridDim.x) {

@@ -17,7 +17,7 @@ NAPIER_CUDA_KERNEL_DECLARE(napier_gradient_write_tiles);
 
 enum { NAPIER_GRADIENT_WAVES = 16 };
 
-/* A checked call on its way. */
+/* A checked call. */
 typedef struct napier_gradient_call {
     napier_cuda_context *context;
     struct CUstream_st *stream;
@@ -38,7 +38,7 @@ static napier_cuda_shape napier_gradient_warps(const napier_gradient_call *c, in
     return shape;
 }
 
-/* What a block needs to keep a row. */
+/* The shared memory that a block needs to keep a row. */
 static int64_t napier_gradient_shared(const napier_gradient_cuda_job *j) {
     const int64_t element = (int64_t)(napier_dtype_size(j->values.dtype) + napier_dtype_size(j->gradients.dtype));
     return NAPIER_GRADIENT_ROOM + j->tiles * NAPIER_TILE * element;

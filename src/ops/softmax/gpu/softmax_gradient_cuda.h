@@ -1,5 +1,5 @@
-/* ops/softmax/gpu/softmax_gradient_cuda.h - what the host half of the gradients (softmax_gradient_cuda.c) and their
- * kernels (softmax_gradient.cu) share. */
+/* ops/softmax/gpu/softmax_gradient_cuda.h - the jobs of the gradients, which the host half (softmax_gradient_cuda.c)
+ * and the kernels (softmax_gradient.cu) share. */
 #ifndef NAPIER_OPS_SOFTMAX_GPU_SOFTMAX_GRADIENT_CUDA_H
 #define NAPIER_OPS_SOFTMAX_GPU_SOFTMAX_GRADIENT_CUDA_H
 
@@ -14,7 +14,7 @@ enum {
 };
 
 typedef struct napier_gradient_cuda_job {
-    bool log;                              /* of log_softmax, else of softmax */
+    bool log;                              /* of log_softmax, otherwise of softmax */
     napier_const_matrix values, gradients; /* the result, and the gradient with respect to it: f32, f16 or bf16 */
     napier_matrix out;
     float temperature;

@@ -1,6 +1,6 @@
 /* ops/softmax/gpu/state_cuda.c - mergeable states on a GPU: arrays of sums (sum.h, sum_f64.h), one for each row, in
- * device memory. The kernels are those of lines that are split over blocks: a part of a row elsewhere is no other
- * thing than a part in another block. */
+ * device memory. The kernels are those of lines that are split over blocks, because a part of a row on another device
+ * is treated like a part in another block. */
 #include <napier/cuda/softmax.h>
 
 #include "core/base/view.h"
@@ -42,7 +42,7 @@ static napier_status napier_check_compute(napier_cuda_context *context, const ch
     return NAPIER_OK;
 }
 
-/* Does a multiple of the tile begin where the part begins? */
+/* Does the part begin at a multiple of the tile? */
 static napier_status napier_check_part(napier_cuda_context *context, int64_t first_index, int64_t cols) {
     if (first_index < 0 || first_index % NAPIER_TILE != 0 || first_index > INT64_MAX - cols) {
         return napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "first_index: %lld is not a multiple of %d",
@@ -61,7 +61,7 @@ static napier_softmax_cuda_call napier_states_call(napier_cuda_context *context,
     return call;
 }
 
-/* The sums of one part each, `sums` [rows], go into the states; NULL: the states become empty. */
+/* Adds the sums of one part each, `sums` [rows], to the states. NULL: makes the states empty. */
 static napier_status napier_states_take(napier_cuda_context *context, struct CUstream_st *stream, const char *name,
                                         void *states, const void *sums, int64_t rows, napier_dtype compute) {
     if (compute == NAPIER_F64) {

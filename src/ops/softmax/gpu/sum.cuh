@@ -1,8 +1,8 @@
 /* ops/softmax/gpu/sum.cuh - the exact sum of a row (sum.h) spread over a warp: lane j holds digit j.
  *
- * Everything but the digit is the same in all lanes. A warp remembers its tiles, one per lane, and adds up to 32 of
- * them at once: every lane works out where its tile's two numbers fall among the digits, and each digit that any of
- * them falls on is summed over the lanes. They are integers: the order is nobody's concern. */
+ * All members except the digit are the same in all lanes. A warp collects its tiles, one per lane, and adds up to 32 of
+ * them at once: every lane computes to which digits the two numbers of its tile belong, and each of these digits is
+ * summed over the lanes. The numbers are integers, so the order does not matter. */
 #ifndef NAPIER_OPS_SOFTMAX_GPU_SUM_CUH
 #define NAPIER_OPS_SOFTMAX_GPU_SUM_CUH
 
@@ -28,12 +28,12 @@ NAPIER_INLINE uint64_t napier_warp_add(uint64_t v) {
     return v;
 }
 
-/* What a piece adds to digit j. */
+/* The amount that a piece adds to digit j. */
 NAPIER_INLINE uint64_t napier_piece_in(const napier_piece *p, int64_t j) {
     return (p->at == j ? p->low : 0) + (p->at - 1 == j ? p->high : 0);
 }
 
-/* napier_sum_raise: makes `max`, finite or +inf, the maximum if it is above. */
+/* napier_sum_raise: raises the maximum to `max`, finite or +inf, if that is larger. */
 NAPIER_OUTLINE napier_warp_sum napier_warp_sum_raise(napier_warp_sum s, float max, int lane) {
     if (!(max > s.max)) {
         return s;
@@ -54,7 +54,7 @@ NAPIER_OUTLINE napier_warp_sum napier_warp_sum_raise(napier_warp_sum s, float ma
     return s;
 }
 
-/* A tile's two numbers beside a sum whose maximum is not below its own: where they fall. */
+/* The two numbers of a tile as pieces of a sum whose maximum is at least the tile's. */
 typedef struct napier_tile_pieces {
     napier_piece terms, rest;
     uint64_t count; /* elements equal to the sum's maximum */
@@ -63,7 +63,7 @@ typedef struct napier_tile_pieces {
 NAPIER_INLINE napier_tile_pieces napier_tile_pieces_of(const napier_warp_sum *s, napier_tile_part tile) {
     napier_tile_pieces p = {{-2, 0, 0}, {-2, 0, 0}, tile.max == s->max ? (uint64_t)tile.count : 0};
     if (!(fabsf(tile.max) < NAPIER_HUGE) || napier_is_huge(s->max)) {
-        return p; /* no term is near enough */
+        return p; /* no term is near enough to count */
     }
     const napier_exp_parts parts = napier_exp_parts_for(tile.max, tile.max);
     if (tile.max != s->max) {
@@ -100,7 +100,7 @@ NAPIER_OUTLINE napier_warp_sum napier_warp_sum_add(napier_warp_sum s, napier_til
     return s;
 }
 
-/* To memory and from it. */
+/* Stores a sum to memory and loads it. */
 NAPIER_INLINE void napier_warp_sum_store(const napier_warp_sum *s, napier_sum *out, int lane) {
     if (lane < NAPIER_DIGITS) {
         out->digit[lane] = s->digit;
@@ -119,7 +119,7 @@ NAPIER_INLINE napier_warp_sum napier_warp_sum_load(const napier_sum *in, int lan
     return s;
 }
 
-/* The same for a sum that waits in memory while its warp looks at tiles, which need the registers. */
+/* The same for a sum that is held in memory, because its warp needs the registers for tiles. */
 NAPIER_OUTLINE void napier_warp_sum_take(napier_sum *s, napier_tile_part tile, int lane) {
     const napier_warp_sum sum = napier_warp_sum_add(napier_warp_sum_load(s, lane), tile, lane);
     __syncwarp();
@@ -138,8 +138,8 @@ NAPIER_OUTLINE napier_warp_sum napier_warp_sum_merge(napier_warp_sum a, napier_w
     return a;
 }
 
-/* The sum of all warps of the block, in warp 0. All of them are raised to one maximum first: then digits add as they
- * are. */
+/* The sum of all warps of the block, in warp 0. First all are raised to one maximum;
+ * then their digits can be added directly. */
 NAPIER_INLINE napier_warp_sum napier_block_sum(napier_warp_sum s, napier_block_room *room) {
     const int lane = (int)threadIdx.x % CUDA_WARP, warp = (int)threadIdx.x / CUDA_WARP;
     const int warps = (int)blockDim.x / CUDA_WARP;

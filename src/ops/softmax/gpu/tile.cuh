@@ -1,14 +1,14 @@
 /* ops/softmax/gpu/tile.cuh - a tile in the registers of a warp: load, widen, maximum, terms, fold, store.
  *
- * The 256 lanes in which a tile of 1024 elements is added (sum.h) lie on the threads so that a thread reads 16 bytes
- * at a time: of 16-bit elements thread t has lanes 8t .. 8t+7, of floats lanes 4t .. 4t+3 and 128+4t .. 128+4t+3. It
- * holds an accumulator for each, and goes through the tile in `eights` = 4 steps of 8 elements:
+ * The 256 lanes in which a tile of 1024 elements is added (sum.h) are assigned to threads so that a thread reads 16
+ * bytes at a time. With 16-bit elements thread t has lanes 8t .. 8t+7, with floats lanes 4t .. 4t+3 and 128+4t ..
+ * 128+4t+3. It holds an accumulator for each, and goes through the tile in `eights` = 4 steps of 8 elements:
  *
  *     z[8 k + j] = element 256 k + lane(t, j)
  *
- * A row of less than 256 elements needs less than a warp: `group` threads (1, 2, 4, .., 32) have 8 * group lanes,
- * folded by halves as well; that the halves which are not there would have added +0 changes nothing. What is said of a
- * warp below is meant of a group; several of them do the same side by side. Everything here is called by whole warps.
+ * A row of less than 256 elements needs less than a warp: `group` threads (1, 2, 4, .., 32) have 8 * group lanes, which
+ * are folded by halves too. The missing halves would have added +0, which changes nothing. Where comments speak of a
+ * warp, they mean a group; several groups of a warp work side by side. Whole warps call every function here.
  *
  * Instructions for an element: widen 1, maximum 1, exp 11, compare with maximum and cutoff 2, add 1, count 1: 17. */
 #ifndef NAPIER_OPS_SOFTMAX_GPU_TILE_CUH
@@ -18,15 +18,15 @@
 #include "core/math/lanes_math.h"
 #include "ops/softmax/gpu/softmax_cuda.h"
 
-/* What is seldom needed is called, not inlined. */
+/* Code that is rarely needed is called, not inlined. */
 #if defined(__CUDACC__)
 #define NAPIER_OUTLINE static __device__ __noinline__
 #else
 #define NAPIER_OUTLINE static __attribute__((unused))
 #endif
 
-/* Bounds of a kernel of `threads` threads of which so many blocks are to fit a processor: how many registers it may
- * use. */
+/* Launch bounds of a kernel of `threads` threads, so many blocks of which must
+ * fit a processor. They limit its registers. */
 #if defined(__CUDACC__)
 #define NAPIER_CUDA_BOUNDS(threads, blocks) threads, blocks
 #else
@@ -35,7 +35,7 @@
 
 /* ---- Lines in global memory -------------------------------------------------------------------------------------- */
 
-/* Element i of a line lies at i * stride; where it runs over a matrix (cols > 0), in row-major order. */
+/* Element i of a line is at i * stride or, if the line is a whole matrix (cols > 0), in row-major order. */
 typedef struct napier_line {
     char *data;
     napier_dtype dtype;
@@ -68,7 +68,7 @@ NAPIER_INLINE char *napier_line_at(const napier_line *l, int64_t i) {
     return l->data + at * napier_element_bytes(l->dtype);
 }
 
-/* May 16 (or 8) bytes of the line be moved at once? */
+/* Can 16 (or 8) bytes of the line be moved at once? */
 NAPIER_INLINE bool napier_is_wide(const napier_line *l, int bytes) {
     return l->stride == 1 && l->cols == 0 && ((uintptr_t)l->data & (uintptr_t)(bytes - 1)) == 0;
 }
@@ -149,7 +149,7 @@ NAPIER_INLINE uint32_t napier_minus_infinity_bits(napier_dtype dtype) {
     return dtype == NAPIER_F32 ? 0xff800000u : dtype == NAPIER_BF16 ? 0xff80ff80u : 0xfc00fc00u;
 }
 
-/* 16 of the 32 bytes low, high: from byte `offset` on, 0 to 15, even. */
+/* 16 of the 32 bytes low, high, from byte `offset` on (0 to 15, even). */
 NAPIER_INLINE napier_words napier_shift(const napier_words *low, const napier_words *high, int offset) {
     uint32_t w[8] = {low->w[0], low->w[1], low->w[2], low->w[3], high->w[0], high->w[1], high->w[2], high->w[3]};
     NAPIER_UNROLL
@@ -168,7 +168,7 @@ NAPIER_INLINE napier_words napier_shift(const napier_words *low, const napier_wo
     return words;
 }
 
-/* 16 bytes at any address out of the two words of 16 bytes they lie in. */
+/* 16 bytes at any address, from the two aligned words of 16 bytes that contain them. */
 NAPIER_INLINE napier_words napier_funnel(const char *at) {
     const int offset = (int)((uintptr_t)at & 15);
     napier_words low, high;
@@ -177,8 +177,8 @@ NAPIER_INLINE napier_words napier_funnel(const char *at) {
     return napier_shift(&low, &high, offset);
 }
 
-/* A chunk that is not whole, or does not lie on 16 bytes, or whose elements do not follow one another. What is past the
- * end is -inf, which no sum and no maximum notices. */
+/* A chunk that is partial, not aligned to 16 bytes, or not contiguous. Elements past the end are
+ * -inf, which changes neither sum nor maximum. */
 NAPIER_OUTLINE napier_words napier_load_edge(char *data, napier_dtype dtype, int64_t size, int64_t stride, int64_t cols,
                                              int64_t row_stride, int64_t i) {
     const napier_line l = {data, dtype, size, stride, cols, row_stride};
@@ -218,8 +218,8 @@ NAPIER_OUTLINE void napier_load_edges(const napier_line *l, int64_t first, int g
     }
 }
 
-/* A tile whose chunks all lie on 16 bytes and are whole, or not there: all loads are on their way before the first is
- * needed. */
+/* A tile whose chunks are all aligned to 16 bytes, and each either whole or missing: all
+ * loads start before the first value is needed. */
 NAPIER_INLINE void napier_load_whole_chunks(const napier_dtype dtype, const int eights, const int group,
                                             const napier_line *l, int64_t first, int t, napier_words *words) {
     const int64_t left = l->size - first;
@@ -286,14 +286,14 @@ NAPIER_INLINE void napier_unpack_tile(const napier_dtype dtype, const int eights
     }
 }
 
-/* Results one by one. */
+/* Stores results one by one. */
 NAPIER_OUTLINE void napier_store_edge(const napier_line *l, int64_t i, int per, const float *v) {
     for (int e = 0; e < per && i + e < l->size; e++) {
         napier_set_element(l, i + e, v[e]);
     }
 }
 
-/* May chunks of `per` results be stored at once? */
+/* Can chunks of `per` results be stored at once? */
 NAPIER_INLINE bool napier_is_wide_out(const napier_line *l, const int per) {
     return napier_is_wide(l, per == 4 && l->dtype != NAPIER_F32 ? 8 : 16);
 }
@@ -324,8 +324,8 @@ NAPIER_INLINE void napier_store_whole_chunk(const napier_line *l, int64_t i, con
     }
 }
 
-/* A warp's 32 chunks of 16 bytes, which follow one another but do not lie on 16 bytes: each thread stores the word
- * that its own chunk and the one before it share; what is left at both ends is stored element by element. */
+/* A warp's 32 chunks of 16 bytes, contiguous but not aligned to 16 bytes. Each thread stores the word that its own
+ * chunk and the previous one share. The rest at both ends is stored element by element. */
 NAPIER_INLINE void napier_store_shifted(const napier_line *l, int64_t i, const int per, const float *v) {
     const int lane = (int)threadIdx.x % CUDA_WARP, bytes = 16 / per;
     char *const at = l->data + i * bytes;
@@ -388,7 +388,7 @@ NAPIER_INLINE float napier_float_of_key(uint32_t key) {
     return napier_float_of_bits(key >> 31 ? key & 0x7fffffffu : ~key);
 }
 
-/* NaN if one of them is; of two zeros either. */
+/* NaN if one of them is NaN; of two zeros either. */
 NAPIER_INLINE float napier_group_max(const int group, float m) {
     if (group == CUDA_WARP) {
         return napier_float_of_key(cuda_max_u32(napier_key_of(m)));
@@ -407,10 +407,10 @@ NAPIER_INLINE int32_t napier_group_add(const int group, int32_t n) {
     return n;
 }
 
-/* The lanes of a tile by halves: those of other threads first, then a thread's own 4, 2, 1; floats begin with their
- * own, 128 apart. While a thread still holds several, two threads share the work: one takes over the lower half of the
- * lanes, the other the upper; the halves come together at the end. 12 shuffles in place of 40. Every thread gets the
- * sum. */
+/* Folds the lanes of a tile by halves: first those of other threads, then a thread's own 4, 2, 1. Floats begin with a
+ * thread's own, 128 apart. While a thread still holds several lanes, two threads share the work: one takes the lower
+ * half of the lanes, the other the upper, and the halves are joined at the end. This takes 12 shuffles instead of 40.
+ * Every thread gets the sum. */
 NAPIER_INLINE float napier_fold(const napier_dtype dtype, const int group, int t, float *lane) {
     int held = 8, shared = 0;
     if (dtype == NAPIER_F32) {
@@ -454,7 +454,7 @@ NAPIER_INLINE float napier_fold(const napier_dtype dtype, const int group, int t
 
 /* ---- The sum of a tile ------------------------------------------------------------------------------------------- */
 
-/* napier_tile_sum in 12 bytes: max is NaN where the tile holds one. */
+/* napier_tile_sum in 12 bytes: max is NaN if the tile contains one. */
 typedef struct napier_tile_part {
     float max, rest;
     int32_t count;
@@ -465,7 +465,7 @@ NAPIER_INLINE napier_tile_part napier_no_tile(void) {
     return none;
 }
 
-/* Maximum and exp's exponent of an ordinary tile or row, as its terms need them. */
+/* The maximum of an ordinary tile or row, and its exponent, as the terms need them. */
 typedef struct napier_term_scale {
     float max, cutoff, magic;
 } napier_term_scale;
@@ -478,8 +478,8 @@ NAPIER_INLINE napier_term_scale napier_term_scale_of(float max) {
 
 NAPIER_INLINE bool napier_is_ordinary(float max) { return fabsf(max) <= NAPIER_BIG; }
 
-/* The sum of a tile whose maximum is no ordinary number, by the definition, from memory. Where several groups of a warp
- * have a tile each, those that are not odd only stay with the warp. */
+/* The sum of a tile whose maximum is infinite, NaN or beyond 2^20, by the definition, from memory. If several groups of
+ * a warp have a tile each, those whose tile is not odd only keep the warp together. */
 NAPIER_OUTLINE napier_tile_part napier_sum_odd_tile(const napier_line *l, int64_t first, int group, int t, int eights,
                                                     float temperature, float max, bool odd) {
     const bool finite = fabsf(max) < NAPIER_HUGE;
@@ -512,7 +512,7 @@ NAPIER_INLINE float napier_largest(const int eights, const float *z) {
     return max;
 }
 
-/* The maximum of a tile, as its sum and its results use it: of both zeros +0. */
+/* The maximum of a tile, as its sum and its results use it: both zeros become +0. */
 NAPIER_INLINE float napier_tile_max(const int eights, const int group, const float *z) {
     return napier_group_max(group, napier_largest(eights, z)) + 0.0f;
 }
@@ -540,10 +540,10 @@ NAPIER_INLINE napier_tile_part napier_sum_tile(const napier_dtype dtype, const i
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* A row's final, ready for its elements. */
+/* A row's final, prepared for its elements. */
 typedef struct napier_writing {
     napier_softmax_op op;
-    bool constant, big; /* all results are `value`; each is done by the definition */
+    bool constant, big; /* constant: all results are `value`; big: each element is computed by the definition */
     napier_final final;
     napier_term_scale s;
     float value;
@@ -564,7 +564,7 @@ NAPIER_INLINE napier_writing napier_writing_of(napier_softmax_op op, napier_mask
     return w;
 }
 
-/* Rows of which each element is done by the definition; few are. */
+/* Odd rows, each element of which is computed by the definition. They are rare. */
 NAPIER_INLINE bool napier_is_odd_row(const napier_writing *w) {
     return w->constant || w->big || w->final.factor != 1.0f;
 }
@@ -582,8 +582,8 @@ NAPIER_INLINE float napier_odd_result(const napier_writing *w, float z) {
     return result;
 }
 
-/* The chunks that thread t of a group has among elements [first, first + 1024) of an odd row, from memory: each thread
- * reads before it writes, and only what is its own, so that the result may be in place. */
+/* The chunks that thread t of a group has among elements [first, first + 1024) of an odd row, from memory. Each thread
+ * reads before it writes, and only its own elements, so the result may be in place. */
 NAPIER_OUTLINE void napier_write_odd(const napier_line *x, const napier_line *y, const napier_writing *w,
                                      float temperature, int64_t first, int group, int t) {
     const int per = napier_chunk_of(x->dtype);
@@ -596,13 +596,13 @@ NAPIER_OUTLINE void napier_write_odd(const napier_line *x, const napier_line *y,
     }
 }
 
-/* softmax of a term; 0 is that of an element beyond the cutoff. Subnormal products cost a device nothing. */
+/* softmax of a term; 0 is that of an element beyond the cutoff. Subnormal products are not slow on a device. */
 NAPIER_INLINE float napier_prob_of_term(const napier_final *f, float term) {
     const float prob = term * f->scale;
     return prob < f->max_prob ? prob : f->max_prob;
 }
 
-/* Of a row that is not odd. */
+/* For a row that is not odd. */
 NAPIER_INLINE float napier_result_of(const napier_writing *w, float z) {
     if (w->op == NAPIER_OP_LOG_SOFTMAX) {
         return (z - w->final.max) - w->final.log_sum;

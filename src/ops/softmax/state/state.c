@@ -1,11 +1,11 @@
-/* ops/softmax/state/state.c - the mergeable state: the reduction of a part of a row that starts and ends anywhere.
+/* ops/softmax/state/state.c - the mergeable state: the reduction of a part of a row that may start and end anywhere.
  *
  *            first          aligned                    tail            end
  *     row ....|---- head ----|== closed tiles, summed ==|--- tail ---|....
  *
- * Tiles are counted from index 0 of the row. Elements before the first boundary (head) and after the last (tail) are kept
- * as they are, until a neighbour brings the rest of their tile. A part that lies inside one tile is all head, or, if it
- * starts on a boundary, all tail. */
+ * Tiles are counted from index 0 of the row. Elements before the first boundary of tiles (head) and after the last
+ * (tail) are stored unchanged, until a neighbour has the rest of their tile. A part inside one tile is all head or, if
+ * it starts on a boundary, all tail. */
 #include <napier/softmax.h>
 
 #include "core/base/fenv.h"
@@ -17,7 +17,7 @@
 
 _Static_assert((int)NAPIER_TILE == (int)NAPIER_F64_TILE, "one tile for both compute types");
 
-static const int64_t NAPIER_COUNT_LIMIT = (int64_t)1 << 40; /* more could overflow a digit of the sum */
+static const int64_t NAPIER_COUNT_LIMIT = (int64_t)1 << 40; /* more elements could overflow a digit of the sum */
 
 /* ---- A part of a row, whatever its compute type -------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ static size_t napier_element_size(const napier_softmax_state *s) {
     return s->compute == NAPIER_F64 ? sizeof(double) : sizeof(float);
 }
 
-/* Head and tail follow the struct. */
+/* Head and tail follow the struct in memory. */
 static char *napier_head(napier_softmax_state *s) { return (char *)s + sizeof *s; }
 static char *napier_tail(napier_softmax_state *s) { return napier_head(s) + NAPIER_TILE * napier_element_size(s); }
 static const char *napier_head_of(const napier_softmax_state *s) { return (const char *)s + sizeof *s; }
@@ -38,7 +38,7 @@ size_t napier_state_bytes(napier_dtype compute) {
     return sizeof(napier_softmax_state) + 2 * NAPIER_TILE * element;
 }
 
-/* How many elements the head can hold: up to the first boundary at or after `first`. */
+/* The most elements that the head can hold: up to the first boundary at or after `first`. */
 static int napier_head_room(const napier_softmax_state *s) {
     return (int)((NAPIER_TILE - s->first % NAPIER_TILE) % NAPIER_TILE);
 }
@@ -95,7 +95,8 @@ static void napier_merge_sums(napier_softmax_state *into, const napier_softmax_s
     }
 }
 
-/* `from` starts where `into` ends: its head completes the open tile, its closed tiles merge, its tail is appended. */
+/* `from` starts where `into` ends. Its head completes the open tile, its closed
+ * tiles are merged, and its tail is appended. */
 static void napier_merge_after(const napier_softmax_kernels *k, napier_softmax_state *into,
                                const napier_softmax_state *from) {
     napier_append(k, into, napier_head_of(from), from->head_size);
@@ -105,7 +106,7 @@ static void napier_merge_after(const napier_softmax_kernels *k, napier_softmax_s
     napier_append(k, into, napier_tail_of(from), from->tail_size);
 }
 
-/* Both consist of whole tiles: any order. */
+/* Both consist of whole tiles, so they merge in any order. */
 static void napier_merge_aligned(napier_softmax_state *into, const napier_softmax_state *from) {
     napier_merge_sums(into, from);
     into->count += from->count;
@@ -115,7 +116,7 @@ static void napier_merge_aligned(napier_softmax_state *into, const napier_softma
 
 /* ---- Life ---------------------------------------------------------------------------------------------------------- */
 
-/* A state without elements, its options already checked. */
+/* Creates a state without elements. Its options have been checked. */
 static napier_status napier_state_new(napier_context *context, napier_dtype compute, int64_t first_index,
                                       const napier_softmax_options *options, napier_softmax_state **out) {
     napier_softmax_state *s = napier_alloc(&context->allocator, 1, napier_state_bytes(compute));
@@ -215,7 +216,7 @@ napier_status napier_softmax_state_update(napier_context *context, napier_softma
     double z[NAPIER_TILE]; /* or floats */
     state->finished = false;
     for (int64_t i = 0; i < logits.size;) {
-        /* blocks end on the row's boundaries, so that whole tiles are summed where they are */
+        /* blocks end at the row's boundaries of tiles, so that whole tiles are summed in place */
         const int64_t to_boundary = NAPIER_TILE - state->end % NAPIER_TILE;
         const int n = (int)(logits.size - i < to_boundary ? logits.size - i : to_boundary);
         napier_load_block(k, state, logits, i, n, z);
@@ -248,7 +249,7 @@ static napier_status napier_check_same_kind(napier_context *context, const napie
     return NAPIER_OK;
 }
 
-/* into := from followed by into. The only merge that needs memory. */
+/* into becomes `from` followed by `into`. The only merge that needs memory. */
 static napier_status napier_merge_before(napier_context *context, const napier_softmax_kernels *k,
                                          napier_softmax_state *into, const napier_softmax_state *from) {
     const size_t bytes = napier_state_bytes(into->compute);
@@ -312,7 +313,7 @@ napier_status napier_softmax_state_finish(napier_context *context, napier_softma
     }
     const napier_softmax_kernels *k = &napier_ops_kernels_of(context->isa)->softmax;
     const napier_fenv caller = napier_fenv_enter();
-    const napier_any_sum open = state->sum; /* the open tiles are added for this result only */
+    const napier_any_sum open = state->sum; /* the open tiles are added only for this result */
     if (state->head_size > 0) {
         napier_add_tile(k, state, napier_head_of(state), state->head_size);
     }

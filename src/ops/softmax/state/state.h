@@ -1,5 +1,5 @@
-/* ops/softmax/state/state.h - what a mergeable state holds; shared by state.c (the reduction) and state_bytes.c (the
- * byte form). */
+/* ops/softmax/state/state.h - the struct of a mergeable state, shared by state.c (the
+ * reduction) and state_bytes.c (the byte form). */
 #ifndef NAPIER_OPS_SOFTMAX_STATE_STATE_H
 #define NAPIER_OPS_SOFTMAX_STATE_STATE_H
 
@@ -18,7 +18,7 @@ struct napier_softmax_state {
     napier_dtype compute;
     double temperature;
     napier_masked_rows masked_rows;
-    int64_t first, end; /* the part's place in its row; count < end - first where aligned parts left gaps */
+    int64_t first, end; /* the part's indices in its row; count < end - first if merged parts left gaps */
     int64_t count;
     int32_t head_size, tail_size;
     napier_any_sum sum; /* of the closed tiles */
@@ -30,7 +30,7 @@ struct napier_softmax_state {
     /* head and tail follow: 1024 elements of the compute type each */
 };
 
-/* The struct with its head and tail. */
+/* The size of the struct with its head and tail. */
 size_t napier_state_bytes(napier_dtype compute);
 
 #endif

@@ -130,7 +130,7 @@ static napier_status napier_corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "bytes: %s", what);
 }
 
-/* The header, as far as it can be judged by itself; advances *at past it. */
+/* Reads the header and checks what can be checked in it; advances *at past it. */
 static napier_status napier_load_header(napier_context *context, const unsigned char **at, napier_softmax_state *s) {
     if (memcmp(*at, NAPIER_STATE_MAGIC, sizeof NAPIER_STATE_MAGIC) != 0) {
         return napier_corrupt(context, "are not a softmax state");
@@ -163,7 +163,7 @@ static napier_status napier_load_header(napier_context *context, const unsigned 
     return NAPIER_OK;
 }
 
-/* Could a part lie so? See the drawing in state.c. */
+/* Is this position of a part possible? See the drawing in state.c. */
 static bool napier_place_is_possible(const napier_softmax_state *s) {
     const int64_t limit = (int64_t)1 << 40;
     if (s->first < 0 || s->end < s->first || s->count < 0 || s->count >= limit || s->count > s->end - s->first) {
@@ -174,13 +174,13 @@ static bool napier_place_is_possible(const napier_softmax_state *s) {
     if (s->head_size > room || closed < 0 || closed % NAPIER_TILE != 0) {
         return false;
     }
-    if (s->head_size < room) { /* all of it is head */
+    if (s->head_size < room) { /* all of the part is head */
         return closed == 0 && s->tail_size == 0 && s->count == s->end - s->first;
     }
     return (s->end - s->tail_size) % NAPIER_TILE == 0;
 }
 
-/* Could the closed tiles have come to this? */
+/* Could the closed tiles have this sum? */
 static bool napier_sum_is_possible(const napier_softmax_state *s) {
     const uint64_t closed = (uint64_t)(s->count - s->head_size - s->tail_size);
     if (s->compute == NAPIER_F64) {
@@ -240,7 +240,7 @@ static void napier_take_elements(const unsigned char **at, napier_dtype compute,
     }
 }
 
-/* Everything but the elements, into *s; advances *at to them. */
+/* Reads everything but the elements into *s; advances *at to the elements. */
 static napier_status napier_load_fields(napier_context *context, const unsigned char *bytes, size_t size,
                                         const unsigned char **at, napier_softmax_state *s) {
     if (size < NAPIER_STATE_FIELDS + NAPIER_STATE_CHECKSUM) {

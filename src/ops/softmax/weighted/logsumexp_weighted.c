@@ -1,13 +1,14 @@
 /* ops/softmax/weighted/logsumexp_weighted.c - log |sum_j b_j exp(x_j)| and its sign, for weights of any sign.
  *
- * Terms of both signs have no running maximum that only grows, so a row is looked at first: its largest x, M, and its
- * largest term. Then every tile is summed by itself, in floats and one fixed order (weighted.h), and the tiles' sums are added
- * exactly, as integers (signed_digits.h), as are the weights of the elements that equal M:
+ * The online recurrence does not work here, because the size of a term depends on its weight too. So a
+ * first pass over a row finds its largest x, M, and its largest term. Then every tile is summed in floats,
+ * in one fixed order (weighted.h). The tiles' sums, and the weights of the elements that equal M, are
+ * added exactly, as integers (signed_digits.h):
  *
  *     sum = exp(M) (W + R),     lse = M + log |W + R|
  *
- * Any split of a row over threads gives the same bits; where all weights are 1, W is the count and R the rest of sum.h, and
- * the bits are those of napier_logsumexp. */
+ * Any division of a row over threads gives the same bits. If all weights are 1, W is the count and R the rest of sum.h,
+ * and the bits are those of napier_logsumexp. */
 #include <napier/softmax.h>
 
 #include "core/base/fenv.h"
@@ -19,14 +20,14 @@
 #include "ops/softmax/f64/span_f64.h"
 #include "ops/softmax/weighted/weighted_f64.h"
 
-/* Windows of digits: for weights all of the dtype's range, for the rest as much as sum.h and sum_f64.h have. */
+/* Windows of digits: for weights the whole range of the dtype, for the rest as much as sum.h and sum_f64.h have. */
 enum {
     WEIGHT_DIGITS = 13,
     WEIGHT_TOP = 5,
     WEIGHT_DIGITS_F64 = 88,
     WEIGHT_TOP_F64 = 42,
     HEADROOM = 2,
-    UNIT_MOST_F64 = 500 /* powers of two between M's term and the largest term that need no other unit */
+    UNIT_MOST_F64 = 500 /* powers of two between M's term and the largest term for which M's unit still serves */
 };
 
 typedef struct job {
@@ -35,22 +36,22 @@ typedef struct job {
     napier_vector lse, sign; /* sign.data NULL: not wanted */
     napier_softmax_options options;
     bool wide;            /* f64 */
-    struct strip *strips; /* one per worker, where rows are packed together */
+    struct strip *strips; /* one per worker, if rows are packed together */
 } job;
 
-/* The exact sums of a row or a part of it, beside a row's look. */
+/* The exact sums of a row or a part of it, besides what the first pass finds. */
 typedef struct sums {
     uint64_t weight[WEIGHT_DIGITS_F64], rest[NAPIER_F64_DIGITS];
 } sums;
 
-/* A row in work. */
+/* A row in progress. */
 typedef struct line {
     const job *job;
     int64_t row;
     napier_weighted_look look; /* of the whole row */
     int64_t top;               /* of the digits of the rest */
     napier_weighted_look *looks;
-    sums *sums; /* both one per worker, where the row is split */
+    sums *sums; /* both one per worker, if the row is split */
 } line;
 
 typedef struct tile_f32 {
@@ -80,7 +81,7 @@ static void load_f32(const line *l, int64_t tile, tile_f32 *t) {
     const job *j = l->job;
     const int64_t first = tile * NAPIER_TILE;
     t->n = napier_f64_tile_size(j->logits.cols, tile);
-    const float temperature = (float)j->options.temperature; /* it has been rounded already */
+    const float temperature = (float)j->options.temperature; /* already rounded to f32 */
     j->kernels->pack(element(j->logits, l->row, first), j->logits.dtype, j->logits.col_stride, t->n, temperature, t->x);
     j->kernels->pack(element(j->weights, l->row, first), j->weights.dtype, j->weights.col_stride, t->n, 1.0f, t->b);
 }
@@ -99,7 +100,8 @@ static napier_weighted_look look_at(const line *l, const tile_f32 *t) {
     return look;
 }
 
-/* Does a tile with this maximum add anything but weights to the row? Beyond huge, only ties are near enough. */
+/* Does a tile with this maximum add anything but weights to the row? Beyond huge, only ties are near
+ * enough to count. */
 static bool has_rest(const line *l, double max) { return !is_huge(l->job, max) && !is_huge(l->job, l->look.max); }
 
 static void add_rest(const line *l, sums *s, double x, int64_t exponent) {
@@ -151,7 +153,7 @@ static void add_f64(const line *l, sums *s, const tile_f64 *t, const napier_weig
     }
 }
 
-/* Looks at tiles [begin, end) of the line. */
+/* The first pass over tiles [begin, end) of the line. */
 static void look_at_tiles(const line *l, napier_weighted_look *look, int64_t begin, int64_t end) {
     tile_f32 t;
     tile_f64 wide;
@@ -168,7 +170,7 @@ static void look_at_tiles(const line *l, napier_weighted_look *look, int64_t beg
     }
 }
 
-/* Adds them to the sums; the line has been looked at, and nothing in it is special. */
+/* Adds the tiles to the sums. The first pass is done, and nothing in the line is special. */
 static void sum_tiles(const line *l, sums *s, int64_t begin, int64_t end) {
     tile_f32 t;
     tile_f64 wide;
@@ -198,13 +200,14 @@ typedef struct result {
     double lse, sign;
 } result;
 
-/* log u for u = W + R > 0 in plain doubles: napier_log1p of what is above 1, or of what its inverse is above 1. */
+/* log u for u = W + R > 0 in plain doubles: napier_log1p of u - 1 or, below 1, minus that of 1 / u - 1. */
 static double log_of(double weight, double rest) {
     const double above = (weight - 1.0) + rest, u = weight + rest;
     return above >= 0 ? napier_log1p(above) : -napier_log1p(-above / u);
 }
 
-/* weight and rest as in the sum above; rest in units of exp(max)'s power of two, not yet divided by its significand. */
+/* weight and rest as in the sum above; rest in units of the power of two of
+ * exp(max), not yet divided by its significand. */
 static result finish_f32(double max, double weight, double rest) {
     if (!napier_is_huge((float)max)) {
         rest /= (double)napier_exp_parts_for((float)max, (float)max).p;
@@ -229,7 +232,8 @@ static result finish_line_f32(const line *l, const sums *s) {
     return finish_f32(l->look.max, weight_of(s), rest);
 }
 
-/* As finish_finite of sum_f64.c. Where the largest term and M's lie far apart, W and R are taken in units of the former. */
+/* As napier_f64_finish_finite. If the largest term and M's term lie far apart,
+ * W and R are in units of the largest term. */
 static result finish_f64(const line *l, const sums *s) {
     const double max = l->look.max;
     napier_f64_parts parts = {.p = 1, .low = 0, .n = 0};
@@ -271,14 +275,14 @@ static result special_result(const napier_weighted_look *look) {
     if (look->plus || look->minus) {
         return (result){HUGE_VAL, look->plus ? 1 : -1};
     }
-    return (result){-HUGE_VAL, 0}; /* no term at all */
+    return (result){-HUGE_VAL, 0}; /* there is no term */
 }
 
 static void store(const job *j, int64_t row, result r) {
     if (j->sign.data) {
         napier_f64_store(j->sign.data, j->sign.dtype, row * j->sign.stride, r.sign);
     } else if (r.sign < 0) {
-        r.lse = napier_f64_nan(); /* there is no logarithm */
+        r.lse = napier_f64_nan(); /* the logarithm does not exist */
     }
     napier_f64_store(j->lse.data, j->lse.dtype, row * j->lse.stride, r.lse);
 }
@@ -288,7 +292,7 @@ static void clear(const job *j, sums *s) {
     memset(s->rest, 0, (size_t)rest_digits(j) * sizeof *s->rest);
 }
 
-/* The line's window of digits, from its look. */
+/* The line's window of digits, from the first pass. */
 static void open_window(line *l) {
     const int64_t unit = is_huge(l->job, l->look.max) ? 0 : l->look.unit;
     l->top = napier_floor_div(unit, NAPIER_DIGIT_BITS) + HEADROOM;
@@ -300,7 +304,8 @@ static void finish(const line *l, const sums *s) {
 
 /* ---- Rows of one tile in f32: there is nothing to add up --------------------------------------------------------------- */
 
-/* Rows that are neighbours in memory, packed together; a power of two apart they would share cache sets. */
+/* Rows that are neighbours in memory are packed together. At a distance that is a
+ * power of two they would share cache sets. */
 enum { STRIP = 16, STRIP_COLS = NAPIER_TILE + 16 };
 
 typedef struct strip {
@@ -345,7 +350,7 @@ static void short_rows_task(void *argument, int worker, int64_t begin, int64_t e
     }
 }
 
-/* Column by column of up to 16 rows: what is read lies together. */
+/* Column by column of up to 16 rows, because the elements of a column are adjacent in memory. */
 static void pack_strip(const job *j, napier_const_matrix m, float temperature, int64_t row, int rows,
                        float z[STRIP][STRIP_COLS]) {
     const bool plain = m.dtype == NAPIER_F32 && m.row_stride == 1 && temperature == 1.0f;
@@ -501,7 +506,7 @@ static napier_status check_output(napier_context *context, const char *name, nap
     return status;
 }
 
-/* lse and sign share no memory; equal views would not do either. */
+/* lse and sign must share no memory; equal views are not allowed either. */
 static napier_status check_apart(napier_context *context, const job *j) {
     const napier_vector lse = j->lse;
     if (lse.data == j->sign.data && lse.size > 0) {

@@ -1,5 +1,5 @@
 /* ops/softmax/weighted/weighted_f64.h - one tile of a weighted logsumexp in double precision: weighted.h with the
- * constants of sum_f64.h; y is always taken without the largest x. */
+ * constants of sum_f64.h. y is always relative to the largest x. */
 #ifndef NAPIER_OPS_SOFTMAX_WEIGHTED_WEIGHTED_F64_H
 #define NAPIER_OPS_SOFTMAX_WEIGHTED_WEIGHTED_F64_H
 
@@ -21,7 +21,7 @@ static inline double napier_f64_weight_parts(double b, int *e) {
     return napier_double_of_bits((bits & UINT64_C(0x800fffffffffffff)) | UINT64_C(0x3ff0000000000000));
 }
 
-/* y, without the largest x of the tile. */
+/* y, relative to the largest x of the tile. */
 static inline double napier_f64_weighted_size(double x, double b, double max) {
     int e;
     napier_f64_weight_parts(b, &e);
