@@ -29,7 +29,7 @@ groups=(
     "clang 1300 the same with clang: self-test, golden bits, seeds of the fuzzers"
     "bits 1300 one table of golden bits: gcc and clang, -O0 and -O2, every instruction set, 1, 2 and 7 threads"
     "arm 1400 AArch64 under emulation: scalar and NEON against the same table"
-    "sanitize 2000 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
+    "sanitize 2600 AddressSanitizer and UndefinedBehaviorSanitizer over the unit tests, ThreadSanitizer over threads"
     "valgrind 500 memory errors and leaks"
     "exhaustive 900 exp, log, log1p and conversions on every float; a thousand million elements of random rows; double precision"
     "fuzz 700 a short run of every fuzzer, with sanitizers"
@@ -279,7 +279,7 @@ group_release() {
         skip "${line%% (*}" "${line#*(}"
     done
     check_counted 300 "self-test" "$work/$release/tests/selftest"
-    check_ctest 500 "unit tests" "$work/$release" -L unit
+    check_ctest 900 "unit tests" "$work/$release" -L unit
     check_ctest 200 "seeds of the fuzzers" "$work/$release" -L fuzz
     [ -x "$work/$release/tests/golden" ] && check 60 "a scrambled order is noticed" "$self" --must-fail \
         "$work/$release/tests/golden" --isa scalar --scramble --check "$root/tests/bits/golden.txt"
@@ -340,7 +340,7 @@ group_sanitize() {
     local slow="test_softmax_bits|test_softmax_oracle|test_f64|test_streaming"
     build_asan all &&
         check_counted 300 "self-test, address and undefined" "$work/asan/tests/selftest" --quick &&
-        check_ctest 400 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
+        check_ctest 1000 "unit tests, address and undefined" "$work/asan" -L unit -E "$slow" &&
         skip "unit tests with sanitizers: ${slow//|/, }" "minutes there; fuzz_softmax makes the same calls"
     have clang || { skip "ThreadSanitizer" "no clang on this machine"; return; }
     # The sanitizer does not know gcc's libgomp and would report races where there are none.

@@ -1,4 +1,5 @@
 /* lm/tokenizer/load.c - reads the steps of a tokenizer.json, in the order in which they run. */
+#include "core/base/fenv.h"
 #include "lm/tokenizer/load.h"
 
 #include <string.h>
@@ -201,11 +202,13 @@ static napier_status from_json(napier_context *context, const char *name, const 
     memset(t, 0, sizeof *t);
     t->allocator = context->allocator;
     napier_json json;
+    const napier_fenv caller = napier_fenv_enter();
     napier_status status = napier_json_parse(&json, context, name, text, size);
     if (!status) {
         status = load(&json, t);
     }
     napier_json_free(&json);
+    napier_fenv_leave(caller);
     if (status) {
         napier_tokenizer_destroy(context, t);
         return status;
