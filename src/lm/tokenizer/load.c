@@ -1,11 +1,11 @@
 /* lm/tokenizer/load.c - reads the steps of a tokenizer.json, in the order in which they run. */
-#include "core/base/fenv.h"
 #include "lm/tokenizer/load.h"
 
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
+#include "core/base/fenv.h"
 #include "lm/text/file.h"
 
 static const size_t most_bytes = (size_t)1 << 28;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "../../../cli/program/memory.h"
+#include "support/check.h"
 
 static char root[] = "/tmp/napier-memory-XXXXXX";
 
@@ -99,17 +100,11 @@ static void check_resource(int resource) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-
 static void test_resources(void **state) {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__)
-    skip(); /* AddressSanitizer reserves terabytes of addresses, more than any limit */
-#endif
+    if (SANITIZED) {
+        skip(); /* AddressSanitizer reserves terabytes of addresses, more than any limit */
+    }
     check_resource(RLIMIT_AS);
     check_resource(RLIMIT_DATA);
 }
