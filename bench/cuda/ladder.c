@@ -1,4 +1,4 @@
-/* bench/cuda/ladder.c - the kernels of docs/cuda-softmax.md, rung by rung: each checked against the CPU, then timed.
+/* bench/cuda/ladder.c - the kernels of docs/cuda-softmax.md, step by step: each checked against the CPU, then timed.
  *
  *     cuda_ladder [ROUNDS]        default 30
  *

@@ -264,7 +264,7 @@ NAPIER_API float napier_metric_disconnection(napier_metric metric);
 typedef enum napier_neighbors_method {
     NAPIER_NEIGHBORS_AUTO = 0,      /* exact, or NN-descent where that is faster (docs/umap.md) */
     NAPIER_NEIGHBORS_EXACT = 1,     /* ties are broken by index */
-    NAPIER_NEIGHBORS_NN_DESCENT = 2 /* checks 256 rows; searches exactly if their recall stays below 0.99 */
+    NAPIER_NEIGHBORS_NN_DESCENT = 2 /* checks 256 rows; searches exactly if their recall stays below 0.992 */
 } napier_neighbors_method;
 
 typedef struct napier_neighbors_options {

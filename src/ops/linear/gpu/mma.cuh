@@ -1,6 +1,7 @@
 /* ops/linear/gpu/mma.cuh - the main loop of all products on tensor cores: a block's 128 x 128 tile of rows [m, k] by
  * columns [n, k], 16-bit elements, f32 sums. It can be replaced as a whole on devices with better instructions (wgmma
- * and TMA of sm_90): its callers use only napier_mma_sums, napier_mma_row and napier_mma_column.
+ * and TMA of sm_90): its callers use only napier_mma_loop, napier_mma_sums, napier_mma_row and
+ * napier_mma_column.
  *
  * 128 threads; each of the four warps has 64 x 64 outputs, 128 sums a thread. Asynchronous copies of 16 bytes load
  * stages of 64 k, two stages ahead of the current one. Three stages of 32 KB allow two blocks on a processor, so that
