@@ -19,8 +19,8 @@ from ._umap_stages import (  # noqa: F401
     graph_from_edges, inverse_transform, join_categories, join_numbers, loss, metric_disconnection, metric_from_name,
     metric_name, METRICS, Model, model_embedding, model_features, model_from_bytes, model_load, model_save,
     model_to_bytes, nearest_neighbors, nearest_neighbors_of, negative_gradients, negative_targets, optimize_epochs,
-    optimize_layout, Optimizer, optimizer_from_bytes, optimizer_to_bytes, pca_layout, Quality, quality_of,
-    random_layout, reduce_segments, segments, smooth_knn_dist, sort_edges, spectral_layout, transform,
+    optimize_layout, Optimizer, optimizer_create, optimizer_from_bytes, optimizer_to_bytes, pca_layout, Quality,
+    quality_of, random_layout, reduce_segments, segments, smooth_knn_dist, sort_edges, spectral_layout, transform,
 )
 
 for _name in (Graph, Quality, Optimizer, Model):

@@ -334,7 +334,8 @@ def test_the_example_runs():
 
 def test_doctests():
     import napier._umap_estimator
-    for module in (umap, napier._umap_estimator):
+    import napier._umap_stages
+    for module in (napier._umap_stages, napier._umap_estimator):
         tested = doctest.testmod(module)
         assert tested.attempted > 0 and tested.failed == 0
 
