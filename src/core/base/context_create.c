@@ -1,0 +1,111 @@
+/* core/base/context_create.c - creates and destroys contexts. */
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+#include "core/base/context.h"
+#include "core/base/fork.h"
+#include "core/base/isa.h"
+#include "core/base/struct_size.h"
+
+enum { MAX_THREADS = 1024 };
+
+/* ---- Defaults --------------------------------------------------------------------------------------------------- */
+
+static void *allocate_by_default(size_t size, size_t alignment, void *user) {
+    (void)user;
+    if (size > SIZE_MAX - alignment) {
+        return NULL;
+    }
+    return aligned_alloc(alignment, (size + alignment - 1) & ~(alignment - 1));
+}
+
+static void deallocate_by_default(void *memory, void *user) {
+    (void)user;
+    free(memory);
+}
+
+static int default_threads(void) {
+#if defined(_OPENMP)
+    const int threads = omp_get_max_threads();
+    return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+#else
+    return 1;
+#endif
+}
+
+/* A build without OpenMP uses one thread, whatever was asked for. */
+static int resolve_threads(int asked) {
+#if defined(_OPENMP)
+    return asked == 0 ? default_threads() : asked;
+#else
+    (void)asked;
+    return default_threads();
+#endif
+}
+
+/* ---- Creation --------------------------------------------------------------------------------------------------- */
+
+static napier_status check_options(const napier_context_options *options) {
+    if (options->threads < 0 || options->threads > MAX_THREADS) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    if ((options->allocator.allocate == NULL) != (options->allocator.deallocate == NULL)) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    switch (options->highest_isa) {
+    case NAPIER_ISA_AUTO:
+    case NAPIER_ISA_SCALAR:
+    case NAPIER_ISA_NEON:
+    case NAPIER_ISA_AVX2:
+    case NAPIER_ISA_AVX512: return napier_isa_available(options->highest_isa) ? NAPIER_OK : NAPIER_UNSUPPORTED;
+    }
+    return NAPIER_INVALID_ARGUMENT;
+}
+
+static napier_status read_options(const napier_context_options *given, napier_context_options *options) {
+    *options = (napier_context_options)NAPIER_CONTEXT_OPTIONS_INIT;
+    const napier_status status =
+        napier_read_options(NULL, "options", "NAPIER_CONTEXT_OPTIONS_INIT", given, options); /* no context, no text */
+    return status ? status : check_options(options);
+}
+
+napier_status napier_context_create(napier_context **out, const napier_context_options *options) {
+    napier_context_options o;
+    if (out == NULL) {
+        return NAPIER_INVALID_ARGUMENT;
+    }
+    *out = NULL;
+    const napier_status status = read_options(options, &o);
+    if (status) {
+        return status;
+    }
+    napier_allocator allocator = o.allocator;
+    if (allocator.allocate == NULL) {
+        allocator.allocate = allocate_by_default;
+        allocator.deallocate = deallocate_by_default;
+    }
+    napier_context *context = napier_alloc(&allocator, 1, sizeof *context);
+    if (context == NULL) {
+        return NAPIER_OUT_OF_MEMORY;
+    }
+    context->allocator = allocator;
+    napier_watch_forks();
+    context->threads = resolve_threads(o.threads);
+    context->isa = o.highest_isa == NAPIER_ISA_AUTO ? napier_isa_best() : o.highest_isa;
+    context->engine = o.highest_isa == NAPIER_ISA_AUTO ? NAPIER_ENGINE_UNDECIDED : NAPIER_ENGINE_OFF;
+    context->error[0] = '\0';
+    *out = context;
+    return NAPIER_OK;
+}
+
+void napier_context_destroy(napier_context *context) {
+    if (context == NULL) {
+        return;
+    }
+    const napier_allocator allocator = context->allocator;
+    napier_free(&allocator, context);
+}
