@@ -29,5 +29,5 @@ if [ ! -f "$venv/ready" ]; then # the stamp is written last, so a broken fetch i
     touch "$venv/ready"
 fi
 "$python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall \
-    -C "build-dir=$build/cuda" -C cmake.define.NAPIER_CUDA=ON "$root"
+    --config-settings="build-dir=$build/cuda" --config-settings=cmake.define.NAPIER_CUDA=ON "$root"
 exec "$python" "$here/bench_cuda.py" "$@"

@@ -31,7 +31,7 @@ fi
 # again.
 rm -rf "$work/wheel"
 if ! "$work/venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-    -C "build-dir=$work/build" --wheel-dir "$work/wheel" "$root" ||
+    --config-settings="build-dir=$work/build" --wheel-dir "$work/wheel" "$root" ||
     ! "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
         --force-reinstall "$work"/wheel/napier_math-*-cp311-abi3-*.whl; then
     echo "pip wheel: failed"

@@ -28,9 +28,11 @@ EXAMPLE = re.compile(r"NAME|FILE|_X_|_x_|sparsemax")
 
 
 def tracked(root):
-    listing = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=False)
-    if listing.returncode == 0:
+    try:
+        listing = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=True)
         return [name for name in listing.stdout.decode().split("\0") if name and (Path(root) / name).is_file()]
+    except (OSError, subprocess.CalledProcessError):  # no git, or no checkout
+        pass
     skip = {"build", ".git", ".cache", ".venv", "__pycache__"}
     return [str(p.relative_to(root)) for p in Path(root).rglob("*")
             if p.is_file() and not skip & set(p.relative_to(root).parts)]
