@@ -5,7 +5,7 @@
 # commit into it as /napier, and runs each COMMAND there (default: "make demo" and "make test"). It needs root,
 # debootstrap and a network, and takes as long as the commands do, so CI does not run it. An existing DIRECTORY/debian
 # is used again, with everything that an earlier run installed; remove it to start from nothing.
-# Exit status: 0 if every command ended with 0, and `make test` skipped only what this machine's processor lacks.
+# Exit status: 0 if every command ended with 0, and `make test` skipped only what `elsewhere` below explains.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=${1:-$root/build/container}
