@@ -390,7 +390,7 @@ fuzz() { # target, seconds
     local quiet=""
     case $1 in fuzz_text | fuzz_jsonl | fuzz_umap_labels | fuzz_umap_npz) quiet=-close_fd_mask=2 ;; esac
     # shellcheck disable=SC2086
-    check "$(($2 + 60))" "$1" "$work/asan/tests/$1" -max_total_time="$2" -timeout=20 -rss_limit_mb=1500 -max_len=4096 $quiet \
+    check "$(($2 + 60))" "$1" "$work/asan/tests/$1" -max_total_time="$2" -error_exitcode=1 -timeout=20 -rss_limit_mb=1500 -max_len=4096 $quiet \
         -artifact_prefix="$work/crash/$1-" "$work/corpus/$1" "$root/tests/fuzz/seeds/$1"
     grep -E '^Done [0-9]+ runs' "$log" | sed 's/^/        /'
 }
