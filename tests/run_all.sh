@@ -83,7 +83,7 @@ show_failure() { # name
     else
         printf '  FAIL  %s (exit status %s, %s s)\n' "$1" "$status" "$took"
     fi
-    tail -n 25 "$log" | sed 's/^/        | /'
+    { grep -B 12 -E '^FAIL' "$log" | head -n 60; tail -n 15 "$log"; } | sed 's/^/        | /'
 }
 
 # One check: a command that must exit with 0. Exit status 77 means skipped, and its last line says why.

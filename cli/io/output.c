@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,10 +48,15 @@ static void on_signal(int number) {
     raise(number);
 }
 
-/* SIGBUS occurs when another program shortens a file that is mapped here, or when its disk cannot be read. */
+/* SIGBUS occurs when another program shortens a file that is mapped here, or when its disk cannot be read. Several
+ * threads can meet it at once. The first one reports it and ends the program; the others wait for that. */
 static void on_bus_error(int number) {
     static const char text[] = "napier: a file became shorter while it was read, or its disk failed\n";
+    static atomic_flag is_reported = ATOMIC_FLAG_INIT;
     (void)number;
+    while (atomic_flag_test_and_set(&is_reported)) {
+        pause();
+    }
     remove_temporaries();
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
         _exit(STATUS_FAILED);

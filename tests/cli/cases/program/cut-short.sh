@@ -4,11 +4,12 @@ array '<f4' '(100, 1000)' >p.npy
 cat zeros >>p.npy
 cp p.npy q.npy
 mkfifo pipe
-# The first file is open and its size is known, while the second has not arrived yet.
+# The shell waits at `3>pipe` until the program opens the pipe, its second file. The first file is open by then, and its
+# size is known.
 (
-    sleep 0.5
+    exec 3>pipe
     : >p.npy
-    cat q.npy >pipe
+    cat q.npy >&3
 ) &
 run napier kl --logits p.npy --ref-logits pipe -o kl.npy
 wait
