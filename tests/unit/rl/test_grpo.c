@@ -101,7 +101,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 static double threshold_of(const batch *b, const napier_grpo_options *o, int without) {
-    double *const e = room_for(b->tokens, sizeof *e);
+    double *const e = scratch(b->tokens, sizeof *e);
     int64_t n = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
         if ((without & NO_MASK) || b->mask[t]) {
@@ -110,7 +110,6 @@ static double threshold_of(const batch *b, const napier_grpo_options *o, int wit
     }
     qsort(e, (size_t)n, sizeof *e, by_value);
     const double threshold = n > 0 && o->top_entropy_quantile < 1 ? quantile_of(e, n, 1 - o->top_entropy_quantile) : 0;
-    free(e);
     return o->top_entropy_quantile < 1 ? (double)(float)threshold : (double)(float)o->entropy_threshold;
 }
 
@@ -321,7 +320,7 @@ static void check_gradient(const float *got, formula *f, real *now, bool weighte
     plain.beta = 0;
     formula part = *f;
     part.o = &plain;
-    real most = 0, *const slope = room_for(n, sizeof *slope), *const size = room_for(n, sizeof *size);
+    real most = 0, *const slope = scratch(n, sizeof *slope), *const size = scratch(n, sizeof *size);
     for (int64_t t = 0; t < n; t++) {
         const bool looks = counts(f, t) && !at_a_corner(f->o, f->ratios[t]);
         slope[t] = looks ? slope_at(f, now, t, weighted) : counts(f, t) ? (real)got[t] : 0;
@@ -337,8 +336,6 @@ static void check_gradient(const float *got, formula *f, real *now, bool weighte
             break;
         }
     }
-    free(slope);
-    free(size);
 }
 
 static void check_losses(const float *losses, const formula *f, const char *what) {
@@ -423,10 +420,8 @@ static napier_grpo_options variant(int i) {
     return o;
 }
 
-static void test_every_type(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+static void test_every_type(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
         for (int i = 0; i < 2 * VARIANTS; i++) {
             napier_grpo_options o = variant(i / 2);
@@ -438,17 +433,12 @@ static void test_every_type(void **state) {
             check_options(context, b, &o, without | (i % 11 == 10 ? TOKEN_ADVANTAGES : 0));
         }
     }
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Metrics, quantiles, corners ----------------------------------------------------------------------------------- */
 
-static void test_metrics(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+static void test_metrics(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 77, 9, 400, 0.3);
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
     o.beta = 0.1;
@@ -506,15 +496,10 @@ static void test_metrics(void **state) {
                all[i].got, all[i].truth);
     }
     expect(m.clip_low > 0 && m.clip_high > 0 && m.kept_responses < 1 && m.kept_responses > 0, "a poor sample");
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* The quantile through the losses: a token is left out if its entropy is below it. */
-static void test_quantiles(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_quantiles(napier_context *context) {
     rng r = rng_make(9);
     float entropies[200], losses[200], ones[200], zeros[200] = {0};
     double sorted[200];
@@ -544,14 +529,10 @@ static void test_quantiles(void **state) {
                    (double)threshold);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* One response of three tokens and an empty one, against the same two as a padded batch has them: the second masked. */
-static void test_empty_and_masked(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_empty_and_masked(napier_context *context) {
     const float logprobs[] = {-1, -2, -0.5f, -1, -1, -1}, old[] = {-1.25f, -1.5f, -0.5f, -1, -1, -1};
     const float advantages[] = {1, 2};
     const uint8_t mask[] = {1, 1, 1, 0, 0, 0};
@@ -583,14 +564,10 @@ static void test_empty_and_masked(void **state) {
         expect((loss[0] == loss[2]) == same, "type %d, beta %g: %.9g without the empty response", i / 2, o.beta,
                loss[0]);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Log-probabilities that overflow the ratio or are not finite, advantages of 0, a sampler that does not know. */
-static void test_special_values(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_special_values(napier_context *context) {
     const float inf = HUGE_VALF, nan = NAN;
     /*                       ratio inf; inf, A 0; inf, A < 0; both -inf; NaN; sampler NaN; ratio 0; NaN, masked */
     const float logprobs[] = {0, 0, 0, -inf, nan, -1, -inf, nan}, old[] = {-200, -200, -200, -inf, -1, -1, -1, -1};
@@ -616,13 +593,9 @@ static void test_special_values(void **state) {
         expect(gradients[t] != gradients[t] ? f32_bits(grad[t]) == 0x7fc00000u : grad[t] == gradients[t],
                "gradient %d is %g, not %g", t, (double)grad[t], (double)gradients[t]);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_nothing(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_nothing(napier_context *context) {
     const int64_t none[] = {0, 0, 0}, some[] = {0, 2, 3};
     const uint8_t mask[] = {0, 0, 0};
     const float x[] = {-1, -2, -3}, a[] = {1, 2};
@@ -651,8 +624,6 @@ static void test_nothing(void **state) {
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Same bits ----------------------------------------------------------------------------------------------------- */
@@ -675,14 +646,13 @@ static void run_all(napier_context *c, const napier_grpo_batch *view, const napi
               "loss");
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+static void test_same_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
-    batch *const b = room_for(1, sizeof *b);
-    outcome *const first = room_for(1, sizeof *first), *const other = room_for(1, sizeof *other);
+    batch *const b = scratch(1, sizeof *b);
+    outcome *const first = scratch(1, sizeof *first), *const other = scratch(1, sizeof *other);
     make_batch(b, 31, 5, 1500, 0.3);
-    napier_context *const context = context_of(NAPIER_ISA_SCALAR, 1);
+    napier_context *const context = context_for_test(NAPIER_ISA_SCALAR, 1);
     for (int i = 0; i < 2 * VARIANTS; i++) {
         napier_grpo_options o = variant(i / 2);
         o.type = (napier_grpo_type)(i % (NAPIER_GRPO_TOKEN_MEAN + 1));
@@ -690,28 +660,21 @@ static void test_same_bits(void **state) {
         const napier_grpo_batch view = view_of(b, i % 3 ? 0 : NO_MASK);
         run_all(context, &view, &o, b->tokens, first);
         for (int k = 0; k < count; k++) {
-            napier_context *const c = context_of(isas[k], 1 + (k + i) % 3);
+            napier_context *const c = context_for_test(isas[k], 1 + (k + i) % 3);
             run_all(c, &view, &o, b->tokens, other);
             expect(!memcmp(first, other, sizeof *first), "%s: %s gives other bits", describe(&o, 0),
                    napier_isa_name(isas[k]));
-            napier_context_destroy(c);
         }
     }
-    napier_context_destroy(context);
-    free(b);
-    free(first);
-    free(other);
-    no_problems();
 }
 
 /* One giant response among small ones, split over threads. */
-static void test_giant_response(void **state) {
-    (void)state;
+static void test_giant_response(void) {
     enum { TOKENS = 70000, RESPONSES = 4 };
     const int64_t ends[RESPONSES + 1] = {0, 700, 700, 66000, TOKENS};
     const float advantages[RESPONSES] = {1, 2, -0.7f, 0.3f};
-    float *const x = room_for(5 * TOKENS, sizeof *x), *const grad = x + 3 * TOKENS, *const other = x + 4 * TOKENS;
-    uint8_t *const mask = room_for(TOKENS, 1);
+    float *const x = scratch(5 * TOKENS, sizeof *x), *const grad = x + 3 * TOKENS, *const other = x + 4 * TOKENS;
+    uint8_t *const mask = scratch(TOKENS, 1);
     rng r = rng_make(12);
     for (int t = 0; t < TOKENS; t++) {
         x[t] = (float)(-3 * rng_uniform(&r));
@@ -735,7 +698,7 @@ static void test_giant_response(void **state) {
         o.beta = 0.1;
         o.off_policy_threshold = 0.5;
         for (int threads = 1; threads <= 3; threads++) {
-            napier_context *const c = context_of(NAPIER_ISA_AUTO, threads);
+            napier_context *const c = context_for_test(NAPIER_ISA_AUTO, threads);
             const bool again = threads > 1;
             succeeded(c,
                       napier_grpo_loss(c, &view, &o, again ? &m : &first,
@@ -743,19 +706,13 @@ static void test_giant_response(void **state) {
                       "giant");
             expect(!again || (!memcmp(&m, &first, sizeof m) && !memcmp(grad, other, TOKENS * sizeof *grad)),
                    "type %d: %d threads give other bits", (int)o.type, threads);
-            napier_context_destroy(c);
         }
     }
-    free(x);
-    free(mask);
-    no_problems();
 }
 
 /* The token losses of a response do not depend on what else is in the batch. */
-static void test_batch_invariance(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+static void test_batch_invariance(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 32, 7, 900, 0.3);
     static float whole[LIMIT], grad[LIMIT], alone[LIMIT], alone_grad[LIMIT];
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_LUSPO; type++) {
@@ -784,17 +741,12 @@ static void test_batch_invariance(void **state) {
                    "type %d: response %lld alone differs", type, (long long)i);
         }
     }
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* f16 and bf16 of any stride: the bits of the widened numbers, rounded. */
-static void test_dtypes_and_strides(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
-    outcome *const wide = room_for(1, sizeof *wide);
+static void test_dtypes_and_strides(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
+    outcome *const wide = scratch(1, sizeof *wide);
     static uint16_t in[5][3 * LIMIT], out[2][2 * LIMIT];
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     for (int d = 0; d < 2; d++) {
@@ -822,10 +774,6 @@ static void test_dtypes_and_strides(void **state) {
                    "%s: token %lld is not the rounded one", napier_dtype_name(dtypes[d]), (long long)t);
         }
     }
-    free(b);
-    free(wide);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- From logits --------------------------------------------------------------------------------------------------- */
@@ -881,11 +829,10 @@ static void check_composition(napier_context *c, const batch *b, const napier_gr
     }
 }
 
-static void test_from_logits_bits(void **state) {
-    (void)state;
+static void test_from_logits_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
-    batch *const b = room_for(1, sizeof *b);
+    batch *const b = scratch(1, sizeof *b);
     for (int i = 0; i < 20; i++) {
         napier_grpo_options o = variant(i % VARIANTS);
         napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
@@ -896,12 +843,9 @@ static void test_from_logits_bits(void **state) {
         make_batch(b, (uint64_t)i, 4, 8, 0.3);
         make_logits(b, vocabulary, (uint64_t)i);
         ids[b->tokens / 2] = i % 5 ? ids[b->tokens / 2] : to.ignore_index;
-        napier_context *const c = context_of(isas[i % count], 1 + i % 3);
+        napier_context *const c = context_for_test(isas[i % count], 1 + i % 3);
         check_composition(c, b, &o, i % 5 == 4 ? NO_OLD : 0, vocabulary, &to, describe(&o, 0));
-        napier_context_destroy(c);
     }
-    free(b);
-    no_problems();
 }
 
 /* The whole chain as one formula of the logits, differentiated by differences. */
@@ -924,11 +868,9 @@ static real chain(formula *f, const real *z, int64_t vocabulary, real *now, real
     return whole_loss(f, true) - (real)f->o->entropy_coefficient * bonus / n;
 }
 
-static void test_from_logits_gradient(void **state) {
-    (void)state;
+static void test_from_logits_gradient(napier_context *context) {
     enum { FEW = 7 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+    batch *const b = scratch(1, sizeof *b);
     real z[MOST_ROWS * FEW], now[MOST_ROWS], held[MOST_ROWS];
     const real h = 1e-4L;
     for (int i = 0; i < 10; i++) {
@@ -974,9 +916,6 @@ static void test_from_logits_gradient(void **state) {
                    (long long)k, (double)grad_logits[k], slope[k]);
         }
     }
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Hostile ------------------------------------------------------------------------------------------------------- */
@@ -988,10 +927,8 @@ static void refuse_option(napier_context *c, const napier_grpo_batch *view, cons
     refused(c, napier_grpo_token_loss(c, view, o, losses, none), NAPIER_INVALID_ARGUMENT, word, NULL);
 }
 
-static void test_refusals(void **state) {
-    (void)state;
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
-    batch *const b = room_for(1, sizeof *b);
+static void test_refusals(napier_context *c) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 6, 20, 0.2);
     const napier_grpo_options d = NAPIER_GRPO_OPTIONS_INIT;
     napier_grpo_batch view = view_of(b, 0);
@@ -1054,15 +991,10 @@ static void test_refusals(void **state) {
     refused(c, napier_grpo_token_loss(c, &view, &d, over, none), NAPIER_INVALID_ARGUMENT, "losses", NULL);
     refused(c, napier_grpo_loss(c, &view, &d, NULL, none, none), NAPIER_INVALID_ARGUMENT, "metrics", NULL);
     refused(c, napier_grpo_token_loss(c, NULL, &d, none, none), NAPIER_INVALID_ARGUMENT, "batch", NULL);
-    free(b);
-    napier_context_destroy(c);
-    no_problems();
 }
 
-static void test_refusals_of_logits(void **state) {
-    (void)state;
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
-    batch *const b = room_for(1, sizeof *b);
+static void test_refusals_of_logits(napier_context *c) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 3, 9, 0.2);
     make_logits(b, 20, 1);
     napier_grpo_batch view = view_of(b, 0);
@@ -1091,17 +1023,13 @@ static void test_refusals_of_logits(void **state) {
         refused(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), bad, "ids", NULL);
     }
     expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
-    free(b);
-    napier_context_destroy(c);
-    no_problems();
 }
 
 /* Every allocation fails once; then it works. */
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     ledger l = LEDGER_INIT;
     napier_context *c = ledger_context(&l, 2);
-    batch *const b = room_for(1, sizeof *b);
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 3, 9, 0.2);
     make_logits(b, 20, 1);
     napier_grpo_batch view = view_of(b, 0);
@@ -1125,20 +1053,12 @@ static void test_no_memory(void **state) {
         expect(status == NAPIER_OK && tries > 4, "type %d: %d allocations", type, tries);
     }
     napier_context_destroy(c);
-    free(b);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type),       cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_quantiles),        cmocka_unit_test(test_empty_and_masked),
-        cmocka_unit_test(test_special_values),   cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_giant_response),
-        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_dtypes_and_strides),
-        cmocka_unit_test(test_from_logits_bits), cmocka_unit_test(test_from_logits_gradient),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refusals_of_logits),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("grpo", tests, NULL, NULL);
+    return RUN_TESTS("grpo", TEST_2(test_every_type), TEST_2(test_metrics), TEST_1(test_quantiles),
+                     TEST_1(test_empty_and_masked), TEST_1(test_special_values), TEST_2(test_nothing),
+                     TEST(test_same_bits), TEST(test_giant_response), TEST_2(test_batch_invariance),
+                     TEST_2(test_dtypes_and_strides), TEST(test_from_logits_bits), TEST_2(test_from_logits_gradient),
+                     TEST_1(test_refusals), TEST_1(test_refusals_of_logits), TEST(test_no_memory));
 }

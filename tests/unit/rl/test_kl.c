@@ -3,7 +3,6 @@
 #include "support/check.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <napier/rl.h>
@@ -18,19 +17,6 @@ enum { LIMIT = 200000 };
 static float policy[LIMIT], ref[LIMIT], grad_a[LIMIT], grad_b[LIMIT];
 static uint8_t mask[LIMIT];
 static int64_t offsets[LIMIT];
-
-static napier_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    context = context_of(NAPIER_ISA_AUTO, 2);
-    return 0;
-}
-static int tear_down(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
 
 /* Responses of 0 to `most` tokens; returns how many tokens. */
 static int64_t make_batch(uint64_t seed, int64_t responses, int64_t most, double spread) {
@@ -80,7 +66,8 @@ static real slope(const napier_kl_options *o, real d) {
            (12 * h);
 }
 
-static void check_estimator(const napier_kl_options *o, int64_t responses, bool masked, const char *what) {
+static void check_estimator(napier_context *context, const napier_kl_options *o, int64_t responses, bool masked,
+                            const char *what) {
     float kl[300], weight[300];
     const int64_t tokens = offsets[responses];
     const napier_const_vector p = napier_const_array_f32(policy, tokens), q = napier_const_array_f32(ref, tokens);
@@ -119,23 +106,20 @@ static void check_estimator(const napier_kl_options *o, int64_t responses, bool 
     }
 }
 
-static void test_estimators(void **state) {
-    (void)state;
+static void test_estimators(napier_context *context) {
     static const double spreads[] = {1e-5, 0.02, 0.4, 3.0};
     for (int k = NAPIER_KL_K1; k <= NAPIER_KL_K3; k++) {
         for (int i = 0; i < 16; i++) {
             make_batch((uint64_t)(100 * k + i), 9, i % 4 == 3 ? 2500 : 40, spreads[i % 4]);
             const napier_kl_options o = options_for((napier_kl_estimator)k, (napier_reduction)(i / 4 % 2),
                                                     i >= 12 ? 0.31 : 0, i % 8 == 6 ? 0.07 : 0);
-            check_estimator(&o, 9, i % 2, "kl");
+            check_estimator(context, &o, 9, i % 2, "kl");
         }
     }
-    no_problems();
 }
 
 /* k3 near 0 is d^2 / 2 and keeps its accuracy, from subnormal d to the bounds of exp. */
-static void test_k3_everywhere(void **state) {
-    (void)state;
+static void test_k3_everywhere(napier_context *context) {
     const napier_kl_options o = options_for(NAPIER_KL_K3, NAPIER_REDUCE_SUM, 0, 0);
     rng r = rng_make(3);
     for (int i = 0; i < 4000; i++) {
@@ -150,11 +134,9 @@ static void test_k3_everywhere(void **state) {
         expect(fabsl((real)kl - truth) <= 4e-7L * truth + 1e-44L, "k3(%.9g) is %.9g, not %.9Lg", (double)y, (double)kl,
                truth);
     }
-    no_problems();
 }
 
-static void test_special_values(void **state) {
-    (void)state;
+static void test_special_values(napier_context *context) {
     const float inf = HUGE_VALF, nan = NAN;
     const float a[] = {-inf, -inf, -1, 0, nan, -1}, b[] = {-inf, -1, -inf, 0, -1, -1};
     const float k1[] = {0, -inf, inf, 0, nan, 0}, k2[] = {0, inf, inf, 0, nan, 0}, k3[] = {0, inf, inf, 0, nan, 0};
@@ -173,7 +155,6 @@ static void test_special_values(void **state) {
                    (double)b[i], (double)kl[i], (double)w);
         }
     }
-    no_problems();
 }
 
 /* ---- Same bits ----------------------------------------------------------------------------------------------------- */
@@ -192,8 +173,7 @@ static void run_all(napier_context *c, int64_t responses, napier_kl_estimator es
               "gradient");
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+static void test_same_bits(napier_context *context) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     enum { RESPONSES = 40 };
@@ -211,12 +191,11 @@ static void test_same_bits(void **state) {
         run_all(context, RESPONSES, (napier_kl_estimator)k, kl, grad_a, grad_b);
         for (int i = 0; i < count; i++) {
             for (int threads = 1; threads <= 3; threads++) {
-                napier_context *const c = context_of(isas[i], threads);
+                napier_context *const c = context_for_test(isas[i], threads);
                 run_all(c, RESPONSES, (napier_kl_estimator)k, other, other_a, other_b);
                 expect(!memcmp(kl, other, sizeof kl) && !memcmp(grad_a, other_a, (size_t)tokens * 4) &&
                            !memcmp(grad_b, other_b, (size_t)tokens * 4),
                        "k%d: %s with %d threads gives other bits", k, napier_isa_name(isas[i]), threads);
-                napier_context_destroy(c);
             }
         }
     }
@@ -232,19 +211,17 @@ static void test_same_bits(void **state) {
         expect(f32_bits(alone) == f32_bits(kl[b]), "response %lld alone is %.9g, in the batch %.9g", (long long)b,
                (double)alone, (double)kl[b]);
     }
-    no_problems();
 }
 
 /* Any dtype and stride: what f32 gives on the widened numbers, rounded. */
-static void test_dtypes_and_strides(void **state) {
-    (void)state;
+static void test_dtypes_and_strides(napier_context *context) {
     enum { RESPONSES = 7 };
     const int64_t tokens = make_batch(8, RESPONSES, 900, 0.3);
     const napier_kl_options o = options_for(NAPIER_KL_K3, NAPIER_REDUCE_SUM, 0, 0);
     const napier_indices at = napier_indices_i64(offsets, RESPONSES + 1);
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     for (int d = 0; d < 2; d++) {
-        uint16_t *const x = room_for(3 * tokens, 2), *const y = room_for(tokens, 2), *const g = room_for(2 * tokens, 2);
+        uint16_t *const x = scratch(3 * tokens, 2), *const y = scratch(tokens, 2), *const g = scratch(2 * tokens, 2);
         float kl[RESPONSES];
         uint16_t narrow[RESPONSES];
         for (int64_t t = 0; t < tokens; t++) {
@@ -281,11 +258,7 @@ static void test_dtypes_and_strides(void **state) {
                 break;
             }
         }
-        free(x);
-        free(y);
-        free(g);
     }
-    no_problems();
 }
 
 /* ---- Over the vocabulary ------------------------------------------------------------------------------------------- */
@@ -314,7 +287,7 @@ static void fill_rows(double spread, double offset) {
     }
 }
 
-static void check_full(double spread, double offset, double temperature) {
+static void check_full(napier_context *context, double spread, double offset, double temperature) {
     static real p[COLS], q[COLS];
     float kl[ROWS], weight[ROWS];
     fill_rows(spread, offset);
@@ -352,19 +325,16 @@ static void check_full(double spread, double offset, double temperature) {
     }
 }
 
-static void test_full(void **state) {
-    (void)state;
+static void test_full(napier_context *context) {
     static const double spreads[] = {1e-4, 0.01, 0.5, 6};
     for (int i = 0; i < 4; i++) {
-        check_full(spreads[i], 0, 1);
-        check_full(spreads[i], 7.25, 0.7);
+        check_full(context, spreads[i], 0, 1);
+        check_full(context, spreads[i], 7.25, 0.7);
     }
-    no_problems();
 }
 
 /* Equal rows, with masks among them: 0, and so are the gradients. A mask on one side only. No distribution. */
-static void test_full_special(void **state) {
-    (void)state;
+static void test_full_special(napier_context *context) {
     float kl[ROWS];
     const float inf = HUGE_VALF;
     fill_rows(0, 0);
@@ -398,11 +368,9 @@ static void test_full_special(void **state) {
     for (int i = 2; i < 5; i++) {
         expect(f32_bits(kl[i]) == 0x7fc00000u, "row %d: %g, not NaN", i, (double)kl[i]);
     }
-    no_problems();
 }
 
-static void test_full_same_bits_and_in_place(void **state) {
-    (void)state;
+static void test_full_same_bits_and_in_place(napier_context *context) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     static float ax[ROWS * COLS], ay[ROWS * COLS];
@@ -415,7 +383,7 @@ static void test_full_same_bits_and_in_place(void **state) {
                                       napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
               "gradients");
     for (int i = 0; i < count; i++) {
-        napier_context *const c = context_of(isas[i], 1 + i % 2 * 2);
+        napier_context *const c = context_for_test(isas[i], 1 + i % 2 * 2);
         memcpy(ax, x, sizeof x);
         memcpy(ay, y, sizeof y);
         succeeded(c, napier_kl_full(c, a, b, NULL, napier_array_f32(other, ROWS)), "kl_full");
@@ -427,31 +395,28 @@ static void test_full_same_bits_and_in_place(void **state) {
                   "in place");
         expect(!memcmp(kl, other, sizeof kl) && !memcmp(gx, ax, sizeof ax) && !memcmp(gy, ay, sizeof ay),
                "%s, in place, gives other bits", napier_isa_name(isas[i]));
-        napier_context_destroy(c);
     }
-    no_problems();
 }
 
 /* ---- Hostile ------------------------------------------------------------------------------------------------------- */
 
-static napier_status call(const int64_t *ends, int64_t size, float *kl) {
+static napier_status call(napier_context *context, const int64_t *ends, int64_t size, float *kl) {
     return napier_kl_per_response(context, napier_const_array_f32(policy, 10), napier_const_array_f32(ref, 10),
                                   napier_indices_i64(ends, size), NULL, NULL, napier_array_f32(kl, size - 1));
 }
 
-static void test_refusals(void **state) {
-    (void)state;
+static void test_refusals(napier_context *context) {
     float kl[4] = {7, 7, 7, 7};
     make_batch(2, 3, 20, 1);
     const int64_t falls[] = {0, 6, 5, 10}, starts[] = {1, 6, 10}, early[] = {0, 6, 9}, negative[] = {0, -3, 10},
                   late[] = {0, 11, 10}, good[] = {0, 4, 10};
     const napier_status bad = NAPIER_INVALID_ARGUMENT;
-    refused(context, call(falls, 4, kl), bad, "offsets[2]", "5", NULL);
-    refused(context, call(starts, 3, kl), bad, "offsets[0]", "1", NULL);
-    refused(context, call(early, 3, kl), bad, "offsets[2]", "9", "10", NULL);
-    refused(context, call(negative, 3, kl), bad, "offsets[1]", "-3", NULL);
-    refused(context, call(late, 3, kl), bad, "offsets[2]", "10", "11", NULL);
-    refused(context, call(good, 0, kl), bad, "offsets", NULL);
+    refused(context, call(context, falls, 4, kl), bad, "offsets[2]", "5", NULL);
+    refused(context, call(context, starts, 3, kl), bad, "offsets[0]", "1", NULL);
+    refused(context, call(context, early, 3, kl), bad, "offsets[2]", "9", "10", NULL);
+    refused(context, call(context, negative, 3, kl), bad, "offsets[1]", "-3", NULL);
+    refused(context, call(context, late, 3, kl), bad, "offsets[2]", "10", "11", NULL);
+    refused(context, call(context, good, 0, kl), bad, "offsets", NULL);
     napier_kl_options o = options_for((napier_kl_estimator)4, NAPIER_REDUCE_SUM, 0, 0);
     const napier_const_vector p = napier_const_array_f32(policy, 10), q = napier_const_array_f32(ref, 10);
     const napier_indices at = napier_indices_i64(good, 3);
@@ -483,11 +448,9 @@ static void test_refusals(void **state) {
     succeeded(context, napier_kl_per_response(context, empty, empty, napier_indices_i64(nothing, 3), NULL, NULL, out),
               "no tokens");
     expect(kl[0] == 0 && kl[1] == 0, "an empty response is not 0");
-    no_problems();
 }
 
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     ledger l = LEDGER_INIT;
     napier_context *c = ledger_context(&l, 0);
     ledger_allow(&l, 0);
@@ -502,16 +465,11 @@ static void test_no_memory(void **state) {
                            napier_array_f32(kl, ROWS)),
             NAPIER_OUT_OF_MEMORY, "memory", NULL);
     napier_context_destroy(c);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_estimators),         cmocka_unit_test(test_k3_everywhere),
-        cmocka_unit_test(test_special_values),     cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_dtypes_and_strides), cmocka_unit_test(test_full),
-        cmocka_unit_test(test_full_special),       cmocka_unit_test(test_full_same_bits_and_in_place),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("kl", tests, set_up, tear_down);
+    return RUN_TESTS("kl", TEST_2(test_estimators), TEST_2(test_k3_everywhere), TEST_2(test_special_values),
+                     TEST_2(test_same_bits), TEST_2(test_dtypes_and_strides), TEST_2(test_full),
+                     TEST_2(test_full_special), TEST_2(test_full_same_bits_and_in_place), TEST_2(test_refusals),
+                     TEST(test_no_memory));
 }

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <napier/rl.h>
@@ -40,9 +39,7 @@ static int64_t make_batch(uint64_t seed, int64_t responses, int64_t most) {
 static napier_const_matrix marks(void) { return napier_const_rows_f32(rubric, CRITERIA, VOCABULARY); }
 static napier_const_vector weight(void) { return napier_const_array_f32(weights, CRITERIA); }
 
-static void test_formula(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_formula(napier_context *context) {
     enum { RESPONSES = 12 };
     float scores[RESPONSES * CRITERIA], rewards[RESPONSES], gs[RESPONSES * CRITERIA], gr[RESPONSES];
     for (int i = 0; i < 6; i++) {
@@ -94,14 +91,10 @@ static void test_formula(void **state) {
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* -inf where the mark is 0 does not count; elsewhere it does. */
-static void test_special_values(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_special_values(napier_context *context) {
     const float lp[] = {-HUGE_VALF, -1, -HUGE_VALF, NAN}, r[] = {0, 2, -1}, one[] = {1};
     const int32_t id[] = {0, 1, 2, 1}, at[] = {0, 2, 3, 4, 4};
     float scores[4], rewards[4];
@@ -114,19 +107,16 @@ static void test_special_values(void **state) {
     expect(scores[0] == -2 && scores[1] == HUGE_VALF && f32_bits(scores[2]) == 0x7fc00000u && scores[3] == 0,
            "%g %g %g %g", (double)scores[0], (double)scores[1], (double)scores[2], (double)scores[3]);
     expect(!memcmp(scores, rewards, sizeof scores), "rewards are not the scores of one criterion");
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+static void test_same_bits(void) {
     enum { RESPONSES = 30 };
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     const int64_t n = make_batch(7, RESPONSES, 2800);
     const napier_indices at = napier_indices_i64(offsets, RESPONSES + 1);
     float scores[RESPONSES * CRITERIA], other[RESPONSES * CRITERIA];
-    float *const turned = room_for(CRITERIA * VOCABULARY, sizeof *turned);
+    float *const turned = scratch(CRITERIA * VOCABULARY, sizeof *turned);
     for (int c = 0; c < CRITERIA; c++) {
         for (int j = 0; j < VOCABULARY; j++) {
             turned[j * CRITERIA + c] = rubric[c * VOCABULARY + j];
@@ -136,7 +126,7 @@ static void test_same_bits(void **state) {
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     const napier_const_vector no_rewards = {NULL, 0, 0, NAPIER_F32};
     for (int i = 0; i < 3 * count; i++) {
-        napier_context *const c = context_of(isas[i % count], 1 + i / count);
+        napier_context *const c = context_for_test(isas[i % count], 1 + i / count);
         float *const out = i ? other : scores, *const g = i ? other_grad : grad;
         const napier_const_matrix m = i % 2 ? column : marks();
         const napier_indices id = i % 3 == 2 ? napier_indices_i64(wide_ids, n) : napier_indices_i32(ids, n);
@@ -151,9 +141,8 @@ static void test_same_bits(void **state) {
                   "gradient");
         expect(!i || (!memcmp(scores, other, sizeof scores) && !memcmp(grad, other_grad, (size_t)n * 4)),
                "%s with %d threads gives other bits", napier_isa_name(isas[i % count]), 1 + i / count);
-        napier_context_destroy(c);
     }
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
+    napier_context *const c = context_for_test(NAPIER_ISA_AUTO, 1);
     for (int64_t b = 0; b < RESPONSES; b++) {
         const int64_t first = offsets[b], size = offsets[b + 1] - first, ends[] = {0, size};
         succeeded(c,
@@ -164,16 +153,11 @@ static void test_same_bits(void **state) {
         expect(!memcmp(other, scores + b * CRITERIA, sizeof *scores * CRITERIA), "response %lld alone differs",
                (long long)b);
     }
-    napier_context_destroy(c);
-    free(turned);
-    no_problems();
 }
 
 /* A narrow rubric and narrow log-probabilities: what the widened ones give. */
-static void test_dtypes(void **state) {
-    (void)state;
+static void test_dtypes(napier_context *context) {
     enum { RESPONSES = 9 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     static uint16_t narrow[CRITERIA * VOCABULARY], narrow_logprobs[2 * LIMIT];
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     float a[RESPONSES * CRITERIA], b[RESPONSES * CRITERIA];
@@ -200,13 +184,9 @@ static void test_dtypes(void **state) {
                   "wide");
         expect(!memcmp(a, b, sizeof a), "%s gives other bits than its widened values", napier_dtype_name(dtypes[d]));
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_refusals(void **state) {
-    (void)state;
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 2);
+static void test_refusals(napier_context *c) {
     float rewards[] = {7, 7, 7};
     const int64_t n = make_batch(3, 3, 5000);
     const napier_const_vector l = napier_const_array_f32(logprobs, n), w = weight();
@@ -240,12 +220,9 @@ static void test_refusals(void **state) {
     offsets[1] = n + 1;
     refused(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), bad, "offsets[", NULL);
     expect(rewards[0] == 7 && rewards[2] == 7, "a refused call wrote");
-    napier_context_destroy(c);
-    no_problems();
 }
 
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     ledger l = LEDGER_INIT;
     napier_context *c = ledger_context(&l, 0);
     ledger_allow(&l, 0);
@@ -263,13 +240,9 @@ static void test_no_memory(void **state) {
                                          napier_array_f32(grad, n)),
             NAPIER_OUT_OF_MEMORY, "memory", NULL);
     napier_context_destroy(c);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula), cmocka_unit_test(test_special_values), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_dtypes),  cmocka_unit_test(test_refusals),       cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("rubric", tests, NULL, NULL);
+    return RUN_TESTS("rubric", TEST_2(test_formula), TEST_1(test_special_values), TEST(test_same_bits),
+                     TEST_2(test_dtypes), TEST_2(test_refusals), TEST(test_no_memory));
 }

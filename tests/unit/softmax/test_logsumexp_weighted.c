@@ -5,7 +5,6 @@
 #include <math.h>
 #include <mpfr.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "support/formats.h"
 #include "support/oracle.h"
@@ -82,7 +81,7 @@ static truth truth_of(const double *x, const double *b, int64_t n) {
 
 static void check_row(napier_context *c, row_kind rows, weight_kind weights, napier_dtype dtype, int64_t n,
                       uint64_t seed) {
-    double *x = room_for(n, sizeof *x), *b = room_for(n, sizeof *b);
+    double *x = scratch(n, sizeof *x), *b = scratch(n, sizeof *b);
     grid logits = grid_make(LAYOUT_PADDED, 1, n, dtype), factors = grid_make(LAYOUT_EVERY_OTHER, 1, n, dtype);
     rng r = rng_make(seed);
     row_fill(rows, seed, dtype, x, n);
@@ -107,18 +106,12 @@ static void check_row(napier_context *c, row_kind rows, weight_kind weights, nap
            ", spread %.3Lg (%s)",
            row_kind_name(rows), weight_names[weights], napier_dtype_name(dtype), (long long)n, (unsigned long long)seed,
            got, got_sign, t.lse, t.sign, t.spread, napier_last_error(c));
-    grid_free(&logits);
-    grid_free(&factors);
-    free(x);
-    free(b);
 }
 
-static void accurate(void **state) {
-    (void)state;
+static void accurate(napier_context *c) {
     static const row_kind kinds[] = {ROW_NORMAL, ROW_OFFSET,     ROW_PEAKED, ROW_TIES,         ROW_RISING,
                                      ROW_MASKED, ROW_FLUSH_EDGE, ROW_POWERS, ROW_TEN_THOUSAND, ROW_NEAR_ZERO};
     static const int64_t sizes[] = {1, 2, 5, 17, 100, 300};
-    napier_context *c = context_of(NAPIER_ISA_AUTO, 1);
     uint64_t seed = 1;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         for (int w = 0; w < WEIGHT_KINDS; w++) {
@@ -128,8 +121,6 @@ static void accurate(void **state) {
         }
         check_row(c, kinds[k], (weight_kind)(k % WEIGHT_KINDS), all_dtypes[k % DTYPE_COUNT], 2500, seed++);
     }
-    napier_context_destroy(c);
-    no_problems();
 }
 
 /* ---- Weights of 1 and 0 --------------------------------------------------------------------------------------------- */
@@ -158,21 +149,15 @@ static void check_mask(napier_context *c, row_kind kind, napier_dtype in, napier
     succeeded(c, napier_logsumexp_weighted(c, grid_input(&x), grid_input(&b), lse, sign, &o), what);
     succeeded(c, napier_logsumexp(c, grid_input(&masked), napier_array(wanted.view.data, 2, out), &o), what);
     grid_differences(&got, &wanted, what);
-    grid_free(&x);
-    grid_free(&b);
-    grid_free(&masked);
-    grid_free(&got);
-    grid_free(&wanted);
 }
 
-static void ones_are_plain(void **state) {
-    (void)state;
+static void ones_are_plain(void) {
     static const int64_t sizes[] = {0, 1, 7, 16, 17, 255, 1000, 1024, 1025, 2500};
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     napier_context *contexts[ISA_LIMIT];
     for (int i = 0; i < count; i++) {
-        contexts[i] = context_of(isas[i], 2);
+        contexts[i] = context_for_test(isas[i], 2);
     }
     for (uint64_t seed = 0; seed < 1200; seed++) {
         const napier_dtype in = all_dtypes[seed % 4], out = seed % 7 ? in : all_dtypes[seed / 7 % 4];
@@ -181,16 +166,11 @@ static void ones_are_plain(void **state) {
     }
     check_mask(contexts[0], ROW_OFFSET, NAPIER_F32, NAPIER_F32, 40000, 4, 5);
     check_mask(contexts[count - 1], ROW_RISING, NAPIER_F32, NAPIER_F32, 300000, 2, 5);
-    for (int i = 0; i < count; i++) {
-        napier_context_destroy(contexts[i]);
-    }
-    no_problems();
 }
 
 /* ---- The same bits from everything ------------------------------------------------------------------------------------ */
 
-static void same_bits(void **state) {
-    (void)state;
+static void same_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     for (uint64_t seed = 0; seed < 40; seed++) {
@@ -205,7 +185,7 @@ static void same_bits(void **state) {
             grid_set(&b, i / n, i % n, weight_of((weight_kind)(seed % WEIGHT_KINDS), dtype, &r));
         }
         for (int k = 0; k < 3 * count; k++) {
-            napier_context *c = context_of(isas[k / 3], 1 + 2 * (k % 3)); /* 1, 3 and 5 threads */
+            napier_context *c = context_for_test(isas[k / 3], 1 + 2 * (k % 3)); /* 1, 3 and 5 threads */
             const napier_softmax_options o = options_of(1, (napier_algorithm)(k % 4), NAPIER_MASKED_NAN);
             grid x2 = grid_make((layout)(k % LAYOUTS), rows, n, dtype), got = grid_make(LAYOUT_PADDED, rows, 2, dtype);
             grid b2 = grid_make((layout)((k + (int)seed) % LAYOUTS), rows, n, dtype);
@@ -221,16 +201,8 @@ static void same_bits(void **state) {
             } else {
                 grid_differences(&got, &first, napier_isa_name(isas[k / 3]));
             }
-            grid_free(&x2);
-            grid_free(&b2);
-            grid_free(&got);
-            napier_context_destroy(c);
         }
-        grid_free(&x);
-        grid_free(&b);
-        grid_free(&first);
     }
-    no_problems();
 }
 
 /* ---- Special values ---------------------------------------------------------------------------------------------------- */
@@ -262,8 +234,7 @@ static void check_special(napier_context *c, const special *s, napier_dtype dtyp
            s->x[0], element_get(lse, dtype, 0), element_get(sign, dtype, 0), s->lse, s->sign);
 }
 
-static void special_values(void **state) {
-    (void)state;
+static void special_values(void) {
     const special all[] = {
         {0, {0}, {0}, -inf, 0},
         {1, {5}, {0}, -inf, 0},
@@ -289,22 +260,18 @@ static void special_values(void **state) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     for (int k = 0; k < count; k++) {
-        napier_context *c = context_of(isas[k], 1);
+        napier_context *c = context_for_test(isas[k], 1);
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             for (int d = 0; d < DTYPE_COUNT; d++) {
                 check_special(c, &all[i], all_dtypes[d]);
             }
         }
-        napier_context_destroy(c);
     }
-    no_problems();
 }
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-static void arguments(void **state) {
-    (void)state;
-    napier_context *c = context_of(NAPIER_ISA_AUTO, 1);
+static void arguments(napier_context *c) {
     float x[6] = {0}, b[6] = {0}, y[2], s[2];
     const napier_const_matrix logits = napier_const_rows(x, 2, 3, NAPIER_F32),
                               weights = napier_const_rows(b, 2, 3, NAPIER_F32);
@@ -334,15 +301,9 @@ static void arguments(void **state) {
     expect(y[0] == logf(6) && y[1] == logf(6), "weights 1, 2, 3 give %g and %g", (double)y[0], (double)y[1]);
     succeeded(c, napier_logsumexp_weighted(c, logits, constant, lse, sign, NULL), "one weight");
     expect(y[0] == logf(12), "three weights of 4 give %g", (double)y[0]);
-    napier_context_destroy(c);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(accurate), cmocka_unit_test(ones_are_plain),
-                                       cmocka_unit_test(same_bits), cmocka_unit_test(special_values),
-                                       cmocka_unit_test(arguments)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    mpfr_free_cache();
-    return failed;
+    return RUN_TESTS("logsumexp_weighted", TEST_1(accurate), TEST(ones_are_plain), TEST(same_bits),
+                     TEST(special_values), TEST_1(arguments));
 }

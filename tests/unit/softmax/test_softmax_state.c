@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/formats.h"
@@ -26,7 +25,7 @@ static napier_softmax_state *make_state(napier_context *context, napier_dtype co
 /* The byte form of a state, in memory of the caller's. */
 static unsigned char *saved_bytes(napier_context *context, const napier_softmax_state *s, size_t *size) {
     *size = napier_softmax_state_size(s);
-    unsigned char *const bytes = room_for((int64_t)*size, 1);
+    unsigned char *const bytes = scratch((int64_t)*size, 1);
     succeeded(context, napier_softmax_state_save(context, s, bytes, *size), "save");
     return bytes;
 }
@@ -35,8 +34,6 @@ static bool same_state(napier_context *context, const napier_softmax_state *a, c
     size_t a_size, b_size;
     unsigned char *const a_bytes = saved_bytes(context, a, &a_size), *const b_bytes = saved_bytes(context, b, &b_size);
     const bool same = a_size == b_size && memcmp(a_bytes, b_bytes, a_size) == 0;
-    free(a_bytes);
-    free(b_bytes);
     return same;
 }
 
@@ -65,13 +62,6 @@ static whole_row make_row(napier_context *context, row_kind kind, uint64_t seed,
               w.name);
     succeeded(context, operation_run(context, OP_LOGSUMEXP, grid_input(&w.logits), w.lse.view, &w.options), w.name);
     return w;
-}
-
-static void free_row(whole_row *w) {
-    grid_free(&w->logits);
-    grid_free(&w->probs);
-    grid_free(&w->logprobs);
-    grid_free(&w->lse);
 }
 
 static napier_const_vector piece(const grid *g, int64_t first, int64_t size) {
@@ -109,7 +99,7 @@ static void check_finished(napier_context *context, napier_softmax_state *s, con
            "%s, %s: logsumexp %#llx, one-shot %#llx", w->name, how, (unsigned long long)got,
            (unsigned long long)wanted);
     const grid *const expected[2] = {&w->probs, &w->logprobs};
-    for (int kind = 0; kind < 2; kind++) {
+    for (row_kind kind = 0; kind < 2; kind++) {
         grid out = grid_make(LAYOUT_CONTIGUOUS, 1, n, expected[kind]->view.dtype);
         for (int64_t first = 0; first < n;) {
             const int64_t size = 1 + rng_below(r, n - first);
@@ -124,7 +114,6 @@ static void check_finished(napier_context *context, napier_softmax_state *s, con
         if (grid_differences(&out, expected[kind], kind ? "apply log_softmax" : "apply softmax")) {
             problem("    ... where %s, %s", w->name, how);
         }
-        grid_free(&out);
     }
 }
 
@@ -215,48 +204,32 @@ static void check_splits(napier_context *context, row_kind kind, uint64_t seed, 
         merge_neighbours(context, &w, cut, parts, &r);
         merge_in_any_order(context, &w, &r);
     }
-    free_row(&w);
 }
 
 static const int64_t state_sizes[] = {1, 2, 17, 256, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 3000, 4096, 7000};
 enum { STATE_SIZES = sizeof state_sizes / sizeof *state_sizes };
 
-static void test_splits_of_f32(void **state) {
-    (void)state;
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int i = 0; i < count; i++) {
-        napier_context *const context = context_of(isas[i], 2);
-        for (int kind = 0; kind < ROW_KINDS; kind++) {
-            for (int s = 0; s < STATE_SIZES; s++) {
-                check_splits(context, (row_kind)kind, (uint64_t)(kind + s), state_sizes[s], NAPIER_F32, NAPIER_F32, 1.0,
-                             3);
-            }
+static void test_splits_of_f32(napier_context *context) {
+    for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
+        for (int s = 0; s < STATE_SIZES; s++) {
+            check_splits(context, kind, (uint64_t)kind + (uint64_t)s, state_sizes[s], NAPIER_F32, NAPIER_F32, 1.0, 3);
         }
-        napier_context_destroy(context);
     }
-    no_problems();
 }
 
-static void test_splits_of_every_dtype(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
-    for (int kind = 0; kind < ROW_KINDS; kind++) {
+static void test_splits_of_every_dtype(napier_context *context) {
+    for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (int d = 0; d < DTYPE_COUNT * DTYPE_COUNT; d++) {
-            const int64_t n = state_sizes[(d + kind) % STATE_SIZES];
-            check_splits(context, (row_kind)kind, (uint64_t)d, n, all_dtypes[d / DTYPE_COUNT],
-                         all_dtypes[d % DTYPE_COUNT], d % 3 ? 1.0 : 0.7, 2);
+            const int64_t n = state_sizes[(d + (int)kind) % STATE_SIZES];
+            check_splits(context, kind, (uint64_t)d, n, all_dtypes[d / DTYPE_COUNT], all_dtypes[d % DTYPE_COUNT],
+                         d % 3 ? 1.0 : 0.7, 2);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* A vocabulary in two shards of 75,968 columns, which is no multiple of a tile; and in eight. */
-static void test_vocabulary_in_shards(void **state) {
-    (void)state;
+static void test_vocabulary_in_shards(napier_context *context) {
     static const int shards[] = {2, 8};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t i = 0; i < 2; i++) {
         whole_row w =
             make_row(context, i ? ROW_MASKED : ROW_NORMAL, 4, 151936, i ? NAPIER_BF16 : NAPIER_F32, NAPIER_F32, 1.0);
@@ -266,22 +239,17 @@ static void test_vocabulary_in_shards(void **state) {
             cut[p] = 151936 / shards[i] * p;
         }
         merge_neighbours(context, &w, cut, shards[i], &r);
-        free_row(&w);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Strided blocks: a row that is a column of a matrix, backwards too. */
-static void test_strided_updates(void **state) {
-    (void)state;
+static void test_strided_updates(napier_context *context) {
     enum { N = 3000 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     static const int64_t strides[] = {-1, 2, 7, -3};
     whole_row w = make_row(context, ROW_NORMAL, 8, N, NAPIER_F32, NAPIER_F32, 1.0);
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
         const int64_t stride = strides[i], span = stride < 0 ? -stride : stride;
-        float *const room = room_for(N * span, sizeof *room), *const out = room_for(N * span, sizeof *out);
+        float *const room = scratch(N * span, sizeof *room), *const out = scratch(N * span, sizeof *out);
         float *const start = stride < 0 ? room + (N - 1) * span : room;
         float *const out_start = stride < 0 ? out + (N - 1) * span : out;
         for (int64_t j = 0; j < N; j++) {
@@ -300,19 +268,12 @@ static void test_strided_updates(void **state) {
             }
         }
         napier_softmax_state_destroy(s);
-        free(room);
-        free(out);
     }
-    free_row(&w);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Finished, updated, finished again; finished, merged, finished again; applied in place. */
-static void test_finish_again(void **state) {
-    (void)state;
+static void test_finish_again(napier_context *context) {
     enum { N = 2500 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     whole_row w = make_row(context, ROW_NORMAL, 12, N, NAPIER_F32, NAPIER_F32, 1.0);
     rng r = rng_make(0);
     napier_softmax_state *const s = make_state(context, NAPIER_F32, 0, &w.options);
@@ -344,15 +305,10 @@ static void test_finish_again(void **state) {
     expect(grid_differences(&w.logits, &w.probs, "apply in place") == 0, "apply in place");
     napier_softmax_state_destroy(s);
     napier_softmax_state_destroy(tail);
-    free_row(&w);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Nothing, and only -inf, anywhere in the row. */
-static void test_empty_and_masked_parts(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_empty_and_masked_parts(napier_context *context) {
     double lse = 0;
     napier_softmax_state *const empty = make_state(context, NAPIER_F32, 0, NULL);
     succeeded(context, napier_softmax_state_update(context, empty, napier_const_array_f32(NULL, 0)), "an empty update");
@@ -397,15 +353,11 @@ static void test_empty_and_masked_parts(void **state) {
     napier_softmax_state_destroy(elsewhere);
     napier_softmax_state_destroy(empty);
     napier_softmax_state_destroy(NULL);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* A part far from index 0 keeps to the row's tiles. */
-static void test_far_indices(void **state) {
-    (void)state;
+static void test_far_indices(napier_context *context) {
     enum { N = 4000 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     whole_row w = make_row(context, ROW_NORMAL, 3, N, NAPIER_F32, NAPIER_F32, 1.0);
     static const int64_t starts[] = {1024, 1024 * (INT64_C(1) << 30), 5 * 1024};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
@@ -423,9 +375,6 @@ static void test_far_indices(void **state) {
         napier_softmax_state_destroy(left);
         napier_softmax_state_destroy(right);
     }
-    free_row(&w);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- What does not fit ------------------------------------------------------------------------------------------- */
@@ -438,13 +387,9 @@ static void refused_merge(napier_context *context, napier_softmax_state *into, c
     size_t size_after;
     unsigned char *const after = saved_bytes(context, into, &size_after);
     expect(size == size_after && memcmp(before, after, size) == 0, "a refused merge (%s) changed the state", word);
-    free(before);
-    free(after);
 }
 
-static void test_mismatched_states(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_mismatched_states(napier_context *context) {
     float x[3000];
     for (int i = 0; i < 3000; i++) {
         x[i] = (float)(i % 91) * 0.25f;
@@ -480,27 +425,19 @@ static void test_mismatched_states(void **state) {
     succeeded(context, napier_softmax_state_merge(context, into, other), "merge");
     napier_softmax_state_destroy(other);
     napier_softmax_state_destroy(into);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* An empty part may still be of another sort: that is a mismatch too. */
-static void test_empty_part_of_another_sort(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_empty_part_of_another_sort(napier_context *context) {
     const napier_softmax_options warm = options_of(2.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     napier_softmax_state *const into = make_state(context, NAPIER_F32, 0, NULL);
     napier_softmax_state *const other = make_state(context, NAPIER_F32, 0, &warm);
     refused_merge(context, into, other, "temperature");
     napier_softmax_state_destroy(into);
     napier_softmax_state_destroy(other);
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_bad_state_arguments(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_bad_state_arguments(napier_context *context) {
     napier_softmax_state *s = (napier_softmax_state *)(uintptr_t)1;
     refused(context, napier_softmax_state_create(context, NAPIER_F16, 0, NULL, &s), NAPIER_INVALID_ARGUMENT, "compute",
             "f16", NULL);
@@ -565,20 +502,16 @@ static void test_bad_state_arguments(void **state) {
     refused(context, napier_softmax_state_load(context, NULL, 100, &s), NAPIER_INVALID_ARGUMENT, "bytes", NULL);
     expect(s == NULL, "*out is not NULL after a failed load");
     refused(context, napier_softmax_state_load(context, little, 8, NULL), NAPIER_INVALID_ARGUMENT, "out", NULL);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- The byte form ----------------------------------------------------------------------------------------------- */
 
-static void test_bytes_round_trip(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_bytes_round_trip(napier_context *context) {
     rng r = rng_make(1);
-    for (int kind = 0; kind < ROW_KINDS; kind++) {
+    for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (int d = 0; d < DTYPE_COUNT; d++) {
             const int64_t n = 1200 + 600 * (kind % 5);
-            whole_row w = make_row(context, (row_kind)kind, (uint64_t)d, n, all_dtypes[d], all_dtypes[d], 1.5);
+            whole_row w = make_row(context, kind, (uint64_t)d, n, all_dtypes[d], all_dtypes[d], 1.5);
             napier_softmax_state *halves[2];
             const int64_t cut[3] = {0, n / 3, n};
             for (int h = 0; h < 2; h++) {
@@ -589,24 +522,18 @@ static void test_bytes_round_trip(void **state) {
                 expect(size <= 20 * 1024, "%zu bytes", size);
                 succeeded(context, napier_softmax_state_load(context, bytes, size, &halves[h]), "load");
                 expect(same_state(context, s, halves[h]), "%s: other bytes after loading", w.name);
-                free(bytes);
                 napier_softmax_state_destroy(s);
             }
             succeeded(context, napier_softmax_state_merge(context, halves[0], halves[1]), "merge");
             check_finished(context, halves[0], &w, &r, "saved, loaded and merged");
             napier_softmax_state_destroy(halves[0]);
             napier_softmax_state_destroy(halves[1]);
-            free_row(&w);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* A loaded state is not finished; a state saved twice has the same bytes; how it came about does not show in them. */
-static void test_bytes_are_canonical(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_bytes_are_canonical(napier_context *context) {
     enum { N = 5000 };
     whole_row w = make_row(context, ROW_RISING, 2, N, NAPIER_F32, NAPIER_F32, 1.0);
     napier_softmax_state *const at_once = make_state(context, NAPIER_F32, 0, &w.options);
@@ -638,11 +565,6 @@ static void test_bytes_are_canonical(void **state) {
             NAPIER_STATE_MISMATCH, "finish", NULL);
     napier_softmax_state_destroy(loaded);
     napier_softmax_state_destroy(at_once);
-    free(bytes);
-    free(again);
-    free_row(&w);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 static void must_not_load(napier_context *context, const unsigned char *bytes, size_t size, const char *what,
@@ -658,9 +580,7 @@ static void must_not_load(napier_context *context, const unsigned char *bytes, s
     expect(napier_last_error(context)[0] != '\0', "%s at %zu: no text", what, at);
 }
 
-static void test_hostile_bytes(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_hostile_bytes(napier_context *context) {
     for (int d = 0; d < 2; d++) {
         const napier_dtype compute = d ? NAPIER_F64 : NAPIER_F32;
         napier_softmax_state *const s = make_state(context, compute, 100, NULL);
@@ -672,10 +592,9 @@ static void test_hostile_bytes(void **state) {
         unsigned char *const bytes = saved_bytes(context, s, &size);
         for (size_t length = 0; length < size;
              length++) { /* exact allocations, so that a sanitizer sees reads beyond */
-            unsigned char *const copy = room_for((int64_t)length, 1);
+            unsigned char *const copy = scratch((int64_t)length, 1);
             memcpy(copy, bytes, length);
             must_not_load(context, copy, length, "truncated", length);
-            free(copy);
         }
         for (size_t at = 0; at < size; at++) {
             const unsigned char kept = bytes[at];
@@ -686,11 +605,10 @@ static void test_hostile_bytes(void **state) {
             }
             bytes[at] = kept;
         }
-        unsigned char *const longer = room_for((int64_t)size + 3, 1);
+        unsigned char *const longer = scratch((int64_t)size + 3, 1);
         memcpy(longer, bytes, size);
         memset(longer + size, 0, 3);
         must_not_load(context, longer, size + 3, "lengthened", size);
-        free(longer);
         rng r = rng_make(9);
         for (int turn = 0; turn < 2000; turn++) {
             unsigned char noise[300];
@@ -700,46 +618,28 @@ static void test_hostile_bytes(void **state) {
             }
             must_not_load(context, noise, length, "noise", (size_t)turn);
         }
-        free(bytes);
         napier_softmax_state_destroy(s);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* The state may outlive its context and be used with another. */
-static void test_state_outlives_context(void **state) {
-    (void)state;
-    napier_context *const first = context_of(NAPIER_ISA_AUTO, 1);
+static void test_state_outlives_context(napier_context *second) {
+    napier_context *const first = context_of(NAPIER_ISA_SCALAR, 1);
     napier_softmax_state *const s = make_state(first, NAPIER_F32, 0, NULL);
     napier_context_destroy(first);
-    napier_context *const second = context_of(NAPIER_ISA_SCALAR, 1);
     const float x[3] = {1, 2, 3};
     double lse = 0;
     succeeded(second, napier_softmax_state_update(second, s, napier_const_array_f32(x, 3)), "update");
     succeeded(second, napier_softmax_state_finish(second, s, &lse), "finish");
     expect(fabs(lse - 3.4076059644443806) < 3e-7, "logsumexp %.9g", lse);
-    napier_context_destroy(second);
     napier_softmax_state_destroy(s);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_splits_of_f32),
-        cmocka_unit_test(test_splits_of_every_dtype),
-        cmocka_unit_test(test_vocabulary_in_shards),
-        cmocka_unit_test(test_strided_updates),
-        cmocka_unit_test(test_finish_again),
-        cmocka_unit_test(test_empty_and_masked_parts),
-        cmocka_unit_test(test_far_indices),
-        cmocka_unit_test(test_mismatched_states),
-        cmocka_unit_test(test_empty_part_of_another_sort),
-        cmocka_unit_test(test_bad_state_arguments),
-        cmocka_unit_test(test_bytes_round_trip),
-        cmocka_unit_test(test_bytes_are_canonical),
-        cmocka_unit_test(test_hostile_bytes),
-        cmocka_unit_test(test_state_outlives_context),
-    };
-    return cmocka_run_group_tests_name("softmax_state", tests, NULL, NULL);
+    return RUN_TESTS("softmax_state", TEST_EACH_ISA(2, test_splits_of_f32), TEST_1(test_splits_of_every_dtype),
+                     TEST_2(test_vocabulary_in_shards), TEST_1(test_strided_updates), TEST_1(test_finish_again),
+                     TEST_1(test_empty_and_masked_parts), TEST_1(test_far_indices), TEST_1(test_mismatched_states),
+                     TEST_1(test_empty_part_of_another_sort), TEST_1(test_bad_state_arguments),
+                     TEST_1(test_bytes_round_trip), TEST_1(test_bytes_are_canonical), TEST_1(test_hostile_bytes),
+                     TEST_1(test_state_outlives_context));
 }
