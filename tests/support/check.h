@@ -71,6 +71,13 @@ bool succeeded(const napier_context *context, napier_status status, const char *
 /* Checks for status `wanted`, and that the context's text contains each of the words (NULL ends the list). */
 bool refused(const napier_context *context, napier_status status, napier_status wanted, const char *word, ...);
 
+/* A call that must succeed: works(napier_softmax, context, ...). */
+#define works(function_, context_, ...) \
+    succeeded(context_, function_(context_, __VA_ARGS__), #function_ "(" #__VA_ARGS__ ")")
+/* An argument that must be refused, by a text with these words. */
+#define invalid(context_, status_, ...) \
+    refused(context_, status_, NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (const char *)NULL)
+
 /* ---- Memory that aborts the test rather than returning NULL. The caller frees room_for's; scratch is freed when the
  * test ends. */
 void *room_for(int64_t count, size_t size);
@@ -103,6 +110,9 @@ typedef struct grid {
 } grid;
 
 grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype);
+static inline grid grid_plain(int64_t rows, int64_t cols, napier_dtype dtype) {
+    return grid_make(LAYOUT_CONTIGUOUS, rows, cols, dtype);
+}
 void grid_free(grid *g);
 double grid_get(const grid *g, int64_t row, int64_t col);
 uint64_t grid_bits(const grid *g, int64_t row, int64_t col);

@@ -81,12 +81,9 @@ static results results_make(const batch *b, layout l, bool head_major) {
 static bool run_backward(napier_context *context, const batch *b, results *r) {
     const napier_const_matrix lse = napier_const_rows_f32(r->forward.lse, b->queries, b->s.heads * b->s.group);
     return run_forward(context, b, &r->forward, "forward") &&
-           succeeded(context,
-                     napier_attention_backward(context, read_only(r->grad.view), read_only(b->q.view),
-                                               read_only(b->k.view), read_only(b->v.view),
-                                               read_only(r->forward.output.view), lse, r->q.view, r->k.view, r->v.view,
-                                               &b->options),
-                     "backward");
+           works(napier_attention_backward, context, read_only(r->grad.view), read_only(b->q.view),
+                 read_only(b->k.view), read_only(b->v.view), read_only(r->forward.output.view), lse, r->q.view,
+                 r->k.view, r->v.view, &b->options);
 }
 
 static double worst_of(const heads_grid *got, const double *wanted, const double *size, const char *what) {

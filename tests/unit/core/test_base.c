@@ -178,31 +178,30 @@ static napier_matrix matrix(int64_t rows, int64_t cols, int64_t row_stride, int6
 }
 
 static void test_views_that_cannot_be(napier_context *c) {
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
     napier_const_matrix m = napier_read_only(matrix(2, 3, 3, 1));
     assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
     m.dtype = (napier_dtype)9;
-    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "dtype", "9", NULL);
+    invalid(c, napier_check_matrix(c, "logits", m), "logits", "dtype", "9");
     m = napier_read_only(matrix(-2, 3, 3, 1));
-    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "rows -2", NULL);
+    invalid(c, napier_check_matrix(c, "logits", m), "logits", "rows -2");
     m = napier_read_only(matrix(2, -3, 3, 1));
-    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "cols -3", NULL);
+    invalid(c, napier_check_matrix(c, "logits", m), "logits", "cols -3");
     m = (napier_const_matrix){NULL, 2, 3, 3, 1, NAPIER_F32};
-    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "NULL", "6 elements", NULL);
+    invalid(c, napier_check_matrix(c, "logits", m), "logits", "NULL", "6 elements");
     m.rows = 0; /* without elements nothing else matters */
     m.row_stride = INT64_MIN;
     assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
     m = napier_read_only(matrix(2, 3, 3, 1));
     m.data = (const char *)m.data + 2;
-    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "not aligned", "f32", NULL);
+    invalid(c, napier_check_matrix(c, "logits", m), "logits", "not aligned", "f32");
 
     const int64_t big = INT64_MAX;
     m = napier_read_only(matrix(big, 3, 0, 0)); /* a broadcast that nobody could count */
-    refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "rows 9223372036854775807", NULL);
+    invalid(c, napier_check_matrix(c, "logits", m), "logits", "rows 9223372036854775807");
     const int64_t strides[][2] = {{big, 1}, {1, big}, {big / 8, big / 8}, {INT64_MIN, 1}, {big / 4, -big / 4 - 1}};
     for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
         m = napier_read_only(matrix(3, 3, strides[i][0], strides[i][1]));
-        refused(c, napier_check_matrix(c, "logits", m), bad, "logits", "address space", "row_stride", NULL);
+        invalid(c, napier_check_matrix(c, "logits", m), "logits", "address space", "row_stride");
     }
     m = napier_read_only(matrix(1, 3, INT64_MIN, 1)); /* a stride that is never taken */
     assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
@@ -210,25 +209,22 @@ static void test_views_that_cannot_be(napier_context *c) {
     assert_int_equal(napier_check_matrix(c, "logits", m), NAPIER_OK);
 
     const napier_const_vector v = {memory, 5, INT64_MAX / 4, NAPIER_F32};
-    refused(c, napier_check_vector(c, "lse", v), bad, "lse", "size 5", "stride", NULL);
+    invalid(c, napier_check_vector(c, "lse", v), "lse", "size 5", "stride");
     const napier_const_vector w = {memory, -5, 1, NAPIER_F32};
-    refused(c, napier_check_vector(c, "lse", w), bad, "lse", "size -5", NULL);
+    invalid(c, napier_check_vector(c, "lse", w), "lse", "size -5");
 }
 
 static void test_views_to_write(napier_context *c) {
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
-    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 8, 3, 1)), bad, "probs",
-            "row_stride 3 is less than cols 8", NULL);
-    refused(c, napier_check_matrix_out(c, "probs", matrix(8, 2, 1, -3)), bad, "probs", "col_stride -3", "rows 8", NULL);
-    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 0, 1)), bad, "probs", "row_stride 0", NULL);
-    refused(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 1, 0)), bad, "probs", "col_stride 0", NULL);
-    refused(c, napier_check_matrix_out(c, "probs", matrix(3, 4, 6, 4)), bad, "probs", "row_stride 6", "col_stride 4",
-            NULL);
+    invalid(c, napier_check_matrix_out(c, "probs", matrix(2, 8, 3, 1)), "probs", "row_stride 3 is less than cols 8");
+    invalid(c, napier_check_matrix_out(c, "probs", matrix(8, 2, 1, -3)), "probs", "col_stride -3", "rows 8");
+    invalid(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 0, 1)), "probs", "row_stride 0");
+    invalid(c, napier_check_matrix_out(c, "probs", matrix(2, 2, 1, 0)), "probs", "col_stride 0");
+    invalid(c, napier_check_matrix_out(c, "probs", matrix(3, 4, 6, 4)), "probs", "row_stride 6", "col_stride 4");
     assert_int_equal(napier_check_matrix_out(c, "probs", matrix(3, 3, 6, 4)), NAPIER_OK);
     assert_int_equal(napier_check_matrix_out(c, "probs", matrix(1, 1, 0, 0)), NAPIER_OK);
     assert_int_equal(napier_check_matrix_out(c, "probs", matrix(2, 1, 1, 0)), NAPIER_OK);
     const napier_vector v = {memory, 2, 0, NAPIER_F32};
-    refused(c, napier_check_vector_out(c, "lse", v), bad, "lse", "stride 0", NULL);
+    invalid(c, napier_check_vector_out(c, "lse", v), "lse", "stride 0");
     const napier_vector w = {memory, 1, 0, NAPIER_F32};
     assert_int_equal(napier_check_vector_out(c, "lse", w), NAPIER_OK);
 

@@ -643,9 +643,8 @@ static void check_gradients(int threads, double temperature) {
     const napier_const_matrix logits = napier_const_rows(z, 1, COLS, NAPIER_F64);
     const napier_const_matrix grad = napier_const_rows(g, 1, COLS, NAPIER_F64);
     const napier_matrix result = napier_rows(out, 1, COLS, NAPIER_F64);
-    succeeded(c, napier_f64_softmax(c, NAPIER_KIND_SOFTMAX, logits, napier_rows(probs, 1, COLS, NAPIER_F64), &o), "");
-    succeeded(c, napier_f64_softmax(c, NAPIER_KIND_LOG_SOFTMAX, logits, napier_rows(logprobs, 1, COLS, NAPIER_F64), &o),
-              "");
+    works(napier_f64_softmax, c, NAPIER_KIND_SOFTMAX, logits, napier_rows(probs, 1, COLS, NAPIER_F64), &o);
+    works(napier_f64_softmax, c, NAPIER_KIND_LOG_SOFTMAX, logits, napier_rows(logprobs, 1, COLS, NAPIER_F64), &o);
     long double dot = 0, sum = 0, size = 0;
     for (int i = 0; i < COLS; i++) {
         dot += (long double)g[i] * (long double)probs[i];
@@ -653,13 +652,12 @@ static void check_gradients(int threads, double temperature) {
         size += fabsl((long double)g[i]);
     }
     const long double t = (long double)temperature;
-    succeeded(c, napier_f64_softmax_backward(c, napier_const_rows(probs, 1, COLS, NAPIER_F64), grad, result, &o), "");
+    works(napier_f64_softmax_backward, c, napier_const_rows(probs, 1, COLS, NAPIER_F64), grad, result, &o);
     for (int i = 0; i < COLS; i++) {
         const long double p = (long double)probs[i];
         expect_near(out[i], p * ((long double)g[i] - dot) / t, p * size / t, "softmax_backward", i);
     }
-    succeeded(c, napier_f64_log_softmax_backward(c, napier_const_rows(logprobs, 1, COLS, NAPIER_F64), grad, result, &o),
-              "");
+    works(napier_f64_log_softmax_backward, c, napier_const_rows(logprobs, 1, COLS, NAPIER_F64), grad, result, &o);
     for (int i = 0; i < COLS; i++) {
         const long double p = expl((long double)logprobs[i]);
         expect_near(out[i], ((long double)g[i] - p * sum) / t, (fabsl((long double)g[i]) + p * size) / t,
@@ -667,7 +665,7 @@ static void check_gradients(int threads, double temperature) {
     }
     const double grad_lse = -2.5;
     const napier_const_vector gl = napier_const_array(&grad_lse, 1, NAPIER_F64);
-    succeeded(c, napier_f64_logsumexp_backward(c, logits, gl, result, &o), "");
+    works(napier_f64_logsumexp_backward, c, logits, gl, result, &o);
     for (int i = 0; i < COLS; i++) {
         expect_near(out[i], (long double)grad_lse * (long double)probs[i] / t, (long double)probs[i] * 2.5L / t,
                     "logsumexp_backward", i);
@@ -676,20 +674,17 @@ static void check_gradients(int threads, double temperature) {
     double *const copy = scratch(COLS, sizeof *copy);
     memcpy(copy, z, sizeof z);
     const napier_matrix folded = napier_rows(copy, 30, COLS / 30, NAPIER_F64);
-    succeeded(c, napier_f64_logsumexp_all_backward(c, napier_read_only(folded), gl, folded, &o), "");
+    works(napier_f64_logsumexp_all_backward, c, napier_read_only(folded), gl, folded, &o);
     expect(memcmp(copy, out, sizeof out) == 0, "logsumexp_all_backward differs from the same row's logsumexp_backward");
 
     /* A masked row gives 0, and a gradient of NaN where the probability is 0 touches nothing. */
     double masked[3] = {-HUGE_VAL, -HUGE_VAL, -HUGE_VAL};
     const napier_matrix m = napier_rows(masked, 1, 3, NAPIER_F64);
-    succeeded(c, napier_f64_logsumexp_backward(c, napier_read_only(m), gl, m, &o), "");
+    works(napier_f64_logsumexp_backward, c, napier_read_only(m), gl, m, &o);
     expect(masked[0] == 0 && masked[1] == 0 && masked[2] == 0, "logsumexp_backward of a masked row is %g", masked[0]);
     double p[3] = {0.25, 0.75, 0}, nan[3] = {1, 2, (double)NAN};
-    succeeded(c,
-              napier_f64_softmax_backward(c, napier_const_rows(p, 1, 3, NAPIER_F64),
-                                          napier_const_rows(nan, 1, 3, NAPIER_F64), napier_rows(nan, 1, 3, NAPIER_F64),
-                                          &o),
-              "");
+    works(napier_f64_softmax_backward, c, napier_const_rows(p, 1, 3, NAPIER_F64),
+          napier_const_rows(nan, 1, 3, NAPIER_F64), napier_rows(nan, 1, 3, NAPIER_F64), &o);
     expect(nan[2] == 0 && isfinite(nan[0]) && isfinite(nan[1]), "a masked position: %g %g %g", nan[0], nan[1], nan[2]);
 }
 
@@ -739,7 +734,7 @@ static void test_no_memory(void) {
         expect(out[0] == -1, "written without memory");
     }
     ledger_allow(&l, 1);
-    succeeded(c, napier_f64_softmax(c, NAPIER_KIND_SOFTMAX, in, to, NULL), "with memory");
+    works(napier_f64_softmax, c, NAPIER_KIND_SOFTMAX, in, to, NULL);
     napier_context_destroy(c);
 }
 

@@ -221,8 +221,8 @@ static void test_inner_struct(napier_context *context) {
     const size_t sizes[] = {0, sizeof o.neighbors - 8, sizeof o.neighbors + 8};
     for (int i = 0; i < 3; i++) {
         o.neighbors.struct_size = sizes[i];
-        refused(context, fit(context, &o, number), NAPIER_INVALID_ARGUMENT, "options: neighbors: struct_size is",
-                "NAPIER_NEIGHBORS_OPTIONS_INIT", NULL);
+        invalid(context, fit(context, &o, number), "options: neighbors: struct_size is",
+                "NAPIER_NEIGHBORS_OPTIONS_INIT");
     }
 }
 

@@ -40,15 +40,13 @@ typedef struct linear_case {
 static void case_make(linear_case *c) {
     c->x = random_grid(c->hidden_layout, c->rows, c->hidden, c->hidden_dtype, 3.0);
     c->w = random_grid(c->weights_layout, c->vocabulary, c->hidden, c->weights_dtype, 1.0);
-    c->logits = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->vocabulary, NAPIER_F32);
+    c->logits = grid_plain(c->rows, c->vocabulary, NAPIER_F32);
     c->ids = scratch(c->rows * c->per_row + 1, sizeof *c->ids);
     for (int64_t i = 0; i < c->rows * c->per_row; i++) {
         c->ids[i] = i % 11 == 7 ? c->options.ignore_index : (int64_t)(random_bits() % (uint32_t)c->vocabulary);
     }
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-    succeeded(context,
-              napier_matmul(context, grid_input(&c->x), napier_const_transposed(grid_input(&c->w)), c->logits.view),
-              "matmul");
+    works(napier_matmul, context, grid_input(&c->x), napier_const_transposed(grid_input(&c->w)), c->logits.view);
 }
 
 static napier_indices case_ids(const linear_case *c) { return napier_indices_i64(c->ids, c->rows * c->per_row); }
@@ -177,12 +175,9 @@ static void rows_in_several_lots(void) {
     case_make(&c);
     lump wanted = lump_of(&c), got = lump_of(&c);
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 7);
-    succeeded(context, napier_token_logprobs(context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results),
-              "logits");
-    succeeded(context,
-              napier_linear_token_logprobs(context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
-                                           &got.results),
-              "linear");
+    works(napier_token_logprobs, context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results);
+    works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
+          &got.results);
     expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0, "other bits in several lots");
 }
 
@@ -194,17 +189,11 @@ static void odd_rows_are_those_of_the_logits(void) {
         grid_set(&c.x, 1, 2, which == 0 ? HUGE_VAL : which == 1 ? (double)NAN : 1e30);
         grid_set(&c.w, 7, 2, which == 0 ? 0.0 : 3e38);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-        succeeded(context,
-                  napier_matmul(context, grid_input(&c.x), napier_const_transposed(grid_input(&c.w)), c.logits.view),
-                  "matmul");
+        works(napier_matmul, context, grid_input(&c.x), napier_const_transposed(grid_input(&c.w)), c.logits.view);
         lump wanted = lump_of(&c), got = lump_of(&c);
-        succeeded(context,
-                  napier_token_logprobs(context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results),
-                  "logits");
-        succeeded(context,
-                  napier_linear_token_logprobs(context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
-                                               &got.results),
-                  "linear");
+        works(napier_token_logprobs, context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results);
+        works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
+              &got.results);
         expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0, "odd row %d: other bits", which);
     }
 }
@@ -237,22 +226,18 @@ static pull pull_of(const linear_case *c) {
 /* g by way of the logits, and the two products of it: one chain each, as g is f32. */
 static void expected_gradients(const linear_case *c, const pull *p, grid *hidden, grid *weights) {
     napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-    grid g = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->vocabulary, NAPIER_F32);
-    succeeded(context,
-              napier_token_logprobs_backward(context, grid_input(&c->logits), case_ids(c), &c->options, &p->gradients,
-                                             g.view),
-              "gradient of the logits");
-    succeeded(context, napier_matmul(context, grid_input(&g), grid_input(&c->w), hidden->view), "g weights");
-    succeeded(context,
-              napier_matmul(context, napier_const_transposed(grid_input(&g)), grid_input(&c->x), weights->view),
-              "g^T hidden");
+    grid g = grid_plain(c->rows, c->vocabulary, NAPIER_F32);
+    works(napier_token_logprobs_backward, context, grid_input(&c->logits), case_ids(c), &c->options, &p->gradients,
+          g.view);
+    works(napier_matmul, context, grid_input(&g), grid_input(&c->w), hidden->view);
+    works(napier_matmul, context, napier_const_transposed(grid_input(&g)), grid_input(&c->x), weights->view);
 }
 
 static void check_backward(linear_case *c, napier_dtype out, layout l, int threads, const char *what) {
     case_make(c);
     pull p = pull_of(c);
-    grid hidden = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->hidden, out);
-    grid weights = grid_make(LAYOUT_CONTIGUOUS, c->vocabulary, c->hidden, out);
+    grid hidden = grid_plain(c->rows, c->hidden, out);
+    grid weights = grid_plain(c->vocabulary, c->hidden, out);
     expected_gradients(c, &p, &hidden, &weights);
     napier_isa isas[ISA_LIMIT];
     const int count = threads == 1 ? available_isas(isas) : 1;
@@ -329,11 +314,9 @@ static void gradients_are_close_to_float64(napier_context *context) {
             }
         }
     }
-    grid x = grid_make(LAYOUT_CONTIGUOUS, N, H, NAPIER_F32), w = grid_make(LAYOUT_CONTIGUOUS, V, H, NAPIER_F32);
-    succeeded(context,
-              napier_linear_token_logprobs_backward(context, grid_input(&c.x), grid_input(&c.w), case_ids(&c),
-                                                    &c.options, &p.gradients, x.view, w.view),
-              "backward");
+    grid x = grid_plain(N, H, NAPIER_F32), w = grid_plain(V, H, NAPIER_F32);
+    works(napier_linear_token_logprobs_backward, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
+          &p.gradients, x.view, w.view);
     for (int i = 0; i < N * H; i++) {
         expect(fabs(grid_get(&x, i / H, i % H) - grad_x[i / H][i % H]) < 3e-6, "grad_hidden[%d][%d]", i / H, i % H);
     }
@@ -351,31 +334,22 @@ static void nothing_gives_nothing(napier_context *context) {
     const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
     const napier_matrix absent = {NULL, 0, 0, 0, 0, NAPIER_F32};
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    succeeded(context,
-              napier_linear_token_logprobs(context, napier_const_rows_f32(NULL, 0, 4), napier_const_rows_f32(w, 3, 4),
-                                           napier_indices_i64(NULL, 0), NULL, &results),
-              "no rows");
+    works(napier_linear_token_logprobs, context, napier_const_rows_f32(NULL, 0, 4), napier_const_rows_f32(w, 3, 4),
+          napier_indices_i64(NULL, 0), NULL, &results);
     float lse[3] = {1.0f, 1.0f, 1.0f};
     results.lse = napier_array_f32(lse, 3);
-    succeeded(context,
-              napier_linear_token_logprobs(context, napier_const_rows_f32(x, 3, 4), napier_const_rows_f32(NULL, 0, 4),
-                                           napier_indices_i64(NULL, 0), NULL, &results),
-              "no tokens");
+    works(napier_linear_token_logprobs, context, napier_const_rows_f32(x, 3, 4), napier_const_rows_f32(NULL, 0, 4),
+          napier_indices_i64(NULL, 0), NULL, &results);
     expect(lse[0] == -INFINITY && lse[2] == -INFINITY, "lse of no tokens is %g", (double)lse[0]);
     memset(grad, 1, sizeof grad);
-    succeeded(context,
-              napier_linear_token_logprobs_backward(context, napier_const_rows_f32(NULL, 0, 4),
-                                                    napier_const_rows_f32(w, 3, 4), napier_indices_i64(NULL, 0), NULL,
-                                                    &none, absent, napier_rows_f32(grad, 3, 4)),
-              "no rows");
+    works(napier_linear_token_logprobs_backward, context, napier_const_rows_f32(NULL, 0, 4),
+          napier_const_rows_f32(w, 3, 4), napier_indices_i64(NULL, 0), NULL, &none, absent,
+          napier_rows_f32(grad, 3, 4));
     for (int i = 0; i < 12; i++) {
         expect(f32_bits(grad[i]) == 0, "gradient of nothing is %g", (double)grad[i]);
     }
-    succeeded(context,
-              napier_linear_token_logprobs_backward(context, napier_const_rows_f32(x, 3, 4),
-                                                    napier_const_rows_f32(w, 3, 4), napier_indices_i64(ids, 3), NULL,
-                                                    &none, absent, absent),
-              "nothing asked for");
+    works(napier_linear_token_logprobs_backward, context, napier_const_rows_f32(x, 3, 4),
+          napier_const_rows_f32(w, 3, 4), napier_indices_i64(ids, 3), NULL, &none, absent, absent);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -383,8 +357,8 @@ static void nothing_gives_nothing(napier_context *context) {
 static napier_status run_case(napier_context *context, linear_case *c, bool backward) {
     lump l = lump_of(c);
     pull p = pull_of(c);
-    grid hidden = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->hidden, NAPIER_F32);
-    grid weights = grid_make(LAYOUT_CONTIGUOUS, c->vocabulary, c->hidden, NAPIER_F32);
+    grid hidden = grid_plain(c->rows, c->hidden, NAPIER_F32);
+    grid weights = grid_plain(c->vocabulary, c->hidden, NAPIER_F32);
     const napier_status status =
         backward ? napier_linear_token_logprobs_backward(context, grid_input(&c->x), grid_input(&c->w), case_ids(c),
                                                          &c->options, &p.gradients, hidden.view, weights.view)
@@ -461,35 +435,33 @@ static void wrong_arguments_are_named(napier_context *context) {
     const napier_matrix absent = {NULL, 0, 0, 0, 0, NAPIER_F32};
     const napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    refused(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, NULL), NAPIER_INVALID_ARGUMENT,
-            "results", NULL);
-    refused(context,
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, NULL), "results");
+    invalid(context,
             napier_linear_token_logprobs(context, hidden, napier_const_rows_f32(w, 4, 5), none, NULL, &results),
-            NAPIER_INVALID_ARGUMENT, "weights", "cols 5", "hidden", NULL);
-    refused(
+            "weights", "cols 5", "hidden");
+    invalid(
         context,
         napier_linear_token_logprobs(context, napier_const_rows(x, 1, 4, NAPIER_F64), weights, none, NULL, &results),
-        NAPIER_INVALID_ARGUMENT, "hidden", "f64", NULL);
+        "hidden", "f64");
     results.lse = napier_array_f32(y, 3);
-    refused(context, napier_linear_token_logprobs(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &results),
-            NAPIER_INVALID_ARGUMENT, "ids", "5", NULL);
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &results),
+            "ids", "5");
     results.lse = napier_array_f32(w + 2, 3);
-    refused(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, &results),
-            NAPIER_INVALID_ARGUMENT, "lse", "weights", NULL);
-    refused(context, napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, NULL, absent, absent),
-            NAPIER_INVALID_ARGUMENT, "gradients", NULL);
-    refused(context,
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, &results), "lse", "weights");
+    invalid(context, napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, NULL, absent, absent),
+            "gradients");
+    invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients,
                                                   napier_rows_f32(y, 3, 5), absent),
-            NAPIER_INVALID_ARGUMENT, "grad_hidden", "3 x 5", NULL);
-    refused(context,
+            "grad_hidden", "3 x 5");
+    invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients, absent,
                                                   napier_rows_f32(w, 5, 4)),
-            NAPIER_INVALID_ARGUMENT, "grad_weights", "weights", NULL);
-    refused(context,
+            "grad_weights", "weights");
+    invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients,
                                                   napier_rows_f32(y, 3, 4), napier_rows_f32(y + 4, 5, 4)),
-            NAPIER_INVALID_ARGUMENT, "grad_hidden", "grad_weights", NULL);
+            "grad_hidden", "grad_weights");
     expect(napier_linear_token_logprobs_workspace(NULL, 1, 1, 1, 0) == 0, "no context wants memory");
 }
 

@@ -96,7 +96,7 @@ typedef struct shape {
 } shape;
 
 static grid expected_of(const shape *s, const grid *a, const grid *b) {
-    grid wanted = grid_make(LAYOUT_CONTIGUOUS, s->m, s->n, s->out);
+    grid wanted = grid_plain(s->m, s->n, s->out);
     float *x = values_of(a, false), *y = values_of(b, true);
     const bool pairs = s->a == NAPIER_BF16 && s->b == NAPIER_BF16;
     for (int64_t i = 0; i < s->m; i++) {
@@ -118,7 +118,7 @@ static void check_product(const shape *s) {
         const int threads = run < count ? 1 : run == count ? 2 : 7;
         napier_context *context = context_for_test(isas[run < count ? run : count - 1], threads);
         grid out = grid_make(s->lout, s->m, s->n, s->out);
-        if (succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul")) {
+        if (works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view)) {
             char what[160];
             snprintf(what, sizeof what, "%lld x %lld x %lld, %s by %s to %s, %s and %s, numbers %d, %s, %d threads",
                      (long long)s->m, (long long)s->k, (long long)s->n, napier_dtype_name(s->a),
@@ -198,7 +198,7 @@ static void the_edge_of_the_normal_numbers(napier_context *context) {
     const shape s = {
         5,       K, N, NAPIER_BF16, NAPIER_BF16, NAPIER_F32, LAYOUT_CONTIGUOUS, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS,
         ORDINARY};
-    grid a = grid_make(LAYOUT_CONTIGUOUS, s.m, K, NAPIER_BF16), b = grid_make(LAYOUT_TRANSPOSED, K, N, NAPIER_BF16);
+    grid a = grid_plain(s.m, K, NAPIER_BF16), b = grid_make(LAYOUT_TRANSPOSED, K, N, NAPIER_BF16);
     for (int64_t i = 0; i < s.m; i++) {
         for (int64_t k = 0; k < K; k++) {
             grid_set(&a, i, k, k == 0 ? 0x1p-63 : k == 2 ? 0x1p-75 : 0.0);
@@ -217,8 +217,8 @@ static void the_edge_of_the_normal_numbers(napier_context *context) {
         others += grid_get(&wanted, 0, j) != 0.0;
     }
     expect(zeros > 100 && others > 100, "the edge is not among the numbers: %d flushed, %d not", zeros, others);
-    grid out = grid_make(LAYOUT_CONTIGUOUS, s.m, N, NAPIER_F32);
-    succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+    grid out = grid_plain(s.m, N, NAPIER_F32);
+    works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
     grid_differences(&out, &wanted, napier_isa_name(napier_context_isa(context)));
 }
 
@@ -230,9 +230,9 @@ static void errors_are_within_the_bound(void) {
         const int64_t m = 9, k = 700, n = 21;
         grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
         grid b = operand(LAYOUT_CONTIGUOUS, k, n, dtypes[d / 3], ORDINARY);
-        grid out = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32);
+        grid out = grid_plain(m, n, NAPIER_F32);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
         for (int64_t i = 0; i < m * n; i++) {
             double sum = 0.0, size = 0.0;
             for (int64_t p = 0; p < k; p++) {
@@ -249,15 +249,15 @@ static void errors_are_within_the_bound(void) {
 
 static void nan_results_are_canonical(void) {
     for (int d = 0; d < 3; d++) {
-        grid a = grid_make(LAYOUT_CONTIGUOUS, 2, 2, NAPIER_F32), b = grid_make(LAYOUT_CONTIGUOUS, 2, 20, NAPIER_F32);
-        grid out = grid_make(LAYOUT_CONTIGUOUS, 2, 20, dtypes[d]);
+        grid a = grid_plain(2, 2, NAPIER_F32), b = grid_plain(2, 20, NAPIER_F32);
+        grid out = grid_plain(2, 20, dtypes[d]);
         for (int64_t i = 0; i < 40; i++) {
             grid_set(&b, i / 20, i % 20, i < 20 ? HUGE_VAL : -HUGE_VAL);
             grid_set(&a, i / 2 % 2, i % 2, 1.0);
         }
         element_set_bits(a.view.data, NAPIER_F32, 0, 0xffc12345u);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 1);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
         for (int64_t i = 0; i < 40; i++) {
             expect(grid_bits(&out, i / 20, i % 20) == dtype_canonical_nan(dtypes[d]), "%s: NaN with other bits",
                    napier_dtype_name(dtypes[d]));
@@ -273,17 +273,16 @@ static void a_row_does_not_know_its_batch(void) {
     for (int d = 0; d < 9; d += 4) { /* each dtype by itself */
         grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
         grid b = operand(LAYOUT_TRANSPOSED, k, n, dtypes[d / 3], ORDINARY);
-        grid all = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32),
-             some = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32);
+        grid all = grid_plain(m, n, NAPIER_F32), some = grid_plain(m, n, NAPIER_F32);
         napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), all.view), "matmul");
+        works(napier_matmul, context, grid_input(&a), grid_input(&b), all.view);
         for (int64_t row = 0, step = 1; row < m; row += step, step = step % 37 + 1) {
             napier_const_matrix part = grid_input(&a);
             napier_matrix out = some.view;
             part.rows = out.rows = row + step < m ? step : m - row;
             part.data = (const char *)part.data + row * k * (int64_t)napier_dtype_size(part.dtype);
             out.data = (char *)out.data + row * n * (int64_t)sizeof(float);
-            succeeded(context, napier_matmul(context, part, grid_input(&b), out), "matmul of some rows");
+            works(napier_matmul, context, part, grid_input(&b), out);
         }
         grid_differences(&some, &all, "rows by themselves");
     }
@@ -297,7 +296,7 @@ static void large_results_are_no_different(napier_context *context) {
          b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_F32, ORDINARY);
     grid out = grid_make(LAYOUT_OFFSET, m, n, NAPIER_F32);
     float *x = values_of(&a, false), *y = values_of(&b, true);
-    succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+    works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
     for (int64_t i = 0; i < m * n; i += 101) {
         const float wanted = chain_in_order(x + i / n * k, y + i % n * k, k);
         expect(grid_bits(&out, i / n, i % n) == f32_bits(wanted), "element %lld differs", (long long)i);
@@ -310,20 +309,14 @@ static void wrong_arguments_are_named(napier_context *context) {
     static float a[12], b[12], c[16];
     const napier_const_matrix good_a = napier_const_rows_f32(a, 3, 4), good_b = napier_const_rows_f32(b, 4, 3);
     const napier_matrix good = napier_rows_f32(c, 3, 3);
-    refused(context, napier_matmul(context, good_a, napier_const_rows_f32(b, 3, 4), good), NAPIER_INVALID_ARGUMENT, "b",
-            "rows 3", "cols 4", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(c, 3, 4)), NAPIER_INVALID_ARGUMENT,
-            "product", "3 x 4", "3 x 3", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(a, 3, 3)), NAPIER_INVALID_ARGUMENT,
-            "product", "a", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(b + 3, 3, 3)), NAPIER_INVALID_ARGUMENT,
-            "product", "overlaps b", NULL);
-    refused(context, napier_matmul(context, napier_const_rows(a, 1, 4, NAPIER_F64), good_b, good),
-            NAPIER_INVALID_ARGUMENT, "a", "f64", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows(c, 3, 3, (napier_dtype)9)),
-            NAPIER_INVALID_ARGUMENT, "product", "dtype 9", NULL);
-    refused(context, napier_matmul(context, napier_const_rows_f32(NULL, 3, 4), good_b, good), NAPIER_INVALID_ARGUMENT,
-            "a", "NULL", NULL);
+    invalid(context, napier_matmul(context, good_a, napier_const_rows_f32(b, 3, 4), good), "b", "rows 3", "cols 4");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows_f32(c, 3, 4)), "product", "3 x 4", "3 x 3");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows_f32(a, 3, 3)), "product", "a");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows_f32(b + 3, 3, 3)), "product", "overlaps b");
+    invalid(context, napier_matmul(context, napier_const_rows(a, 1, 4, NAPIER_F64), good_b, good), "a", "f64");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows(c, 3, 3, (napier_dtype)9)), "product",
+            "dtype 9");
+    invalid(context, napier_matmul(context, napier_const_rows_f32(NULL, 3, 4), good_b, good), "a", "NULL");
     const napier_const_matrix endless_a = {a, 1, INT64_MAX, 0, 0, NAPIER_BF16};
     const napier_const_matrix endless_b = {b, INT64_MAX, 1, 0, 0, NAPIER_BF16};
     refused(context, napier_matmul(context, endless_a, endless_b, napier_rows_f32(c, 1, 1)), NAPIER_OUT_OF_MEMORY, "a",

@@ -448,7 +448,7 @@ static void test_metrics(napier_context *context) {
     const napier_grpo_batch view = view_of(b, 0);
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-    succeeded(context, napier_grpo_loss(context, &view, &o, &m, none, none), "metrics");
+    works(napier_grpo_loss, context, &view, &o, &m, none, none);
     real now[LIMIT], n = 0, low = 0, high = 0, ratio = 0, kl = 0, approx = 0, entropy = 0, corrected = 0, kept = 0;
     real least = 1e9L, most = 0, some = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -522,7 +522,7 @@ static void test_quantiles(napier_context *context) {
         view.entropies = napier_const_array_f32(entropies, n);
         view.advantages = napier_const_array_f32(ones, n);
         view.offsets = napier_indices_i64(ends, 2);
-        succeeded(context, napier_grpo_token_loss(context, &view, &o, napier_array_f32(losses, n), none), "quantile");
+        works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(losses, n), none);
         for (int64_t t = 0; t < n; t++) {
             expect((losses[t] == -1.0f) == (entropies[t] >= threshold),
                    "case %d: token %lld of entropy %g, quantile %g", i, (long long)t, (double)entropies[t],
@@ -554,7 +554,7 @@ static void test_empty_and_masked(napier_context *context) {
             o.count_empty_responses = way == 1;
             napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
             const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-            succeeded(context, napier_grpo_loss(context, &view, &o, &m, napier_array_f32(grad[way], n), none), "empty");
+            works(napier_grpo_loss, context, &view, &o, &m, napier_array_f32(grad[way], n), none);
             loss[way] = m.loss;
         }
         const bool same = o.type == NAPIER_GRPO_BNPO || o.type == NAPIER_GRPO_DAPO || o.type == NAPIER_GRPO_CISPO ||
@@ -585,8 +585,7 @@ static void test_special_values(napier_context *context) {
     view.advantages = napier_const_array_f32(advantages, 8);
     view.offsets = napier_indices_i32(ends, 9);
     view.mask = mask;
-    succeeded(context, napier_grpo_token_loss(context, &view, &o, napier_array_f32(got, 8), napier_array_f32(grad, 8)),
-              "special values");
+    works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(got, 8), napier_array_f32(grad, 8));
     for (int t = 0; t < 8; t++) {
         expect(losses[t] != losses[t] ? f32_bits(got[t]) == 0x7fc00000u : got[t] == losses[t], "loss %d is %g, not %g",
                t, (double)got[t], (double)losses[t]);
@@ -616,7 +615,7 @@ static void test_nothing(napier_context *context) {
             o.entropy_coefficient = 1;
             o.top_entropy_quantile = 0.5;
             const napier_vector absent = {NULL, 0, 0, NAPIER_F32};
-            succeeded(context, napier_grpo_loss(context, &view, &o, &m, out, absent), "nothing");
+            works(napier_grpo_loss, context, &view, &o, &m, out, absent);
             expect(m.loss == 0 && m.tokens == 0, "type %d, %lld responses: loss %g", type, (long long)responses,
                    m.loss);
             for (int64_t t = 0; t < tokens; t++) {
@@ -637,13 +636,9 @@ static void run_all(napier_context *c, const napier_grpo_batch *view, const napi
                     outcome *out) {
     memset(out, 0, sizeof *out);
     out->metrics.struct_size = sizeof out->metrics;
-    succeeded(
-        c, napier_grpo_token_loss(c, view, o, napier_array_f32(out->losses, n), napier_array_f32(out->token_grad, n)),
-        "losses");
-    succeeded(c,
-              napier_grpo_loss(c, view, o, &out->metrics, napier_array_f32(out->grad, n),
-                               napier_array_f32(out->grad_entropies, n)),
-              "loss");
+    works(napier_grpo_token_loss, c, view, o, napier_array_f32(out->losses, n), napier_array_f32(out->token_grad, n));
+    works(napier_grpo_loss, c, view, o, &out->metrics, napier_array_f32(out->grad, n),
+          napier_array_f32(out->grad_entropies, n));
 }
 
 static void test_same_bits(void) {
@@ -700,10 +695,8 @@ static void test_giant_response(void) {
         for (int threads = 1; threads <= 3; threads++) {
             napier_context *const c = context_for_test(NAPIER_ISA_AUTO, threads);
             const bool again = threads > 1;
-            succeeded(c,
-                      napier_grpo_loss(c, &view, &o, again ? &m : &first,
-                                       napier_array_f32(again ? other : grad, TOKENS), none),
-                      "giant");
+            works(napier_grpo_loss, c, &view, &o, again ? &m : &first, napier_array_f32(again ? other : grad, TOKENS),
+                  none);
             expect(!again || (!memcmp(&m, &first, sizeof m) && !memcmp(grad, other, TOKENS * sizeof *grad)),
                    "type %d: %d threads give other bits", (int)o.type, threads);
         }
@@ -719,10 +712,8 @@ static void test_batch_invariance(napier_context *context) {
         napier_grpo_options o = variant(type % 10); /* not those with a quantile */
         o.type = (napier_grpo_type)type;
         napier_grpo_batch view = view_of(b, 0);
-        succeeded(context,
-                  napier_grpo_token_loss(context, &view, &o, napier_array_f32(whole, b->tokens),
-                                         napier_array_f32(grad, b->tokens)),
-                  "batch");
+        works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(whole, b->tokens),
+              napier_array_f32(grad, b->tokens));
         for (int64_t i = 0; i < b->responses; i++) {
             const int64_t at = b->offsets[i], n = b->offsets[i + 1] - at, ends[] = {0, n};
             view.logprobs = napier_const_array_f32(b->logprobs + at, n);
@@ -733,10 +724,8 @@ static void test_batch_invariance(napier_context *context) {
             view.advantages = napier_const_array_f32(b->advantages + i, 1);
             view.mask = b->mask + at;
             view.offsets = napier_indices_i64(ends, 2);
-            succeeded(
-                context,
-                napier_grpo_token_loss(context, &view, &o, napier_array_f32(alone, n), napier_array_f32(alone_grad, n)),
-                "alone");
+            works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(alone, n),
+                  napier_array_f32(alone_grad, n));
             expect(!memcmp(alone, whole + at, (size_t)n * 4) && !memcmp(alone_grad, grad + at, (size_t)n * 4),
                    "type %d: response %lld alone differs", type, (long long)i);
         }
@@ -767,7 +756,7 @@ static void test_dtypes_and_strides(napier_context *context) {
             *v[k] = (napier_const_vector){in[k], b->tokens, k % 3 + 1, dtypes[d]};
         }
         const napier_vector losses = {out[0], b->tokens, 2, dtypes[d]}, grad = {out[1], b->tokens, 1, dtypes[d]};
-        succeeded(context, napier_grpo_token_loss(context, &view, &o, losses, grad), "narrow");
+        works(napier_grpo_token_loss, context, &view, &o, losses, grad);
         for (int64_t t = 0; t < b->tokens; t++) {
             expect(element_bits(out[0], dtypes[d], 2 * t) == dtype_bits(dtypes[d], (double)wide->losses[t]) &&
                        element_bits(out[1], dtypes[d], t) == dtype_bits(dtypes[d], (double)wide->token_grad[t]),
@@ -892,11 +881,9 @@ static void test_from_logits_gradient(napier_context *context) {
         view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
         const napier_vector none = {NULL, 0, 0, NAPIER_F32};
         napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-        succeeded(context,
-                  napier_grpo_from_logits(context, napier_const_rows_f32(logits, b->tokens, FEW),
-                                          napier_indices_i64(ids, b->tokens), &view, &o, &to, &m,
-                                          napier_rows_f32(grad_logits, b->tokens, FEW), none, none),
-                  "from logits");
+        works(napier_grpo_from_logits, context, napier_const_rows_f32(logits, b->tokens, FEW),
+              napier_indices_i64(ids, b->tokens), &view, &o, &to, &m, napier_rows_f32(grad_logits, b->tokens, FEW),
+              none, none);
         const real loss = chain(&f, z, FEW, now, 0.75L);
         expect(near(m.loss, loss, fabsl(loss) + 0.1L, 2e-6), "type %d: loss %.9g, not %.9Lg", i, m.loss, loss);
         real slope[MOST_ROWS * FEW], most = 0;
@@ -924,7 +911,7 @@ static void refuse_option(napier_context *c, const napier_grpo_batch *view, cons
                           const char *word) {
     float out[LIMIT];
     const napier_vector losses = napier_array_f32(out, view->logprobs.size), none = {NULL, 0, 0, NAPIER_F32};
-    refused(c, napier_grpo_token_loss(c, view, o, losses, none), NAPIER_INVALID_ARGUMENT, word, NULL);
+    invalid(c, napier_grpo_token_loss(c, view, o, losses, none), word);
 }
 
 static void test_refusals(napier_context *c) {
@@ -988,9 +975,9 @@ static void test_refusals(napier_context *c) {
     refuse_option(c, &view, &d, "offsets[2]");
     const napier_vector over = napier_array_f32(b->old, b->tokens), none = {NULL, 0, 0, NAPIER_F32};
     b->offsets[2] = b->offsets[1];
-    refused(c, napier_grpo_token_loss(c, &view, &d, over, none), NAPIER_INVALID_ARGUMENT, "losses", NULL);
-    refused(c, napier_grpo_loss(c, &view, &d, NULL, none, none), NAPIER_INVALID_ARGUMENT, "metrics", NULL);
-    refused(c, napier_grpo_token_loss(c, NULL, &d, none, none), NAPIER_INVALID_ARGUMENT, "batch", NULL);
+    invalid(c, napier_grpo_token_loss(c, &view, &d, over, none), "losses");
+    invalid(c, napier_grpo_loss(c, &view, &d, NULL, none, none), "metrics");
+    invalid(c, napier_grpo_token_loss(c, NULL, &d, none, none), "batch");
 }
 
 static void test_refusals_of_logits(napier_context *c) {
@@ -1004,23 +991,22 @@ static void test_refusals_of_logits(napier_context *c) {
     const napier_const_matrix x = napier_const_rows_f32(logits, b->tokens, 20);
     const napier_matrix g = napier_rows_f32(grad_logits, b->tokens, 20);
     const napier_indices id = napier_indices_i64(ids, b->tokens);
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
     memset(grad_logits, 0x11, sizeof grad_logits);
-    refused(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, none, none), bad, "logprobs", NULL);
+    invalid(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, none, none), "logprobs");
     view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_GSPO; type += NAPIER_GRPO_GSPO) { /* one read, and two */
         napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
         napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
         o.type = (napier_grpo_type)type;
         ids[2] = 20;
-        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, none, none), bad, "ids[2]", "20", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, none, none), "ids[2]", "20");
         ids[2] = 1;
         to.temperature = 0;
-        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, none, none), bad, "temperature", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, none, none), "temperature");
         const napier_vector over = napier_array_f32(grad_logits, b->tokens);
-        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, none), bad, "grad_logits", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, none), "grad_logits");
         const napier_indices fewer = napier_indices_i64(ids, b->tokens - 1);
-        refused(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), bad, "ids", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), "ids");
     }
     expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
 }

@@ -126,10 +126,8 @@ static void test_k3_everywhere(napier_context *context) {
         const double size = exp2(-40 + 46.4 * rng_uniform(&r)); /* up to 86 */
         float x = 0, y = (float)(rng_below(&r, 2) ? size : -size), kl = -1;
         const int64_t ends[] = {0, 1};
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(&x, 1), napier_const_array_f32(&y, 1),
-                                         napier_indices_i64(ends, 2), NULL, &o, napier_array_f32(&kl, 1)),
-                  "k3");
+        works(napier_kl_per_response, context, napier_const_array_f32(&x, 1), napier_const_array_f32(&y, 1),
+              napier_indices_i64(ends, 2), NULL, &o, napier_array_f32(&kl, 1));
         const real d = (real)y, truth = fabsl(d) < 1e-3L ? d * d / 2 * (1 + d / 3 + d * d / 12) : expm1l(d) - d;
         expect(fabsl((real)kl - truth) <= 4e-7L * truth + 1e-44L, "k3(%.9g) is %.9g, not %.9Lg", (double)y, (double)kl,
                truth);
@@ -145,10 +143,8 @@ static void test_special_values(napier_context *context) {
     for (int k = NAPIER_KL_K1; k <= NAPIER_KL_K3; k++) {
         const napier_kl_options o = options_for((napier_kl_estimator)k, NAPIER_REDUCE_MEAN, 0, 0);
         float kl[6];
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(a, 6), napier_const_array_f32(b, 6),
-                                         napier_indices_i32(ends, 7), NULL, &o, napier_array_f32(kl, 6)),
-                  "special values");
+        works(napier_kl_per_response, context, napier_const_array_f32(a, 6), napier_const_array_f32(b, 6),
+              napier_indices_i32(ends, 7), NULL, &o, napier_array_f32(kl, 6));
         for (int i = 0; i < 6; i++) {
             const float w = wanted[k - 1][i];
             expect(w != w ? f32_bits(kl[i]) == 0x7fc00000u : kl[i] == w, "k%d of %g, %g is %g, not %g", k, (double)a[i],
@@ -166,11 +162,9 @@ static void run_all(napier_context *c, int64_t responses, napier_kl_estimator es
     const napier_kl_options o = options_for(estimator, NAPIER_REDUCE_MEAN, 1, 0);
     const napier_const_vector p = napier_const_array_f32(policy, tokens), q = napier_const_array_f32(ref, tokens);
     const napier_indices at = napier_indices_i64(offsets, responses + 1);
-    succeeded(c, napier_kl_per_response(c, p, q, at, mask, &o, napier_array_f32(kl, responses)), "kl");
-    succeeded(c,
-              napier_kl_per_response_backward(c, p, q, at, mask, &o, napier_const_array_f32(kl, responses),
-                                              napier_array_f32(a, tokens), napier_array_f32(b, tokens)),
-              "gradient");
+    works(napier_kl_per_response, c, p, q, at, mask, &o, napier_array_f32(kl, responses));
+    works(napier_kl_per_response_backward, c, p, q, at, mask, &o, napier_const_array_f32(kl, responses),
+          napier_array_f32(a, tokens), napier_array_f32(b, tokens));
 }
 
 static void test_same_bits(napier_context *context) {
@@ -203,11 +197,9 @@ static void test_same_bits(napier_context *context) {
     for (int64_t b = 0; b < RESPONSES; b++) { /* each response on its own */
         const int64_t n = offsets[b + 1] - offsets[b], ends[] = {0, n};
         float alone = -1;
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(policy + offsets[b], n),
-                                         napier_const_array_f32(ref + offsets[b], n), napier_indices_i64(ends, 2),
-                                         mask + offsets[b], &o, napier_array_f32(&alone, 1)),
-                  "alone");
+        works(napier_kl_per_response, context, napier_const_array_f32(policy + offsets[b], n),
+              napier_const_array_f32(ref + offsets[b], n), napier_indices_i64(ends, 2), mask + offsets[b], &o,
+              napier_array_f32(&alone, 1));
         expect(f32_bits(alone) == f32_bits(kl[b]), "response %lld alone is %.9g, in the batch %.9g", (long long)b,
                (double)alone, (double)kl[b]);
     }
@@ -233,12 +225,9 @@ static void test_dtypes_and_strides(napier_context *context) {
         const napier_const_vector p = {x, tokens, 3, dtypes[d]}, q = {y + tokens - 1, tokens, -1, dtypes[d]};
         const napier_vector out = napier_array(narrow, RESPONSES, dtypes[d]), grad = {g, tokens, 2, dtypes[d]};
         const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-        succeeded(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "narrow");
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(policy, tokens),
-                                         napier_const_array_f32(ref, tokens), at, NULL, &o,
-                                         napier_array_f32(kl, RESPONSES)),
-                  "wide");
+        works(napier_kl_per_response, context, p, q, at, NULL, &o, out);
+        works(napier_kl_per_response, context, napier_const_array_f32(policy, tokens),
+              napier_const_array_f32(ref, tokens), at, NULL, &o, napier_array_f32(kl, RESPONSES));
         for (int b = 0; b < RESPONSES; b++) {
             expect(fabs(element_get(narrow, dtypes[d], b) - (double)kl[b]) <= 0.005 * fabs((double)kl[b]),
                    "%s: %.9g, not %.9g", napier_dtype_name(dtypes[d]), element_get(narrow, dtypes[d], b),
@@ -246,12 +235,9 @@ static void test_dtypes_and_strides(napier_context *context) {
         }
         const float ones[RESPONSES] = {1, 1, 1, 1, 1, 1, 1};
         const napier_const_vector one = napier_const_array_f32(ones, RESPONSES);
-        succeeded(context, napier_kl_per_response_backward(context, p, q, at, NULL, &o, one, grad, none), "narrow");
-        succeeded(context,
-                  napier_kl_per_response_backward(context, napier_const_array_f32(policy, tokens),
-                                                  napier_const_array_f32(ref, tokens), at, NULL, &o, one,
-                                                  napier_array_f32(grad_a, tokens), none),
-                  "wide");
+        works(napier_kl_per_response_backward, context, p, q, at, NULL, &o, one, grad, none);
+        works(napier_kl_per_response_backward, context, napier_const_array_f32(policy, tokens),
+              napier_const_array_f32(ref, tokens), at, NULL, &o, one, napier_array_f32(grad_a, tokens), none);
         for (int64_t t = 0; t < tokens; t++) {
             if (!expect(element_bits(g, dtypes[d], 2 * t) == dtype_bits(dtypes[d], (double)grad_a[t]),
                         "%s: gradient %lld is not the rounded one", napier_dtype_name(dtypes[d]), (long long)t)) {
@@ -293,14 +279,12 @@ static void check_full(napier_context *context, double spread, double offset, do
     fill_rows(spread, offset);
     const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
     const napier_softmax_options o = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    succeeded(context, napier_kl_full(context, a, b, &o, napier_array_f32(kl, ROWS)), "kl_full");
+    works(napier_kl_full, context, a, b, &o, napier_array_f32(kl, ROWS));
     for (int i = 0; i < ROWS; i++) {
         weight[i] = 1.5f - (float)i;
     }
-    succeeded(context,
-              napier_kl_full_backward(context, a, b, &o, napier_const_array_f32(weight, ROWS),
-                                      napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
-              "kl_full_backward");
+    works(napier_kl_full_backward, context, a, b, &o, napier_const_array_f32(weight, ROWS),
+          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
     for (int i = 0; i < ROWS; i++) {
         row_softmax(x + i * COLS, (real)temperature, p);
         row_softmax(y + i * COLS, (real)temperature, q);
@@ -346,11 +330,9 @@ static void test_full_special(napier_context *context) {
     }
     const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
     const float ones[ROWS] = {1, 1, 1, 1, 1, 1};
-    succeeded(context, napier_kl_full(context, a, b, NULL, napier_array_f32(kl, ROWS)), "equal rows");
-    succeeded(context,
-              napier_kl_full_backward(context, a, b, NULL, napier_const_array_f32(ones, ROWS),
-                                      napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
-              "equal rows");
+    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
+    works(napier_kl_full_backward, context, a, b, NULL, napier_const_array_f32(ones, ROWS),
+          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
     for (int i = 0; i < ROWS * COLS; i++) {
         expect(kl[i / COLS] == 0 && gx[i] == 0 && gy[i] == 0, "equal rows: kl %g, gradients %g %g at %d",
                (double)kl[i / COLS], (double)gx[i], (double)gy[i], i);
@@ -362,7 +344,7 @@ static void test_full_special(napier_context *context) {
     for (int j = 0; j < COLS; j++) {
         x[4 * COLS + j] = y[4 * COLS + j] = -inf; /* no distribution: NaN */
     }
-    succeeded(context, napier_kl_full(context, a, b, NULL, napier_array_f32(kl, ROWS)), "special rows");
+    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
     expect(kl[0] > 0 && kl[0] < 1, "a mask of the policy: %g", (double)kl[0]);
     expect(kl[1] == inf, "a mask of the reference: %g", (double)kl[1]);
     for (int i = 2; i < 5; i++) {
@@ -377,22 +359,17 @@ static void test_full_same_bits_and_in_place(napier_context *context) {
     float kl[ROWS], other[ROWS], ones[ROWS] = {1, -2, 3, 0, 5, 6};
     fill_rows(0.3, 1);
     const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
-    succeeded(context, napier_kl_full(context, a, b, NULL, napier_array_f32(kl, ROWS)), "kl_full");
-    succeeded(context,
-              napier_kl_full_backward(context, a, b, NULL, napier_const_array_f32(ones, ROWS),
-                                      napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
-              "gradients");
+    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
+    works(napier_kl_full_backward, context, a, b, NULL, napier_const_array_f32(ones, ROWS),
+          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
     for (int i = 0; i < count; i++) {
         napier_context *const c = context_for_test(isas[i], 1 + i % 2 * 2);
         memcpy(ax, x, sizeof x);
         memcpy(ay, y, sizeof y);
-        succeeded(c, napier_kl_full(c, a, b, NULL, napier_array_f32(other, ROWS)), "kl_full");
-        succeeded(c,
-                  napier_kl_full_backward(c, napier_const_rows_f32(ax, ROWS, COLS),
-                                          napier_const_rows_f32(ay, ROWS, COLS), NULL,
-                                          napier_const_array_f32(ones, ROWS), napier_rows_f32(ax, ROWS, COLS),
-                                          napier_rows_f32(ay, ROWS, COLS)),
-                  "in place");
+        works(napier_kl_full, c, a, b, NULL, napier_array_f32(other, ROWS));
+        works(napier_kl_full_backward, c, napier_const_rows_f32(ax, ROWS, COLS), napier_const_rows_f32(ay, ROWS, COLS),
+              NULL, napier_const_array_f32(ones, ROWS), napier_rows_f32(ax, ROWS, COLS),
+              napier_rows_f32(ay, ROWS, COLS));
         expect(!memcmp(kl, other, sizeof kl) && !memcmp(gx, ax, sizeof ax) && !memcmp(gy, ay, sizeof ay),
                "%s, in place, gives other bits", napier_isa_name(isas[i]));
     }
@@ -410,43 +387,39 @@ static void test_refusals(napier_context *context) {
     make_batch(2, 3, 20, 1);
     const int64_t falls[] = {0, 6, 5, 10}, starts[] = {1, 6, 10}, early[] = {0, 6, 9}, negative[] = {0, -3, 10},
                   late[] = {0, 11, 10}, good[] = {0, 4, 10};
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
-    refused(context, call(context, falls, 4, kl), bad, "offsets[2]", "5", NULL);
-    refused(context, call(context, starts, 3, kl), bad, "offsets[0]", "1", NULL);
-    refused(context, call(context, early, 3, kl), bad, "offsets[2]", "9", "10", NULL);
-    refused(context, call(context, negative, 3, kl), bad, "offsets[1]", "-3", NULL);
-    refused(context, call(context, late, 3, kl), bad, "offsets[2]", "10", "11", NULL);
-    refused(context, call(context, good, 0, kl), bad, "offsets", NULL);
+    invalid(context, call(context, falls, 4, kl), "offsets[2]", "5");
+    invalid(context, call(context, starts, 3, kl), "offsets[0]", "1");
+    invalid(context, call(context, early, 3, kl), "offsets[2]", "9", "10");
+    invalid(context, call(context, negative, 3, kl), "offsets[1]", "-3");
+    invalid(context, call(context, late, 3, kl), "offsets[2]", "10", "11");
+    invalid(context, call(context, good, 0, kl), "offsets");
     napier_kl_options o = options_for((napier_kl_estimator)4, NAPIER_REDUCE_SUM, 0, 0);
     const napier_const_vector p = napier_const_array_f32(policy, 10), q = napier_const_array_f32(ref, 10);
     const napier_indices at = napier_indices_i64(good, 3);
     const napier_vector out = napier_array_f32(kl, 2);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "estimator", "4", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "estimator", "4");
     o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, -1, 0);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "clamp_ratio", "-1", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "clamp_ratio", "-1");
     o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, 0, (double)NAN);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "clamp_kl", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "clamp_kl");
     const napier_const_vector shorter = napier_const_array_f32(ref, 9);
-    refused(context, napier_kl_per_response(context, p, shorter, at, NULL, NULL, out), bad, "ref_logprobs", "9", NULL);
+    invalid(context, napier_kl_per_response(context, p, shorter, at, NULL, NULL, out), "ref_logprobs", "9");
     const napier_vector over = napier_array_f32(policy + 9, 2);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, NULL, over), bad, "kl", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, NULL, over), "kl");
     double wide[10];
     const napier_const_vector doubles = napier_const_array(wide, 10, NAPIER_F64);
-    refused(context, napier_kl_per_response(context, doubles, q, at, NULL, NULL, out), bad, "f64", NULL);
+    invalid(context, napier_kl_per_response(context, doubles, q, at, NULL, NULL, out), "f64");
     const napier_indices odd = {good, 3, (napier_index_type)9};
-    refused(context, napier_kl_per_response(context, p, q, odd, NULL, NULL, out), bad, "type", "9", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, odd, NULL, NULL, out), "type", "9");
     for (int i = 0; i < 4; i++) {
         expect(kl[i] == 7, "a refused call wrote");
     }
     const int64_t none[] = {0};
     const napier_const_vector empty = napier_const_array_f32(NULL, 0);
-    succeeded(context,
-              napier_kl_per_response(context, empty, empty, napier_indices_i64(none, 1), NULL, NULL,
-                                     napier_array_f32(NULL, 0)),
-              "no responses");
+    works(napier_kl_per_response, context, empty, empty, napier_indices_i64(none, 1), NULL, NULL,
+          napier_array_f32(NULL, 0));
     const int64_t nothing[] = {0, 0, 0};
-    succeeded(context, napier_kl_per_response(context, empty, empty, napier_indices_i64(nothing, 3), NULL, NULL, out),
-              "no tokens");
+    works(napier_kl_per_response, context, empty, empty, napier_indices_i64(nothing, 3), NULL, NULL, out);
     expect(kl[0] == 0 && kl[1] == 0, "an empty response is not 0");
 }
 

@@ -36,8 +36,8 @@ static void test_fused_log_softmax(napier_context *context) {
     float *const again = scratch((int64_t)ROWS * VOCABULARY, sizeof *again);
     for (int k = 0; k < 2; k++) {
         const napier_softmax_options o = options_of(temperatures[k], NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-        succeeded(context, napier_fused_log_softmax(context, rows(), results(), &o), "fused");
-        succeeded(context, napier_log_softmax(context, rows(), napier_rows_f32(again, ROWS, VOCABULARY), &o), "plain");
+        works(napier_fused_log_softmax, context, rows(), results(), &o);
+        works(napier_log_softmax, context, rows(), napier_rows_f32(again, ROWS, VOCABULARY), &o);
         expect(!memcmp(logprobs, again, sizeof *again * ROWS * VOCABULARY), "fused and plain differ");
         for (int64_t row = 0; row < ROWS; row++) {
             for (int64_t j = 0; j < VOCABULARY; j++) {
@@ -60,26 +60,21 @@ static void test_fused_log_softmax(napier_context *context) {
 static void by_route(napier_context *context, int route, const int32_t *ids, float *chosen) {
     const napier_indices id = napier_indices_i32(ids, ROWS);
     if (route == 0) {
-        succeeded(context, napier_fused_log_softmax(context, rows(), results(), NULL), "log_softmax");
-        succeeded(context,
-                  napier_gather_logprobs(context, napier_read_only(results()), id, napier_array_f32(chosen, ROWS)),
-                  "gather");
+        works(napier_fused_log_softmax, context, rows(), results(), NULL);
+        works(napier_gather_logprobs, context, napier_read_only(results()), id, napier_array_f32(chosen, ROWS));
         return;
     }
     napier_token_results wanted = NAPIER_TOKEN_RESULTS_INIT;
     wanted.logprobs = napier_rows_f32(chosen, ROWS, 1);
-    succeeded(context, napier_token_logprobs(context, rows(), id, NULL, &wanted), "one read");
+    works(napier_token_logprobs, context, rows(), id, NULL, &wanted);
 }
 
 static void kl_of(napier_context *context, const float *policy, const float *ref, napier_kl_estimator estimator,
                   float kl[RESPONSES]) {
     napier_kl_options o = NAPIER_KL_OPTIONS_INIT;
     o.estimator = estimator;
-    succeeded(context,
-              napier_kl_per_response(context, napier_const_array_f32(policy, ROWS), napier_const_array_f32(ref, ROWS),
-                                     napier_indices_i64(offsets, RESPONSES + 1), NULL, &o,
-                                     napier_array_f32(kl, RESPONSES)),
-              "kl");
+    works(napier_kl_per_response, context, napier_const_array_f32(policy, ROWS), napier_const_array_f32(ref, ROWS),
+          napier_indices_i64(offsets, RESPONSES + 1), NULL, &o, napier_array_f32(kl, RESPONSES));
 }
 
 /* KL(pi, pi) is 0 whichever way either side was computed, for every estimator. */
@@ -105,10 +100,8 @@ static void test_no_16_bit_difference(napier_context *context) {
         narrow[j] = bf16_nearest((double)logits[2 * VOCABULARY + j]);
         wide[j] = bf16_value(narrow[j]);
     }
-    succeeded(context,
-              napier_fused_log_softmax(context, napier_const_rows(narrow, 1, VOCABULARY, NAPIER_BF16),
-                                       napier_rows_f32(logprobs, 1, VOCABULARY), NULL),
-              "bf16");
+    works(napier_fused_log_softmax, context, napier_const_rows(narrow, 1, VOCABULARY, NAPIER_BF16),
+          napier_rows_f32(logprobs, 1, VOCABULARY), NULL);
     const oracle_row truth = oracle_reduce(wide, VOCABULARY);
     double worst = 0, in_16_bits = 0;
     for (int64_t j = 0; j < VOCABULARY; j++) {
@@ -128,13 +121,10 @@ static void test_rubric(napier_context *context) {
     const float marks[CRITERIA * WORDS] = {1, 0, 0, 0, 2, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1}, weights[] = {1, 2, -1};
     const float wanted[RESPONSES * CRITERIA] = {-1.5f, -5, 3.75f, 0, -8, 12};
     float scores[RESPONSES * CRITERIA], rewards[RESPONSES];
-    succeeded(context,
-              napier_rubric_score(context, napier_const_array_f32(lp, ROWS), napier_indices_i32(ids, ROWS),
-                                  napier_indices_i64(offsets, RESPONSES + 1),
-                                  napier_const_rows_f32(marks, CRITERIA, WORDS),
-                                  napier_const_array_f32(weights, CRITERIA),
-                                  napier_rows_f32(scores, RESPONSES, CRITERIA), napier_array_f32(rewards, RESPONSES)),
-              "rubric");
+    works(napier_rubric_score, context, napier_const_array_f32(lp, ROWS), napier_indices_i32(ids, ROWS),
+          napier_indices_i64(offsets, RESPONSES + 1), napier_const_rows_f32(marks, CRITERIA, WORDS),
+          napier_const_array_f32(weights, CRITERIA), napier_rows_f32(scores, RESPONSES, CRITERIA),
+          napier_array_f32(rewards, RESPONSES));
     for (int i = 0; i < RESPONSES * CRITERIA; i++) {
         expect(scores[i] == wanted[i], "score %d is %g, not %g", i, (double)scores[i], (double)wanted[i]);
     }
@@ -174,17 +164,17 @@ static void test_grpo_loss(napier_context *context) {
     for (int t = 0; t < ROWS; t++) {
         now[t] = (double)policy[t];
     }
-    succeeded(context, napier_grpo_token_loss(context, &batch, &o, napier_array_f32(losses, ROWS), none), "token loss");
+    works(napier_grpo_token_loss, context, &batch, &o, napier_array_f32(losses, ROWS), none);
     for (int t = 0; t < ROWS; t++) {
         const double a = (double)advantages[t >= offsets[1]], ratio = exp(now[t] - (double)old[t]);
         const double truth = -fmin(ratio * a, fmin(fmax(ratio, 0.8), 1.2) * a);
         mean += truth / ROWS;
         expect(fabs((double)losses[t] - truth) < 4e-7, "token %d: %.9g, not %.9g", t, (double)losses[t], truth);
     }
-    succeeded(context, napier_grpo_loss(context, &batch, &o, &m, none, none), "policy loss");
+    works(napier_grpo_loss, context, &batch, &o, &m, none, none);
     expect(fabs(m.loss - mean) < 4e-7, "the policy's loss is %.9g, not %.9g", m.loss, mean);
     o.beta = beta;
-    succeeded(context, napier_grpo_loss(context, &batch, &o, &m, napier_array_f32(grad, ROWS), none), "loss");
+    works(napier_grpo_loss, context, &batch, &o, &m, napier_array_f32(grad, ROWS), none);
     const double truth = whole(now, old, ref, advantages, beta);
     expect(fabs(m.loss - truth) < 4e-7, "the loss is %.9g, not %.9g", m.loss, truth);
     for (int t = 0; t < ROWS; t++) {

@@ -64,9 +64,7 @@ static napier_token_results scores_views(const scores *s) {
 static bool score(napier_context *context, napier_const_matrix logits, const int64_t *ids,
                   const napier_token_options *options, scores *s) {
     const napier_token_results r = scores_views(s);
-    return succeeded(context,
-                     napier_token_logprobs(context, logits, napier_indices_i64(ids, s->rows * s->k), options, &r),
-                     "token_logprobs");
+    return works(napier_token_logprobs, context, logits, napier_indices_i64(ids, s->rows * s->k), options, &r);
 }
 
 static bool same_scores(const scores *a, const scores *b) { return memcmp(a->memory, b->memory, a->bytes) == 0; }
@@ -205,11 +203,8 @@ static void check_scores(napier_context *context, const grid *logits, const int6
         char name[160];
         snprintf(name, sizeof name, "%s, %lld columns, row %lld", what, (long long)n, (long long)i);
         z_of(logits, i, o, z);
-        succeeded(context,
-                  napier_log_softmax(context, napier_const_rows_f32(z, 1, n), napier_rows_f32(logprobs, 1, n), NULL),
-                  "log_softmax");
-        succeeded(context, napier_logsumexp(context, napier_const_rows_f32(z, 1, n), napier_array_f32(&lse, 1), NULL),
-                  "logsumexp");
+        works(napier_log_softmax, context, napier_const_rows_f32(z, 1, n), napier_rows_f32(logprobs, 1, n), NULL);
+        works(napier_logsumexp, context, napier_const_rows_f32(z, 1, n), napier_array_f32(&lse, 1), NULL);
         check_row(z, n, logprobs, lse, ids, s, i, name);
     }
 }
@@ -281,8 +276,7 @@ static void check_few_results(napier_context *context, const grid *g, const int6
         if (entropy) {
             r.entropy = napier_array_f32(s.entropy, s.rows);
         }
-        succeeded(context, napier_token_logprobs(context, grid_input(g), napier_indices_i64(ids, s.rows), NULL, &r),
-                  "token_logprobs");
+        works(napier_token_logprobs, context, grid_input(g), napier_indices_i64(ids, s.rows), NULL, &r);
         for (int64_t i = 0; i < s.rows; i++) {
             expect(f32_bits(s.lse[i]) == f32_bits(all->lse[i]) &&
                        f32_bits(s.logprobs[i]) == f32_bits(all->logprobs[i]) &&
@@ -298,7 +292,7 @@ static void test_tiles(void) {
     const napier_token_options o = plain_options();
     double *row = scratch(TILED, sizeof *row);
     for (int d = 0; d < 2; d++) {
-        grid g = grid_make(LAYOUT_CONTIGUOUS, 3 * ODD_ONES, TILED, dtypes[d]);
+        grid g = grid_plain(3 * ODD_ONES, TILED, dtypes[d]);
         rng r = rng_make((uint64_t)d);
         for (int i = 0; i < 3 * ODD_ONES; i++) {
             const double offset = i < ODD_ONES ? 0 : i < 2 * ODD_ONES ? -30 : 30; /* both signs, below 0, above 0 */
@@ -329,7 +323,7 @@ static void test_vocabulary(napier_context *context) {
     const napier_token_options o = plain_options();
     for (int d = 0; d < 2; d++) {
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-            grid g = grid_make(LAYOUT_CONTIGUOUS, 1, VOCABULARY, dtypes[d]);
+            grid g = grid_plain(1, VOCABULARY, dtypes[d]);
             grid_fill(&g, kinds[i], 5);
             scores s = scores_make(1, 1, 50);
             int64_t *ids = some_ids(1, 1, VOCABULARY, i);
@@ -393,9 +387,7 @@ static void test_softcap_is_tanh(napier_context *context) {
     o.softcap = 1.0;
     napier_token_results s = NAPIER_TOKEN_RESULTS_INIT;
     s.lse = napier_array_f32(z, N);
-    succeeded(context,
-              napier_token_logprobs(context, napier_const_rows_f32(x, N, 1), napier_indices_i64(NULL, 0), &o, &s),
-              "token_logprobs");
+    works(napier_token_logprobs, context, napier_const_rows_f32(x, N, 1), napier_indices_i64(NULL, 0), &o, &s);
     double worst = 0;
     for (int i = 0; i < N; i++) {
         const long double wanted = tanhl((long double)x[i]);
@@ -411,7 +403,7 @@ static void test_softcap_is_tanh(napier_context *context) {
 
 static void test_softcap_rows(napier_context *context) {
     enum { ROWS = 3, N = 2500 };
-    grid g = grid_make(LAYOUT_CONTIGUOUS, ROWS, N, NAPIER_F32);
+    grid g = grid_plain(ROWS, N, NAPIER_F32);
     grid_fill(&g, ROW_NORMAL, 1);
     napier_token_options o = plain_options();
     o.softcap = 5.0;
@@ -436,7 +428,7 @@ static void test_loss(napier_context *context) {
     for (int i = 0; i < 16; i++) {
         enum { ROWS = 5 };
         const int64_t n = sizes[i & 1];
-        grid g = grid_make(LAYOUT_CONTIGUOUS, ROWS, n, NAPIER_F32);
+        grid g = grid_plain(ROWS, n, NAPIER_F32);
         for (int64_t at = 0; at < ROWS * n; at++) {
             grid_set(&g, at / n, at % n, 3 * sin((double)at * 1.7) + (double)(at % 11));
         }
@@ -479,7 +471,7 @@ static void test_loss(napier_context *context) {
 /* f16 and bf16 results are the f32 results rounded once. */
 static void test_result_dtypes(napier_context *context) {
     enum { ROWS = ROW_KINDS, N = 700 };
-    grid g = grid_make(LAYOUT_CONTIGUOUS, ROWS, N, NAPIER_F32);
+    grid g = grid_plain(ROWS, N, NAPIER_F32);
     grid_fill(&g, ROW_KINDS, 3);
     int64_t *ids = some_ids(ROWS, 1, N, 1);
     const napier_token_options o = plain_options();
@@ -493,8 +485,7 @@ static void test_result_dtypes(napier_context *context) {
         r.lse = (napier_vector){out[1] + 2 * ROWS - 2, ROWS, -2, dtypes[d]};
         r.entropy = napier_array(out[2], ROWS, dtypes[d]);
         r.loss = napier_array(out[3], ROWS, dtypes[d]);
-        succeeded(context, napier_token_logprobs(context, grid_input(&g), napier_indices_i64(ids, ROWS), &o, &r),
-                  "token_logprobs");
+        works(napier_token_logprobs, context, grid_input(&g), napier_indices_i64(ids, ROWS), &o, &r);
         for (int i = 0; i < ROWS; i++) {
             expect(out[0][2 * i] == dtype_bits(dtypes[d], (double)s.logprobs[i]) &&
                        out[1][2 * ROWS - 2 - 2 * i] == dtype_bits(dtypes[d], (double)s.lse[i]) &&
@@ -524,7 +515,7 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int optio
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);
     static const int threads[] = {1, 2, 7};
-    grid g = grid_make(LAYOUT_CONTIGUOUS, rows, cols, dtype);
+    grid g = grid_plain(rows, cols, dtype);
     grid_fill(&g, ROW_KINDS, (uint64_t)option);
     uint8_t *keep = some_keep(rows, cols, 1);
     const napier_token_options o = busy_options(option, keep, cols);
@@ -648,10 +639,7 @@ static void check_gradients(napier_context *context, int option, int64_t rows, i
     pull p = {random_floats(rows * k, 1), random_floats(rows, 2), random_floats(rows, 3),
               k == 1 ? random_floats(rows, 4) : NULL};
     const napier_token_gradients g = pull_views(&p, rows, k);
-    succeeded(
-        context,
-        napier_token_logprobs_backward(context, grid_input(&x), napier_indices_i64(ids, rows * k), &o, &g, y.view),
-        "token_logprobs_backward");
+    works(napier_token_logprobs_backward, context, grid_input(&x), napier_indices_i64(ids, rows * k), &o, &g, y.view);
     float *z = scratch(n, sizeof *z);
     long double *cap = scratch(n, sizeof *cap), *wanted = scratch(n, sizeof *wanted), *size = scratch(n, sizeof *size),
                 error = 0, norm = 0;
@@ -724,10 +712,8 @@ static void test_finite_differences(napier_context *context) {
         o.softcap = o.softcap != 0 ? 3.0 : 0.0;
         const pull p = {&lp, &lse, &entropy, &loss};
         const napier_token_gradients g = pull_views(&p, 1, 1);
-        succeeded(context,
-                  napier_token_logprobs_backward(context, napier_const_rows_f32(x, 1, N), napier_indices_i64(&id, 1),
-                                                 &o, &g, napier_rows_f32(y, 1, N)),
-                  "token_logprobs_backward");
+        works(napier_token_logprobs_backward, context, napier_const_rows_f32(x, 1, N), napier_indices_i64(&id, 1), &o,
+              &g, napier_rows_f32(y, 1, N));
         for (int j = 0; j < N; j++) {
             double up[N], down[N];
             for (int i = 0; i < N; i++) {
@@ -750,7 +736,7 @@ static void test_gradient_bits(void) {
     for (int option = 0; option < 8; option++) {
         const int64_t rows = option % 2 ? 5 : ROW_KINDS, n = option % 2 ? 7000 : 900;
         const napier_dtype dtype = dtypes[option % 3];
-        grid g = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype), wanted = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype);
+        grid g = grid_plain(rows, n, dtype), wanted = grid_plain(rows, n, dtype);
         grid_fill(&g, option % 2 ? ROW_NORMAL : ROW_KINDS, 1);
         uint8_t *keep = some_keep(rows, n, 4);
         const napier_token_options o = busy_options(option, keep, n);
@@ -763,10 +749,8 @@ static void test_gradient_bits(void) {
             grid x = grid_make((layout)(i % LAYOUTS), rows, n, dtype);
             grid_copy(&x, &g);
             napier_matrix out = i == 0 ? wanted.view : x.view; /* in place but for the first */
-            succeeded(
-                context,
-                napier_token_logprobs_backward(context, grid_input(&x), napier_indices_i64(ids, rows), &o, &pulls, out),
-                "token_logprobs_backward");
+            works(napier_token_logprobs_backward, context, grid_input(&x), napier_indices_i64(ids, rows), &o, &pulls,
+                  out);
             char what[80];
             snprintf(what, sizeof what, "option %d, %s, %d threads", option, napier_isa_name(isas[i / 3]),
                      threads[i % 3]);
@@ -789,8 +773,7 @@ typedef struct bad {
 } bad;
 
 static void expect_refused(napier_context *context, const bad *b, const char *first, const char *second) {
-    refused(context, napier_token_logprobs(context, b->logits, b->ids, &b->options, &b->results),
-            NAPIER_INVALID_ARGUMENT, first, second, NULL);
+    invalid(context, napier_token_logprobs(context, b->logits, b->ids, &b->options, &b->results), first, second);
 }
 
 static void test_arguments(napier_context *context) {
@@ -803,7 +786,7 @@ static void test_arguments(napier_context *context) {
     const bad good = {napier_const_rows_f32(x, ROWS, N), napier_indices_i64(ids, ROWS), plain_options(),
                       scores_views(&s)};
     bad b = good;
-    succeeded(context, napier_token_logprobs(context, b.logits, b.ids, NULL, &b.results), "without options");
+    works(napier_token_logprobs, context, b.logits, b.ids, NULL, &b.results);
     memset(s.memory, 0x5a, s.bytes);
     ids[1] = -1, expect_refused(context, &good, "ids[1] is -1", "8");
     ids[1] = 8, expect_refused(context, &good, "ids[1] is 8", "8");
@@ -842,8 +825,7 @@ static void test_arguments(napier_context *context) {
             break;
         }
     }
-    refused(context, napier_token_logprobs(context, good.logits, good.ids, NULL, NULL), NAPIER_INVALID_ARGUMENT,
-            "results", NULL);
+    invalid(context, napier_token_logprobs(context, good.logits, good.ids, NULL, NULL), "results");
 }
 
 static void test_backward_arguments(napier_context *context) {
@@ -855,21 +837,17 @@ static void test_backward_arguments(napier_context *context) {
     const napier_const_matrix logits = napier_const_rows_f32(x, ROWS, N);
     const napier_matrix out = napier_rows_f32(y, ROWS, N);
     const napier_indices i = napier_indices_i64(ids, ROWS);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), NAPIER_INVALID_ARGUMENT,
-            "ids[2] is 99", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), "ids[2] is 99");
     ids[2] = 0;
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, NULL, out), NAPIER_INVALID_ARGUMENT,
-            "gradients", NULL);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(y, N, ROWS)),
-            NAPIER_INVALID_ARGUMENT, "grad_logits", "8 x 3", NULL);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(x + 1, ROWS, N)),
-            NAPIER_INVALID_ARGUMENT, "grad_logits", "logits", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, NULL, out), "gradients");
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(y, N, ROWS)),
+            "grad_logits", "8 x 3");
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(x + 1, ROWS, N)),
+            "grad_logits", "logits");
     pulls.logprobs.data = y + 2;
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), NAPIER_INVALID_ARGUMENT,
-            "grad_logits", "gradients", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), "grad_logits", "gradients");
     pulls.logprobs = napier_const_rows_f32(g, 1, 3);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), NAPIER_INVALID_ARGUMENT,
-            "logprobs", "1 x 3", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), "logprobs", "1 x 3");
 }
 
 /* No rows, no columns, no results. */
@@ -883,12 +861,8 @@ static void test_empty(napier_context *context) {
     }
     napier_token_results none = NAPIER_TOKEN_RESULTS_INIT;
     float x[4] = {0};
-    succeeded(context,
-              napier_token_logprobs(context, napier_const_rows_f32(NULL, 0, 4), napier_indices_i64(NULL, 0), &o, &none),
-              "no rows");
-    succeeded(context,
-              napier_token_logprobs(context, napier_const_rows_f32(x, 2, 2), napier_indices_i64(NULL, 0), &o, &none),
-              "no results");
+    works(napier_token_logprobs, context, napier_const_rows_f32(NULL, 0, 4), napier_indices_i64(NULL, 0), &o, &none);
+    works(napier_token_logprobs, context, napier_const_rows_f32(x, 2, 2), napier_indices_i64(NULL, 0), &o, &none);
 }
 
 static void test_no_memory(void) {
@@ -921,12 +895,12 @@ static void test_no_memory(void) {
 
 /* The documented name of log_softmax. */
 static void test_fused_log_softmax(napier_context *context) {
-    grid g = grid_make(LAYOUT_CONTIGUOUS, 4, 3000, NAPIER_BF16);
-    grid a = grid_make(LAYOUT_CONTIGUOUS, 4, 3000, NAPIER_F32), b = grid_make(LAYOUT_CONTIGUOUS, 4, 3000, NAPIER_F32);
+    grid g = grid_plain(4, 3000, NAPIER_BF16);
+    grid a = grid_plain(4, 3000, NAPIER_F32), b = grid_plain(4, 3000, NAPIER_F32);
     grid_fill(&g, ROW_NORMAL, 1);
     const napier_softmax_options o = options_of(0.7, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    succeeded(context, napier_fused_log_softmax(context, grid_input(&g), a.view, &o), "fused_log_softmax");
-    succeeded(context, napier_log_softmax(context, grid_input(&g), b.view, &o), "log_softmax");
+    works(napier_fused_log_softmax, context, grid_input(&g), a.view, &o);
+    works(napier_log_softmax, context, grid_input(&g), b.view, &o);
     grid_differences(&a, &b, "fused_log_softmax");
 }
 

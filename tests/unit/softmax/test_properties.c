@@ -18,9 +18,9 @@ typedef struct results {
 /* All three operations of one row. */
 static void run_all(napier_context *context, const float *x, int64_t n, results *r) {
     const napier_const_matrix logits = napier_const_rows_f32(x, 1, n);
-    succeeded(context, napier_logsumexp(context, logits, napier_array_f32(&r->lse, 1), NULL), "logsumexp");
-    succeeded(context, napier_softmax(context, logits, napier_rows_f32(r->probs, 1, n), NULL), "softmax");
-    succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(r->logprobs, 1, n), NULL), "log_softmax");
+    works(napier_logsumexp, context, logits, napier_array_f32(&r->lse, 1), NULL);
+    works(napier_softmax, context, logits, napier_rows_f32(r->probs, 1, n), NULL);
+    works(napier_log_softmax, context, logits, napier_rows_f32(r->logprobs, 1, n), NULL);
 }
 
 /* Each test runs this over kinds and sizes. */
@@ -229,18 +229,11 @@ static void logsumexp_of_parts(napier_context *context, row_kind kind, uint64_t 
     if (truth.outcome != ORACLE_FINITE) {
         return;
     }
-    succeeded(context,
-              napier_logsumexp(context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL),
-              "left");
-    succeeded(
-        context,
-        napier_logsumexp(context, napier_const_rows_f32(row_x + cut, 1, n - cut), napier_array_f32(parts + 1, 1), NULL),
-        "right");
-    succeeded(context,
-              napier_logsumexp(context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL),
-              "together");
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x, 1, n), napier_array_f32(&whole, 1), NULL),
-              "whole");
+    works(napier_logsumexp, context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL);
+    works(napier_logsumexp, context, napier_const_rows_f32(row_x + cut, 1, n - cut), napier_array_f32(parts + 1, 1),
+          NULL);
+    works(napier_logsumexp, context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL);
+    works(napier_logsumexp, context, napier_const_rows_f32(row_x, 1, n), napier_array_f32(&whole, 1), NULL);
     /* The parts were rounded to f32 at their own size, which is about that of the maximum. */
     const long double largest = fmaxl(fabsl((long double)parts[0]), fabsl((long double)parts[1]));
     const long double bound = 3 * oracle_log_bound(&truth, truth.lse, NAPIER_F32, NAPIER_F32) +
@@ -266,19 +259,16 @@ static void merging_is_associative(napier_context *context, row_kind kind, uint6
     unsigned char *bytes[2];
     for (int way = 0; way < 2; way++) {
         for (int p = 0; p < 3; p++) {
-            succeeded(context, napier_softmax_state_create(context, NAPIER_F32, cut[p], NULL, &parts[way][p]),
-                      "create");
-            succeeded(context,
-                      napier_softmax_state_update(context, parts[way][p],
-                                                  napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p])),
-                      "update");
+            works(napier_softmax_state_create, context, NAPIER_F32, cut[p], NULL, &parts[way][p]);
+            works(napier_softmax_state_update, context, parts[way][p],
+                  napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p]));
         }
         napier_softmax_state **const s = parts[way];
-        succeeded(context, napier_softmax_state_merge(context, way ? s[1] : s[0], way ? s[2] : s[1]), "first merge");
-        succeeded(context, napier_softmax_state_merge(context, s[0], way ? s[1] : s[2]), "second merge");
+        works(napier_softmax_state_merge, context, way ? s[1] : s[0], way ? s[2] : s[1]);
+        works(napier_softmax_state_merge, context, s[0], way ? s[1] : s[2]);
         size[way] = napier_softmax_state_size(s[0]);
         bytes[way] = scratch((int64_t)size[way], 1);
-        succeeded(context, napier_softmax_state_save(context, s[0], bytes[way], size[way]), "save");
+        works(napier_softmax_state_save, context, s[0], bytes[way], size[way]);
     }
     expect(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "%s, seed %llu, %lld: the grouping shows",
            row_kind_name(kind), (unsigned long long)seed, (long long)n);

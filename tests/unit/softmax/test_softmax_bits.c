@@ -40,8 +40,8 @@ static void run_reference(napier_context *scalar, operation op, const grid *in, 
     const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_SAFE, NAPIER_MASKED_NAN);
     const int64_t cols = in->view.cols;
     const bool whole = op == OP_LOGSUMEXP_ALL;
-    grid row = grid_make(LAYOUT_CONTIGUOUS, 1, whole ? in->view.rows * cols : cols, in->view.dtype);
-    grid result = grid_make(LAYOUT_CONTIGUOUS, 1, out->view.cols, out->view.dtype);
+    grid row = grid_plain(1, whole ? in->view.rows * cols : cols, in->view.dtype);
+    grid result = grid_plain(1, out->view.cols, out->view.dtype);
     for (int64_t i = 0; i < (whole ? 1 : in->view.rows); i++) {
         for (int64_t j = 0; j < row.view.cols; j++) {
             const int64_t at = whole ? j / cols : i, col = whole ? j % cols : j;
@@ -68,12 +68,12 @@ static void compare(const machine *m, operation op, const grid *in, layout out_l
 /* All operations of one matrix: every machine, every algorithm, the layouts in turn, in place. */
 static void check_matrix(const machine *machines, int count, napier_context *scalar, int64_t rows, int64_t cols,
                          napier_dtype in_dtype, napier_dtype out_dtype, double temperature, uint64_t seed) {
-    grid plain = grid_make(LAYOUT_CONTIGUOUS, rows, cols, in_dtype);
+    grid plain = grid_plain(rows, cols, in_dtype);
     grid_fill(&plain, ROW_KINDS, seed);
     grid first_axis = grid_make(LAYOUT_TRANSPOSED, rows, cols, in_dtype);
     grid_copy(&first_axis, &plain);
     for (operation op = 0; op < OPERATIONS; op++) {
-        grid expected = grid_make(LAYOUT_CONTIGUOUS, operation_rows(op, rows), operation_cols(op, cols), out_dtype);
+        grid expected = grid_plain(operation_rows(op, rows), operation_cols(op, cols), out_dtype);
         run_reference(scalar, op, &plain, &expected, temperature);
         for (int i = 0; i < count; i++) {
             const layout l = (layout)((seed + (uint64_t)i + (uint64_t)op) % LAYOUTS);
@@ -133,10 +133,10 @@ static void test_many_rows_of_each_kind(void) {
     const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (size_t c = 0; c < sizeof cols / sizeof *cols; c++) {
-            grid in = grid_make(LAYOUT_CONTIGUOUS, 67, cols[c], NAPIER_F32);
+            grid in = grid_plain(67, cols[c], NAPIER_F32);
             grid_fill(&in, kind, 1000 * c);
             for (operation op = 0; op < OP_LOGSUMEXP_ALL; op++) {
-                grid expected = grid_make(LAYOUT_CONTIGUOUS, 67, operation_cols(op, cols[c]), NAPIER_F32);
+                grid expected = grid_plain(67, operation_cols(op, cols[c]), NAPIER_F32);
                 run_reference(scalar, op, &in, &expected, 1.0);
                 for (int i = 0; i < count; i += 2) {
                     compare(&machines[i], op, &in, LAYOUT_CONTIGUOUS, &expected, &options, row_kind_name(kind));
@@ -153,8 +153,8 @@ static void test_place_in_the_batch(void) {
     const int count = make_machines(machines);
     const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     for (size_t c = 0; c < sizeof cols / sizeof *cols; c++) {
-        grid all = grid_make(LAYOUT_CONTIGUOUS, 70, cols[c], NAPIER_F32);
-        grid expected = grid_make(LAYOUT_CONTIGUOUS, 70, cols[c], NAPIER_F32);
+        grid all = grid_plain(70, cols[c], NAPIER_F32);
+        grid expected = grid_plain(70, cols[c], NAPIER_F32);
         grid_fill(&all, ROW_KINDS, 5);
         run_reference(machines[0].context, OP_SOFTMAX, &all, &expected, 1.0);
         for (int i = 0; i < count; i++) {
@@ -192,11 +192,10 @@ static void test_long_rows(void) {
     const int count = make_machines(machines);
     napier_context *const scalar = context_for_test(NAPIER_ISA_SCALAR, 1);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        grid in = grid_make(LAYOUT_CONTIGUOUS, 2, k == 0 ? 151936 : 60001, k % 2 ? NAPIER_BF16 : NAPIER_F32);
+        grid in = grid_plain(2, k == 0 ? 151936 : 60001, k % 2 ? NAPIER_BF16 : NAPIER_F32);
         grid_fill(&in, kinds[k], k);
         for (operation op = 0; op < OPERATIONS; op++) {
-            grid expected =
-                grid_make(LAYOUT_CONTIGUOUS, operation_rows(op, 2), operation_cols(op, in.view.cols), in.view.dtype);
+            grid expected = grid_plain(operation_rows(op, 2), operation_cols(op, in.view.cols), in.view.dtype);
             run_reference(scalar, op, &in, &expected, 1.0);
             for (int i = 0; i < count; i++) {
                 const napier_softmax_options options = options_of(1.0, (napier_algorithm)(i % 4), NAPIER_MASKED_NAN);
@@ -211,16 +210,16 @@ static void test_narrow_results_are_rounded(napier_context *context) {
     static const napier_dtype narrow[] = {NAPIER_F16, NAPIER_BF16};
     for (int s = 0; s < SIZES; s += 2) {
         for (int d = 0; d < 3; d++) {
-            grid in = grid_make(LAYOUT_CONTIGUOUS, ROW_KINDS, sizes[s], all_dtypes[d]);
+            grid in = grid_plain(ROW_KINDS, sizes[s], all_dtypes[d]);
             grid_fill(&in, ROW_KINDS, (uint64_t)s);
             for (operation op = 0; op < OPERATIONS; op++) {
                 const int64_t rows = operation_rows(op, ROW_KINDS);
                 const int64_t cols = operation_cols(op, sizes[s]);
-                grid wide = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
+                grid wide = grid_plain(rows, cols, NAPIER_F32);
                 succeeded(context, operation_run(context, op, grid_input(&in), wide.view, NULL), "to f32");
                 for (int n = 0; n < 2; n++) {
-                    grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, narrow[n]);
-                    grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, narrow[n]);
+                    grid expected = grid_plain(rows, cols, narrow[n]);
+                    grid got = grid_plain(rows, cols, narrow[n]);
                     for (int64_t row = 0; row < rows; row++) {
                         for (int64_t col = 0; col < cols; col++) {
                             grid_set(&expected, row, col, grid_get(&wide, row, col));
@@ -242,8 +241,8 @@ static void test_narrow_results_are_rounded(napier_context *context) {
 static void test_narrow_logits_are_widened(napier_context *context) {
     for (int s = 0; s < SIZES; s += 3) {
         for (int d = 1; d < 3; d++) {
-            grid in = grid_make(LAYOUT_CONTIGUOUS, ROW_KINDS, sizes[s], all_dtypes[d]);
-            grid widened = grid_make(LAYOUT_CONTIGUOUS, ROW_KINDS, sizes[s], NAPIER_F32);
+            grid in = grid_plain(ROW_KINDS, sizes[s], all_dtypes[d]);
+            grid widened = grid_plain(ROW_KINDS, sizes[s], NAPIER_F32);
             grid_fill(&in, ROW_KINDS, (uint64_t)s);
             for (int64_t row = 0; row < ROW_KINDS; row++) {
                 for (int64_t col = 0; col < sizes[s]; col++) {
@@ -253,8 +252,8 @@ static void test_narrow_logits_are_widened(napier_context *context) {
             for (operation op = 0; op < OPERATIONS; op++) {
                 const int64_t rows = operation_rows(op, ROW_KINDS);
                 const int64_t cols = operation_cols(op, sizes[s]);
-                grid got = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
-                grid expected = grid_make(LAYOUT_CONTIGUOUS, rows, cols, NAPIER_F32);
+                grid got = grid_plain(rows, cols, NAPIER_F32);
+                grid expected = grid_plain(rows, cols, NAPIER_F32);
                 succeeded(context, operation_run(context, op, grid_input(&in), got.view, NULL), "narrow");
                 succeeded(context, operation_run(context, op, grid_input(&widened), expected.view, NULL), "widened");
                 if (grid_differences(&got, &expected, operation_name(op))) {
