@@ -58,101 +58,99 @@ seconds_since() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b 
 
 log_of() { printf '%s/%s.log' "$logs" "$(printf '%s' "$1" | tr -c 'A-Za-z0-9._\n-' '_')"; }
 
-# timeout runs its command in a new process group, so this script must pass on its signals.
-# shellcheck disable=SC2064 # the current process
-end_with_me() { trap "kill $1 2>/dev/null; exit 143" INT TERM; }
-
-# Runs a command for at most $1 seconds; $log, $status and $took describe the result.
-run_logged() { # seconds, name, command...
-    local limit=$1 start
-    log=$(log_of "$2")
+# Runs a command for at most $1 seconds; $status and $took describe the result. timeout runs its command in a new process
+# group, so this script must pass on its signals.
+run_limited() { # seconds, command...
+    local start
     start=$(date +%s.%N)
-    shift 2
-    printf '+ %s\n' "$*" >"$log"
-    timeout -k 10 "$limit" "$@" >>"$log" 2>&1 </dev/null &
-    end_with_me $!
+    timeout -k 10 "$@" </dev/null &
+    # shellcheck disable=SC2064 # the current process
+    trap "kill $! 2>/dev/null; exit 143" INT TERM
     wait $!
     status=$?
     trap - INT TERM
     took=$(seconds_since "$start")
 }
 
-show_failure() { # name
-    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
-        printf '  FAIL  %s (no end after %s s)\n' "$1" "$took"
-    else
-        printf '  FAIL  %s (exit status %s, %s s)\n' "$1" "$status" "$took"
-    fi
+# The same with its output in $log.
+run_logged() { # seconds, name, command...
+    local limit=$1
+    log=$(log_of "$2")
+    shift 2
+    printf '+ %s\n' "$*" >"$log"
+    run_limited "$limit" "$@" >>"$log" 2>&1
+}
+
+# Shows the end of the log and records it.
+failed() { # name[, count]
+    local how="exit status $status, $took s"
+    { [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; } && how="no end after $took s"
+    printf '  FAIL  %s (%s)\n' "$1" "$how"
     { grep -B 12 -E '^FAIL' "$log" | head -n 60; tail -n 15 "$log"; } | sed 's/^/        | /'
+    record fail "${2:-1}" "$1"
+    return 1
+}
+
+passed() { # name[, count]
+    printf '  ok    %s%s (%s s)\n' "$1" "${2:+: $2 passed}" "$took"
+    record pass "${2:-1}" "$1"
 }
 
 # One check: a command that must exit with 0. Exit status 77 means skipped, and its last line says why.
 check() { # seconds, name, command...
-    local name=$2
     run_logged "$@"
     case $status in
-    0)
-        printf '  ok    %s (%s s)\n' "$name" "$took"
-        record pass 1 "$name"
-        ;;
-    77) skip "$name" "$(tail -n 1 "$log")" ;;
-    *)
-        show_failure "$name"
-        record fail 1 "$name"
-        return 1
-        ;;
+    0) passed "$2" ;;
+    77) skip "$2" "$(tail -n 1 "$log")" ;;
+    *) failed "$2" ;;
     esac
 }
 
 # A program that counts its own checks. It prints "N passed, N failed[, N skipped]", and "skip NAME: WHY" or "skip 
 # WHY".
 check_counted() { # seconds, name, command...
-    local name=$2 line passed failed
+    local name=$2 line good bad
     run_logged "$@"
     [ "$status" -eq 77 ] && { skip "$name" "$(tail -n 1 "$log")"; return 0; }
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
-    passed=${line%% passed*} failed=${line#* passed, } failed=${failed%% failed*}
-    if [ -z "$line" ] || { [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; }; then
-        show_failure "$name"
-        record fail 1 "$name"
-        return 1
+    good=${line%% passed*} bad=${line#* passed, } bad=${bad%% failed*}
+    if [ -z "$line" ] || { [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; }; then
+        failed "$name"
+        return
     fi
-    [ "$passed" -gt 0 ] && record pass "$passed" "$name"
     while IFS= read -r line; do
         skip "$name" "$line"
     done < <(sed -nE 's/^ *(skip|skipped|SKIP)[: ]+//p' "$log")
-    if [ "$failed" -gt 0 ]; then
-        show_failure "$name"
-        record fail "$failed" "$name"
-        return 1
+    if [ "$bad" -gt 0 ]; then
+        record pass "$good" "$name"
+        failed "$name" "$bad"
+    else
+        passed "$name" "$good"
     fi
-    printf '  ok    %s: %s passed (%s s)\n' "$name" "$passed" "$took"
 }
 
 # All tests that ctest has under a label; each is one check.
 check_ctest() { # seconds, name, build directory, ctest arguments...
-    local name=$2 limit=$1 build=$3 line test
+    local limit=$1 name=$2 build=$3 line test good=0
     shift 3
     run_logged "$limit" "$name" ctest --test-dir "$build" -j "$jobs" --output-on-failure "$@"
-    local passed=0
     while IFS= read -r line; do
         test=$(printf '%s' "$line" | sed -E 's/^ *[0-9]+\/[0-9]+ Test +#[0-9]+: ([^ ]+).*/\1/')
         case $line in
-        *"   Passed "*) passed=$((passed + 1)) ;;
+        *"   Passed "*) good=$((good + 1)) ;;
         *"Skipped"*) skip "$name: $test" "its own exit status 77 (not on this machine)" ;;
         *) record fail 1 "$name: $test" ;;
         esac
     done < <(grep -E '^ *[0-9]+/[0-9]+ Test +#' "$log")
-    [ "$passed" -gt 0 ] && record pass "$passed" "$name"
     if [ "$status" -ne 0 ]; then
-        show_failure "$name"
+        record pass "$good" "$name"
+        grep -q "^fail 1 $name: " "$results"
+        failed "$name" $? # 0: each failed test is recorded already
         sed -n '/\*\*\*/,/^ *Start/p' "$log" | head -n 60 | sed 's/^/        | /' # what the tests that failed said
-        grep -q "^fail 1 $name" "$results" || record fail 1 "$name"
         return 1
     fi
-    [ "$passed" -gt 0 ] || { skip "$name" "no tests of this kind in the build"; return 0; }
-    printf '  ok    %s: %s passed (%s s)\n' "$name" "$passed" "$took"
-    return 0
+    [ "$good" -gt 0 ] || { skip "$name" "no tests of this kind in the build"; return 0; }
+    passed "$name" "$good"
 }
 
 # Configures and builds with CMake in $work/NAME. A repeated call costs little.
@@ -164,20 +162,17 @@ build() { # name, compiler, targets ("all" or names), cmake arguments...
         # shellcheck disable=SC2086 # a list of targets
         run_logged 900 "build $name" cmake --build "$work/$name" -j "$jobs" --target $targets
     fi
-    if [ "$status" -ne 0 ]; then
-        show_failure "build $name"
-        record fail 1 "build $name"
-        return 1
-    fi
-    printf '  ok    build %s (%s s)\n' "$name" "$took"
-    record pass 1 "build $name"
+    if [ "$status" -eq 0 ]; then passed "build $name"; else failed "build $name"; fi
 }
 
-isas="auto scalar neon avx2 avx512" # auto: with the matrix engine, which the named ones go without
+# ---- Golden bits ------------------------------------------------------------------------------------------------------
 
-# Compares one build of golden.c or golden_*.c with its table, for every instruction set and thread count.
+isas="auto scalar neon avx2 avx512" # auto: with the matrix engine, which the named ones go without
+mapfile -t goldens < <(grep -v '^#' "$root/tests/bits/programs.list")
+
+# Compares one program with its table, for every instruction set and thread count.
 check_golden() { # name, table, command...
-    local name=$1 table=$root/tests/bits/$2 isa threads bad=0 done_isas="" lacking=""
+    local name=$1 table=$2 isa threads bad="" done_isas=""
     shift 2
     for isa in $isas; do
         for threads in 1 2 7; do
@@ -185,104 +180,43 @@ check_golden() { # name, table, command...
             case $status in
             0) record pass 1 "$name $isa $threads threads" ;;
             77)
-                lacking="$lacking $isa"
-                break
+                skip "$name $isa" "not in this build or not on this machine"
+                continue 2
                 ;;
-            *)
-                show_failure "$name, $isa, $threads threads"
-                record fail 1 "$name $isa $threads threads"
-                bad=1
-                ;;
+            *) failed "$name $isa $threads threads" || bad=yes ;;
             esac
-            [ "$threads" = 7 ] && done_isas="$done_isas $isa"
         done
+        done_isas="$done_isas $isa"
     done
-    [ "$bad" = 0 ] && printf '  ok    %s: every line matches on%s, 1, 2, 7 threads\n' "$name" "$done_isas"
-    for isa in $lacking; do
-        skip "$name $isa" "not in this build or not on this machine"
-    done
-    return "$bad"
+    [ -n "$bad" ] || printf '  ok    %s: every line matches on%s, 1, 2, 7 threads\n' "$name" "$done_isas"
 }
 
-# Builds the library without CMake, except src/lm, which needs other libraries. Arguments: compiler, directory, flags...
-compile_library() {
-    local cc=$1 dir=$2
-    shift 2
-    mkdir -p "$dir"
-    rm -f "$dir"/*.o "$dir/libnapier.a"
-    # shellcheck disable=SC2016 # for the inner shell
-    find "$root/src" -name '*.c' ! -path '*/src/lm/*' | xargs -P "$jobs" -I{} sh -c 'dir=$1 file=$2; shift 2
-        exec ${CMAKE_C_COMPILER_LAUNCHER:-} "$@" -c "$file" -o "$dir/$(echo "$file" | tr / _).o"' _ "$dir" {} "$cc" "$@" \
-        -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" && ar rcs "$dir/libnapier.a" "$dir"/*.o
-}
-
-# Builds a program with that library. Arguments: compiler, directory, name of the program, sources and flags...
-compile_with_library() {
-    local cc=$1 dir=$2 name=$3
-    shift 3
-    "$cc" "$@" -std=c11 -ffp-contract=off -I"$root/include" -I"$root/src" -I"$root/tests" "$dir/libnapier.a" -lm \
-        -o "$dir/$name"
-}
-
-# A program of golden bits, its table, the subject of its lines, the part that slow builds run, and its sources in
-# support.
-goldens=(
-    "golden golden.txt bits all formats.c rows.c"
-    "golden_umap golden_umap.txt maps quick golden_table.c"
-    "golden_rl golden_rl.txt RL quick golden_table.c formats.c"
-    "golden_linear golden_linear.txt products quick golden_table.c formats.c"
-    "golden_attention golden_attention.txt attention quick golden_table.c formats.c"
-)
-
-# Compares every golden program of a directory with its table. Arguments: name of the build, directory, and for slow
-# builds "slow" and the emulator if they need one.
+# Compares every golden program of a build with its table. Arguments: name, build, and for slow ones "slow" and the
+# emulator if they need one.
 check_goldens() {
-    local name=$1 dir=$2 slow=${3:-} emulator=${4:-} line program table what part
+    local name=$1 dir=$work/$2/tests slow=${3:-} emulator=${4:-} line program subject part
     for line in "${goldens[@]}"; do
-        read -r program table what part _ <<<"$line"
-        part=${slow:+${part/#quick/--quick}}
+        read -r program subject part _ <<<"$line"
+        [ -n "$slow" ] && [ "$part" != all ] || part=
+        [ -x "$dir/$program" ] || { skip "golden $subject, $name" "no cJSON, PCRE2 and utf8proc for this build"; continue; }
         # shellcheck disable=SC2086 # nothing, or one word
-        [ -x "$dir/$program" ] && check_golden "golden $what, $name" "$table" $emulator "$dir/$program" ${part#all}
+        check_golden "golden $subject, $name" "$root/tests/bits/$program.txt" $emulator "$dir/$program" $part
     done
 }
-
-# Builds the library and every golden program without CMake, and compares their lines for slow builds. Arguments: name
-# of the build, compiler, directory, emulator or nothing, flags...
-compile_and_check_goldens() {
-    local name=$1 cc=$2 dir=$3 emulator=$4 line program used file sources
-    shift 4
-    check 500 "compile the library: $name" bash -c 'compile_library "$@"' _ "$cc" "$dir" "$@" || return
-    for line in "${goldens[@]}"; do
-        read -r program _ _ _ used <<<"$line"
-        sources=$root/tests/bits/$program.c
-        for file in $used; do
-            sources="$sources $root/tests/support/$file"
-        done
-        # shellcheck disable=SC2086 # a list of sources
-        check 60 "compile $program.c: $name" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" "$program" $sources "$@"
-    done
-    check_goldens "$name" "$dir" slow "$emulator"
-}
-export -f compile_library compile_with_library
-export root jobs
 
 # ---- The groups -----------------------------------------------------------------------------------------------------------
 
 group_release() {
     build "$release" "$main_cc" all -DCMAKE_BUILD_TYPE=Release || return
-    local warnings
-    warnings=$(grep -c 'warning:' "$logs/build_$release.log")
-    if [ "$warnings" -gt 0 ]; then
-        printf '  note  %s warnings, see %s\n' "$warnings" "$logs/build_$release.log"
-    fi
     grep -E '^-- (Skipped|exhaustive):' "$logs/configure_$release.log" | sed 's/^-- //' | while IFS= read -r line; do
         skip "${line%% (*}" "${line#*(}"
     done
     check_counted 300 "self-test" "$work/$release/tests/selftest"
     check_ctest 900 "unit tests" "$work/$release" -L unit
     check_ctest 200 "seeds of the fuzzers" "$work/$release" -L fuzz
-    [ -x "$work/$release/tests/golden" ] && check 60 "a scrambled order is noticed" "$self" --must-fail \
-        "$work/$release/tests/golden" --isa scalar --scramble --check "$root/tests/bits/golden.txt"
+    # shellcheck disable=SC2016 # for the inner shell; a crash has another status than 1
+    check 60 "a scrambled order is noticed" bash -c '"$@"; [ $? -eq 1 ]' _ "$work/$release/tests/golden" --isa scalar \
+        --scramble --check "$root/tests/bits/golden.txt"
 }
 
 group_clang() {
@@ -292,33 +226,27 @@ group_clang() {
     check_counted 300 "self-test" "$work/clang/tests/selftest"
 }
 
-# CMake builds with -O2; the builds without it use -O0.
 group_bits() {
     local cc dir
     for cc in "$main_cc" clang; do
         have "$cc" || { skip "golden bits, ${cc##*/}" "no $cc on this machine"; continue; }
         dir=$release
         [ "$cc" = clang ] && dir=clang
-        build "$dir" "$cc" "$(printf '%s\n' "${goldens[@]}" | cut -d ' ' -f 1 | tr '\n' ' ')" -DCMAKE_BUILD_TYPE=Release &&
-            check_goldens "${cc##*/} -O2" "$work/$dir/tests"
-        compile_and_check_goldens "${cc##*/} -O0" "$cc" "$work/golden/${cc##*/}-O0" "" -O0 -fopenmp
+        build "$dir" "$cc" goldens -DCMAKE_BUILD_TYPE=Release && check_goldens "${cc##*/} -O2" "$dir"
+        build "$dir-O0" "$cc" goldens -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O0 && check_goldens "${cc##*/} -O0" "$dir-O0" slow
     done
 }
 
 group_arm() {
-    local cc=aarch64-linux-gnu-gcc qemu
+    local cc=aarch64-linux-gnu-gcc qemu isas="scalar neon avx2 avx512" # auto is neon there
     qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64)
     have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
     [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
-    local dir=$work/arm isas="scalar neon avx2 avx512" # auto is neon there
-    compile_and_check_goldens AArch64 "$cc" "$dir" "$qemu" -O2 -static -fopenmp
-    [ -f "$dir/libnapier.a" ] || return
-    check 60 "compile the self-test for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" selftest \
-        "$root/tests/selftest/selftest.c" -O2 -static -fopenmp &&
-        check_counted 200 "self-test, AArch64" "$qemu" "$dir/selftest" --quick
-    check 60 "compile the sample of all floats for AArch64" bash -c 'compile_with_library "$@"' _ "$cc" "$dir" exhaustive \
-        "$root/tests/exhaustive/exhaustive.c" -O2 -static -fopenmp &&
-        check_counted 200 "sample of all floats, AArch64" "$qemu" "$dir/exhaustive" --sample 511
+    build arm "$cc" "goldens selftest exhaustive" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DBUILD_SHARED_LIBS=OFF \
+        -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static || return
+    check_goldens AArch64 arm slow "$qemu"
+    check_counted 200 "self-test, AArch64" "$qemu" "$work/arm/tests/selftest" --quick
+    check_counted 200 "sample of all floats, AArch64" "$qemu" "$work/arm/tests/exhaustive" --sample 511
 }
 
 # One build for the unit tests and the fuzzers. The kernels are long functions of inlined vector operations, and inlined
@@ -350,14 +278,13 @@ group_sanitize() {
     OMP_TOOL_LIBRARIES=$(ls /usr/lib/llvm-*/lib/libarcher.so 2>/dev/null | tail -n 1)
     [ -n "$OMP_TOOL_LIBRARIES" ] || { skip "ThreadSanitizer" "no libarcher.so: it would not see OpenMP's barriers"; return; }
     export OMP_TOOL_LIBRARIES
-    build tsan clang "selftest $(printf '%s\n' "${goldens[@]}" | cut -d ' ' -f 1 | tr '\n' ' ')" -DCMAKE_BUILD_TYPE=None \
-        "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
+    build tsan clang "selftest goldens" -DCMAKE_BUILD_TYPE=None "-DCMAKE_C_FLAGS=-O1 -g1" -DNAPIER_SANITIZE=thread || return
     check_counted 300 "self-test, threads" "$work/tsan/tests/selftest" --quick
-    local table program
-    for table in "$root"/tests/bits/*.txt; do # every operation that uses threads
-        program=$(basename "$table" .txt)
+    local line program
+    for line in "${goldens[@]}"; do # every operation that uses threads
+        program=${line%% *}
         [ -x "$work/tsan/tests/$program" ] || { skip "$program, threads" "not in this build"; continue; }
-        check 200 "$program, threads" "$work/tsan/tests/$program" --quick --threads 7 --check "$table"
+        check 200 "$program, threads" "$work/tsan/tests/$program" --quick --threads 7 --check "$root/tests/bits/$program.txt"
     done
 }
 
@@ -371,15 +298,12 @@ group_valgrind() {
 
 group_exhaustive() {
     build "$release" "$main_cc" "exhaustive random_rows random_f64" -DCMAKE_BUILD_TYPE=Release || return
-    if [ -n "${QUICK:-}" ]; then
-        check_counted 200 "a sample of all floats" "$work/$release/tests/exhaustive" --sample 257
-        check_counted 200 "random rows" "$work/$release/tests/random_rows" --elements 2e7
-        check_counted 200 "exp, log, log1p in double" "$work/$release/tests/random_f64" --samples 2e6
-    else
-        check_counted 500 "all floats" "$work/$release/tests/exhaustive" --full
-        check_counted 300 "random rows" "$work/$release/tests/random_rows" --elements 1e9
-        check_counted 300 "exp, log, log1p in double" "$work/$release/tests/random_f64" --samples 1e8
-    fi
+    local floats="--full" elements=1e9 samples=1e8
+    [ -n "${QUICK:-}" ] && floats="--sample 257" elements=2e7 samples=2e6
+    # shellcheck disable=SC2086 # one word or two
+    check_counted 500 "all floats" "$work/$release/tests/exhaustive" $floats
+    check_counted 300 "random rows" "$work/$release/tests/random_rows" --elements "$elements"
+    check_counted 300 "exp, log, log1p in double" "$work/$release/tests/random_f64" --samples "$samples"
     grep -hE '(isa|elements|max_ulp)=' "$logs"/*.log | sed 's/^/        /'
 }
 
@@ -420,20 +344,15 @@ group_hostile() {
 }
 
 group_cli() {
-    [ -x "$root/tests/cli/run.sh" ] || { skip cli "no tests/cli/run.sh"; return; }
-    build "$release" "$main_cc" all -DCMAKE_BUILD_TYPE=Release || return
-    check_counted 280 "the program" "$root/tests/cli/run.sh" "$work/$release/napier"
+    build "$release" "$main_cc" all -DCMAKE_BUILD_TYPE=Release &&
+        check_counted 280 "the program" "$root/tests/cli/run.sh" "$work/$release/napier"
 }
 
-group_install() {
-    [ -x "$root/tests/install/run.sh" ] || { skip install "no tests/install/run.sh"; return; }
-    CC=$main_cc check_counted 280 "the installed package" "$root/tests/install/run.sh"
-}
+group_install() { CC=$main_cc check_counted 280 "the installed package" "$root/tests/install/run.sh"; }
 
-group_python() {
-    [ -x "$root/tests/python/run.sh" ] || { skip python "no tests/python/run.sh"; return; }
-    CC=$main_cc check_counted 580 "the Python package" "$root/tests/python/run.sh" "$work/python"
-}
+group_python() { CC=$main_cc check_counted 580 "the Python package" "$root/tests/python/run.sh" "$work/python"; }
+
+group_bare() { CC=$main_cc check_counted 280 "without CMake" "$root/tests/bare/run.sh"; }
 
 # The tests of the emulated device are unit tests, in every build that has unit tests.
 group_cuda() {
@@ -448,11 +367,6 @@ group_cuda() {
     check_ctest 800 "on a device" "$work/cuda" -L device
 }
 
-group_bare() {
-    [ -x "$root/tests/bare/run.sh" ] || { skip bare "no tests/bare/run.sh"; return; }
-    CC=$main_cc check_counted 280 "without CMake" "$root/tests/bare/run.sh"
-}
-
 group_style() {
     local tool
     if have python3; then
@@ -461,33 +375,20 @@ group_style() {
         skip "names in documents and comments" "no python3 on this machine"
     fi
     tool=$(command -v clang-format-14 || command -v clang-format)
-    [ -n "$tool" ] || { skip style "no clang-format on this machine"; return; }
-    [ -f "$root/.clang-format" ] || { skip style "no .clang-format"; return; }
-    "$tool" --version | grep -q 'version 14' || { skip style "clang-format is not version 14, which .clang-format is for"; return; }
+    [[ $tool && $("$tool" --version) == *"version 14"* ]] || { skip style "no clang-format 14, which .clang-format is for"; return; }
     # shellcheck disable=SC2046
-    check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/include "$root"/src "$root"/cli "$root"/tests \
-        "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
+    check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/{include,src,cli,tests,bench,examples} \
+        -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
 
-# For `check`: a command that must exit with 1, as a test does when it fails. A crash has another status.
-if [ "${1:-}" = --must-fail ]; then
-    shift
-    "$@"
-    [ $? -eq 1 ]
-    exit
-fi
-
-# ---- One group, in a process of its own, so that its time can be limited ----------------------------------------------
+# ---- One group, in a process of its own, so that its time can be limited; then all groups ------------------------------
 
 if [ "${1:-}" = --group ]; then
-    name=$2
-    logs=$work/log/$name
-    results=$work/log/$name.results
-    "group_$name"
+    logs=$work/log/$2
+    results=$work/log/$2.results
+    "group_$2"
     exit 0
 fi
-
-# ---- All groups ---------------------------------------------------------------------------------------------------------
 
 only=""
 while [ $# -gt 0 ]; do
@@ -524,13 +425,7 @@ for line in "${groups[@]}"; do
     : >"$results"
     all+=("$results")
     printf '\n== %s: %s\n' "$name" "$text"
-    start=$(date +%s.%N)
-    timeout -k 10 "$limit" "$self" --group "$name" </dev/null &
-    end_with_me $!
-    wait $!
-    status=$?
-    trap - INT TERM
-    took=$(seconds_since "$start")
+    run_limited "$limit" "$self" --group "$name"
     if [ "$status" -ne 0 ]; then
         printf '  FAIL  the group %s ended with status %s after %s s (limit %s s)\n' "$name" "$status" "$took" "$limit"
         record fail 1 "group $name: status $status"

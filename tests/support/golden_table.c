@@ -2,17 +2,21 @@
 #include "support/golden_table.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <napier/linear.h>
 
+enum { LINE = 200 };
+
 napier_context *golden_context;
+int golden_scramble;
 
 static const char *program;
 static FILE *table;
-static int writes, lines, wrong;
+static int writes, quick, lines, wrong;
 
 _Noreturn void golden_give_up(const char *what, const char *detail) {
     fprintf(stderr, "%s: %s %s\n", program, what, detail);
@@ -40,21 +44,53 @@ uint64_t golden_hash(uint64_t hash, uint64_t bits, size_t size) {
     return hash;
 }
 
-void golden_line(const char *name, uint64_t hash) {
-    char wanted_name[64];
-    uint64_t wanted;
-    lines++;
+void golden_version(void) {
+    const int version = napier_numerics_version();
+    char line[LINE];
+    int of_table;
     if (writes) {
-        fprintf(table, "%s %016" PRIx64 "\n", name, hash);
+        fprintf(table,
+                "# numerics version %d\n# op dtype_in dtype_out shape seed hash; written by `golden --write`, "
+                "checked by `golden --check`\n",
+                version);
+    } else if (!fgets(line, LINE, table) || sscanf(line, "# numerics version %d", &of_table) != 1 ||
+               of_table != version) {
+        golden_give_up("the table does not begin with this numerics version, but with", line);
+    }
+}
+
+/* The next line that is no comment; NULL at the end. */
+static const char *next_line(char line[LINE]) {
+    while (fgets(line, LINE, table)) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (line[0] != '#') {
+            return line;
+        }
+    }
+    return NULL;
+}
+
+void golden_line(const char *name, uint64_t hash) {
+    char line[LINE], wanted[LINE];
+    const size_t length = strlen(name);
+    lines++;
+    (void)snprintf(wanted, sizeof wanted, "%s %016" PRIx64, name, hash);
+    if (writes) {
+        fprintf(table, "%s\n", wanted);
         return;
     }
-    do {
-        if (fscanf(table, "%63s %" SCNx64, wanted_name, &wanted) != 2) {
+    bool found = false;
+    for (bool more = true; more && !found; more = quick) {
+        if (!next_line(line)) {
             golden_give_up("the table has no line for", name);
         }
-    } while (strcmp(wanted_name, name) != 0);
-    if (wanted != hash) {
-        printf("%s: %s is %016" PRIx64 ", the table has %016" PRIx64 "\n", program, name, hash, wanted);
+        found = strncmp(line, name, length) == 0 && line[length] == ' ';
+    }
+    if (!found) {
+        golden_give_up("the table has another line where it should have", name);
+    }
+    if (strcmp(line, wanted) != 0) {
+        printf("%s: %s, the table has%s\n", program, wanted, line + length);
         wrong++;
     }
 }
@@ -72,12 +108,13 @@ int golden_main(const char *name, int count, char **words, void (*cases)(int qui
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.threads = 1;
     const char *path = NULL;
-    int quick = 0;
     program = name;
     for (int i = 1; i < count; i++) {
         const int more = i + 1 < count;
         if (strcmp(words[i], "--quick") == 0) {
             quick = 1;
+        } else if (strcmp(words[i], "--scramble") == 0) {
+            golden_scramble = 1;
         } else if (strcmp(words[i], "--isa") == 0 && more) {
             options.highest_isa = isa_named(words[++i]);
         } else if (strcmp(words[i], "--threads") == 0 && more) {
@@ -100,6 +137,10 @@ int golden_main(const char *name, int count, char **words, void (*cases)(int qui
     }
     golden_demand(status);
     cases(quick);
+    char line[LINE];
+    if (!writes && !quick && next_line(line)) {
+        golden_give_up("the table has more lines than there are cases:", line);
+    }
     const char *const on = napier_matrix_engine(golden_context) ? " on the matrix engine" : "";
     napier_context_destroy(golden_context);
     if (fclose(table) != 0) {

@@ -1,12 +1,12 @@
-/* golden_table.h - the common part of the programs that check a table of golden bits: golden_umap, golden_rl,
- * golden_linear.
+/* golden_table.h - the common part of the programs that check a table of golden bits; tests/bits/programs.list names
+ * them.
  *
- *   PROGRAM [--isa NAME] [--threads N] [--quick] --check FILE | --write FILE
+ *   PROGRAM [--isa NAME] [--threads N] [--quick] [--scramble] --check FILE | --write FILE
  *
  * A line of a table is `what hash`: the 64-bit FNV-1a hash of the result bits of a call on numbers that the program
  * generates. Every machine, instruction set, compiler and thread count must give the same hashes. --quick: small data
- * only, for emulators; the other lines of the table are ignored. Exit status: 0 all lines match, 1 some do not, 2 the
- * table or the arguments are wrong, 77 the machine lacks the instruction set. */
+ * only, for emulators; the other lines of the table are ignored. --scramble: see golden.c. Exit status: 0 all lines
+ * match, 1 some do not, 2 the table or the arguments are wrong, 77 the machine lacks the instruction set. */
 #ifndef NAPIER_TESTS_GOLDEN_TABLE_H
 #define NAPIER_TESTS_GOLDEN_TABLE_H
 
@@ -17,10 +17,14 @@
 
 /* The context for all calls of the cases. */
 extern napier_context *golden_context;
+/* Whether --scramble was given. */
+extern int golden_scramble;
 
 /* The whole of main. `cases` produces the lines with one golden_line after another. */
 int golden_main(const char *program, int count, char **words, void (*cases)(int quick));
 
+/* Writes the numerics version, or compares it with the table's. */
+void golden_version(void);
 /* Writes the line, or compares it with the table's. */
 void golden_line(const char *name, uint64_t hash);
 
