@@ -1,6 +1,6 @@
 /* Attention, forward: bit for bit against the order of docs/attention.md written out on one row, for every instruction
  * set, thread count, stride, dtype, mask and batch; within the promised error of double precision; prefixes shared or
- * not; rows that see nothing, NaN and infinities, seen and hidden; arguments that cannot be, memory that runs out. */
+ * not; rows that see nothing, NaN and infinities, seen and hidden; arguments that cannot be. */
 #include "attention_support.h"
 
 #include <stdio.h>
@@ -488,28 +488,11 @@ static void endless_views_are_refused(void) {
     napier_context_destroy(context);
 }
 
-static void memory_that_runs_out_is_told(void) {
-    for (int threads = 1; threads <= 4; threads += 3) {
-        ledger l = LEDGER_INIT;
-        napier_context *context = ledger_context(&l, threads);
-        const call c = good_call();
-        napier_status status = NAPIER_OUT_OF_MEMORY;
-        int count = 0;
-        for (; status != NAPIER_OK && count < 50; count++) {
-            ledger_allow(&l, count);
-            status = make_call(context, &c);
-            expect(status == NAPIER_OK || status == NAPIER_OUT_OF_MEMORY, "status %d", (int)status);
-        }
-        expect(status == NAPIER_OK && count > 3, "%d allocations", count);
-        napier_context_destroy(context);
-    }
-}
-
 int main(void) {
-    return RUN_TESTS(
-        "attention", TEST(sizes_have_the_bits_of_the_order),
-        TEST(options_layouts_and_dtypes_have_the_bits_of_the_order), TEST(large_scores_have_the_bits_of_the_order),
-        TEST(errors_are_within_the_bound), TEST(shared_is_unshared), TEST_2(a_sequence_does_not_know_its_batch),
-        TEST(odd_values_touch_only_rows_that_see_them), TEST_2(rows_that_see_nothing), TEST_1(wrong_views_are_named),
-        TEST_1(wrong_options_are_named), TEST(endless_views_are_refused), TEST(memory_that_runs_out_is_told));
+    return RUN_TESTS("attention", TEST(sizes_have_the_bits_of_the_order),
+                     TEST(options_layouts_and_dtypes_have_the_bits_of_the_order),
+                     TEST(large_scores_have_the_bits_of_the_order), TEST(errors_are_within_the_bound),
+                     TEST(shared_is_unshared), TEST_2(a_sequence_does_not_know_its_batch),
+                     TEST(odd_values_touch_only_rows_that_see_them), TEST_2(rows_that_see_nothing),
+                     TEST_1(wrong_views_are_named), TEST_1(wrong_options_are_named), TEST(endless_views_are_refused));
 }

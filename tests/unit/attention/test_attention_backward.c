@@ -1,11 +1,9 @@
 /* Attention, backward: against the formula in double precision, which finite differences of the forward in double
  * precision confirm; the same bits for every instruction set, thread count and stride; gradients of a shared prefix are
- * the sums of the unshared ones; what is hidden or masked gets nothing; arguments that cannot be, and memory. */
+ * the sums of the unshared ones; what is hidden or masked gets nothing; arguments that cannot be. */
 #include "attention_support.h"
 
 #include <stdio.h>
-
-#include "support/memory.h"
 
 /* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
@@ -421,20 +419,9 @@ static void wrong_arguments_are_named(napier_context *context) {
     REFUSED(c.options.sequences = -1, "sequences -1");
 }
 
-static void memory_that_runs_out_is_told(void) {
-    ledger l = LEDGER_INIT;
-    napier_context *context = ledger_context(&l, 0);
-    const call c = good_call();
-    ledger_allow(&l, 0);
-    refused(context, make_call(context, &c), NAPIER_OUT_OF_MEMORY, "no memory", NULL);
-    ledger_allow(&l, 1);
-    succeeded(context, make_call(context, &c), "with memory");
-    napier_context_destroy(context);
-}
-
 int main(void) {
     return RUN_TESTS("attention_backward", TEST(gradients_are_those_of_the_formula),
                      TEST(the_formula_is_that_of_finite_differences), TEST(bits_are_the_same_everywhere),
                      TEST_2(shared_gradients_are_sums), TEST(nan_touches_only_what_it_is_seen_by), TEST(nothing_to_do),
-                     TEST_1(wrong_arguments_are_named), TEST(memory_that_runs_out_is_told));
+                     TEST_1(wrong_arguments_are_named));
 }

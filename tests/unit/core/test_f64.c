@@ -13,7 +13,6 @@
 #include "core/math/f64.h"
 #include "ops/softmax/f64/softmax_f64.h"
 #include "support/formats.h"
-#include "support/memory.h"
 #include "support/oracle.h"
 
 /* ---- Functions --------------------------------------------------------------------------------------------------- */
@@ -718,28 +717,8 @@ static void test_gradients(void) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static void test_no_memory(void) {
-    enum { LONG = 40000 };
-    ledger l = LEDGER_INIT;
-    napier_context *c = ledger_context(&l, 4);
-    ledger_allow(&l, 0);
-    double *z = scratch(LONG, sizeof *z), *out = scratch(LONG, sizeof *out);
-    row_fill(ROW_NORMAL, 1, NAPIER_F64, z, LONG);
-    out[0] = -1;
-    const napier_const_matrix in = napier_const_rows(z, 1, LONG, NAPIER_F64);
-    const napier_matrix to = napier_rows(out, 1, LONG, NAPIER_F64);
-    if (napier_context_threads(c) > 1) {
-        refused(c, napier_f64_softmax(c, NAPIER_KIND_SOFTMAX, in, to, NULL), NAPIER_OUT_OF_MEMORY, "memory", NULL);
-        refused(c, napier_f64_softmax_backward(c, in, in, to, NULL), NAPIER_OUT_OF_MEMORY, "memory", NULL);
-        expect(out[0] == -1, "written without memory");
-    }
-    ledger_allow(&l, 1);
-    works(napier_f64_softmax, c, NAPIER_KIND_SOFTMAX, in, to, NULL);
-    napier_context_destroy(c);
-}
-
 int main(void) {
     return RUN_TESTS("f64", TEST(test_exp), TEST(test_exp_parts), TEST(test_log), TEST(test_log_of_sum),
                      TEST(test_conversions), TEST(test_any_order), TEST(test_hostile_sums), TEST(test_rows),
-                     TEST(test_edges), TEST(test_operations), TEST(test_gradients), TEST(test_no_memory));
+                     TEST(test_edges), TEST(test_operations), TEST(test_gradients));
 }

@@ -1,7 +1,7 @@
 /* Log-probabilities straight from hidden states: bit for bit what napier_matmul and napier_token_logprobs give one
  * after the other, whatever the shape, dtype, options, instruction set, threads and batch; gradients bit for bit
- * those of the chains that rl.h names, and close to float64; memory within what the query says, and memory that runs
- * out; wrong arguments. */
+ * those of the chains that rl.h names, and close to float64; memory within what the query says; wrong
+ * arguments. */
 #include "support/check.h"
 
 #include <math.h>
@@ -367,28 +367,6 @@ static napier_status run_case(napier_context *context, linear_case *c, bool back
     return status;
 }
 
-static void memory_may_run_out_anywhere(void) {
-    for (int backward = 0; backward < 2; backward++) {
-        linear_case c = ordinary_case(5, 6, 1030);
-        c.top_k = backward ? 0 : 3;
-        case_make(&c);
-        napier_status status = NAPIER_OUT_OF_MEMORY;
-        int tries = 0;
-        for (; status == NAPIER_OUT_OF_MEMORY && tries < 100; tries++) {
-            ledger l = LEDGER_INIT;
-            napier_context *context = ledger_context(&l, 2);
-            const size_t before = l.now;
-            ledger_allow(&l, tries);
-            status = run_case(context, &c, backward);
-            expect(status == NAPIER_OK || strstr(napier_last_error(context), "no memory"), "text: %s",
-                   napier_last_error(context));
-            expect(l.now == before, "%zu bytes leaked", l.now - before);
-            napier_context_destroy(context);
-        }
-        expect(status == NAPIER_OK && tries > 4, "status %d after %d tries", (int)status, tries);
-    }
-}
-
 static void the_workspace_is_what_the_query_says(void) {
     static const int64_t shapes[][3] = {{5, 6, 1030}, {700, 20, 2000}, {64, 256, 5000}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -466,10 +444,10 @@ static void wrong_arguments_are_named(napier_context *context) {
 }
 
 int main(void) {
-    return RUN_TESTS(
-        "linear_token_logprobs", TEST(results_are_those_of_the_logits), TEST(options_are_those_of_the_logits),
-        TEST(rows_in_several_lots), TEST(odd_rows_are_those_of_the_logits),
-        TEST(gradients_have_the_bits_of_their_chains), TEST(gradients_of_several_lots_of_rows),
-        TEST_2(gradients_are_close_to_float64), TEST_2(nothing_gives_nothing), TEST(memory_may_run_out_anywhere),
-        TEST(the_workspace_is_what_the_query_says), TEST(the_workspace_is_limited), TEST_1(wrong_arguments_are_named));
+    return RUN_TESTS("linear_token_logprobs", TEST(results_are_those_of_the_logits),
+                     TEST(options_are_those_of_the_logits), TEST(rows_in_several_lots),
+                     TEST(odd_rows_are_those_of_the_logits), TEST(gradients_have_the_bits_of_their_chains),
+                     TEST(gradients_of_several_lots_of_rows), TEST_2(gradients_are_close_to_float64),
+                     TEST_2(nothing_gives_nothing), TEST(the_workspace_is_what_the_query_says),
+                     TEST(the_workspace_is_limited), TEST_1(wrong_arguments_are_named));
 }

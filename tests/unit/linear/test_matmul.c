@@ -1,7 +1,7 @@
 /* The matrix product: bit for bit against both orders written out on one element, within the promised error of
  * double precision, at every kind of size, stride, dtype, instruction set and thread count; subnormals and the edge
- * at which x86 flushes; NaN and infinities; a row alone and in a batch; arguments that cannot be, and memory that
- * runs out. */
+ * at which x86 flushes; NaN and infinities; a row alone and in a batch; arguments that cannot
+ * be. */
 #include "support/check.h"
 
 #include <math.h>
@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "support/formats.h"
-#include "support/memory.h"
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
 
@@ -324,18 +323,6 @@ static void wrong_arguments_are_named(napier_context *context) {
     expect(napier_matmul(NULL, good_a, good_b, good) == NAPIER_INVALID_ARGUMENT, "no context is no error");
 }
 
-static void memory_that_runs_out_is_told(void) {
-    static float a[12], b[12], c[9];
-    ledger l = LEDGER_INIT;
-    napier_context *context = ledger_context(&l, 0);
-    ledger_allow(&l, 0);
-    refused(context,
-            napier_matmul(context, napier_const_rows_f32(a, 3, 4), napier_const_rows_f32(b, 4, 3),
-                          napier_rows_f32(c, 3, 3)),
-            NAPIER_OUT_OF_MEMORY, "product", NULL);
-    napier_context_destroy(context);
-}
-
 /* What is decided about the matrix engine stays decided; whoever names an instruction set goes without it. */
 static void the_matrix_engine_is_for_auto(void) {
     napier_isa isas[ISA_LIMIT];
@@ -352,10 +339,9 @@ static void the_matrix_engine_is_for_auto(void) {
 }
 
 int main(void) {
-    return RUN_TESTS("matmul", TEST(sizes_have_the_bits_of_the_order),
-                     TEST(dtypes_and_strides_have_the_bits_of_the_order), TEST(odd_numbers_have_the_bits_of_the_order),
-                     TEST_EACH_ISA(1, the_edge_of_the_normal_numbers), TEST(errors_are_within_the_bound),
-                     TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
-                     TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named),
-                     TEST(memory_that_runs_out_is_told), TEST(the_matrix_engine_is_for_auto));
+    return RUN_TESTS(
+        "matmul", TEST(sizes_have_the_bits_of_the_order), TEST(dtypes_and_strides_have_the_bits_of_the_order),
+        TEST(odd_numbers_have_the_bits_of_the_order), TEST_EACH_ISA(1, the_edge_of_the_normal_numbers),
+        TEST(errors_are_within_the_bound), TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
+        TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named), TEST(the_matrix_engine_is_for_auto));
 }

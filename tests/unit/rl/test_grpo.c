@@ -1,6 +1,6 @@
 /* The GRPO losses against formulas written here in long double, their gradients against differences of those formulas
  * (what the formula holds constant is held at its first value), every type, level and option on ragged batches; the same
- * bits from any instruction set, thread count, dtype route and batch; hostile arguments; memory that runs out. */
+ * bits from any instruction set, thread count, dtype route and batch; hostile arguments. */
 #include "support/check.h"
 
 #include <math.h>
@@ -11,7 +11,6 @@
 #include <napier/rl.h>
 
 #include "support/formats.h"
-#include "support/memory.h"
 
 enum { LIMIT = 4096 };
 
@@ -1011,40 +1010,10 @@ static void test_refusals_of_logits(napier_context *c) {
     expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
 }
 
-/* Every allocation fails once; then it works. */
-static void test_no_memory(void) {
-    ledger l = LEDGER_INIT;
-    napier_context *c = ledger_context(&l, 2);
-    batch *const b = scratch(1, sizeof *b);
-    make_batch(b, 3, 3, 9, 0.2);
-    make_logits(b, 20, 1);
-    napier_grpo_batch view = view_of(b, 0);
-    view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-    for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_GSPO; type += NAPIER_GRPO_GSPO) {
-        napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
-        o.type = (napier_grpo_type)type;
-        napier_status status = NAPIER_OUT_OF_MEMORY;
-        int tries = 0;
-        for (; status != NAPIER_OK && tries < 100; tries++) {
-            napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-            ledger_allow(&l, tries);
-            status = napier_grpo_from_logits(c, napier_const_rows_f32(logits, b->tokens, 20),
-                                             napier_indices_i64(ids, b->tokens), &view, &o, NULL, &m,
-                                             napier_rows_f32(grad_logits, b->tokens, 20), none, none);
-            if (status != NAPIER_OK) {
-                refused(c, status, NAPIER_OUT_OF_MEMORY, "memory", NULL);
-            }
-        }
-        expect(status == NAPIER_OK && tries > 4, "type %d: %d allocations", type, tries);
-    }
-    napier_context_destroy(c);
-}
-
 int main(void) {
     return RUN_TESTS("grpo", TEST_2(test_every_type), TEST_2(test_metrics), TEST_1(test_quantiles),
                      TEST_1(test_empty_and_masked), TEST_1(test_special_values), TEST_2(test_nothing),
                      TEST(test_same_bits), TEST(test_giant_response), TEST_2(test_batch_invariance),
                      TEST_2(test_dtypes_and_strides), TEST(test_from_logits_bits), TEST_2(test_from_logits_gradient),
-                     TEST_1(test_refusals), TEST_1(test_refusals_of_logits), TEST(test_no_memory));
+                     TEST_1(test_refusals), TEST_1(test_refusals_of_logits));
 }

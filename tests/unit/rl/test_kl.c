@@ -1,5 +1,5 @@
 /* KL per response and over the vocabulary: the formulas in long double, gradients by differences of them, exact zeros,
- * special values, the same bits from any instruction set, thread count and batch, hostile offsets, in place, no memory. */
+ * special values, the same bits from any instruction set, thread count and batch, hostile offsets, in place. */
 #include "support/check.h"
 
 #include <math.h>
@@ -8,7 +8,6 @@
 #include <napier/rl.h>
 
 #include "support/formats.h"
-#include "support/memory.h"
 
 typedef long double real;
 
@@ -423,26 +422,8 @@ static void test_refusals(napier_context *context) {
     expect(kl[0] == 0 && kl[1] == 0, "an empty response is not 0");
 }
 
-static void test_no_memory(void) {
-    ledger l = LEDGER_INIT;
-    napier_context *c = ledger_context(&l, 0);
-    ledger_allow(&l, 0);
-    float kl[ROWS];
-    const int64_t ends[] = {0, 10};
-    refused(c,
-            napier_kl_per_response(c, napier_const_array_f32(policy, 10), napier_const_array_f32(ref, 10),
-                                   napier_indices_i64(ends, 2), NULL, NULL, napier_array_f32(kl, 1)),
-            NAPIER_OUT_OF_MEMORY, "memory", NULL);
-    refused(c,
-            napier_kl_full(c, napier_const_rows_f32(x, ROWS, COLS), napier_const_rows_f32(y, ROWS, COLS), NULL,
-                           napier_array_f32(kl, ROWS)),
-            NAPIER_OUT_OF_MEMORY, "memory", NULL);
-    napier_context_destroy(c);
-}
-
 int main(void) {
     return RUN_TESTS("kl", TEST_2(test_estimators), TEST_2(test_k3_everywhere), TEST_2(test_special_values),
                      TEST_2(test_same_bits), TEST_2(test_dtypes_and_strides), TEST_2(test_full),
-                     TEST_2(test_full_special), TEST_2(test_full_same_bits_and_in_place), TEST_2(test_refusals),
-                     TEST(test_no_memory));
+                     TEST_2(test_full_special), TEST_2(test_full_same_bits_and_in_place), TEST_2(test_refusals));
 }

@@ -1,5 +1,5 @@
 /* Rubric scores against the formula in long double, their gradients against its derivative, the same bits from any
- * instruction set, thread count, batch and layout, hostile ids, and memory that runs out. */
+ * instruction set, thread count, batch and layout, and hostile ids. */
 #include "support/check.h"
 
 #include <math.h>
@@ -9,7 +9,6 @@
 #include <napier/rl.h>
 
 #include "support/formats.h"
-#include "support/memory.h"
 
 typedef long double real;
 
@@ -202,27 +201,7 @@ static void test_refusals(napier_context *c) {
     expect(rewards[0] == 7 && rewards[2] == 7, "a refused call wrote");
 }
 
-static void test_no_memory(void) {
-    ledger l = LEDGER_INIT;
-    napier_context *c = ledger_context(&l, 0);
-    ledger_allow(&l, 0);
-    float rewards[3];
-    const int64_t n = make_batch(3, 3, 50);
-    const napier_indices at = napier_indices_i64(offsets, 4), id = napier_indices_i32(ids, n);
-    const napier_matrix no_scores = {NULL, 0, 0, 0, 0, NAPIER_F32};
-    const napier_const_matrix no_grad = {NULL, 0, 0, 0, 0, NAPIER_F32};
-    refused(c,
-            napier_rubric_score(c, napier_const_array_f32(logprobs, n), id, at, marks(), weight(), no_scores,
-                                napier_array_f32(rewards, 3)),
-            NAPIER_OUT_OF_MEMORY, "memory", NULL);
-    refused(c,
-            napier_rubric_score_backward(c, id, at, marks(), weight(), no_grad, napier_const_array_f32(rewards, 3),
-                                         napier_array_f32(grad, n)),
-            NAPIER_OUT_OF_MEMORY, "memory", NULL);
-    napier_context_destroy(c);
-}
-
 int main(void) {
     return RUN_TESTS("rubric", TEST_2(test_formula), TEST_1(test_special_values), TEST(test_same_bits),
-                     TEST_2(test_dtypes), TEST_2(test_refusals), TEST(test_no_memory));
+                     TEST_2(test_dtypes), TEST_2(test_refusals));
 }

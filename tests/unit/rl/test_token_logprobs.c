@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "support/formats.h"
-#include "support/memory.h"
 
 enum { VOCABULARY = 151936 };
 
@@ -865,34 +864,6 @@ static void test_empty(napier_context *context) {
     works(napier_token_logprobs, context, napier_const_rows_f32(x, 2, 2), napier_indices_i64(NULL, 0), &o, &none);
 }
 
-static void test_no_memory(void) {
-    static const int64_t shapes[][2] = {{40, 30}, {9, 3000}, {1, 50000}};
-    for (int i = 0; i < 6; i++) {
-        const int64_t rows = shapes[i / 2][0], n = shapes[i / 2][1];
-        float *x = random_floats(rows * n, 1), *y = scratch(rows * n, sizeof *y), *g = random_floats(rows, 2);
-        int64_t *ids = some_ids(rows, 1, n, 1);
-        scores s = scores_make(rows, 1, 4);
-        const napier_token_results r = scores_views(&s);
-        const pull p = {g, g, g, g};
-        const napier_token_gradients pulls = pull_views(&p, rows, 1);
-        ledger l = LEDGER_INIT;
-        napier_context *context = ledger_context(&l, 2);
-        const int64_t live = l.live;
-        napier_status status = NAPIER_OUT_OF_MEMORY;
-        for (int fails = 0; status == NAPIER_OUT_OF_MEMORY && fails < 100; fails++) {
-            ledger_fail(&l, fails);
-            const napier_const_matrix logits = napier_const_rows_f32(x, rows, n);
-            const napier_indices chosen = napier_indices_i64(ids, rows);
-            status = i % 2 ? napier_token_logprobs_backward(context, logits, chosen, NULL, &pulls,
-                                                            napier_rows_f32(y, rows, n))
-                           : napier_token_logprobs(context, logits, chosen, NULL, &r);
-            expect(l.live == live, "%lld blocks lost", (long long)(l.live - live));
-        }
-        expect(status == NAPIER_OK, "%s", napier_last_error(context));
-        napier_context_destroy(context);
-    }
-}
-
 /* The documented name of log_softmax. */
 static void test_fused_log_softmax(napier_context *context) {
     grid g = grid_plain(4, 3000, NAPIER_BF16);
@@ -909,6 +880,5 @@ int main(void) {
                      TEST_2(test_temperature_and_keep), TEST_1(test_softcap_is_tanh), TEST_1(test_softcap_rows),
                      TEST_2(test_loss), TEST_1(test_result_dtypes), TEST(test_bits), TEST_2(test_gradients),
                      TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST_1(test_arguments),
-                     TEST_1(test_backward_arguments), TEST_2(test_empty), TEST(test_no_memory),
-                     TEST_2(test_fused_log_softmax));
+                     TEST_1(test_backward_arguments), TEST_2(test_empty), TEST_2(test_fused_log_softmax));
 }
