@@ -243,7 +243,7 @@ group_arm() {
     have "$cc" || { skip "AArch64" "no $cc on this machine"; return; }
     [ -n "$qemu" ] || { skip "AArch64" "no qemu-aarch64 on this machine"; return; }
     build arm "$cc" "goldens selftest exhaustive" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DBUILD_SHARED_LIBS=OFF \
-        -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static || return
+        -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_EXE_LINKER_FLAGS=-static "-DOpenMP_gomp_LIBRARY=$("$cc" -print-file-name=libgomp.a)" || return
     check_goldens AArch64 arm slow "$qemu"
     check_counted 200 "self-test, AArch64" "$qemu" "$work/arm/tests/selftest" --quick
     check_counted 200 "sample of all floats, AArch64" "$qemu" "$work/arm/tests/exhaustive" --sample 511

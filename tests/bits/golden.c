@@ -7,7 +7,6 @@
 #include <napier/softmax.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "golden_numbers.h"
 #include "support/rows.h"
@@ -109,7 +108,6 @@ static void fill(const matrix *m, const golden_case *c, uint64_t seed) {
             element_set(m->data, m->dtype, index_of(m, i, j), row[j]);
         }
     }
-    free(row);
 }
 
 static uint64_t hash_matrix(uint64_t hash, const matrix *m) {
@@ -142,7 +140,6 @@ static void run_state(const golden_case *c, const matrix *in, const matrix *out,
         for (size_t i = 0; i < size; i++) {
             *bytes_hash = golden_hash(*bytes_hash, bytes[i], 1);
         }
-        free(bytes);
     } else {
         golden_demand(napier_softmax_state_finish(golden_context, s[0], NULL));
         golden_demand(napier_softmax_state_apply(golden_context, s[0],
@@ -237,9 +234,6 @@ static uint64_t run_case(const golden_case *c) {
         turn_round(&out);
     }
     hash = hash_matrix(hash, &out);
-    free(in.data);
-    free(out.data);
-    free(grad.data);
     return hash;
 }
 
@@ -249,11 +243,10 @@ static int quick_only;
 
 static void check(golden_op op, napier_dtype in, napier_dtype out, int64_t rows, int64_t cols) {
     const golden_case c = {op, in, out, rows, cols, (uint64_t)cols * 7 + (uint64_t)op};
-    char name[160];
-    snprintf(name, sizeof name, "%s %s %s %" PRId64 "x%" PRId64 " %" PRIu64, op_names[op], napier_dtype_name(in),
-             napier_dtype_name(out), rows, cols, c.seed);
     if (!quick_only || rows * cols <= 25000) {
-        golden_line(name, run_case(&c));
+        golden_line(run_case(&c), "%s %s %s %" PRId64 "x%" PRId64 " %" PRIu64, op_names[op], napier_dtype_name(in),
+                    napier_dtype_name(out), rows, cols, c.seed);
+        golden_release();
     }
 }
 

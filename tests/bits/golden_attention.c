@@ -1,7 +1,5 @@
 /* golden_attention - the bits of attention and its gradients, against a committed table (support/golden_table.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <napier/attention.h>
 
@@ -68,13 +66,8 @@ static void attention(const char *name, const shape *s, const napier_attention_o
                                             read_only(out), napier_read_only(lse), grad_q, grad_k, grad_v, options));
     snprintf(line, sizeof line, "%s:%s:%dx%d+%dx%d:%dx%d", name, napier_dtype_name(s->dtype), (int)s->heads,
              (int)s->group, (int)s->dim, (int)s->v_dim, (int)s->queries, (int)s->tokens);
-    golden_line(line, hash_heads(hash_heads(GOLDEN_BASIS, out), sums));
-    strcat(line, ":back");
-    golden_line(line, hash_heads(hash_heads(hash_heads(GOLDEN_BASIS, grad_q), grad_k), grad_v));
-    void *const all[] = {q.data, k.data, v.data, grad.data, out.data, grad_q.data, grad_k.data, grad_v.data, sums.data};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
+    golden_line(hash_heads(hash_heads(GOLDEN_BASIS, out), sums), "%s", line);
+    golden_line(hash_heads(hash_heads(hash_heads(GOLDEN_BASIS, grad_q), grad_k), grad_v), "%s:back", line);
 }
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
@@ -118,7 +111,6 @@ static void ragged(int bytes, double scale) {
     attention(bytes ? "ragged-bytes" : "ragged-floats", &s, &options);
     options.mask = NULL;
     attention(bytes ? "ragged-negative" : "ragged", &s, &options);
-    free(mask);
 }
 
 static void all_cases(int quick) {

@@ -1,8 +1,6 @@
 /* golden_linear - the bits of matrix products and of log-probabilities from hidden states, against a committed table
  * (support/golden_table.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <napier/linear.h>
 #include <napier/rl.h>
@@ -26,7 +24,6 @@ static void spread(void *x, napier_dtype dtype, int64_t count, int range) {
 
 /* range: of exponents; 0: ordinary numbers. turned: b is stored as [n, k]. */
 static void product(int64_t m, int64_t k, int64_t n, napier_dtype a_type, napier_dtype b_type, int range, int turned) {
-    char name[64];
     state = 88172645463325252u + (uint64_t)(m * 1000003 + k * 1009 + n);
     void *a = numbers(m * k, a_type, 0.0, 1.0), *b = numbers(k * n, b_type, 0.0, 1.0);
     float *c = golden_room(m * n, sizeof *c);
@@ -37,16 +34,11 @@ static void product(int64_t m, int64_t k, int64_t n, napier_dtype a_type, napier
     const napier_const_matrix stored =
         turned ? napier_const_transposed(napier_const_rows(b, n, k, b_type)) : napier_const_rows(b, k, n, b_type);
     golden_demand(napier_matmul(golden_context, napier_const_rows(a, m, k, a_type), stored, napier_rows_f32(c, m, n)));
-    snprintf(name, sizeof name, "product:%s:%s:%dx%dx%d:%d%s", napier_dtype_name(a_type), napier_dtype_name(b_type),
-             (int)m, (int)k, (int)n, range, turned ? "t" : "");
-    golden_line(name, hash_elements(GOLDEN_BASIS, c, NAPIER_F32, m * n));
-    free(a);
-    free(b);
-    free(c);
+    golden_line(hash_elements(GOLDEN_BASIS, c, NAPIER_F32, m * n), "product:%s:%s:%dx%dx%d:%d%s",
+                napier_dtype_name(a_type), napier_dtype_name(b_type), (int)m, (int)k, (int)n, range, turned ? "t" : "");
 }
 
 static void head(int64_t rows, int64_t hidden, int64_t vocabulary, napier_dtype dtype) {
-    char name[64];
     state = 362436069 + (uint64_t)(rows + hidden * 1000 + vocabulary);
     void *x = numbers(rows * hidden, dtype, 0.0, 1.0), *w = numbers(vocabulary * hidden, dtype, 0.0, 0.5);
     int64_t *ids = golden_room(rows, sizeof *ids), *ranks = golden_room(rows, sizeof *ranks);
@@ -70,19 +62,11 @@ static void head(int64_t rows, int64_t hidden, int64_t vocabulary, napier_dtype 
     golden_demand(napier_linear_token_logprobs_backward(golden_context, states, weights, chosen, NULL, &g,
                                                         napier_rows_f32(grad_x, rows, hidden),
                                                         napier_rows_f32(grad_w, vocabulary, hidden)));
-    snprintf(name, sizeof name, "head:%s:%dx%dx%d", napier_dtype_name(dtype), (int)rows, (int)hidden, (int)vocabulary);
-    golden_line(name, hash_integers(hash_elements(GOLDEN_BASIS, results, NAPIER_F32, 3 * rows), ranks, rows));
-    snprintf(name, sizeof name, "head_backward:%s:%dx%dx%d", napier_dtype_name(dtype), (int)rows, (int)hidden,
-             (int)vocabulary);
-    golden_line(name, hash_elements(hash_elements(GOLDEN_BASIS, grad_x, NAPIER_F32, rows * hidden), grad_w, NAPIER_F32,
-                                    vocabulary * hidden));
-    free(x);
-    free(w);
-    free(ids);
-    free(ranks);
-    free(results);
-    free(grad_x);
-    free(grad_w);
+    golden_line(hash_integers(hash_elements(GOLDEN_BASIS, results, NAPIER_F32, 3 * rows), ranks, rows),
+                "head:%s:%dx%dx%d", napier_dtype_name(dtype), (int)rows, (int)hidden, (int)vocabulary);
+    golden_line(hash_elements(hash_elements(GOLDEN_BASIS, grad_x, NAPIER_F32, rows * hidden), grad_w, NAPIER_F32,
+                              vocabulary * hidden),
+                "head_backward:%s:%dx%dx%d", napier_dtype_name(dtype), (int)rows, (int)hidden, (int)vocabulary);
 }
 
 static void all_cases(int quick) {

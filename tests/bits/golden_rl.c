@@ -4,7 +4,6 @@
 #include <stdbool.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <napier/rl.h>
@@ -85,10 +84,6 @@ static uint64_t token_forward(const token_case *c, napier_const_matrix logits, n
     hash = hash_integers(hash, r.argmax, N);
     hash = hash_integers(hash, r.rank, N * K);
     hash = hash_integers(hash, r.top_ids, N * c->top_k);
-    void *const all[] = {r.logprobs, r.lse, r.entropy, r.loss, r.top_logprobs, r.argmax, r.rank, r.top_ids};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
     return hash;
 }
 
@@ -104,20 +99,13 @@ static uint64_t token_backward(const token_case *c, napier_const_matrix logits, 
     gradients.loss = K == 1 ? napier_const_array(g_row, N, c->dtype) : gradients.loss;
     golden_demand(napier_token_logprobs_backward(golden_context, logits, ids, options, &gradients,
                                                  napier_rows(grad, N, c->vocabulary, c->dtype)));
-    const uint64_t hash = hash_elements(GOLDEN_BASIS, grad, c->dtype, N * c->vocabulary);
-    free(g_logprobs);
-    free(g_row);
-    free(grad);
-    return hash;
+    return hash_elements(GOLDEN_BASIS, grad, c->dtype, N * c->vocabulary);
 }
 
 static void token_variant(const token_case *c, napier_const_matrix logits, napier_indices ids, const char *variant,
                           const napier_token_options *options) {
-    char name[64];
-    snprintf(name, sizeof name, "token:%s/%s", c->name, variant);
-    golden_line(name, token_forward(c, logits, ids, options));
-    snprintf(name, sizeof name, "token:%s/%s/backward", c->name, variant);
-    golden_line(name, token_backward(c, logits, ids, options));
+    golden_line(token_forward(c, logits, ids, options), "token:%s/%s", c->name, variant);
+    golden_line(token_backward(c, logits, ids, options), "token:%s/%s/backward", c->name, variant);
 }
 
 static void token_cases(const token_case *c) {
@@ -145,9 +133,6 @@ static void token_cases(const token_case *c) {
     options.softcap = 0;
     options.temperature = 1;
     token_variant(c, logits, ids, "keep1", &options);
-    free(x);
-    free(chosen);
-    free(keep);
 }
 
 static void gather_case(void) {
@@ -163,12 +148,8 @@ static void gather_case(void) {
                                          napier_indices_i64(ids, N), napier_array_f32(gathered, N)));
     golden_demand(napier_gather_logprobs_backward(golden_context, napier_const_array_f32(gathered, N),
                                                   napier_indices_i64(ids, N), napier_rows_f32(grad, N, V)));
-    golden_line("fused_log_softmax", hash_elements(GOLDEN_BASIS, logprobs, NAPIER_F32, N * V));
-    golden_line("gather", hash_elements(hash_elements(GOLDEN_BASIS, gathered, NAPIER_F32, N), grad, NAPIER_F32, N * V));
-    free(logits);
-    free(logprobs);
-    free(grad);
-    free(ids);
+    golden_line(hash_elements(GOLDEN_BASIS, logprobs, NAPIER_F32, N * V), "fused_log_softmax");
+    golden_line(hash_elements(hash_elements(GOLDEN_BASIS, gathered, NAPIER_F32, N), grad, NAPIER_F32, N * V), "gather");
 }
 
 /* ---- Responses ------------------------------------------------------------------------------------------------------ */
@@ -212,13 +193,6 @@ static responses make_responses(napier_dtype dtype) {
     return r;
 }
 
-static void free_responses(const responses *r) {
-    void *const all[] = {r->logprobs, r->old, r->ref, r->sampler, r->entropies, r->advantages, r->mask, r->ids};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
-}
-
 static napier_indices all_offsets(void) { return napier_indices_i64(offsets, RESPONSES + 1); }
 
 static void kl_case(const responses *r, const napier_kl_options *options, const uint8_t *mask, const char *variant) {
@@ -226,19 +200,15 @@ static void kl_case(const responses *r, const napier_kl_options *options, const 
     const napier_const_vector p = napier_const_array(r->logprobs, TOKENS, d), q = napier_const_array(r->ref, TOKENS, d);
     void *const kl = golden_room(RESPONSES, 4), *const grad_p = golden_room(TOKENS, 4),
                 *const grad_q = golden_room(TOKENS, 4);
-    char name[64];
     golden_demand(
         napier_kl_per_response(golden_context, p, q, all_offsets(), mask, options, napier_array(kl, RESPONSES, d)));
     golden_demand(napier_kl_per_response_backward(golden_context, p, q, all_offsets(), mask, options,
                                                   napier_const_array(r->advantages, RESPONSES, d),
                                                   napier_array(grad_p, TOKENS, d), napier_array(grad_q, TOKENS, d)));
-    snprintf(name, sizeof name, "kl:%s/k%d/%s", napier_dtype_name(d), (int)options->estimator, variant);
-    golden_line(name, hash_elements(GOLDEN_BASIS, kl, d, RESPONSES));
-    snprintf(name, sizeof name, "kl:%s/k%d/%s/backward", napier_dtype_name(d), (int)options->estimator, variant);
-    golden_line(name, hash_elements(hash_elements(GOLDEN_BASIS, grad_p, d, TOKENS), grad_q, d, TOKENS));
-    free(kl);
-    free(grad_p);
-    free(grad_q);
+    golden_line(hash_elements(GOLDEN_BASIS, kl, d, RESPONSES), "kl:%s/k%d/%s", napier_dtype_name(d),
+                (int)options->estimator, variant);
+    golden_line(hash_elements(hash_elements(GOLDEN_BASIS, grad_p, d, TOKENS), grad_q, d, TOKENS),
+                "kl:%s/k%d/%s/backward", napier_dtype_name(d), (int)options->estimator, variant);
 }
 
 static void kl_cases(const responses *r) {
@@ -262,20 +232,14 @@ static void kl_full_case(int64_t rows, int64_t vocabulary, napier_dtype d) {
     const napier_const_matrix ref = napier_const_rows(q, rows, vocabulary, d);
     napier_softmax_options options = NAPIER_SOFTMAX_OPTIONS_INIT;
     options.temperature = 0.8;
-    char name[64];
     memcpy(q, p, (size_t)vocabulary * napier_dtype_size(d)); /* the first rows are equal */
     golden_demand(napier_kl_full(golden_context, policy, ref, &options, napier_array(kl, rows, d)));
     golden_demand(napier_kl_full_backward(golden_context, policy, ref, &options, napier_const_array(g, rows, d),
                                           napier_rows(grad_p, rows, vocabulary, d),
                                           napier_rows(grad_q, rows, vocabulary, d)));
-    snprintf(name, sizeof name, "kl_full:%s/%" PRId64, napier_dtype_name(d), vocabulary);
-    golden_line(name, hash_elements(GOLDEN_BASIS, kl, d, rows));
-    snprintf(name, sizeof name, "kl_full:%s/%" PRId64 "/backward", napier_dtype_name(d), vocabulary);
-    golden_line(name, hash_elements(hash_elements(GOLDEN_BASIS, grad_p, d, count), grad_q, d, count));
-    void *const all[] = {p, q, g, kl, grad_p, grad_q};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
+    golden_line(hash_elements(GOLDEN_BASIS, kl, d, rows), "kl_full:%s/%" PRId64, napier_dtype_name(d), vocabulary);
+    golden_line(hash_elements(hash_elements(GOLDEN_BASIS, grad_p, d, count), grad_q, d, count),
+                "kl_full:%s/%" PRId64 "/backward", napier_dtype_name(d), vocabulary);
 }
 
 static void rubric_case(const responses *r) {
@@ -287,7 +251,6 @@ static void rubric_case(const responses *r) {
     const napier_indices ids = napier_indices_i64(r->ids, TOKENS);
     const napier_const_matrix rubric_view = napier_const_rows(rubric, CRITERIA, VOCABULARY, d);
     const napier_const_vector weights_view = napier_const_array(weights, CRITERIA, d);
-    char name[64];
     golden_demand(napier_rubric_score(golden_context, napier_const_array(r->logprobs, TOKENS, d), ids, all_offsets(),
                                       rubric_view, weights_view, napier_rows(scores, RESPONSES, CRITERIA, d),
                                       napier_array(rewards, RESPONSES, d)));
@@ -295,15 +258,9 @@ static void rubric_case(const responses *r) {
                                                napier_const_rows(scores, RESPONSES, CRITERIA, d),
                                                napier_const_array(r->advantages, RESPONSES, d),
                                                napier_array(grad, TOKENS, d)));
-    snprintf(name, sizeof name, "rubric:%s", napier_dtype_name(d));
-    golden_line(name,
-                hash_elements(hash_elements(GOLDEN_BASIS, scores, d, RESPONSES * CRITERIA), rewards, d, RESPONSES));
-    snprintf(name, sizeof name, "rubric:%s/backward", napier_dtype_name(d));
-    golden_line(name, hash_elements(GOLDEN_BASIS, grad, d, TOKENS));
-    void *const all[] = {rubric, weights, scores, rewards, grad};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
+    golden_line(hash_elements(hash_elements(GOLDEN_BASIS, scores, d, RESPONSES * CRITERIA), rewards, d, RESPONSES),
+                "rubric:%s", napier_dtype_name(d));
+    golden_line(hash_elements(GOLDEN_BASIS, grad, d, TOKENS), "rubric:%s/backward", napier_dtype_name(d));
 }
 
 /* ---- GRPO ----------------------------------------------------------------------------------------------------------- */
@@ -336,20 +293,14 @@ static void grpo_case(const responses *r, const napier_grpo_options *options, co
     void *const losses = golden_room(TOKENS, 4), *const grad_losses = golden_room(TOKENS, 4);
     void *const grad = golden_room(TOKENS, 4), *const grad_entropies = golden_room(TOKENS, 4);
     napier_grpo_metrics metrics = NAPIER_GRPO_METRICS_INIT;
-    char name[64];
     golden_demand(napier_grpo_token_loss(golden_context, &b, options, napier_array(losses, TOKENS, d),
                                          napier_array(grad_losses, TOKENS, d)));
     golden_demand(napier_grpo_loss(golden_context, &b, options, &metrics, napier_array(grad, TOKENS, d),
                                    napier_array(grad_entropies, TOKENS, d)));
-    snprintf(name, sizeof name, "grpo:%s/%s/%d/%s", napier_dtype_name(d), type_names[options->type],
-             (int)options->level, variant);
     uint64_t hash = hash_elements(hash_elements(GOLDEN_BASIS, losses, d, TOKENS), grad_losses, d, TOKENS);
     hash = hash_elements(hash_elements(hash, grad, d, TOKENS), grad_entropies, d, TOKENS);
-    golden_line(name, hash_metrics(hash, &metrics));
-    void *const all[] = {losses, grad_losses, grad, grad_entropies};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
+    golden_line(hash_metrics(hash, &metrics), "grpo:%s/%s/%d/%s", napier_dtype_name(d), type_names[options->type],
+                (int)options->level, variant);
 }
 
 static void grpo_options_cases(const responses *r) {
@@ -423,16 +374,10 @@ static void from_logits_case(const responses *r, int type, napier_grpo_level lev
                                           napier_indices_i64(r->ids, FEW), &b, &options, &token_options, &metrics,
                                           napier_rows(grad, FEW, VOCABULARY, d), napier_array(logprobs, FEW, d),
                                           napier_array(entropies, FEW, d)));
-    char name[64];
-    snprintf(name, sizeof name, "from_logits:%s/%s/%d/%s", napier_dtype_name(d), type_names[type], (int)level,
-             quantile < 1 ? "quantile" : "plain");
     uint64_t hash = hash_elements(GOLDEN_BASIS, grad, d, FEW * VOCABULARY);
     hash = hash_elements(hash_elements(hash, logprobs, d, FEW), entropies, d, FEW);
-    golden_line(name, hash_metrics(hash, &metrics));
-    void *const all[] = {logits, grad, logprobs, entropies};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
+    golden_line(hash_metrics(hash, &metrics), "from_logits:%s/%s/%d/%s", napier_dtype_name(d), type_names[type],
+                (int)level, quantile < 1 ? "quantile" : "plain");
 }
 
 /* ---- All ------------------------------------------------------------------------------------------------------------ */
@@ -468,7 +413,6 @@ static void all_responses(void) {
         }
         from_logits_case(&r, NAPIER_GRPO, NAPIER_GRPO_SEQUENCE, 1);
         from_logits_case(&r, NAPIER_GRPO, NAPIER_GRPO_TOKEN, 0.5);
-        free_responses(&r);
     }
 }
 

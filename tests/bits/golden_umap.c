@@ -1,6 +1,5 @@
 /* golden_umap - the bits of a map, stage by stage, held against a committed table (support/golden_table.h). */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <napier/umap.h>
@@ -18,11 +17,7 @@ static uint64_t hash_words(uint64_t hash, const void *words, int64_t count) {
     return hash;
 }
 
-static void line(const char *data, const char *stage, uint64_t hash) {
-    char name[64];
-    snprintf(name, sizeof name, "%s:%s", data, stage);
-    golden_line(name, hash);
-}
+static void line(const char *data, const char *stage, uint64_t hash) { golden_line(hash, "%s:%s", data, stage); }
 
 /* ---- Points -------------------------------------------------------------------------------------------------------- */
 
@@ -77,11 +72,8 @@ static void neighbours(const char *data, napier_umap_samples samples, int64_t n,
         float *y = golden_room(n * 3, sizeof *y);
         golden_demand(napier_umap_spectral_layout(golden_context, graph, samples, 7, napier_rows_f32(y, n, 3)));
         line(data, "spectral", hash_words(GOLDEN_BASIS, y, n * 3));
-        free(y);
         napier_umap_graph_destroy(golden_context, graph);
     }
-    free(indices);
-    free(distances);
 }
 
 static void fit(const char *data, napier_umap_samples samples, const napier_umap_options *options, int64_t n,
@@ -97,7 +89,6 @@ static void fit(const char *data, napier_umap_samples samples, const napier_umap
     golden_demand(napier_umap_transform(golden_context, model, some, napier_rows_f32(placed, new_rows, y.cols)));
     snprintf(name, sizeof name, "%s/transform", stage);
     line(data, name, hash_words(GOLDEN_BASIS, placed, new_rows * y.cols));
-    free(placed);
     napier_umap_model_destroy(golden_context, model);
 }
 
@@ -134,8 +125,6 @@ static void sampled_epochs(const char *data, int64_t n) {
         line(data, stage, hash_words(GOLDEN_BASIS, y, 2 * n));
         napier_umap_optimizer_destroy(golden_context, optimizer);
     }
-    free(edges);
-    free(y);
 }
 
 static void all_stages(const char *data, int64_t n, int64_t cols) {
@@ -157,8 +146,6 @@ static void all_stages(const char *data, int64_t n, int64_t cols) {
     options.target_categories = labels;
     fit(data, samples, &options, n, 5, "supervised");
     sampled_epochs(data, n);
-    free(x);
-    free(labels);
 }
 
 static void all_cases(int quick) {

@@ -2,6 +2,7 @@
 #include "support/golden_table.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +24,31 @@ _Noreturn void golden_give_up(const char *what, const char *detail) {
     exit(2);
 }
 
+/* A block, and the one made before it: all are freed at the end. */
+typedef struct block {
+    struct block *before;
+    _Alignas(64) unsigned char bytes[];
+} block;
+
+static block *last;
+
 void *golden_room(int64_t count, size_t size) {
-    void *const memory = calloc((size_t)count + 1, size);
-    if (!memory) {
+    block *const b = aligned_alloc(64, (sizeof *b + ((size_t)count + 1) * size + 63) / 64 * 64);
+    if (!b) {
         golden_give_up("out of memory", "");
     }
-    return memory;
+    memset(b->bytes, 0, ((size_t)count + 1) * size);
+    b->before = last;
+    last = b;
+    return b->bytes;
+}
+
+void golden_release(void) {
+    while (last) {
+        block *const b = last;
+        last = b->before;
+        free(b);
+    }
 }
 
 void golden_demand(napier_status status) {
@@ -70,9 +90,12 @@ static const char *next_line(char line[LINE]) {
     return NULL;
 }
 
-void golden_line(const char *name, uint64_t hash) {
-    char line[LINE], wanted[LINE];
-    const size_t length = strlen(name);
+void golden_line(uint64_t hash, const char *format, ...) {
+    char line[LINE], name[LINE], wanted[LINE + 20];
+    va_list values;
+    va_start(values, format);
+    const size_t length = (size_t)vsnprintf(name, sizeof name, format, values);
+    va_end(values);
     lines++;
     (void)snprintf(wanted, sizeof wanted, "%s %016" PRIx64, name, hash);
     if (writes) {
@@ -137,6 +160,7 @@ int golden_main(const char *name, int count, char **words, void (*cases)(int qui
     }
     golden_demand(status);
     cases(quick);
+    golden_release();
     char line[LINE];
     if (!writes && !quick && next_line(line)) {
         golden_give_up("the table has more lines than there are cases:", line);

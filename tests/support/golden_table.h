@@ -25,11 +25,13 @@ int golden_main(const char *program, int count, char **words, void (*cases)(int 
 
 /* Writes the numerics version, or compares it with the table's. */
 void golden_version(void);
-/* Writes the line, or compares it with the table's. */
-void golden_line(const char *name, uint64_t hash);
+/* Writes the line of this name, or compares it with the table's. */
+__attribute__((format(printf, 2, 3))) void golden_line(uint64_t hash, const char *format, ...);
 
-/* golden_room returns zeroed memory, and golden_demand checks a status; on failure both end the program with 2. */
+/* golden_room returns zeroed memory, and golden_demand checks a status; on failure both end the program with 2. The memory
+ * lives until golden_release or the program's end. */
 void *golden_room(int64_t count, size_t size);
+void golden_release(void);
 void golden_demand(napier_status status);
 _Noreturn void golden_give_up(const char *what, const char *detail);
 
