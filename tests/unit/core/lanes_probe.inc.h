@@ -32,128 +32,60 @@ NAPIER_INLINE vf probe_load_pairs(const uint32_t *p) {
     return vf_add(vf_mul(first, vf_set(1000.0f)), second);
 }
 
-#define OP(name, put, expression)                                                                    \
-    static void run_##name(const uint32_t *a, const uint32_t *b, const uint32_t *c, uint32_t *out) { \
-        (void)a, (void)b, (void)c;                                                                   \
-        put(out, expression);                                                                        \
-    }
 #define A probe_float(a)
 #define B probe_float(b)
 #define C probe_float(c)
 #define I probe_int(a)
 #define J probe_int(b)
+#define DA vd_load(a)
+#define DB vd_load(b)
+#define DC vd_load(c)
 #define F probe_put_float
 #define N probe_put_int
 #define M probe_put_mask
 
-OP(vf_add, F, vf_add(A, B))
-OP(vf_sub, F, vf_sub(A, B))
-OP(vf_mul, F, vf_mul(A, B))
-OP(vf_div, F, vf_div(A, B))
-OP(vf_sqrt, F, vf_sqrt(A))
-OP(vf_fma, F, vf_fma(A, B, C))
-OP(vf_fnma, F, vf_fnma(A, B, C))
-OP(vf_mul_add, F, vf_add(vf_mul(A, B), C))
-OP(vf_max, F, vf_max(A, B))
-OP(vf_min, F, vf_min(A, B))
-OP(vf_set, F, vf_add(vf_set(-0.0f), A))
-OP(vf_zero, F, vf_zero())
-OP(vf_select, F, vf_select(probe_mask(c), A, B))
-OP(vf_keep, F, vf_keep(probe_mask(c), A))
-OP(vf_add_where, F, vf_add_where(probe_mask(c), A, B))
-OP(vf_bits, N, vf_bits(A))
-OP(vf_from_int, F, vf_from_int(I))
-OP(vf_to_int, N, vf_to_int(A))
-OP(vf_from_f16, F, vf_from_f16(vi_and(I, vi_set(0xffff))))
-OP(vf_to_f16, N, vf_to_f16(A))
-OP(vf_lt, M, vf_lt(A, B))
-OP(vf_le, M, vf_le(A, B))
-OP(vf_eq, M, vf_eq(A, B))
-OP(vf_gt, M, vf_gt(A, B))
-OP(vf_ge, M, vf_ge(A, B))
-OP(vf_nlt, M, vf_nlt(A, B))
-OP(vf_nge, M, vf_nge(A, B))
-OP(vf_unordered, M, vf_unordered(A, B))
-OP(vm_and, M, vm_and(probe_mask(a), probe_mask(b)))
-OP(vm_or, M, vm_or(probe_mask(a), probe_mask(b)))
-OP(vm_andnot, M, vm_andnot(probe_mask(a), probe_mask(b)))
-OP(vi_set, N, vi_add(I, vi_set(-7)))
-OP(vi_add, N, vi_add(I, J))
-OP(vi_sub, N, vi_sub(I, J))
-OP(vi_mul, N, vi_mul(I, J))
-OP(vi_mulhi, N, vi_mulhi(I, J))
-OP(vi_xor, N, vi_xor(I, J))
-OP(vi_and, N, vi_and(I, J))
-OP(vi_or, N, vi_or(I, J))
-OP(vi_shl_0, N, vi_shl(I, 0))
-OP(vi_shl_13, N, vi_shl(I, 13))
-OP(vi_shl_23, N, vi_shl(I, 23))
-OP(vi_shl_31, N, vi_shl(I, 31))
-OP(vi_shr_1, N, vi_shr(I, 1))
-OP(vi_shr_16, N, vi_shr(I, 16))
-OP(vi_shr_31, N, vi_shr(I, 31))
-OP(vi_sar_1, N, vi_sar(I, 1))
-OP(vi_sar_23, N, vi_sar(I, 23))
-OP(vi_sar_31, N, vi_sar(I, 31))
-OP(vi_max_i16, N, vi_max_i16(I, J))
-OP(vi_max_u16, N, vi_max_u16(I, J))
-OP(vi_min_u16, N, vi_min_u16(I, J))
-OP(vi_eq, M, vi_eq(I, J))
-OP(vi_gt, M, vi_gt(I, J))
-OP(vi_select, N, vi_select(probe_mask(c), I, J))
-OP(vi_add_where, N, vi_add_where(probe_mask(c), I, J))
-OP(vf_gather, F, probe_gather(a))
-OP(vf_load_pairs, F, probe_load_pairs(a))
-
-#undef OP
+#define LANES_OP(name, kind, reference, put, operation)                                              \
+    static void run_##name(const uint32_t *a, const uint32_t *b, const uint32_t *c, uint32_t *out) { \
+        (void)a, (void)b, (void)c;                                                                   \
+        put(out, operation);                                                                         \
+    }
+#define LANES_DOUBLE_OP(name, reference, operation)                                          \
+    static void run_##name(const double *a, const double *b, const double *c, double *out) { \
+        (void)a, (void)b, (void)c;                                                           \
+        vd_store(out, operation);                                                            \
+    }
+#include "lanes_ops.inc.h"
+#undef LANES_OP
+#undef LANES_DOUBLE_OP
 #undef A
 #undef B
 #undef C
 #undef I
 #undef J
+#undef DA
+#undef DB
+#undef DC
 #undef F
 #undef N
 #undef M
 
-#define OP(name) \
-    { #name, run_##name }
+#define LANES_OP(name, kind, reference, put, operation) {#name, run_##name},
+#define LANES_DOUBLE_OP(name, reference, operation)
 static const lanes_op probe_ops[] = {
-    OP(vf_add),       OP(vf_sub),       OP(vf_mul),      OP(vf_div),     OP(vf_fma),        OP(vf_fnma),
-    OP(vf_mul_add),   OP(vf_max),       OP(vf_min),      OP(vf_set),     OP(vf_zero),       OP(vf_select),
-    OP(vf_keep),      OP(vf_bits),      OP(vf_from_int), OP(vf_to_int),  OP(vf_from_f16),   OP(vf_to_f16),
-    OP(vf_lt),        OP(vf_le),        OP(vf_eq),       OP(vf_gt),      OP(vf_ge),         OP(vf_nlt),
-    OP(vf_nge),       OP(vf_unordered), OP(vm_and),      OP(vm_or),      OP(vm_andnot),     OP(vi_set),
-    OP(vi_add),       OP(vi_sub),       OP(vi_and),      OP(vi_or),      OP(vi_shl_0),      OP(vi_shl_13),
-    OP(vi_shl_23),    OP(vi_shl_31),    OP(vi_shr_1),    OP(vi_shr_16),  OP(vi_shr_31),     OP(vi_sar_1),
-    OP(vi_sar_23),    OP(vi_sar_31),    OP(vi_eq),       OP(vi_gt),      OP(vi_select),     OP(vf_sqrt),
-    OP(vi_mul),       OP(vi_mulhi),     OP(vi_xor),      OP(vf_gather),  OP(vf_load_pairs), OP(vf_add_where),
-    OP(vi_add_where), OP(vi_max_i16),   OP(vi_max_u16),  OP(vi_min_u16), {NULL, NULL},
+#include "lanes_ops.inc.h"
+    {NULL, NULL},
 };
-#undef OP
+#undef LANES_OP
+#undef LANES_DOUBLE_OP
 
-#define OP(name, expression)                                                                 \
-    static void run_##name(const double *a, const double *b, const double *c, double *out) { \
-        (void)a, (void)b, (void)c;                                                           \
-        vd_store(out, expression);                                                           \
-    }
-OP(vd_set, vd_add(vd_set(-0.0), vd_load(a)))
-OP(vd_add, vd_add(vd_load(a), vd_load(b)))
-OP(vd_sub, vd_sub(vd_load(a), vd_load(b)))
-OP(vd_mul, vd_mul(vd_load(a), vd_load(b)))
-OP(vd_div, vd_div(vd_load(a), vd_load(b)))
-OP(vd_fma, vd_fma(vd_load(a), vd_load(b), vd_load(c)))
-OP(vd_mul_add, vd_add(vd_mul(vd_load(a), vd_load(b)), vd_load(c)))
-OP(vd_exponent, vd_exponent(vd_load(a)))
-OP(vd_mantissa, vd_mantissa(vd_load(a)))
-#undef OP
-
-#define OP(name) \
-    { #name, run_##name }
+#define LANES_OP(name, kind, reference, put, operation)
+#define LANES_DOUBLE_OP(name, reference, operation) {#name, run_##name},
 static const lanes_double_op probe_double_ops[] = {
-    OP(vd_set), OP(vd_add),     OP(vd_sub),      OP(vd_mul),      OP(vd_div),
-    OP(vd_fma), OP(vd_mul_add), OP(vd_exponent), OP(vd_mantissa), {NULL, NULL},
+#include "lanes_ops.inc.h"
+    {NULL, NULL},
 };
-#undef OP
+#undef LANES_OP
+#undef LANES_DOUBLE_OP
 
 static void probe_load(const float *p, float *out) { vf_store(out, vf_load(p)); }
 static void probe_store(float *p, const float *lanes) { vf_store(p, vf_load(lanes)); }
