@@ -84,6 +84,18 @@ typedef struct shape {
     bool head_major;
 } shape;
 
+/* One sequence of f32. */
+static inline shape one_sequence(int64_t heads, int64_t group, int64_t dim, int64_t v_dim, int64_t queries,
+                                 int64_t keys) {
+    return (shape){.heads = heads,
+                   .group = group,
+                   .dim = dim,
+                   .v_dim = v_dim,
+                   .queries = {queries},
+                   .own = {keys},
+                   .dtype = NAPIER_F32};
+}
+
 typedef struct batch {
     shape s;
     int64_t queries, tokens, most_keys; /* tokens: of k */

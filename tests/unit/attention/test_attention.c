@@ -114,16 +114,13 @@ static void check_rows(const batch *b, const outcome *o, double masked, const ch
 static void check_order(const shape *s, layout l, napier_dtype out, uint64_t seed, int64_t step) {
     batch b;
     batch_make(&b, s, seed);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
     outcome first = outcome_make(&b, out, l, !s->head_major);
-    for (int run = 0; run < count + 2; run++) {
-        const int threads = run < count ? 1 : run == count ? 2 : 7;
-        napier_context *context = context_for_test(isas[run < count ? run : count - 1], threads);
+    napier_context *context = NULL;
+    for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
         outcome o = outcome_make(&b, out, l, !s->head_major);
         char what[120];
         snprintf(what, sizeof what, "seed %d, %s, %d threads", (int)seed, napier_isa_name(napier_context_isa(context)),
-                 threads);
+                 napier_context_threads(context));
         if (run_forward(context, &b, run == 0 ? &first : &o, what) && run == 0) {
             check_rows(&b, &first, (double)NAN, what, step);
         } else {
@@ -143,14 +140,8 @@ static void sizes_have_the_bits_of_the_order(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int causal = 0; causal < 2; causal++) {
             const int64_t *const n = sizes[i];
-            const shape s = {.heads = n[0],
-                             .group = n[1],
-                             .dim = n[2],
-                             .v_dim = n[3],
-                             .queries = {n[4]},
-                             .own = {n[5]},
-                             .causal = causal,
-                             .dtype = NAPIER_F32};
+            shape s = one_sequence(n[0], n[1], n[2], n[3], n[4], n[5]);
+            s.causal = causal;
             check_order(&s, LAYOUT_CONTIGUOUS, NAPIER_F32, 10 + i, i < 2 ? 1 : 7);
         }
     }
@@ -187,15 +178,9 @@ static void options_layouts_and_dtypes_have_the_bits_of_the_order(void) {
 static void large_scores_have_the_bits_of_the_order(void) {
     static const double scales[] = {3.0, -40.0, 2000.0, 1e7, 1e30, 1e-30};
     for (int i = 0; i < 6; i++) {
-        const shape s = {.heads = 1,
-                         .group = 2,
-                         .dim = 16,
-                         .v_dim = 16,
-                         .queries = {20},
-                         .own = {800},
-                         .scale = scales[i],
-                         .causal = i % 2,
-                         .dtype = NAPIER_F32};
+        shape s = one_sequence(1, 2, 16, 16, 20, 800);
+        s.causal = i % 2;
+        s.scale = scales[i];
         check_order(&s, LAYOUT_CONTIGUOUS, NAPIER_F32, 200 + (uint64_t)i, 9);
     }
 }
@@ -246,14 +231,8 @@ static void errors_are_within_the_bound(void) {
         s.dtype = mask == 1 ? NAPIER_F16 : NAPIER_BF16;
         check_truth(&s, 310 + (uint64_t)mask);
     }
-    const shape long_one = {.heads = 1,
-                            .group = 1,
-                            .dim = 64,
-                            .v_dim = 8,
-                            .queries = {30},
-                            .own = {3000},
-                            .causal = 1,
-                            .dtype = NAPIER_F32};
+    shape long_one = one_sequence(1, 1, 64, 8, 30, 3000);
+    long_one.causal = 1;
     check_truth(&long_one, 320);
 }
 
@@ -338,15 +317,9 @@ static void a_sequence_does_not_know_its_batch(napier_context *context) {
 static void odd_values_touch_only_rows_that_see_them(void) {
     static const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
     for (int kind = 0; kind < 12; kind++) {
-        shape s = {.heads = 1,
-                   .group = 2,
-                   .dim = 16,
-                   .v_dim = 20,
-                   .queries = {40},
-                   .own = {45},
-                   .causal = 1,
-                   .mask = (mask_kind)(kind % 3),
-                   .dtype = NAPIER_F32};
+        shape s = one_sequence(1, 2, 16, 20, 40, 45);
+        s.causal = 1;
+        s.mask = (mask_kind)(kind % 3);
         batch b;
         batch_make(&b, &s, 600 + (uint64_t)kind);
         heads_set(kind % 2 ? &b.k : &b.v, 20, 0, 3, odd[kind / 4]);

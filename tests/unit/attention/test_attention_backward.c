@@ -136,17 +136,10 @@ static void gradients_are_those_of_the_formula(void) {
         s.scale = mask == 1 ? -0.2 : 0.0;
         check_gradients(&s, 10 + (uint64_t)mask, 2e-6);
     }
-    const shape one = {.heads = 1,
-                       .group = 3,
-                       .dim = 70,
-                       .v_dim = 33,
-                       .queries = {140},
-                       .own = {270},
-                       .causal = 1,
-                       .dtype = NAPIER_F32};
+    shape one = one_sequence(1, 3, 70, 33, 140, 270);
+    one.causal = 1;
     check_gradients(&one, 20, 2e-6);
-    const shape wide = {
-        .heads = 1, .group = 1, .dim = 300, .v_dim = 270, .queries = {9}, .own = {11}, .dtype = NAPIER_F32};
+    const shape wide = one_sequence(1, 1, 300, 270, 9, 11);
     check_gradients(&wide, 21, 2e-6);
     shape half = ragged;
     half.dtype = NAPIER_F16;
@@ -216,12 +209,9 @@ static void check_same(const results *a, const results *b, const char *what) {
 static void check_bits(const shape *s, uint64_t seed) {
     batch b;
     batch_make(&b, s, seed);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
     results first = results_make(&b, LAYOUT_CONTIGUOUS, false);
-    for (int run = 0; run < count + 2; run++) {
-        const int threads = run < count ? 1 : run == count ? 2 : 7;
-        napier_context *context = context_for_test(isas[run < count ? run : count - 1], threads);
+    napier_context *context = NULL;
+    for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
         results r = results_make(&b, (layout)((uint64_t)run + seed) % LAYOUTS, run % 2 == 1);
         char what[100];
         snprintf(what, sizeof what, "seed %d, run %d", (int)seed, run);
@@ -302,8 +292,8 @@ static void shared_gradients_are_sums(napier_context *context) {
 
 /* A NaN in a query reaches the keys it sees, one in a key the queries that see it, and nothing else. */
 static void nan_touches_only_what_it_is_seen_by(void) {
-    const shape s = {
-        .heads = 1, .group = 1, .dim = 16, .v_dim = 16, .queries = {40}, .own = {40}, .causal = 1, .dtype = NAPIER_F32};
+    shape s = one_sequence(1, 1, 16, 16, 40, 40);
+    s.causal = 1;
     for (int kind = 0; kind < 4; kind++) {
         batch b;
         batch_make(&b, &s, 90);
@@ -332,13 +322,7 @@ static void nan_touches_only_what_it_is_seen_by(void) {
 /* No queries: nothing flows to the keys. No keys: the outputs are masked, and nothing flows to the queries. */
 static void nothing_to_do(void) {
     for (int keys = 0; keys < 2; keys++) {
-        const shape s = {.heads = 2,
-                         .group = 2,
-                         .dim = 8,
-                         .v_dim = 8,
-                         .queries = {keys ? 0 : 5},
-                         .own = {keys ? 5 : 0},
-                         .dtype = NAPIER_F32};
+        const shape s = one_sequence(2, 2, 8, 8, keys ? 0 : 5, keys ? 5 : 0);
         batch b;
         batch_make(&b, &s, 95);
         b.options.masked_rows = NAPIER_MASKED_ZERO;

@@ -106,20 +106,12 @@ static lump lump_of(const linear_case *c) {
 static void check_forward(linear_case *c, const char *what) {
     case_make(c);
     lump wanted = lump_of(c);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int run = -1; run < count + 2; run++) {
-        const bool reference = run < 0;
-        napier_context *context = context_for_test(isas[run < 0 || run >= count ? count - 1 : run], run <= count - 1 ? 1
-                                                                                                    : run == count   ? 2
-                                                                                                                   : 7);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 1);
+    works(napier_token_logprobs, context, grid_input(&c->logits), case_ids(c), &c->options, &wanted.results);
+    for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
         lump got = lump_of(c);
-        const napier_token_results *results = reference ? &wanted.results : &got.results;
-        const napier_status status =
-            reference ? napier_token_logprobs(context, grid_input(&c->logits), case_ids(c), &c->options, results)
-                      : napier_linear_token_logprobs(context, grid_input(&c->x), grid_input(&c->w), case_ids(c),
-                                                     &c->options, results);
-        if (succeeded(context, status, what) && !reference) {
+        if (works(napier_linear_token_logprobs, context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options,
+                  &got.results)) {
             expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0,
                    "%s: %lld x %lld x %lld, run %d: other bits than by way of the logits", what, (long long)c->rows,
                    (long long)c->hidden, (long long)c->vocabulary, run);

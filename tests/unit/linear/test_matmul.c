@@ -111,18 +111,15 @@ static grid expected_of(const shape *s, const grid *a, const grid *b) {
 static void check_product(const shape *s) {
     grid a = operand(s->la, s->m, s->k, s->a, s->kind), b = operand(s->lb, s->k, s->n, s->b, s->kind);
     grid wanted = expected_of(s, &a, &b);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int run = 0; run < count + 2; run++) {
-        const int threads = run < count ? 1 : run == count ? 2 : 7;
-        napier_context *context = context_for_test(isas[run < count ? run : count - 1], threads);
+    napier_context *context = NULL;
+    for (int run = 0; (context = context_of_run(run)) != NULL; run++) {
         grid out = grid_make(s->lout, s->m, s->n, s->out);
         if (works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view)) {
             char what[160];
             snprintf(what, sizeof what, "%lld x %lld x %lld, %s by %s to %s, %s and %s, numbers %d, %s, %d threads",
                      (long long)s->m, (long long)s->k, (long long)s->n, napier_dtype_name(s->a),
                      napier_dtype_name(s->b), napier_dtype_name(s->out), layout_name(s->la), layout_name(s->lb),
-                     (int)s->kind, napier_isa_name(napier_context_isa(context)), threads);
+                     (int)s->kind, napier_isa_name(napier_context_isa(context)), napier_context_threads(context));
             grid_differences(&out, &wanted, what);
             expect(grid_damage(&out) == 0, "%s: wrote outside of the result", what);
         }

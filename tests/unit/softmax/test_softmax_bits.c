@@ -20,11 +20,15 @@ typedef struct machine {
 
 enum { MACHINE_LIMIT = 3 * ISA_LIMIT };
 
-static int make_machines(machine machines[MACHINE_LIMIT]) {
+static machine machines[MACHINE_LIMIT]; /* of the test that runs */
+static int count;
+static napier_context *scalar;
+
+static void make_machines(void) {
     static const int threads[] = {1, 2, 7};
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);
-    int count = 0;
+    count = 0;
     for (int i = 0; i < isa_count; i++) {
         for (int t = 0; t < 3; t++, count++) {
             machines[count].context = context_for_test(isas[i], threads[t]);
@@ -32,11 +36,11 @@ static int make_machines(machine machines[MACHINE_LIMIT]) {
                      threads[t]);
         }
     }
-    return count;
+    scalar = context_for_test(NAPIER_ISA_SCALAR, 1);
 }
 
 /* Row by row, from a copy of its own. */
-static void run_reference(napier_context *scalar, operation op, const grid *in, grid *out, double temperature) {
+static void run_reference(operation op, const grid *in, grid *out, double temperature) {
     const napier_softmax_options options = options_of(temperature, NAPIER_ALGORITHM_SAFE, NAPIER_MASKED_NAN);
     const int64_t cols = in->view.cols;
     const bool whole = op == OP_LOGSUMEXP_ALL;
@@ -66,15 +70,15 @@ static void compare(const machine *m, operation op, const grid *in, layout out_l
 }
 
 /* All operations of one matrix: every machine, every algorithm, the layouts in turn, in place. */
-static void check_matrix(const machine *machines, int count, napier_context *scalar, int64_t rows, int64_t cols,
-                         napier_dtype in_dtype, napier_dtype out_dtype, double temperature, uint64_t seed) {
+static void check_matrix(int64_t rows, int64_t cols, napier_dtype in_dtype, napier_dtype out_dtype, double temperature,
+                         uint64_t seed) {
     grid plain = grid_plain(rows, cols, in_dtype);
     grid_fill(&plain, ROW_KINDS, seed);
     grid first_axis = grid_make(LAYOUT_TRANSPOSED, rows, cols, in_dtype);
     grid_copy(&first_axis, &plain);
     for (operation op = 0; op < OPERATIONS; op++) {
         grid expected = grid_plain(operation_rows(op, rows), operation_cols(op, cols), out_dtype);
-        run_reference(scalar, op, &plain, &expected, temperature);
+        run_reference(op, &plain, &expected, temperature);
         for (int i = 0; i < count; i++) {
             const layout l = (layout)((seed + (uint64_t)i + (uint64_t)op) % LAYOUTS);
             const napier_algorithm algorithm = (napier_algorithm)((i + (int)op) % 4);
@@ -96,12 +100,10 @@ static void check_matrix(const machine *machines, int count, napier_context *sca
 }
 
 static void check_sizes(napier_dtype in, napier_dtype out, double temperature, int step) {
-    machine machines[MACHINE_LIMIT];
-    const int count = make_machines(machines);
-    napier_context *const scalar = context_for_test(NAPIER_ISA_SCALAR, 1);
+    make_machines();
     for (int i = step - 1; i < SIZES; i += step) {
         const int64_t rows = sizes[i] < 600 ? ROW_KINDS + 3 : ROW_KINDS;
-        check_matrix(machines, count, scalar, rows, sizes[i], in, out, temperature, (uint64_t)i);
+        check_matrix(rows, sizes[i], in, out, temperature, (uint64_t)i);
     }
 }
 
@@ -127,9 +129,7 @@ static void test_mixed_dtypes(void) {
 /* Many rows of each kind: what one row of a kind does not show. */
 static void test_many_rows_of_each_kind(void) {
     static const int64_t cols[] = {6, 40, 90, 1030};
-    machine machines[MACHINE_LIMIT];
-    const int count = make_machines(machines);
-    napier_context *const scalar = context_for_test(NAPIER_ISA_SCALAR, 1);
+    make_machines();
     const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (size_t c = 0; c < sizeof cols / sizeof *cols; c++) {
@@ -137,7 +137,7 @@ static void test_many_rows_of_each_kind(void) {
             grid_fill(&in, kind, 1000 * c);
             for (operation op = 0; op < OP_LOGSUMEXP_ALL; op++) {
                 grid expected = grid_plain(67, operation_cols(op, cols[c]), NAPIER_F32);
-                run_reference(scalar, op, &in, &expected, 1.0);
+                run_reference(op, &in, &expected, 1.0);
                 for (int i = 0; i < count; i += 2) {
                     compare(&machines[i], op, &in, LAYOUT_CONTIGUOUS, &expected, &options, row_kind_name(kind));
                 }
@@ -149,14 +149,13 @@ static void test_many_rows_of_each_kind(void) {
 /* A row's bits do not depend on which rows lie around it, nor how many. */
 static void test_place_in_the_batch(void) {
     static const int64_t cols[] = {3, 8, 20, 48, 60, 300};
-    machine machines[MACHINE_LIMIT];
-    const int count = make_machines(machines);
+    make_machines();
     const napier_softmax_options options = options_of(1.0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
     for (size_t c = 0; c < sizeof cols / sizeof *cols; c++) {
         grid all = grid_plain(70, cols[c], NAPIER_F32);
         grid expected = grid_plain(70, cols[c], NAPIER_F32);
         grid_fill(&all, ROW_KINDS, 5);
-        run_reference(machines[0].context, OP_SOFTMAX, &all, &expected, 1.0);
+        run_reference(OP_SOFTMAX, &all, &expected, 1.0);
         for (int i = 0; i < count; i++) {
             for (int64_t first = 0; first < 70; first += 13) {
                 for (int64_t rows = 1; first + rows <= 70; rows += rows < 18 ? 1 : 17) {
@@ -175,28 +174,24 @@ static void test_place_in_the_batch(void) {
 
 /* Fewer rows than a vector has lanes, along the first axis too. */
 static void test_few_long_rows(void) {
-    machine machines[MACHINE_LIMIT];
-    const int count = make_machines(machines);
-    napier_context *const scalar = context_for_test(NAPIER_ISA_SCALAR, 1);
-    check_matrix(machines, count, scalar, 8, 2081, NAPIER_F32, NAPIER_F32, 1.0, 1);
-    check_matrix(machines, count, scalar, 8, 1500, NAPIER_F32, NAPIER_BF16, 0.7, 2);
-    check_matrix(machines, count, scalar, 2, 1300, NAPIER_BF16, NAPIER_BF16, 1.0, 3);
-    check_matrix(machines, count, scalar, 5, 3100, NAPIER_F16, NAPIER_F32, 1.7, 4);
-    check_matrix(machines, count, scalar, 15, 1040, NAPIER_F32, NAPIER_F32, 1.0, 5);
+    make_machines();
+    check_matrix(8, 2081, NAPIER_F32, NAPIER_F32, 1.0, 1);
+    check_matrix(8, 1500, NAPIER_F32, NAPIER_BF16, 0.7, 2);
+    check_matrix(2, 1300, NAPIER_BF16, NAPIER_BF16, 1.0, 3);
+    check_matrix(5, 3100, NAPIER_F16, NAPIER_F32, 1.7, 4);
+    check_matrix(15, 1040, NAPIER_F32, NAPIER_F32, 1.0, 5);
 }
 
 /* The length of a vocabulary and a row that threads share. */
 static void test_long_rows(void) {
     static const row_kind kinds[] = {ROW_NORMAL, ROW_RISING, ROW_FALLING, ROW_MASKED, ROW_FLUSH_EDGE, ROW_ANY_FINITE};
-    machine machines[MACHINE_LIMIT];
-    const int count = make_machines(machines);
-    napier_context *const scalar = context_for_test(NAPIER_ISA_SCALAR, 1);
+    make_machines();
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         grid in = grid_plain(2, k == 0 ? 151936 : 60001, k % 2 ? NAPIER_BF16 : NAPIER_F32);
         grid_fill(&in, kinds[k], k);
         for (operation op = 0; op < OPERATIONS; op++) {
             grid expected = grid_plain(operation_rows(op, 2), operation_cols(op, in.view.cols), in.view.dtype);
-            run_reference(scalar, op, &in, &expected, 1.0);
+            run_reference(op, &in, &expected, 1.0);
             for (int i = 0; i < count; i++) {
                 const napier_softmax_options options = options_of(1.0, (napier_algorithm)(i % 4), NAPIER_MASKED_NAN);
                 compare(&machines[i], op, &in, LAYOUT_CONTIGUOUS, &expected, &options, row_kind_name(kinds[k]));
