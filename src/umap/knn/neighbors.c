@@ -76,78 +76,60 @@ static void output_task(void *argument, int worker, int64_t begin, int64_t end) 
 
 /* Checks that indices and distances share no byte with the samples. */
 static napier_status check_apart(napier_context *context, const char *name, napier_umap_samples samples, int64_t rows,
-                                 const napier_neighbors_options *o, int32_t *indices, float *distances) {
-    const napier_matrix first = napier_rows(indices, rows, o->n_neighbors, NAPIER_F32);
-    const napier_status status = napier_samples_check_apart(context, "indices", first, name, samples);
-    return status ? status
-                  : napier_samples_check_apart(context, "distances", napier_rows_f32(distances, rows, o->n_neighbors),
-                                               name, samples);
+                                 int64_t n_neighbors, int32_t *indices, float *distances) {
+    NAPIER_TRY(napier_samples_check_apart(context, "indices", napier_rows(indices, rows, n_neighbors, NAPIER_F32), name,
+                                          samples));
+    return napier_samples_check_apart(context, "distances", napier_rows_f32(distances, rows, n_neighbors), name,
+                                      samples);
 }
 
-/* Searches and writes the result. The points have been checked. */
-static napier_status run(napier_context *context, const napier_neighbors_options *options, const napier_points *samples,
-                         const napier_points *queries, int32_t *indices, float *distances) {
-    NAPIER_REFUSE_IF(context, options->n_neighbors > samples->n,
-                     "options: n_neighbors %lld is more than the %lld samples", (long long)options->n_neighbors,
-                     (long long)samples->n);
-    napier_status status = napier_search_check_outputs(context, indices, distances, queries->n, options->n_neighbors);
-    if (status || queries->n == 0) {
-        return status;
+napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
+                                    const napier_umap_samples *queries, const napier_neighbors_options *options,
+                                    int32_t *indices, float *distances) {
+    napier_neighbors_options o;
+    napier_points *points, *others;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_search_read_options(context, options, queries ? 1 : 2, &o));
+    NAPIER_TRY(napier_points_create(&memory, "samples", samples, &o, NULL, &points));
+    others = points;
+    if (queries) {
+        NAPIER_TRY(napier_points_create(&memory, "queries", *queries, &o, points, &others));
     }
-    napier_search s = {context, options, samples, queries, options->n_neighbors - (queries == samples), NULL, 0.0};
-    s.nearest = napier_alloc(&context->allocator, (size_t)queries->n, (size_t)s.wanted * sizeof *s.nearest);
-    if (!s.nearest) {
+    NAPIER_REFUSE_IF(context, o.n_neighbors > points->n, "options: n_neighbors %lld is more than the %lld samples",
+                     (long long)o.n_neighbors, (long long)points->n);
+    NAPIER_TRY(napier_search_check_outputs(context, indices, distances, others->n, o.n_neighbors));
+    NAPIER_TRY(check_apart(context, "samples", samples, others->n, o.n_neighbors, indices, distances));
+    if (queries) {
+        NAPIER_TRY(check_apart(context, "queries", *queries, others->n, o.n_neighbors, indices, distances));
+    }
+    if (others->n == 0) {
+        return NAPIER_OK;
+    }
+    napier_search s = {context, &o, points, others, o.n_neighbors - (others == points), NULL, 0.0};
+    s.nearest = napier_take(&memory, others->n, (size_t)s.wanted * sizeof *s.nearest);
+    if (memory.missing) {
         return napier_search_no_memory(&s, "neighbours");
     }
-    status = search(&s);
-    if (!status) {
-        output t = {&s, options->n_neighbors, indices, distances};
-        napier_parallel(context, queries->n, 256, output_task, &t);
-    }
-    napier_free(&context->allocator, s.nearest);
-    return status;
+    NAPIER_TRY(search(&s));
+    output t = {&s, o.n_neighbors, indices, distances};
+    napier_parallel(context, others->n, 256, output_task, &t);
+    return NAPIER_OK;
 }
 
 napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                        const napier_neighbors_options *options, int32_t *indices, float *distances) {
     NAPIER_DEFAULT_FENV;
-    napier_neighbors_options o;
-    napier_points *points = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_search_read_options(context, options, 2, &o);
-    if (!status)
-        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
-    if (!status) {
-        status = check_apart(context, "samples", samples, points->n, &o, indices, distances);
-        status = status ? status : run(context, &o, points, points, indices, distances);
-        napier_points_destroy(context, points);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    return napier_find_neighbors(context, samples, NULL, options, indices, distances);
 }
 
 napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                           napier_umap_samples queries, const napier_neighbors_options *options,
                                           int32_t *indices, float *distances) {
     NAPIER_DEFAULT_FENV;
-    napier_neighbors_options o;
-    napier_points *points = NULL, *others = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_search_read_options(context, options, 1, &o);
-    if (!status)
-        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
-    if (!status) {
-        status = napier_points_create(context, "queries", queries, &o, points, &others);
-        if (!status) {
-            status = check_apart(context, "samples", samples, others->n, &o, indices, distances);
-            if (!status)
-                status = check_apart(context, "queries", queries, others->n, &o, indices, distances);
-            if (!status)
-                status = run(context, &o, points, others, indices, distances);
-            napier_points_destroy(context, others);
-        }
-        napier_points_destroy(context, points);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    NAPIER_TRY(napier_samples_check(context, "queries", queries));
+    return napier_find_neighbors(context, samples, &queries, options, indices, distances);
 }

@@ -84,7 +84,24 @@ static int64_t first_like(const grouping *g, int64_t i) {
     return i;
 }
 
-static void find_groups(grouping *g) {
+/* Takes what is needed from now on from `memory`, and what is needed only to find the groups from `own`. */
+static napier_status make_room(napier_memory *memory, napier_memory *own, grouping *g) {
+    g->slots = 64;
+    while (g->slots < 2 * g->n) {
+        g->slots *= 2;
+    }
+    g->hashes = napier_take(own, g->n, sizeof *g->hashes);
+    g->table = napier_take(own, g->slots, sizeof *g->table);
+    g->counts = napier_take(own, g->n, sizeof *g->counts);
+    g->first = napier_take(memory, g->n, sizeof *g->first);
+    g->places = napier_take(memory, g->n, sizeof *g->places);
+    g->rows = napier_take(memory, g->n, sizeof *g->rows);
+    return own->missing || memory->missing ? napier_search_no_memory(g->search, "groups") : NAPIER_OK;
+}
+
+static napier_status find_groups(napier_memory *memory, grouping *g) {
+    NAPIER_MEMORY(own, memory->context);
+    NAPIER_TRY(make_room(memory, &own, g));
     napier_parallel(g->search->context, g->n, ROWS_CHUNK, hash_task, g);
     for (int64_t i = 0; i < g->slots; i++) {
         g->table[i] = NOWHERE;
@@ -100,42 +117,7 @@ static void find_groups(grouping *g) {
             g->rows[g->kept++] = (int32_t)i;
         }
     }
-}
-
-static bool make_room(grouping *g) {
-    const napier_allocator *a = &g->search->context->allocator;
-    const size_t n = (size_t)g->n;
-    g->slots = 64;
-    while (g->slots < 2 * g->n) {
-        g->slots *= 2;
-    }
-    g->hashes = napier_alloc(a, n, sizeof *g->hashes);
-    g->table = napier_alloc(a, (size_t)g->slots, sizeof *g->table);
-    g->first = napier_alloc(a, n, sizeof *g->first);
-    g->counts = napier_alloc(a, n, sizeof *g->counts);
-    g->places = napier_alloc(a, n, sizeof *g->places);
-    g->rows = napier_alloc(a, n, sizeof *g->rows);
-    return g->hashes && g->table && g->first && g->counts && g->places && g->rows;
-}
-
-/* Frees the tables for finding the groups and for expanding the result. */
-static void free_tables(grouping *g) {
-    const napier_allocator *a = &g->search->context->allocator;
-    napier_free(a, g->hashes);
-    napier_free(a, g->table);
-    napier_free(a, g->counts);
-    g->hashes = NULL;
-    g->table = g->counts = NULL;
-}
-
-static void free_room(grouping *g) {
-    const napier_allocator *a = &g->search->context->allocator;
-    free_tables(g);
-    napier_free(a, g->first);
-    napier_free(a, g->places);
-    napier_free(a, g->rows);
-    napier_free(a, g->packed);
-    napier_free(a, g->nearest);
+    return NAPIER_OK;
 }
 
 /* ---- A search among the rows that stay --------------------------------------------------------------------------- */
@@ -174,14 +156,12 @@ static void spread_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-static napier_status search_kept(grouping *g, napier_search_way *way) {
+static napier_status search_kept(napier_memory *memory, grouping *g, napier_search_way *way) {
     const napier_search *s = g->search;
-    const napier_allocator *a = &s->context->allocator;
     const bool self = napier_search_is_self(s);
-    const int64_t looking = self ? g->kept : s->queries->n;
-    g->packed = napier_alloc(a, (size_t)g->kept, (size_t)s->samples->width * sizeof *g->packed);
-    g->nearest = napier_alloc(a, (size_t)looking, (size_t)s->wanted * sizeof *g->nearest);
-    if (!g->packed || !g->nearest) {
+    g->packed = napier_take(memory, g->kept, (size_t)s->samples->width * sizeof *g->packed);
+    g->nearest = napier_take(memory, self ? g->kept : s->queries->n, (size_t)s->wanted * sizeof *g->nearest);
+    if (memory->missing) {
         return napier_search_no_memory(s, "copy");
     }
     napier_parallel(s->context, g->kept, ROWS_CHUNK, pack_task, g);
@@ -192,28 +172,18 @@ static napier_status search_kept(grouping *g, napier_search_way *way) {
     among.samples = &kept;
     among.queries = self ? &kept : s->queries;
     among.nearest = g->nearest;
-    const napier_status status = way(&among);
-    if (!status) {
-        napier_parallel(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
-    }
-    return status;
+    NAPIER_TRY(way(&among));
+    napier_parallel(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
+    return NAPIER_OK;
 }
 
 napier_status napier_search_distinct(const napier_search *s, napier_search_way *way) {
     grouping g = {.search = s, .n = s->samples->n};
-    napier_status status = NAPIER_OK;
-    if (!make_room(&g)) {
-        status = napier_search_no_memory(s, "groups");
-    } else {
-        find_groups(&g);
-        free_tables(&g);
-        if (g.n - g.kept >= g.n / LEAST_SHARE && g.kept < g.n) {
-            status = search_kept(&g, way);
-        } else {
-            free_room(&g);
-            return way(s);
-        }
+    NAPIER_MEMORY(memory, s->context);
+    NAPIER_TRY(find_groups(&memory, &g));
+    if (g.n - g.kept >= g.n / LEAST_SHARE && g.kept < g.n) {
+        return search_kept(&memory, &g, way);
     }
-    free_room(&g);
-    return status;
+    napier_memory_free(&memory);
+    return way(s);
 }

@@ -91,29 +91,21 @@ static void standardise(double *x, int64_t n) {
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static double total_weight(const napier_umap_graph *g) {
+    const float highest = napier_umap_highest_weight(g);
     double sum = 0.0;
-    float highest = 0.0f;
     for (int64_t e = 0; e < napier_umap_graph_edges(g); e++) {
         sum += (double)g->weights[e];
-        highest = g->weights[e] > highest ? g->weights[e] : highest;
     }
     return highest > 0.0f ? 0.5 * sum / (double)highest : 0.0;
 }
 
-napier_status napier_densmap_create(napier_context *context, const napier_umap_graph *graph,
-                                    const napier_umap_options *o, const int32_t *indices, const float *distances,
-                                    napier_densmap **out) {
-    const napier_allocator *allocator = &context->allocator;
-    const size_t n = (size_t)graph->n;
-    napier_densmap *m = napier_alloc(allocator, 1, sizeof *m);
-    double *values = napier_alloc(allocator, 5 * n, sizeof *values);
-    *out = NULL;
-    if (!m || !values) {
-        napier_free(allocator, m);
-        napier_free(allocator, values);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "densmap: no memory for %lld points", (long long)graph->n);
-    }
-    *m = (napier_densmap){.context = context,
+napier_status napier_densmap_create(napier_memory *memory, const napier_umap_graph *graph, const napier_umap_options *o,
+                                    const int32_t *indices, const float *distances, napier_densmap **out) {
+    const int64_t n = graph->n;
+    napier_densmap *m = napier_take(memory, 1, sizeof *m);
+    double *values = napier_take(memory, n, 5 * sizeof *values);
+    NAPIER_TRY(napier_taken(memory, "densmap: no memory for %lld points", (long long)n));
+    *m = (napier_densmap){.context = memory->context,
                           .graph = graph,
                           .components = o->n_components,
                           .first_epoch = (int64_t)((1.0 - o->dens_frac) * (double)o->n_epochs),
@@ -128,16 +120,9 @@ napier_status napier_densmap_create(napier_context *context, const napier_umap_g
                           .sum_q = values + 3 * n,
                           .sum_qu = values + 4 * n};
     data_radii(m, indices, distances, o->neighbors.n_neighbors);
-    standardise(m->data, graph->n);
+    standardise(m->data, n);
     *out = m;
     return NAPIER_OK;
-}
-
-void napier_densmap_destroy(napier_context *context, napier_densmap *m) {
-    if (m) {
-        napier_free(&context->allocator, m->data);
-        napier_free(&context->allocator, m);
-    }
 }
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
@@ -210,8 +195,7 @@ static void pulls_task(void *argument, int worker, int64_t begin, int64_t end) {
     }
 }
 
-void napier_densmap_forces(void *user, int64_t epoch, const float *y, float *forces) {
-    napier_densmap *m = user;
+void napier_densmap_forces(napier_densmap *m, int64_t epoch, const float *y, float *forces) {
     const int64_t n = m->graph->n;
     if (epoch < m->first_epoch || n < 2) {
         return;

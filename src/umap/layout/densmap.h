@@ -6,18 +6,17 @@
 
 #include <napier/umap.h>
 
-#include "core/base/context.h"
+#include "core/base/scope.h"
 
 typedef struct napier_densmap napier_densmap;
 
-/* Makes the state of densMAP from the graph and the distances of neighbours in the data [n, n_neighbors]. */
-napier_status napier_densmap_create(napier_context *context, const napier_umap_graph *graph,
+/* Makes the state of densMAP, in `memory`, from the graph and the distances of neighbours in the data [n,
+ * n_neighbors]. */
+napier_status napier_densmap_create(napier_memory *memory, const napier_umap_graph *graph,
                                     const napier_umap_options *options, const int32_t *indices, const float *distances,
                                     napier_densmap **out);
-void napier_densmap_destroy(napier_context *context, napier_densmap *densmap);
 
-/* Adds densMAP's forces to those of an epoch (epochs.h); user is the densmap. Does nothing in epochs before its
- * share. */
-void napier_densmap_forces(void *user, int64_t epoch, const float *y, float *forces);
+/* Adds densMAP's forces to those of an epoch. Does nothing in epochs before its share. */
+void napier_densmap_forces(napier_densmap *densmap, int64_t epoch, const float *y, float *forces);
 
 #endif

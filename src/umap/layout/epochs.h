@@ -2,11 +2,9 @@
 #ifndef NAPIER_UMAP_LAYOUT_EPOCHS_H
 #define NAPIER_UMAP_LAYOUT_EPOCHS_H
 
+#include "umap/layout/densmap.h"
 #include "umap/layout/layout.h"
 #include "umap/layout/optimizer.h"
-
-/* Changes the forces [n, components] of an epoch before they are applied; for densMAP. */
-typedef void napier_more_forces(void *user, int64_t epoch, const float *y, float *forces);
 
 /* Reads the caller's epochs (NULL: defaults). They must be within their total, and the schemes must exist. */
 napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs, napier_umap_epochs *e);
@@ -14,10 +12,9 @@ napier_status napier_umap_read_epochs(napier_context *context, const napier_umap
 typedef struct napier_epochs_run {
     const napier_umap_params *params;
     const napier_umap_epochs *epochs;
-    napier_layout *layout; /* prepared; the run sets its epoch and keys */
+    napier_layout *layout; /* the run prepares it and sets its epoch and keys */
     napier_umap_optimizer *optimizer;
-    napier_more_forces *more; /* or NULL */
-    void *more_user;
+    napier_densmap *densmap; /* or NULL */
     float *y;
 } napier_epochs_run;
 

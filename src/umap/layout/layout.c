@@ -41,8 +41,7 @@ static float wanted_of(const napier_layout *l, int64_t v) {
     return l->highest > 0.0f ? (float)(l->rate * (sum / (double)l->highest)) : 0.0f;
 }
 
-napier_status napier_layout_prepare(napier_layout *l) {
-    const napier_allocator *allocator = &l->context->allocator;
+napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
     int64_t heavy = 0, pieces = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (is_heavy(l, v)) {
@@ -51,14 +50,13 @@ napier_status napier_layout_prepare(napier_layout *l) {
         }
     }
     const bool weighted = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
-    l->wanted = weighted ? napier_alloc(allocator, (size_t)l->n, sizeof *l->wanted) : NULL;
-    l->heavy = heavy > 0 ? napier_alloc(allocator, (size_t)heavy, sizeof *l->heavy) : NULL;
-    l->pieces = pieces > 0 ? napier_alloc(allocator, (size_t)pieces, sizeof *l->pieces) : NULL;
-    l->sums = pieces > 0 ? napier_alloc(allocator, (size_t)pieces * (size_t)l->components, sizeof *l->sums) : NULL;
-    if ((weighted && !l->wanted) || (heavy > 0 && !l->heavy) || (pieces > 0 && (!l->pieces || !l->sums))) {
-        napier_layout_release(l);
-        return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "layout: no memory for %lld vertices", (long long)l->n);
+    l->wanted = weighted ? napier_take(memory, l->n, sizeof *l->wanted) : NULL;
+    if (heavy > 0) {
+        l->heavy = napier_take(memory, heavy, sizeof *l->heavy);
+        l->pieces = napier_take(memory, pieces, sizeof *l->pieces);
+        l->sums = napier_take(memory, pieces, (size_t)l->components * sizeof *l->sums);
     }
+    NAPIER_TRY(napier_taken(memory, "layout: no memory for %lld vertices", (long long)l->n));
     l->heavy_count = l->piece_count = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (weighted) {
@@ -71,18 +69,6 @@ napier_status napier_layout_prepare(napier_layout *l) {
         }
     }
     return NAPIER_OK;
-}
-
-void napier_layout_release(napier_layout *l) {
-    const napier_allocator *allocator = &l->context->allocator;
-    napier_free(allocator, l->wanted);
-    napier_free(allocator, l->heavy);
-    napier_free(allocator, l->pieces);
-    napier_free(allocator, l->sums);
-    l->wanted = NULL;
-    l->heavy = NULL;
-    l->pieces = NULL;
-    l->sums = NULL;
 }
 
 /* ---- Strips ------------------------------------------------------------------------------------------------------ */
@@ -142,7 +128,8 @@ static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, co
 
 /* ---- Attraction -------------------------------------------------------------------------------------------------- */
 
-bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
+/* Does an edge act in this epoch? It acts in a share of weight / highest of all epochs, evenly spread. */
+static bool edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
     return napier_edge_acts(l->phase_key, l->highest, l->epoch, source, target, weight);
 }
 
@@ -160,7 +147,7 @@ static int64_t attract(bundle *b, const napier_umap_graph *graph, bool pull, uin
     for (int64_t e = 0; e < count; e++) {
         const uint32_t other = targets[e];
         acting[found] = other;
-        found += napier_layout_edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[begin + e]);
+        found += edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[begin + e]);
     }
     take(b, false, v, acting, NULL, found, l->scale, force);
     return found;
@@ -252,7 +239,7 @@ static int64_t acting_of(const napier_layout *l, uint32_t v) {
     int64_t acting = 0;
     if (l->sampled && l->rate_per_edge && l->edges) {
         for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
-            acting += napier_layout_edge_acts(l, v, l->edges->targets[e], l->edges->weights[e]);
+            acting += edge_acts(l, v, l->edges->targets[e], l->edges->weights[e]);
         }
     }
     return acting;

@@ -4,7 +4,7 @@
  * minus the means. Dense rows go through the matrix product kernel, NAPIER_PANEL columns at a time, in f32 within a
  * block of rows and in double over blocks; sparse rows entry by entry in double, and the means are subtracted
  * afterwards. Rows are cut into groups that depend on the shape only, and groups are added in order. */
-#include "umap/start/pca.h"
+#include "umap/start/start.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,9 +15,7 @@
 #include "core/math/f64.h"
 #include "umap/start/eigen.h"
 #include "umap/options/params.h"
-#include "umap/metric/read.h"
 #include "umap/metric/samples.h"
-#include "umap/start/start.h"
 
 enum { MOST_GROUPS = 64, GUARD_COLUMNS = 6, PRODUCTS = 40, LEAST_BLOCK = 8, MOST_BLOCK_ROWS = 256 };
 #define GROUP_DOUBLES ((int64_t)1 << 23) /* in all groups together */
@@ -95,10 +93,6 @@ static void mean_groups(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-static napier_status refuse_row(napier_context *context, const char *name, const pca *p, int64_t row) {
-    return napier_read_refuse(context, name, p->samples, row, napier_read_row(p->kernels, p->samples, row, p->work));
-}
-
 /* A power of two, exact in f32, that scales values of this size to at most 1. */
 static double power_of_two_above(float largest) {
     const int exponent = (int)(napier_double_bits((double)largest) >> 52) - 1023 + 1;
@@ -106,19 +100,14 @@ static double power_of_two_above(float largest) {
 }
 
 static napier_status find_means(napier_context *context, const char *name, pca *p) {
-    if (p->samples.sparse) {
-        const napier_csr_matrix *m = p->samples.sparse;
-        const int64_t bad = napier_read_bad_entry(m);
-        for (int64_t i = 0; i < p->n && bad >= 0; i++) {
-            if (bad < m->row_starts[i + 1]) {
-                return napier_read_refuse(context, name, p->samples, i, m->columns[bad]);
-            }
-        }
+    const napier_csr_matrix *m = p->samples.sparse;
+    const int64_t bad_entry = m ? napier_first_not_finite(m->values, m->row_starts[p->n]) : -1;
+    if (bad_entry >= 0) {
+        return napier_read_refuse(context, name, p->samples, napier_csr_row_of(m, bad_entry), m->columns[bad_entry]);
     }
-    mean_task *t = napier_alloc(&context->allocator, 1, sizeof *t);
-    if (!t) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for means", name);
-    }
+    NAPIER_MEMORY(memory, context);
+    mean_task *t = napier_take(&memory, 1, sizeof *t);
+    NAPIER_TRY(napier_taken(&memory, "%s: no memory for means", name));
     t->p = p;
     napier_bad_rows_clear(&t->bad);
     napier_parallel(context, p->groups, 1, mean_groups, t);
@@ -127,9 +116,9 @@ static napier_status find_means(napier_context *context, const char *name, pca *
     for (int64_t group = 0; group < p->groups; group++) {
         largest = t->largest[group] > largest ? t->largest[group] : largest;
     }
-    napier_free(&context->allocator, t);
     if (bad >= 0) {
-        return refuse_row(context, name, p, bad);
+        return napier_read_refuse(context, name, p->samples, bad,
+                                  napier_read_row(p->kernels, p->samples, bad, p->work));
     }
     p->scale = power_of_two_above(largest);
     for (int64_t c = 0; c < p->cols; c++) {
@@ -347,26 +336,20 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
 
 /* ---- Scores and the start ---------------------------------------------------------------------------------------- */
 
-static napier_status make_room(napier_context *context, const char *name, pca *p, double **blocks) {
-    const napier_allocator *allocator = &context->allocator;
-    const size_t cols = (size_t)p->cols, block = (size_t)p->columns * sizeof(double);
-    const size_t workers = (size_t)napier_workers(context, p->groups, 1);
-    p->means = napier_alloc(allocator, cols, sizeof *p->means);
-    p->sums = napier_alloc(allocator, cols * (size_t)p->groups, block);
-    p->work = napier_alloc(allocator, workers, (size_t)p->work_floats * sizeof *p->work);
-    const size_t doubles = 2 * cols * (size_t)p->columns + (size_t)napier_eigen_scratch(p->cols, p->columns);
-    *blocks = napier_alloc(allocator, doubles, sizeof **blocks); /* two blocks and the iteration's scratch */
-    int missing = !p->means || !p->sums || !p->work || !*blocks;
+static napier_status make_room(napier_memory *memory, const char *name, pca *p, double **blocks) {
+    const size_t block = (size_t)p->columns * sizeof(double);
+    const int workers = napier_workers(memory->context, p->groups, 1);
+    p->means = napier_take(memory, p->cols, sizeof *p->means);
+    p->sums = napier_take(memory, p->cols * p->groups, block);
+    p->work = napier_take(memory, workers, (size_t)p->work_floats * sizeof *p->work);
+    *blocks = napier_take(memory, 2 * p->cols * p->columns + napier_eigen_scratch(p->cols, p->columns),
+                          sizeof **blocks); /* two blocks and the iteration's scratch */
     if (p->samples.sparse) {
-        p->wide = napier_alloc(allocator, (size_t)p->groups + 1, block);
-        missing = missing || !p->wide;
+        p->wide = napier_take(memory, p->groups + 1, block);
     } else {
-        p->panels = napier_alloc(allocator, cols, (size_t)p->columns * sizeof *p->panels);
-        missing = missing || !p->panels;
+        p->panels = napier_take(memory, p->cols, (size_t)p->columns * sizeof *p->panels);
     }
-    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY,
-                                 "%s: no memory for principal components of %lld columns", name, (long long)p->cols)
-                   : NAPIER_OK;
+    return napier_taken(memory, "%s: no memory for principal components of %lld columns", name, (long long)p->cols);
 }
 
 static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
@@ -414,65 +397,53 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
                                 int64_t components, float *scores, int64_t *found) {
     pca p = {.kernels = napier_umap_kernels_of(context->isa),
              .samples = samples,
+             .n = napier_samples_rows(samples),
+             .cols = napier_samples_cols(samples),
              .columns = components + GUARD_COLUMNS <= NAPIER_PANEL ? NAPIER_PANEL : 2 * NAPIER_PANEL,
              .scores = scores,
              .components = components,
              .context = context};
+    double *blocks;
+    NAPIER_MEMORY(memory, context);
     *found = 0;
-    napier_status status = napier_read_check(context, name, samples, &p.n, &p.cols);
-    if (status || p.n == 0) {
-        return status;
-    }
     plan(&p);
-    double *blocks = NULL;
-    status = make_room(context, name, &p, &blocks);
-    if (!status)
-        status = find_means(context, name, &p);
-    if (!status)
-        scores_of(context, &p, blocks, found);
-    napier_free(&context->allocator, p.means);
-    napier_free(&context->allocator, p.sums);
-    napier_free(&context->allocator, p.work);
-    napier_free(&context->allocator, p.wide);
-    napier_free(&context->allocator, p.panels);
-    napier_free(&context->allocator, blocks);
-    return status;
+    NAPIER_TRY(make_room(&memory, name, &p, &blocks));
+    NAPIER_TRY(find_means(context, name, &p));
+    scores_of(context, &p, blocks, found);
+    return NAPIER_OK;
+}
+
+napier_status napier_start_pca(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                               napier_matrix embedding) {
+    const int64_t n = embedding.rows, components = embedding.cols;
+    int64_t found;
+    NAPIER_REFUSE_IF(context, napier_samples_cols(samples) < 1, "samples: no columns");
+    NAPIER_MEMORY(memory, context);
+    float *scores = napier_take(&memory, n, (size_t)components * sizeof *scores);
+    NAPIER_TRY(napier_taken(&memory, "embedding: no memory for %lld points", (long long)n));
+    NAPIER_TRY(napier_pca_scores(context, "samples", samples, components, scores, &found));
+    float largest = 0.0f;
+    for (int64_t i = 0; i < n * components; i++) {
+        largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
+    }
+    const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t c = found; c < components; c++) {
+            scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));
+        }
+    }
+    napier_start_finish(scores, n, components, seed);
+    memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
                                      napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    int64_t n = 0, cols = 0, found = 0;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_read_check(context, "samples", samples, &n, &cols);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, n, embedding.cols);
-    if (!status)
-        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
-    if (status || n == 0) {
-        return status;
-    }
-    const int64_t components = embedding.cols;
-    float *scores = napier_alloc(&context->allocator, (size_t)n, (size_t)components * sizeof *scores);
-    if (!scores) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "embedding: no memory for %lld points", (long long)n);
-    }
-    status = napier_pca_scores(context, "samples", samples, components, scores, &found);
-    if (!status) {
-        float largest = 0.0f;
-        for (int64_t i = 0; i < n * components; i++) {
-            largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
-        }
-        const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
-        for (int64_t i = 0; i < n; i++) {
-            for (int64_t c = found; c < components; c++) {
-                scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));
-            }
-        }
-        napier_start_finish(scores, n, components, seed);
-        memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
-    }
-    napier_free(&context->allocator, scores);
-    return status;
+    int64_t n, cols;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_read_check(context, "samples", samples, &n, &cols));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, n, embedding.cols));
+    NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
+    return n == 0 ? NAPIER_OK : napier_start_pca(context, samples, seed, embedding);
 }

@@ -70,12 +70,9 @@ static void random_rows(void *argument, int worker, int64_t begin, int64_t end) 
 }
 
 napier_status napier_umap_random_layout(napier_context *context, uint64_t seed, napier_matrix embedding) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, embedding.rows, embedding.cols);
-    if (!status) {
-        random_task t = {embedding.data, embedding.cols, seed};
-        napier_parallel(context, embedding.rows, ROW_CHUNK, random_rows, &t);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, embedding.rows, embedding.cols));
+    random_task t = {embedding.data, embedding.cols, seed};
+    napier_parallel(context, embedding.rows, ROW_CHUNK, random_rows, &t);
+    return NAPIER_OK;
 }
