@@ -1,4 +1,4 @@
-/* test_seed_003 - the cases of the UMAP gradient document: segments of four edges, gradients against double precision, a
+/* test_umap_primitives - the steps of an epoch one by one: segments of four edges, gradients against double precision, a
  * loss that falls for every optimizer, on sparse and dense graphs, and its edge cases. */
 #include <math.h>
 #include <setjmp.h>
