@@ -1,7 +1,7 @@
 /* test_umap_life - the whole life of a map: made, asked for new points and for old data, saved, loaded, destroyed. With
  * memory that runs out at every allocation; on odd data, which must give a finite map; on data and options that cannot be,
  * which must give an error that says what is wrong, and leave the result alone. */
-#include "umap_support.h"
+#include "unit/umap/umap_support.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -14,27 +14,12 @@ enum { N = 60, COLS = 5, NEW = 4, K = 8, MOST = 200 };
 
 static napier_context *context;
 
-static int start(void **state) {
-    (void)state;
-    return (int)napier_context_create(&context, NULL);
-}
-
-static int stop(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
-
 /* Three groups, all numbers above 0. */
 static void fill(float *x, int64_t n, int64_t cols) {
     uint64_t random = 5;
     for (int64_t i = 0; i < n * cols; i++) {
         x[i] = (float)(3.0 + 4.0 * (double)(i / cols % 3) + umap_unit(&random));
     }
-}
-
-static napier_umap_samples rows_of(const float *x, int64_t n, int64_t cols) {
-    return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
 }
 
 static napier_umap_options short_options(void) {
@@ -137,8 +122,7 @@ static void live_and_run_out(const char *name, life l) {
     check_allocations(name, live, &l);
 }
 
-static void test_memory(void **state) {
-    (void)state;
+static void test_memory(void) {
     static float x[(N + NEW) * COLS], numbers[N];
     int32_t categories[N];
     fill(x, N + NEW, COLS);
@@ -146,7 +130,8 @@ static void test_memory(void **state) {
         categories[i] = i % 7 == 0 ? -1 : i % 3;
         numbers[i] = (float)(i % 11);
     }
-    life l = {.samples = rows_of(x, N, COLS), .more = rows_of(x + N * COLS, NEW, COLS), .options = short_options()};
+    life l = {
+        .samples = samples_of(x, N, COLS), .more = samples_of(x + N * COLS, NEW, COLS), .options = short_options()};
     l.options.densmap = 1;
     l.options.target_categories = categories;
     live_and_run_out("densMAP, categories", l);
@@ -161,7 +146,6 @@ static void test_memory(void **state) {
     l.options.neighbors.metric = NAPIER_METRIC_MAHALANOBIS;
     l.path = NULL;
     live_and_run_out("PCA, mahalanobis", l);
-    no_problems();
 }
 
 /* Rows of x as CSR without its zeros. */
@@ -188,8 +172,7 @@ static napier_umap_samples csr_of(csr_rows *m, const float *x, int64_t rows) {
     return (napier_umap_samples){{0}, &m->matrix};
 }
 
-static void test_memory_sparse(void **state) {
-    (void)state;
+static void test_memory_sparse(void) {
     static float x[(N + NEW) * COLS];
     static csr_rows fitted, more;
     fill(x, N + NEW, COLS);
@@ -198,7 +181,6 @@ static void test_memory_sparse(void **state) {
     l.options.neighbors.method = NAPIER_NEIGHBORS_NN_DESCENT;
     l.options.neighbors.metric = NAPIER_METRIC_COSINE;
     live_and_run_out("CSR, cosine, NN-descent", l);
-    no_problems();
 }
 
 typedef struct epochs_case {
@@ -245,8 +227,7 @@ static napier_status run_primitives(napier_context *c, void *argument) {
     return status;
 }
 
-static void test_memory_of_primitives(void **state) {
-    (void)state;
+static void test_memory_of_primitives(void) {
     napier_umap_edge edges[N];
     for (uint32_t i = 0; i < N; i++) {
         edges[i] = (napier_umap_edge){i, (i * 7 + 3) % N, 0.5f};
@@ -255,7 +236,6 @@ static void test_memory_of_primitives(void **state) {
         epochs_case e = {edges, N, N, (napier_umap_method)method};
         check_allocations("primitives", run_primitives, &e);
     }
-    no_problems();
 }
 
 /* ---- Odd data: a finite map ---------------------------------------------------------------------------------------- */
@@ -293,8 +273,7 @@ static void check_map(const char *name, napier_umap_samples samples, int64_t n, 
     napier_umap_model_destroy(context, model);
 }
 
-static void test_few_and_equal_points(void **state) {
-    (void)state;
+static void test_few_and_equal_points(void) {
     static const int64_t sizes[] = {1, 2, 3, 7, 8, 9, 30};
     static float x[MOST * COLS], equal[MOST * COLS];
     fill(x, MOST, COLS);
@@ -310,18 +289,16 @@ static void test_few_and_equal_points(void **state) {
                 o.densmap = densmap;
                 o.n_components = 1 + init;
                 snprintf(name, sizeof name, "%d points, init %d, densmap %d", (int)sizes[s], init, densmap);
-                check_map(name, rows_of(x, sizes[s], COLS), sizes[s], &o);
+                check_map(name, samples_of(x, sizes[s], COLS), sizes[s], &o);
                 snprintf(name, sizeof name, "%d equal points, init %d, densmap %d", (int)sizes[s], init, densmap);
-                check_map(name, rows_of(equal, sizes[s], COLS), sizes[s], &o);
+                check_map(name, samples_of(equal, sizes[s], COLS), sizes[s], &o);
             }
         }
     }
-    no_problems();
 }
 
 /* Every third row is the same, by every metric, exactly and by NN-descent; some rows hold nothing but zeros. */
-static void test_duplicates_by_every_metric(void **state) {
-    (void)state;
+static void test_duplicates_by_every_metric(void) {
     enum { ROWS = 45 };
     static float x[ROWS * COLS], two[ROWS * 2];
     static csr_rows sparse;
@@ -340,17 +317,15 @@ static void test_duplicates_by_every_metric(void **state) {
             o.neighbors.method = (napier_neighbors_method)method;
             const char *const name = napier_metric_name(o.neighbors.metric);
             const int haversine = metric == NAPIER_METRIC_HAVERSINE;
-            check_map(name, haversine ? rows_of(two, ROWS, 2) : rows_of(x, ROWS, COLS), ROWS, &o);
+            check_map(name, haversine ? samples_of(two, ROWS, 2) : samples_of(x, ROWS, COLS), ROWS, &o);
             if (!haversine && metric != NAPIER_METRIC_SEUCLIDEAN && metric != NAPIER_METRIC_MAHALANOBIS) {
                 check_map(name, csr_of(&sparse, x, ROWS), ROWS, &o);
             }
         }
     }
-    no_problems();
 }
 
-static void test_huge_and_tiny_numbers(void **state) {
-    (void)state;
+static void test_huge_and_tiny_numbers(void) {
     static const float scales[] = {1e-30f, FLT_MIN, 1e18f};
     static float x[N * COLS], scaled[N * COLS];
     fill(x, N, COLS);
@@ -361,38 +336,34 @@ static void test_huge_and_tiny_numbers(void **state) {
             scaled[i] = x[i] * scales[s];
         }
         snprintf(name, sizeof name, "numbers of about %g", (double)scales[s]);
-        check_map(name, rows_of(scaled, N, COLS), N, &o);
+        check_map(name, samples_of(scaled, N, COLS), N, &o);
     }
-    no_problems();
 }
 
 /* Distances that are no f32 are refused by their place, with the way out; metrics without squares have none. */
-static void test_numbers_that_overflow(void **state) {
-    (void)state;
+static void test_numbers_that_overflow(void) {
     static float x[N * COLS];
     napier_umap_options o = short_options();
     napier_umap_model *model = NULL;
     fill(x, N, COLS);
     x[3 * COLS + 1] = 1e30f;
-    refused(context, napier_umap_fit(context, rows_of(x, N, COLS), &o, &model), NAPIER_INVALID_ARGUMENT,
-            "samples: the distance of row 3 from row ", "divide the data by a power of two", NULL);
+    invalid(context, napier_umap_fit(context, samples_of(x, N, COLS), &o, &model),
+            "samples: the distance of row 3 from row ", "divide the data by a power of two");
     x[3 * COLS + 1] = 1.0f;
-    succeeded(context, napier_umap_fit(context, rows_of(x, N, COLS), &o, &model), "fit");
+    must(napier_umap_fit(context, samples_of(x, N, COLS), &o, &model));
     float far[COLS] = {1e30f}, y[2];
-    refused(context, napier_umap_transform(context, model, rows_of(far, 1, COLS), napier_rows_f32(y, 1, 2)),
-            NAPIER_INVALID_ARGUMENT, "samples: the distance of row 0", "divide the data by a power of two", NULL);
+    invalid(context, napier_umap_transform(context, model, samples_of(far, 1, COLS), napier_rows_f32(y, 1, 2)),
+            "samples: the distance of row 0", "divide the data by a power of two");
     napier_umap_model_destroy(context, model);
     for (int i = 0; i < N * COLS; i++) {
         x[i] = 1e30f * (1.0f + (float)(i % 17));
     }
     o.neighbors.metric = NAPIER_METRIC_MANHATTAN;
-    check_map("1e30 by manhattan", rows_of(x, N, COLS), N, &o);
-    no_problems();
+    check_map("1e30 by manhattan", samples_of(x, N, COLS), N, &o);
 }
 
 /* Distances of an [n, n] matrix that falls into points that are too far from all others. */
-static void test_precomputed_without_neighbors(void **state) {
-    (void)state;
+static void test_precomputed_without_neighbors(void) {
     enum { ROWS = 30 };
     static int64_t starts[ROWS + 1];
     static int32_t columns[2 * ROWS];
@@ -427,16 +398,15 @@ static void test_precomputed_without_neighbors(void **state) {
     }
     model = NULL;
     float y[2] = {0.0f}, x[ROWS];
-    expect(napier_umap_fit(context, rows_of(square, ROWS, ROWS), &o, &model) == NAPIER_OK, "%s",
+    expect(napier_umap_fit(context, samples_of(square, ROWS, ROWS), &o, &model) == NAPIER_OK, "%s",
            napier_last_error(context));
-    expect(napier_umap_transform(context, model, rows_of(square, 1, ROWS), napier_rows_f32(y, 1, 2)) ==
+    expect(napier_umap_transform(context, model, samples_of(square, 1, ROWS), napier_rows_f32(y, 1, 2)) ==
                NAPIER_UNSUPPORTED,
            "distances were placed");
     expect(napier_umap_inverse_transform(context, model, napier_const_rows_f32(y, 1, 2), napier_rows_f32(x, 1, ROWS)) ==
                NAPIER_UNSUPPORTED,
            "distances are no data");
     napier_umap_model_destroy(context, model);
-    no_problems();
 }
 
 /* ---- What cannot be: an error that says so ------------------------------------------------------------------------- */
@@ -451,8 +421,7 @@ static void refuse(const char *wanted, napier_umap_samples samples, const napier
            wanted);
 }
 
-static void test_refused_data(void **state) {
-    (void)state;
+static void test_refused_data(void) {
     static float x[N * COLS];
     static csr_rows m;
     const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -460,24 +429,22 @@ static void test_refused_data(void **state) {
     fill(x, N, COLS);
     for (int b = 0; b < 3; b++) {
         x[7 * COLS + 2] = bad[b];
-        refuse("row 7, column 2", rows_of(x, N, COLS), &o);
+        refuse("row 7, column 2", samples_of(x, N, COLS), &o);
         refuse("row 7, column 2", csr_of(&m, x, N), &o);
         x[7 * COLS + 2] = 1.0f;
     }
-    refuse("no points", rows_of(x, 0, COLS), &o);
-    refuse("columns", rows_of(x, N, 0), &o);
+    refuse("no points", samples_of(x, 0, COLS), &o);
+    refuse("columns", samples_of(x, N, 0), &o);
     o.neighbors.metric = NAPIER_METRIC_HAVERSINE;
-    refuse("haversine", rows_of(x, N, COLS), &o);
+    refuse("haversine", samples_of(x, N, COLS), &o);
     o.neighbors.metric = NAPIER_METRIC_PRECOMPUTED;
-    refuse("5", rows_of(x, N, COLS), &o);
+    refuse("5", samples_of(x, N, COLS), &o);
     o.neighbors.metric = NAPIER_METRIC_HELLINGER;
     x[3] = -1.0f;
-    refuse("-1", rows_of(x, N, COLS), &o);
-    no_problems();
+    refuse("-1", samples_of(x, N, COLS), &o);
 }
 
-static void test_refused_csr(void **state) {
-    (void)state;
+static void test_refused_csr(void) {
     static float x[N * COLS];
     static csr_rows m;
     const napier_umap_options o = short_options();
@@ -501,15 +468,13 @@ static void test_refused_csr(void **state) {
     m.matrix.columns = m.columns;
     m.matrix.rows = -1;
     refuse("-1 x 5", s, &o);
-    no_problems();
 }
 
-static void test_refused_options(void **state) {
-    (void)state;
+static void test_refused_options(void) {
     static float x[N * COLS], given[N * 2], numbers[N], distances[N * K];
     int32_t indices[N * K];
     fill(x, N, COLS);
-    const napier_umap_samples s = rows_of(x, N, COLS);
+    const napier_umap_samples s = samples_of(x, N, COLS);
     napier_umap_options o = short_options();
     given[9] = NAN;
     o.init = NAPIER_UMAP_INIT_GIVEN;
@@ -540,22 +505,15 @@ static void test_refused_options(void **state) {
     distances[3 * K + 2] = 2.0f;
     o.neighbors.n_neighbors = N + 1; /* rows that long are not there */
     refuse("n_neighbors", s, &o);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_memory_sparse),
-        cmocka_unit_test(test_memory_of_primitives),
-        cmocka_unit_test(test_few_and_equal_points),
-        cmocka_unit_test(test_duplicates_by_every_metric),
-        cmocka_unit_test(test_huge_and_tiny_numbers),
-        cmocka_unit_test(test_numbers_that_overflow),
-        cmocka_unit_test(test_precomputed_without_neighbors),
-        cmocka_unit_test(test_refused_data),
-        cmocka_unit_test(test_refused_csr),
-        cmocka_unit_test(test_refused_options),
-    };
-    return cmocka_run_group_tests_name("life of a map", tests, start, stop);
+    context = context_of(NAPIER_ISA_AUTO, 0);
+    const int failed = RUN_TESTS("life of a map", TEST(test_memory), TEST(test_memory_sparse),
+                                 TEST(test_memory_of_primitives), TEST(test_few_and_equal_points),
+                                 TEST(test_duplicates_by_every_metric), TEST(test_huge_and_tiny_numbers),
+                                 TEST(test_numbers_that_overflow), TEST(test_precomputed_without_neighbors),
+                                 TEST(test_refused_data), TEST(test_refused_csr), TEST(test_refused_options));
+    napier_context_destroy(context);
+    return failed;
 }

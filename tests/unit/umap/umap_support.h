@@ -3,6 +3,8 @@
 #define NAPIER_TESTS_UMAP_SUPPORT_H
 
 #include "support/check.h"
+#include "umap/metric/metric.h"
+#include "umap/metric/samples.h"
 
 #include <math.h>
 #include <napier/umap.h>
@@ -24,6 +26,27 @@ static inline double umap_normal(uint64_t *state) {
         sum += umap_unit(state);
     }
     return sum;
+}
+
+/* A call that must succeed, or the test ends. */
+#define must(call_)                                                 \
+    do {                                                            \
+        if (call_) {                                                \
+            fail_msg("%s: %s", #call_, napier_last_error(context)); \
+        }                                                           \
+    } while (0)
+
+/* Rows of n points. */
+static inline napier_umap_samples samples_of(const float *x, int64_t n, int64_t cols) {
+    return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
+}
+
+/* Points of samples that may be wrong. */
+static inline napier_status make_points(napier_memory *memory, const char *name, napier_umap_samples samples,
+                                        const napier_neighbors_options *options, const napier_points *like,
+                                        napier_points **out) {
+    NAPIER_TRY(napier_samples_check(memory->context, name, samples));
+    return napier_points_create(memory, name, samples, options, like, out);
 }
 
 #endif
