@@ -63,3 +63,22 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
 #endif
     run_alone(items, task, argument);
 }
+
+typedef struct each_task {
+    napier_each *each;
+    void *argument;
+} each_task;
+
+static void run_each(void *argument, int worker, int64_t begin, int64_t end) {
+    const each_task *t = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        t->each(t->argument, i);
+    }
+}
+
+void napier_parallel_each(const napier_context *context, int64_t items, int64_t chunk, napier_each *each,
+                          void *argument) {
+    each_task t = {each, argument};
+    napier_parallel(context, items, chunk, run_each, &t);
+}

@@ -16,6 +16,13 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
  * worker computes what; the kernels guarantee that. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
+/* Works on item i. */
+typedef void napier_each(void *argument, int64_t i);
+
+/* The same, item by item, for work that needs no memory of the worker's own. */
+void napier_parallel_each(const napier_context *context, int64_t items, int64_t chunk, napier_each *each,
+                          void *argument);
+
 /* Runs the task once on this thread, as item 0 of 1, for steps that need the default
  * floating-point environment but no threads. */
 void napier_run_once(napier_task *task, void *argument);

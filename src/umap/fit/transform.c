@@ -158,27 +158,24 @@ static int acts(float weight, int64_t epoch) {
     return (int64_t)(weight * (float)(epoch + 1)) > (int64_t)(weight * (float)epoch);
 }
 
-static void transform_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void transform_rows(void *argument, int64_t row) {
     const transform_task *t = argument;
     const napier_umap_options *o = &t->model->options;
     const int64_t c = o->n_components, k = t->near->k;
-    (void)worker;
-    for (int64_t row = begin; row < end; row++) {
-        float *y = t->y + row * c;
-        const float *w = t->near->weights + row * k;
-        const uint64_t seed = napier_samples_hash(t->samples, row) ^ o->transform_seed;
-        float highest = 0.0f;
+    float *y = t->y + row * c;
+    const float *w = t->near->weights + row * k;
+    const uint64_t seed = napier_samples_hash(t->samples, row) ^ o->transform_seed;
+    float highest = 0.0f;
+    for (int64_t s = 0; s < k; s++) {
+        highest = w[s] > highest ? w[s] : highest;
+    }
+    medoid(t->near, row, t->model->embedding, c, y);
+    for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
+        const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
+        const float rate = (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
         for (int64_t s = 0; s < k; s++) {
-            highest = w[s] > highest ? w[s] : highest;
-        }
-        medoid(t->near, row, t->model->embedding, c, y);
-        for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
-            const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
-            const float rate = (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
-            for (int64_t s = 0; s < k; s++) {
-                if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
-                    pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
-                }
+            if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
+                pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
             }
         }
     }
@@ -221,7 +218,7 @@ napier_status napier_umap_transform(napier_context *context, const napier_umap_m
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(find_nearest(&memory, model, napier_samples_view(&model->data), samples, &o->neighbors, o, &near));
     leave_out(model, &near);
-    napier_parallel(context, rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
+    napier_parallel_each(context, rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
     return NAPIER_OK;
 }
 
@@ -266,13 +263,10 @@ static napier_status find_on_map(napier_memory *memory, const napier_umap_model 
     return NAPIER_OK;
 }
 
-static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void inverse_rows(void *argument, int64_t row) {
     const inverse_task *t = argument;
     const int64_t features = t->model->data.cols;
-    (void)worker;
-    for (int64_t row = begin; row < end; row++) {
-        weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
-    }
+    weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
 }
 
 napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
@@ -302,6 +296,6 @@ napier_status napier_umap_inverse_transform(napier_context *context, const napie
     NAPIER_MEMORY(memory, context);
     NAPIER_TRY(find_on_map(&memory, model, points, &near));
     inverse_task task = {model, &near, samples.data};
-    napier_parallel(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
+    napier_parallel_each(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
     return NAPIER_OK;
 }

@@ -39,13 +39,10 @@ static int64_t fault_of_row(const row_faults *t, int64_t i) {
     return napier_smooth_fault(t->distances + i * t->k, t->indices ? t->indices + i * t->k : NULL, t->k, t->n);
 }
 
-static void mark_faults(void *argument, int worker, int64_t begin, int64_t end) {
+static void mark_faults(void *argument, int64_t i) {
     const row_faults *t = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        if (fault_of_row(t, i) >= 0) {
-            t->marks[i / ROW_CHUNK] = 1;
-        }
+    if (fault_of_row(t, i) >= 0) {
+        t->marks[i / ROW_CHUNK] = 1;
     }
 }
 
@@ -64,7 +61,7 @@ static napier_status check_rows(napier_context *context, const int32_t *indices,
     row_faults t = {distances, indices, n, k, napier_take(&memory, chunks, 1)};
     NAPIER_TRY(napier_taken(&memory, "distances: no memory for %lld marks", (long long)chunks));
     memset(t.marks, 0, (size_t)chunks);
-    napier_parallel(context, n, ROW_CHUNK, mark_faults, &t);
+    napier_parallel_each(context, n, ROW_CHUNK, mark_faults, &t);
     int64_t row = -1, column = -1;
     for (int64_t c = 0; c < chunks && column < 0; c++) {
         for (int64_t i = c * ROW_CHUNK; t.marks[c] && i < n && i < (c + 1) * ROW_CHUNK && column < 0; i++) {
@@ -255,23 +252,20 @@ typedef struct member_task {
     uint8_t *repeats; /* per chunk: 1 if a row names a neighbour twice */
 } member_task;
 
-static void member_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void member_rows(void *argument, int64_t i) {
     const member_task *t = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        uint32_t *targets = t->targets + i * t->k;
-        float *weights = t->weights + i * t->k;
-        const int64_t count = napier_members_of(i, t->indices + i * t->k, t->distances + i * t->k, t->k, t->rhos[i],
-                                                t->sigmas[i], targets, weights);
-        t->math->exp_f32(weights, weights, count);
-        napier_sort_members(targets, weights, count);
-        for (int64_t e = 1; e < count; e++) {
-            if (targets[e] == targets[e - 1]) {
-                t->repeats[i / ROW_CHUNK] = 1;
-            }
+    uint32_t *targets = t->targets + i * t->k;
+    float *weights = t->weights + i * t->k;
+    const int64_t count = napier_members_of(i, t->indices + i * t->k, t->distances + i * t->k, t->k, t->rhos[i],
+                                            t->sigmas[i], targets, weights);
+    t->math->exp_f32(weights, weights, count);
+    napier_sort_members(targets, weights, count);
+    for (int64_t e = 1; e < count; e++) {
+        if (targets[e] == targets[e - 1]) {
+            t->repeats[i / ROW_CHUNK] = 1;
         }
-        t->counts[i] = count;
     }
+    t->counts[i] = count;
 }
 
 /* ---- The union of A and A' --------------------------------------------------------------------------------------- */
@@ -354,7 +348,7 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
                      .targets = graph->targets,
                      .weights = graph->weights,
                      .repeats = repeats};
-    napier_parallel(context, n, ROW_CHUNK, member_rows, &t);
+    napier_parallel_each(context, n, ROW_CHUNK, member_rows, &t);
     NAPIER_TRY(refuse_repeats(context, &t, n));
     close_up(graph, k);
     *out = napier_let_go(&memory, graph);

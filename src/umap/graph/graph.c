@@ -164,15 +164,12 @@ typedef struct rows_task {
     float *weights;
 } rows_task;
 
-static void each_row(void *argument, int worker, int64_t begin, int64_t end) {
+static void each_row(void *argument, int64_t v) {
     const rows_task *t = argument;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        if (t->targets) {
-            t->row(t->argument, v, t->targets + t->starts[v], t->weights + t->starts[v]);
-        } else {
-            t->starts[v + 1] = t->row(t->argument, v, NULL, NULL);
-        }
+    if (t->targets) {
+        t->row(t->argument, v, t->targets + t->starts[v], t->weights + t->starts[v]);
+    } else {
+        t->starts[v + 1] = t->row(t->argument, v, NULL, NULL);
     }
 }
 
@@ -184,7 +181,7 @@ napier_status napier_umap_graph_of_rows(napier_context *context, int64_t n, napi
     NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld vertices", (long long)n));
     rows_task t = {row, argument, starts, NULL, NULL};
     starts[0] = 0;
-    napier_parallel(context, n, ROW_CHUNK, each_row, &t);
+    napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);
     for (int64_t v = 0; v < n; v++) {
         starts[v + 1] += starts[v];
     }
@@ -192,7 +189,7 @@ napier_status napier_umap_graph_of_rows(napier_context *context, int64_t n, napi
     memcpy((*out)->starts, starts, ((size_t)n + 1) * sizeof *starts);
     t.targets = (*out)->targets;
     t.weights = (*out)->weights;
-    napier_parallel(context, n, ROW_CHUNK, each_row, &t);
+    napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);
     return NAPIER_OK;
 }
 

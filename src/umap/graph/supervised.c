@@ -28,17 +28,14 @@ enum { ROW_CHUNK = 512 };
 
 /* ---- Local connectivity ------------------------------------------------------------------------------------------ */
 
-static void divide_by_largest(void *argument, int worker, int64_t begin, int64_t end) {
+static void divide_by_largest(void *argument, int64_t v) {
     napier_umap_graph *g = argument;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        float largest = 0.0f;
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            largest = g->weights[e] > largest ? g->weights[e] : largest;
-        }
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            g->weights[e] = largest > 0.0f ? (float)((double)g->weights[e] / (double)largest) : 0.0f;
-        }
+    float largest = 0.0f;
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        largest = g->weights[e] > largest ? g->weights[e] : largest;
+    }
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        g->weights[e] = largest > 0.0f ? (float)((double)g->weights[e] / (double)largest) : 0.0f;
     }
 }
 
@@ -48,7 +45,7 @@ static napier_status reset_local_connectivity(napier_context *context, napier_um
     napier_umap_graph *result = NULL;
     NAPIER_MEMORY(memory, context);
     napier_keep(&memory, joint);
-    napier_parallel(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
+    napier_parallel_each(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
     NAPIER_TRY(napier_umap_graph_union(context, joint, 1.0, &result));
     napier_umap_graph_destroy(context, *graph);
     *graph = result;
@@ -152,7 +149,8 @@ static line_run run_above(const line_task *t, int64_t end) {
 
 /* The k nearest of the point at `place`: itself, equal points, then points from below and above, nearest first, ties
  * broken by index. */
-static void line_neighbors(const line_task *t, int64_t place) {
+static void line_neighbors(void *argument, int64_t place) {
+    const line_task *t = argument;
     const line_point own = t->points[place];
     int32_t *indices = t->indices + (int64_t)own.index * t->k;
     float *distances = t->distances + (int64_t)own.index * t->k;
@@ -195,13 +193,6 @@ static void line_neighbors(const line_task *t, int64_t place) {
     }
 }
 
-static void line_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    (void)worker;
-    for (int64_t place = begin; place < end; place++) {
-        line_neighbors(argument, place);
-    }
-}
-
 static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
     for (int64_t i = 0; i < n; i++) {
         firsts[i] = i > 0 && points[i].x == points[i - 1].x ? firsts[i - 1] : (int32_t)i;
@@ -222,7 +213,7 @@ static napier_status numbers_set(napier_context *context, const float *numbers, 
     const line_point *sorted = sort_points(points, points + n, n);
     find_firsts(sorted, n, firsts);
     line_task t = {sorted, firsts, n, k, indices, distances};
-    napier_parallel(context, n, ROW_CHUNK, line_rows, &t);
+    napier_parallel_each(context, n, ROW_CHUNK, line_neighbors, &t);
     return napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);
 }
 

@@ -53,24 +53,21 @@ typedef struct output {
     float *distances;
 } output;
 
-static void output_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void output_task(void *argument, int64_t i) {
     const output *t = argument;
     const int64_t wanted = t->search->wanted,
                   own = t->n_neighbors - wanted; /* own: 1 if a point is its own first neighbour */
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        uint64_t *nearest = t->search->nearest + i * wanted;
-        int32_t *indices = t->indices + i * t->n_neighbors;
-        float *distances = t->distances + i * t->n_neighbors;
-        napier_heap_sort(nearest, wanted);
-        if (own) {
-            indices[0] = (int32_t)i;
-            distances[0] = 0.0f;
-        }
-        for (int64_t k = 0; k < wanted; k++) {
-            indices[own + k] = nearest[k] == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(nearest[k]);
-            distances[own + k] = napier_near_distance(nearest[k]);
-        }
+    uint64_t *nearest = t->search->nearest + i * wanted;
+    int32_t *indices = t->indices + i * t->n_neighbors;
+    float *distances = t->distances + i * t->n_neighbors;
+    napier_heap_sort(nearest, wanted);
+    if (own) {
+        indices[0] = (int32_t)i;
+        distances[0] = 0.0f;
+    }
+    for (int64_t k = 0; k < wanted; k++) {
+        indices[own + k] = nearest[k] == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(nearest[k]);
+        distances[own + k] = napier_near_distance(nearest[k]);
     }
 }
 
@@ -112,7 +109,7 @@ napier_status napier_find_neighbors(napier_context *context, napier_umap_samples
     }
     NAPIER_TRY(search(&s));
     output t = {&s, o.n_neighbors, indices, distances};
-    napier_parallel(context, others->n, 256, output_task, &t);
+    napier_parallel_each(context, others->n, 256, output_task, &t);
     return NAPIER_OK;
 }
 

@@ -117,23 +117,20 @@ static void draw_directions(const descent *d, uint32_t tree) {
 }
 
 /* Measures all pairs in each leaf. */
-static void leaf_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void leaf_task(void *argument, int64_t leaf) {
     const descent *d = argument;
-    (void)worker;
-    for (int64_t leaf = begin; leaf < end; leaf++) {
-        const int64_t first = leaf * NAPIER_PANEL;
-        const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
-        uint32_t rows[NAPIER_PANEL];
-        float distances[NAPIER_DISTANCES];
-        for (int64_t i = first; i < last; i++) {
-            rows[i - first] = (uint32_t)d->order[i];
-        }
-        for (int64_t i = 1; i < last - first; i++) {
-            napier_search_distances(d->search, rows[i], rows, i, distances);
-            for (int64_t j = 0; j < i; j++) {
-                insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
-                insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
-            }
+    const int64_t first = leaf * NAPIER_PANEL;
+    const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
+    uint32_t rows[NAPIER_PANEL];
+    float distances[NAPIER_DISTANCES];
+    for (int64_t i = first; i < last; i++) {
+        rows[i - first] = (uint32_t)d->order[i];
+    }
+    for (int64_t i = 1; i < last - first; i++) {
+        napier_search_distances(d->search, rows[i], rows, i, distances);
+        for (int64_t j = 0; j < i; j++) {
+            insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
+            insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
         }
     }
 }
@@ -144,30 +141,27 @@ static napier_status plant_trees(descent *d) {
         draw_directions(d, tree);
         napier_parallel(s->context, d->n, ROWS_CHUNK, project_task, d);
         NAPIER_TRY(napier_tree_sort(s, d->projected, d->n, NAPIER_PANEL, NAPIER_PANEL, d->order));
-        napier_parallel(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, d);
+        napier_parallel_each(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, d);
         NAPIER_TRY(napier_search_progress(s, 0.1 * (tree + 1) / TREES));
     }
     return NAPIER_OK;
 }
 
 /* Fills empty entries with random points or, if draws repeat too often, with the points that follow. */
-static void fill_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void fill_task(void *argument, int64_t i) {
     const descent *d = argument;
     const uint32_t key = napier_random_key(d->search->options->seed, STREAM_START);
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        const uint64_t *last = d->lists + (i + 1) * d->size - 1;
-        for (uint32_t draw = 0; draw < 4 * d->size && *last == NAPIER_NEAR_NONE; draw++) {
-            uint32_t random[2];
-            napier_philox(key, (uint32_t)i, draw, random);
-            const int64_t j = napier_random_below(random[0], (uint32_t)d->n);
-            if (j != i) {
-                meet(d, i, j, NEW);
-            }
+    const uint64_t *last = d->lists + (i + 1) * d->size - 1;
+    for (uint32_t draw = 0; draw < 4 * d->size && *last == NAPIER_NEAR_NONE; draw++) {
+        uint32_t random[2];
+        napier_philox(key, (uint32_t)i, draw, random);
+        const int64_t j = napier_random_below(random[0], (uint32_t)d->n);
+        if (j != i) {
+            meet(d, i, j, NEW);
         }
-        for (int64_t step = 1; step < d->n && *last == NAPIER_NEAR_NONE; step++) {
-            meet(d, i, (i + step) % d->n, NEW);
-        }
+    }
+    for (int64_t step = 1; step < d->n && *last == NAPIER_NEAR_NONE; step++) {
+        meet(d, i, (i + step) % d->n, NEW);
     }
 }
 
@@ -210,29 +204,26 @@ static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *
 }
 
 /* Collects the points that each point knows, new ones first. */
-static void know_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void know_task(void *argument, int64_t v) {
     const descent *d = argument;
     uint64_t chosen[MOST_BACK];
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        const uint64_t *list = d->lists + v * d->size;
-        const uint8_t *ages = d->ages + v * d->size;
-        uint32_t *known = d->known + v * d->most;
-        const int64_t backs = choose_back(d, v, d->most - d->size, chosen);
-        int64_t count = 0;
-        for (int pass = 0; pass < 2; pass++) {
-            for (int64_t i = 0; i < d->size; i++) {
-                if ((ages[i] == NEW) == (pass == 0)) {
-                    known[count++] = napier_near_index(list[i]);
-                }
+    const uint64_t *list = d->lists + v * d->size;
+    const uint8_t *ages = d->ages + v * d->size;
+    uint32_t *known = d->known + v * d->most;
+    const int64_t backs = choose_back(d, v, d->most - d->size, chosen);
+    int64_t count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < d->size; i++) {
+            if ((ages[i] == NEW) == (pass == 0)) {
+                known[count++] = napier_near_index(list[i]);
             }
-            for (int64_t i = 0; i < backs; i++) {
-                if ((chosen[i] >> 63 == 0) == (pass == 0)) {
-                    known[count++] = napier_near_index(chosen[i]);
-                }
-            }
-            d->counts[2 * v + (pass == 0 ? 1 : 0)] = (uint16_t)count;
         }
+        for (int64_t i = 0; i < backs; i++) {
+            if ((chosen[i] >> 63 == 0) == (pass == 0)) {
+                known[count++] = napier_near_index(chosen[i]);
+            }
+        }
+        d->counts[2 * v + (pass == 0 ? 1 : 0)] = (uint16_t)count;
     }
 }
 
@@ -324,15 +315,12 @@ static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
 static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
 
 /* Measures a checked row against all others. */
-static void reach_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void reach_task(void *argument, int64_t c) {
     const descent *d = argument;
     uint64_t heap[NAPIER_MOST_FOR_DESCENT];
-    (void)worker;
-    for (int64_t c = begin; c < end; c++) {
-        const int64_t row = checked_row(d, c);
-        napier_search_rows(d->search, row, row + 1, heap);
-        d->reaches[c] = napier_near_distance(heap[0]);
-    }
+    const int64_t row = checked_row(d, c);
+    napier_search_rows(d->search, row, row + 1, heap);
+    d->reaches[c] = napier_near_distance(heap[0]);
 }
 
 /* The share of the checked rows' list entries that are no farther than the true last neighbour. */
@@ -361,7 +349,7 @@ static int64_t play_round(descent *d, int workers) {
     memset(d->changes, 0, (size_t)workers * sizeof *d->changes);
     d->lots_key = napier_random_key(s->options->seed, STREAM_REVERSE + (uint32_t)d->round);
     turn_lists(d);
-    napier_parallel(s->context, d->n, ROWS_CHUNK, know_task, d);
+    napier_parallel_each(s->context, d->n, ROWS_CHUNK, know_task, d);
     napier_parallel(s->context, d->n, ROWS_CHUNK, round_task, d);
     napier_parallel(s->context, d->n, ROWS_CHUNK, age_task, d);
     int64_t changes = 0;
@@ -374,7 +362,7 @@ static int64_t play_round(descent *d, int workers) {
 /* *recall is that of the final lists. */
 static napier_status run_rounds(descent *d, int workers, double *recall) {
     const napier_search *s = d->search;
-    napier_parallel(s->context, CHECKED, 1, reach_task, d);
+    napier_parallel_each(s->context, CHECKED, 1, reach_task, d);
     double before = 0.0, last = 0.0;
     bool done = false;
     *recall = recall_of(d);
@@ -428,7 +416,7 @@ static napier_status start(descent *d) {
     napier_heap_clear(d->lists, d->n * d->size);
     memset(d->ages, NEW, (size_t)(d->n * d->size));
     NAPIER_TRY(d->order ? plant_trees(d) : NAPIER_OK);
-    napier_parallel(d->search->context, d->n, ROWS_CHUNK, fill_task, d);
+    napier_parallel_each(d->search->context, d->n, ROWS_CHUNK, fill_task, d);
     return NAPIER_OK;
 }
 

@@ -53,13 +53,10 @@ static uint64_t hash_row(const float *row, int64_t width) {
     return mixed(lanes[0] + mixed(lanes[1] + mixed(lanes[2] + mixed(lanes[3]))));
 }
 
-static void hash_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void hash_task(void *argument, int64_t i) {
     const grouping *g = argument;
     const napier_points *points = g->search->samples;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        g->hashes[i] = hash_row(points->rows + i * points->width, points->width);
-    }
+    g->hashes[i] = hash_row(points->rows + i * points->width, points->width);
 }
 
 static bool is_equal(const grouping *g, int64_t i, int64_t j) {
@@ -102,7 +99,7 @@ static napier_status make_room(napier_memory *memory, napier_memory *own, groupi
 static napier_status find_groups(napier_memory *memory, grouping *g) {
     NAPIER_MEMORY(own, memory->context);
     NAPIER_TRY(make_room(memory, &own, g));
-    napier_parallel(g->search->context, g->n, ROWS_CHUNK, hash_task, g);
+    napier_parallel_each(g->search->context, g->n, ROWS_CHUNK, hash_task, g);
     for (int64_t i = 0; i < g->slots; i++) {
         g->table[i] = NOWHERE;
     }
@@ -122,13 +119,10 @@ static napier_status find_groups(napier_memory *memory, grouping *g) {
 
 /* ---- A search among the rows that stay --------------------------------------------------------------------------- */
 
-static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pack_task(void *argument, int64_t i) {
     const grouping *g = argument;
     const napier_points *p = g->search->samples;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        memcpy(g->packed + i * p->width, p->rows + (int64_t)g->rows[i] * p->width, (size_t)p->width * sizeof *p->rows);
-    }
+    memcpy(g->packed + i * p->width, p->rows + (int64_t)g->rows[i] * p->width, (size_t)p->width * sizeof *p->rows);
 }
 
 /* Converts the neighbours found to indices among all rows. The order is the same, so a heap stays a heap. */
@@ -141,18 +135,15 @@ static void rename_rows(const grouping *g, const uint64_t *found, uint64_t *near
     }
 }
 
-static void spread_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void spread_task(void *argument, int64_t i) {
     const grouping *g = argument;
     const int64_t wanted = g->search->wanted;
     const bool self = napier_search_is_self(g->search);
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        uint64_t *nearest = g->search->nearest + i * wanted;
-        const int64_t from = !self ? i : g->places[i] != NOWHERE ? g->places[i] : g->places[g->first[i]];
-        rename_rows(g, g->nearest + from * wanted, nearest);
-        if (self && g->places[i] == NOWHERE) {
-            napier_heap_offer(nearest, wanted, napier_near_of(0.0f, (uint32_t)g->first[i]));
-        }
+    uint64_t *nearest = g->search->nearest + i * wanted;
+    const int64_t from = !self ? i : g->places[i] != NOWHERE ? g->places[i] : g->places[g->first[i]];
+    rename_rows(g, g->nearest + from * wanted, nearest);
+    if (self && g->places[i] == NOWHERE) {
+        napier_heap_offer(nearest, wanted, napier_near_of(0.0f, (uint32_t)g->first[i]));
     }
 }
 
@@ -164,7 +155,7 @@ static napier_status search_kept(napier_memory *memory, grouping *g, napier_sear
     if (memory->missing) {
         return napier_search_no_memory(s, "copy");
     }
-    napier_parallel(s->context, g->kept, ROWS_CHUNK, pack_task, g);
+    napier_parallel_each(s->context, g->kept, ROWS_CHUNK, pack_task, g);
     napier_points kept = *s->samples;
     kept.n = g->kept;
     kept.rows = g->packed;
@@ -173,7 +164,7 @@ static napier_status search_kept(napier_memory *memory, grouping *g, napier_sear
     among.queries = self ? &kept : s->queries;
     among.nearest = g->nearest;
     NAPIER_TRY(way(&among));
-    napier_parallel(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
+    napier_parallel_each(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
     return NAPIER_OK;
 }
 

@@ -221,29 +221,23 @@ static void meet_self(const exact *e, napier_node node) {
 
 /* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
-static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void round_task(void *argument, int64_t index) {
     const exact *e = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        if (e->round == 0) {
-            meet_self(e, napier_tree_node(e->own.tree, e->level, index));
-            continue;
-        }
-        int64_t i, j;
-        napier_tournament_pair(e->round, index, &i, &j);
-        const napier_node a = napier_tree_node(e->own.tree, e->level, i);
-        const napier_node b = napier_tree_node(e->own.tree, e->level, j);
-        meet(e, a, b, gap_of(e, a, b));
+    if (e->round == 0) {
+        meet_self(e, napier_tree_node(e->own.tree, e->level, index));
+        return;
     }
+    int64_t i, j;
+    napier_tournament_pair(e->round, index, &i, &j);
+    const napier_node a = napier_tree_node(e->own.tree, e->level, i);
+    const napier_node b = napier_tree_node(e->own.tree, e->level, j);
+    meet(e, a, b, gap_of(e, a, b));
 }
 
-static void query_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void query_task(void *argument, int64_t index) {
     const exact *e = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        const napier_node a = napier_tree_node(e->own.tree, e->level, index), b = napier_tree_root(e->other.tree);
-        meet(e, a, b, gap_of(e, a, b));
-    }
+    const napier_node a = napier_tree_node(e->own.tree, e->level, index), b = napier_tree_root(e->other.tree);
+    meet(e, a, b, gap_of(e, a, b));
 }
 
 /* The level with enough nodes to keep the workers busy, of at least TEAM_PANELS panels on average. */
@@ -261,7 +255,7 @@ static napier_status play(exact *e) {
     const napier_search *s = e->search;
     const int64_t teams = (int64_t)1 << e->level;
     for (e->round = 0; e->round < teams; e->round++) {
-        napier_parallel(s->context, e->round == 0 ? teams : teams / 2, 1, round_task, e);
+        napier_parallel_each(s->context, e->round == 0 ? teams : teams / 2, 1, round_task, e);
         NAPIER_TRY(napier_search_progress(s, (double)(e->round + 1) / (double)teams));
     }
     return NAPIER_OK;
@@ -306,7 +300,7 @@ napier_status napier_search_exact(const napier_search *s) {
     if (e.both) {
         return play(&e);
     }
-    napier_parallel(s->context, (int64_t)1 << e.level, 1, query_task, &e);
+    napier_parallel_each(s->context, (int64_t)1 << e.level, 1, query_task, &e);
     return napier_search_progress(s, 1.0);
 }
 

@@ -88,22 +88,19 @@ static void pair_up(const pairing *t, int64_t i, int64_t j, int64_t count) {
     }
 }
 
-static void pairing_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pairing_task(void *argument, int64_t index) {
     const pairing *t = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        int64_t a = index, b = index;
-        if (t->round > 0) {
-            napier_tournament_pair(t->round, index, &a, &b);
-        }
-        const int64_t last = team_start(t, a + 1), other_last = team_start(t, b + 1);
-        for (int64_t j = team_start(t, b); j < other_last; j += NAPIER_DISTANCES) {
-            for (int64_t i = team_start(t, a); i < last; i++) {
-                const int64_t end_j =
-                    a == b ? least(i, other_last) : other_last; /* in its own team: only the rows before i */
-                if (j < end_j) {
-                    pair_up(t, i, j, least(end_j - j, NAPIER_DISTANCES));
-                }
+    int64_t a = index, b = index;
+    if (t->round > 0) {
+        napier_tournament_pair(t->round, index, &a, &b);
+    }
+    const int64_t last = team_start(t, a + 1), other_last = team_start(t, b + 1);
+    for (int64_t j = team_start(t, b); j < other_last; j += NAPIER_DISTANCES) {
+        for (int64_t i = team_start(t, a); i < last; i++) {
+            const int64_t end_j =
+                a == b ? least(i, other_last) : other_last; /* in its own team: only the rows before i */
+            if (j < end_j) {
+                pair_up(t, i, j, least(end_j - j, NAPIER_DISTANCES));
             }
         }
     }
@@ -125,7 +122,7 @@ static napier_status search_pairs(const napier_search *s) {
         t.farthest[i] = HUGE_VALF;
     }
     for (; t.round < t.teams; t.round++) {
-        napier_parallel(s->context, t.round == 0 ? t.teams : t.teams / 2, 1, pairing_task, &t);
+        napier_parallel_each(s->context, t.round == 0 ? t.teams : t.teams / 2, 1, pairing_task, &t);
         NAPIER_TRY(napier_search_progress(s, (double)(t.round + 1) / (double)t.teams));
     }
     return NAPIER_OK;

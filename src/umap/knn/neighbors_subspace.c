@@ -104,21 +104,18 @@ typedef struct panel_products {
 
 enum { PIECE_ROWS = 96 };
 
-static void panel_products_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void panel_products_task(void *argument, int64_t item) {
     const panel_products *t = argument;
-    (void)worker;
-    for (int64_t item = begin; item < end; item++) {
-        const int64_t q = item / t->pieces, first = item % t->pieces * PIECE_ROWS;
-        const int64_t rows = t->rows - first < PIECE_ROWS ? t->rows - first : PIECE_ROWS;
-        t->kernels->product(t->a + first * t->lda, t->lda, rows, t->in + q * t->k * NAPIER_PANEL, t->k,
-                            t->out + (q * t->rows + first) * NAPIER_PANEL, NAPIER_PANEL);
-    }
+    const int64_t q = item / t->pieces, first = item % t->pieces * PIECE_ROWS;
+    const int64_t rows = t->rows - first < PIECE_ROWS ? t->rows - first : PIECE_ROWS;
+    t->kernels->product(t->a + first * t->lda, t->lda, rows, t->in + q * t->k * NAPIER_PANEL, t->k,
+                        t->out + (q * t->rows + first) * NAPIER_PANEL, NAPIER_PANEL);
 }
 
 static void multiply_panels(const napier_context *context, const napier_linear_kernels *kernels, const float *a,
                             int64_t lda, int64_t rows, int64_t k, const float *in, int64_t panels, float *out) {
     panel_products t = {kernels, a, lda, rows, k, (rows + PIECE_ROWS - 1) / PIECE_ROWS, in, out};
-    napier_parallel(context, panels * t.pieces, 1, panel_products_task, &t);
+    napier_parallel_each(context, panels * t.pieces, 1, panel_products_task, &t);
 }
 
 /* ---- Directions -------------------------------------------------------------------------------------------------- */

@@ -146,23 +146,20 @@ static float gap_of(const densmap_task *t, int64_t v, int64_t j) {
     return u > NAPIER_UMAP_NEAREST ? u : NAPIER_UMAP_NEAREST;
 }
 
-static void radii_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void radii_task(void *argument, int64_t v) {
     const densmap_task *t = argument;
     const napier_umap_graph *g = t->m->graph;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        double sum_q = 0.0, sum_qu = 0.0;
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            double q, slope;
-            const float u = gap_of(t, v, (int64_t)g->targets[e]);
-            curve_of(t->m, u, &q, &slope);
-            sum_q += q;
-            sum_qu += q * (double)u;
-        }
-        t->m->sum_q[v] = sum_q > 0.0 ? sum_q : 1.0;
-        t->m->sum_qu[v] = sum_qu + NAPIER_DENSMAP_LEAST;
-        t->m->map[v] = napier_f64_log(t->m->sum_qu[v] / t->m->sum_q[v]);
+    double sum_q = 0.0, sum_qu = 0.0;
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        double q, slope;
+        const float u = gap_of(t, v, (int64_t)g->targets[e]);
+        curve_of(t->m, u, &q, &slope);
+        sum_q += q;
+        sum_qu += q * (double)u;
     }
+    t->m->sum_q[v] = sum_q > 0.0 ? sum_q : 1.0;
+    t->m->sum_qu[v] = sum_qu + NAPIER_DENSMAP_LEAST;
+    t->m->map[v] = napier_f64_log(t->m->sum_qu[v] / t->m->sum_q[v]);
 }
 
 /* dr_v/du of an edge of v. */
@@ -170,27 +167,24 @@ static double radius_slope(const napier_densmap *m, int64_t v, float u, double q
     return (q + (double)u * slope) / m->sum_qu[v] - slope / m->sum_q[v];
 }
 
-static void pulls_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pulls_task(void *argument, int64_t v) {
     const densmap_task *t = argument;
     const napier_densmap *m = t->m;
     const napier_umap_graph *g = m->graph;
     const int64_t c = m->components;
     const double all = 2.0 * m->lambda * m->total; /* like the attractions, because each pair is listed twice */
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            const int64_t j = (int64_t)g->targets[e];
-            double q, slope;
-            const float u = gap_of(t, v, j);
-            curve_of(m, u, &q, &slope);
-            const double climb =
-                m->pull[v] * radius_slope(m, v, u, q, slope) + m->pull[j] * radius_slope(m, j, u, q, slope);
-            for (int64_t d = 0; d < c; d++) {
-                double f = all * climb * 2.0 * ((double)t->y[v * c + d] - (double)t->y[j * c + d]);
-                f = f < 4.0 ? f : 4.0;
-                f = f > -4.0 ? f : -4.0;
-                t->forces[v * c + d] += (float)f;
-            }
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        const int64_t j = (int64_t)g->targets[e];
+        double q, slope;
+        const float u = gap_of(t, v, j);
+        curve_of(m, u, &q, &slope);
+        const double climb =
+            m->pull[v] * radius_slope(m, v, u, q, slope) + m->pull[j] * radius_slope(m, j, u, q, slope);
+        for (int64_t d = 0; d < c; d++) {
+            double f = all * climb * 2.0 * ((double)t->y[v * c + d] - (double)t->y[j * c + d]);
+            f = f < 4.0 ? f : 4.0;
+            f = f > -4.0 ? f : -4.0;
+            t->forces[v * c + d] += (float)f;
         }
     }
 }
@@ -201,7 +195,7 @@ void napier_densmap_forces(napier_densmap *m, int64_t epoch, const float *y, flo
         return;
     }
     densmap_task task = {m, y, forces};
-    napier_parallel(m->context, n, NAPIER_DENSMAP_CHUNK, radii_task, &task);
+    napier_parallel_each(m->context, n, NAPIER_DENSMAP_CHUNK, radii_task, &task);
     const double mean = mean_of(m->map, n), spread2 = variance_of(m->map, mean, n) + m->var_shift;
     double common = 0.0;
     for (int64_t v = 0; v < n; v++) {
@@ -212,5 +206,5 @@ void napier_densmap_forces(napier_densmap *m, int64_t epoch, const float *y, flo
     for (int64_t v = 0; v < n && spread > 0.0; v++) {
         m->pull[v] = (m->data[v] - common * (m->map[v] - mean) / spread2) / ((double)n * spread);
     }
-    napier_parallel(m->context, n, NAPIER_DENSMAP_CHUNK, pulls_task, &task);
+    napier_parallel_each(m->context, n, NAPIER_DENSMAP_CHUNK, pulls_task, &task);
 }

@@ -84,19 +84,16 @@ typedef struct segment_task {
     float *sums;
 } segment_task;
 
-static void segments_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void segments_task(void *argument, int64_t v) {
     const segment_task *t = argument;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        float *sum = t->sums + v * t->components;
-        for (int64_t d = 0; d < t->components; d++) {
-            sum[d] = 0.0f;
-        }
-        for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
-            const int64_t left = t->counts[v] - e;
-            t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
-                                        left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
-        }
+    float *sum = t->sums + v * t->components;
+    for (int64_t d = 0; d < t->components; d++) {
+        sum[d] = 0.0f;
+    }
+    for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
+        const int64_t left = t->counts[v] - e;
+        t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
+                                    left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
     }
 }
 
@@ -119,7 +116,7 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
     NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]));
     segment_task task = {
         napier_umap_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
-    napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
+    napier_parallel_each(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
     return NAPIER_OK;
 }
 

@@ -51,18 +51,15 @@ static double sample_loss(const loss_task *t, int64_t i) {
     return (double)t->params->repulsion_strength * napier_f64_log1p(1.0 / away);
 }
 
-static void blocks_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void blocks_task(void *argument, int64_t block) {
     const loss_task *t = argument;
-    (void)worker;
-    for (int64_t block = begin; block < end; block++) {
-        const int64_t first = block * NAPIER_LOSS_BLOCK;
-        const int64_t last = t->count - first < NAPIER_LOSS_BLOCK ? t->count : first + NAPIER_LOSS_BLOCK;
-        double sum = 0.0;
-        for (int64_t i = first; i < last; i++) {
-            sum += t->edges ? edge_loss(t, i) : sample_loss(t, i);
-        }
-        t->sums[block] = sum;
+    const int64_t first = block * NAPIER_LOSS_BLOCK;
+    const int64_t last = t->count - first < NAPIER_LOSS_BLOCK ? t->count : first + NAPIER_LOSS_BLOCK;
+    double sum = 0.0;
+    for (int64_t i = first; i < last; i++) {
+        sum += t->edges ? edge_loss(t, i) : sample_loss(t, i);
     }
+    t->sums[block] = sum;
 }
 
 static napier_status add_loss(napier_context *context, loss_task task, double *loss) {
@@ -70,7 +67,7 @@ static napier_status add_loss(napier_context *context, loss_task task, double *l
     NAPIER_MEMORY(memory, context);
     task.sums = napier_take(&memory, blocks, sizeof *task.sums);
     NAPIER_TRY(napier_taken(&memory, "loss: no memory for %lld sums", (long long)blocks));
-    napier_parallel(context, blocks, 4, blocks_task, &task);
+    napier_parallel_each(context, blocks, 4, blocks_task, &task);
     for (int64_t block = 0; block < blocks; block++) {
         *loss += task.sums[block];
     }

@@ -405,14 +405,11 @@ static napier_status variances_of(napier_context *context, const napier_points *
 /* A constant column gets weight 0. */
 static double inverse_root(float variance) { return variance > 0.0f ? 1.0 / sqrt((double)variance) : 0.0; }
 
-static void divide_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void divide_rows(void *argument, int64_t i) {
     napier_points *p = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t c = 0; c < p->cols; c++) {
-            float *x = &p->rows[i * p->width + c];
-            *x = (float)((double)*x * inverse_root(p->metric_values[c]));
-        }
+    for (int64_t c = 0; c < p->cols; c++) {
+        float *x = &p->rows[i * p->width + c];
+        *x = (float)((double)*x * inverse_root(p->metric_values[c]));
     }
 }
 
@@ -432,7 +429,7 @@ static napier_status scale_by_variances(napier_memory *memory, napier_points *p,
                          "metric_values: variance %lld is %g", (long long)c, (double)p->metric_values[c]);
     }
     if (p->rows) {
-        napier_parallel(context, p->n, ROW_CHUNK, divide_rows, p);
+        napier_parallel_each(context, p->n, ROW_CHUNK, divide_rows, p);
         return NAPIER_OK;
     }
     float *values = (float *)(uintptr_t)p->sparse.values; /* our own copy */
@@ -547,19 +544,16 @@ typedef struct triangle_task {
 } triangle_task;
 
 /* L' x in place: element j needs only elements from j on. */
-static void triangle_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void triangle_rows(void *argument, int64_t i) {
     const triangle_task *t = argument;
     napier_points *p = t->points;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        float *row = p->rows + i * p->width;
-        for (int64_t j = 0; j < p->cols; j++) {
-            double sum = 0.0;
-            for (int64_t c = j; c < p->cols; c++) {
-                sum += t->lower[c * p->cols + j] * (double)row[c];
-            }
-            row[j] = (float)sum;
+    float *row = p->rows + i * p->width;
+    for (int64_t j = 0; j < p->cols; j++) {
+        double sum = 0.0;
+        for (int64_t c = j; c < p->cols; c++) {
+            sum += t->lower[c * p->cols + j] * (double)row[c];
         }
+        row[j] = (float)sum;
     }
 }
 
@@ -595,7 +589,7 @@ static napier_status turn_by_covariance(napier_memory *memory, napier_points *p,
     }
     NAPIER_REFUSE_IF(context, !cholesky(work, n), "metric_values: not positive semidefinite");
     triangle_task task = {p, work};
-    napier_parallel(context, p->n, ROW_CHUNK, triangle_rows, &task);
+    napier_parallel_each(context, p->n, ROW_CHUNK, triangle_rows, &task);
     return NAPIER_OK;
 }
 

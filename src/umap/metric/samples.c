@@ -182,12 +182,9 @@ typedef struct copy_task {
 } copy_task;
 
 /* Uses all threads, because most of the time goes to new memory pages. */
-static void copy_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void copy_rows(void *argument, int64_t i) {
     const copy_task *t = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        (void)napier_read_row(t->kernels, t->from, i, t->to + i * t->from.dense.cols);
-    }
+    (void)napier_read_row(t->kernels, t->from, i, t->to + i * t->from.dense.cols);
 }
 
 napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, napier_samples_copy *out) {
@@ -209,7 +206,7 @@ napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples 
     NAPIER_TRY(napier_taken(memory, "samples: no memory for a copy of %lld x %lld", (long long)n, (long long)cols));
     copy_task task = {napier_umap_kernels_of(memory->context->isa), samples, out->dense};
     if (cols > 0) {
-        napier_parallel(memory->context, n, 1 + COPY_CHUNK / cols, copy_rows, &task);
+        napier_parallel_each(memory->context, n, 1 + COPY_CHUNK / cols, copy_rows, &task);
     }
     return NAPIER_OK;
 }

@@ -36,7 +36,8 @@ typedef struct pca {
     float *work;   /* dense, per worker */
     int64_t work_floats;
     const double *x;
-    float *scores; /* only in the last pass */
+    bool is_last; /* pass: */
+    float *scores;
     int64_t components;
     napier_context *context;
 } pca;
@@ -183,6 +184,19 @@ static void dense_block(const pca *p, const dense_room *room, int64_t count, dou
     }
 }
 
+static void score_block(const pca *p, const dense_room *room, int64_t first, int64_t count) {
+    for (int64_t panel = 0; panel * NAPIER_PANEL < p->components; panel++) {
+        p->kernels->linear->product(room->rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL, p->cols,
+                                    room->products, NAPIER_PANEL);
+        for (int64_t r = 0; r < count; r++) {
+            for (int64_t j = panel * NAPIER_PANEL; j < p->components && j < (panel + 1) * NAPIER_PANEL; j++) {
+                p->scores[(first + r) * p->components + j] =
+                    room->products[r * NAPIER_PANEL + j - panel * NAPIER_PANEL];
+            }
+        }
+    }
+}
+
 static void dense_groups(void *argument, int worker, int64_t begin, int64_t end) {
     const pca *p = argument;
     const dense_room room = dense_room_of(p, worker);
@@ -192,27 +206,10 @@ static void dense_groups(void *argument, int worker, int64_t begin, int64_t end)
         for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
             const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
             read_block(p, i, count, room.rows);
-            dense_block(p, &room, count, sums);
-        }
-    }
-}
-
-static void dense_scores(void *argument, int worker, int64_t begin, int64_t end) {
-    const pca *p = argument;
-    const dense_room room = dense_room_of(p, worker);
-    for (int64_t group = begin; group < end; group++) {
-        for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
-            const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
-            read_block(p, i, count, room.rows);
-            for (int64_t panel = 0; panel * NAPIER_PANEL < p->components; panel++) {
-                p->kernels->linear->product(room.rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL,
-                                            p->cols, room.products, NAPIER_PANEL);
-                for (int64_t r = 0; r < count; r++) {
-                    for (int64_t j = panel * NAPIER_PANEL; j < p->components && j < (panel + 1) * NAPIER_PANEL; j++) {
-                        p->scores[(i + r) * p->components + j] =
-                            room.products[r * NAPIER_PANEL + j - panel * NAPIER_PANEL];
-                    }
-                }
+            if (p->is_last) {
+                score_block(p, &room, i, count);
+            } else {
+                dense_block(p, &room, count, sums);
             }
         }
     }
@@ -246,39 +243,27 @@ static void sparse_row(const pca *p, int64_t row, double *z) {
     }
 }
 
-static void sparse_groups(void *argument, int worker, int64_t begin, int64_t end) {
+static void sparse_groups(void *argument, int64_t group) {
     const pca *p = argument;
     const napier_csr_matrix *m = p->samples.sparse;
-    (void)worker;
-    for (int64_t group = begin; group < end; group++) {
-        double *sums = p->sums + group * p->cols * p->columns, *all = p->wide + (group + 1) * p->columns;
-        memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
-        memset(all, 0, (size_t)p->columns * sizeof *all);
-        for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
-            double z[NAPIER_MOST_BLOCK];
-            sparse_row(p, i, z);
-            for (int64_t j = 0; j < p->columns; j++) {
-                all[j] += z[j];
-            }
-            for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
-                const double value = (double)m->values[e] * p->scale;
-                double *sum = sums + (int64_t)m->columns[e] * p->columns;
-                for (int64_t j = 0; j < p->columns; j++) {
-                    sum[j] += value * z[j];
-                }
-            }
-        }
-    }
-}
-
-static void sparse_scores(void *argument, int worker, int64_t begin, int64_t end) {
-    const pca *p = argument;
-    (void)worker;
-    for (int64_t i = begin * p->group_rows; i < p->n && i < end * p->group_rows; i++) {
+    double *sums = p->sums + group * p->cols * p->columns, *all = p->wide + (group + 1) * p->columns;
+    memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
+    memset(all, 0, (size_t)p->columns * sizeof *all);
+    for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
         double z[NAPIER_MOST_BLOCK];
         sparse_row(p, i, z);
-        for (int64_t j = 0; j < p->components; j++) {
+        for (int64_t j = 0; p->is_last && j < p->components; j++) {
             p->scores[i * p->components + j] = (float)z[j];
+        }
+        for (int64_t j = 0; j < p->columns; j++) {
+            all[j] += z[j];
+        }
+        for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
+            const double value = (double)m->values[e] * p->scale;
+            double *sum = sums + (int64_t)m->columns[e] * p->columns;
+            for (int64_t j = 0; j < p->columns; j++) {
+                sum[j] += value * z[j];
+            }
         }
     }
 }
@@ -302,36 +287,38 @@ typedef struct combine_task {
     double alpha, beta, gamma, *y;
 } combine_task;
 
-static void combine_columns(void *argument, int worker, int64_t begin, int64_t end) {
+static void combine_columns(void *argument, int64_t c) {
     const combine_task *t = argument;
     const pca *p = t->p;
-    (void)worker;
-    for (int64_t c = begin; c < end; c++) {
-        for (int64_t j = 0; j < p->columns; j++) {
-            const int64_t at = c * p->columns + j;
-            double sum = 0.0, all = 0.0;
-            for (int64_t group = 0; group < p->groups; group++) {
-                sum += p->sums[group * p->cols * p->columns + at];
-                all += p->samples.sparse ? p->wide[(group + 1) * p->columns + j] : 0.0;
-            }
-            sum = (sum - all * (double)p->means[c]) / (double)p->n;
-            const double kept = t->gamma != 0.0 ? t->gamma * t->y[at] : 0.0;
-            t->y[at] = t->alpha * sum + t->beta * t->x[at] + kept;
+    for (int64_t j = 0; j < p->columns; j++) {
+        const int64_t at = c * p->columns + j;
+        double sum = 0.0, all = 0.0;
+        for (int64_t group = 0; group < p->groups; group++) {
+            sum += p->sums[group * p->cols * p->columns + at];
+            all += p->samples.sparse ? p->wide[(group + 1) * p->columns + j] : 0.0;
         }
+        sum = (sum - all * (double)p->means[c]) / (double)p->n;
+        const double kept = t->gamma != 0.0 ? t->gamma * t->y[at] : 0.0;
+        t->y[at] = t->alpha * sum + t->beta * t->x[at] + kept;
+    }
+}
+
+/* Passes over all samples: the sums of each group, or in the last pass the scores. */
+static void pass_over(pca *p, const double *x) {
+    if (p->samples.sparse) {
+        start_sparse(p, x);
+        napier_parallel_each(p->context, p->groups, 1, sparse_groups, p);
+    } else {
+        fill_panels(p, x);
+        napier_parallel(p->context, p->groups, 1, dense_groups, p);
     }
 }
 
 static void multiply(void *argument, const double *x, double alpha, double beta, double gamma, double *y) {
     pca *p = argument;
-    if (p->samples.sparse) {
-        start_sparse(p, x);
-        napier_parallel(p->context, p->groups, 1, sparse_groups, p);
-    } else {
-        fill_panels(p, x);
-        napier_parallel(p->context, p->groups, 1, dense_groups, p);
-    }
+    pass_over(p, x);
     combine_task t = {p, x, alpha, beta, gamma, y};
-    napier_parallel(p->context, p->cols, 64, combine_columns, &t);
+    napier_parallel_each(p->context, p->cols, 64, combine_columns, &t);
 }
 
 /* ---- Scores and the start ---------------------------------------------------------------------------------------- */
@@ -381,13 +368,8 @@ static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *
             blocks[c * p->columns + j] = 0.0;
         }
     }
-    if (p->samples.sparse) {
-        start_sparse(p, blocks);
-        napier_parallel(context, p->groups, 1, sparse_scores, p);
-    } else {
-        fill_panels(p, blocks);
-        napier_parallel(context, p->groups, 1, dense_scores, p);
-    }
+    p->is_last = true;
+    pass_over(p, blocks);
     for (int64_t j = 0; j < p->components; j++) {
         napier_start_fix_sign(p->scores, p->n, p->components, j);
     }

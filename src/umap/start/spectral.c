@@ -100,17 +100,14 @@ static void order_vertices(spectral *s, uint32_t *places) {
     }
 }
 
-static void find_degrees(void *argument, int worker, int64_t begin, int64_t end) {
+static void find_degrees(void *argument, int64_t at) {
     const spectral *s = argument;
-    (void)worker;
-    for (int64_t at = begin; at < end; at++) {
-        const uint32_t v = s->order[at];
-        double degree = 0.0;
-        for (int64_t e = s->graph->starts[v]; e < s->graph->starts[v + 1]; e++) {
-            degree += (double)s->graph->weights[e];
-        }
-        s->degrees[at] = degree;
+    const uint32_t v = s->order[at];
+    double degree = 0.0;
+    for (int64_t e = s->graph->starts[v]; e < s->graph->starts[v + 1]; e++) {
+        degree += (double)s->graph->weights[e];
     }
+    s->degrees[at] = degree;
 }
 
 static napier_status split(spectral *s) {
@@ -129,7 +126,7 @@ static napier_status split(spectral *s) {
     for (int64_t e = 0; e < edges && s->local; e++) {
         s->local[e] = scratch[s->graph->targets[e]];
     }
-    napier_parallel(context, s->n, ROW_CHUNK, find_degrees, s);
+    napier_parallel_each(context, s->n, ROW_CHUNK, find_degrees, s);
     return NAPIER_OK;
 }
 
@@ -154,7 +151,8 @@ static inline void finish_duo(const walk *w, double alpha, napier_duo sum, int64
 }
 
 /* y = alpha P x + beta x + gamma y for one vertex, eight columns at a time. */
-static void walk_row(const walk *w, int64_t i) {
+static void walk_row(void *argument, int64_t i) {
+    const walk *w = argument;
     const napier_umap_graph *g = w->s->graph;
     const uint32_t *targets = w->s->local ? w->s->local : g->targets;
     const uint32_t v = w->s->order[w->begin + i];
@@ -179,13 +177,6 @@ static void walk_row(const walk *w, int64_t i) {
     }
 }
 
-static void walk_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        walk_row(argument, i);
-    }
-}
-
 static void multiply(void *argument, const double *x, double alpha, double beta, double gamma, double *y) {
     walk w = *(const walk *)argument;
     w.x = x;
@@ -193,7 +184,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
     w.beta = beta;
     w.gamma = gamma;
     w.y = y;
-    napier_parallel(w.context, w.rows, ROW_CHUNK, walk_rows, &w);
+    napier_parallel_each(w.context, w.rows, ROW_CHUNK, walk_row, &w);
 }
 
 /* Fixes the signs of a component, scales it to its extent and moves it to its centre. */
