@@ -147,32 +147,6 @@ static void make_rows(float *x, int64_t cols, double share, int positive, uint64
     }
 }
 
-typedef struct csr {
-    napier_csr_matrix m;
-    int64_t starts[ROWS + 1];
-    int32_t *columns;
-    float *values;
-} csr;
-
-static void make_csr(csr *s, const float *x, int64_t cols) {
-    s->columns = scratch(ROWS * cols + 1, sizeof *s->columns);
-    s->values = scratch(ROWS * cols + 1, sizeof *s->values);
-    int64_t at = 0;
-    for (int64_t i = 0; i < ROWS; i++) {
-        s->starts[i] = at;
-        for (int64_t c = 0; c < cols; c++) {
-            if (x[i * cols + c] != 0.0f || (c + i) % 7 == 0) { /* some explicit zeros */
-                s->columns[at] = (int32_t)c;
-                s->values[at++] = x[i * cols + c];
-            }
-        }
-    }
-    s->starts[ROWS] = at;
-    s->m = (napier_csr_matrix){ROWS, cols, s->starts, s->columns, s->values};
-}
-
-static napier_umap_samples sparse_of(const csr *s) { return (napier_umap_samples){{0}, &s->m}; }
-
 static napier_neighbors_options options_for(napier_metric metric, double p) {
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.metric = metric;
@@ -246,9 +220,8 @@ static void check_metric(napier_context *context, napier_metric metric, int64_t 
                   napier_metric_name(metric))) {
         compare(points, x, cols, wide, p, "dense");
     }
-    csr s;
-    make_csr(&s, x, cols);
-    if (succeeded(context, make_points(&memory, "samples", sparse_of(&s), &options, NULL, &points), "CSR made dense")) {
+    const umap_csr *s = csr_of(x, ROWS, cols, true);
+    if (succeeded(context, make_points(&memory, "samples", sparse_of(s), &options, NULL, &points), "CSR made dense")) {
         compare(points, x, cols, wide, p, "CSR made dense");
     }
 }
@@ -275,6 +248,7 @@ static void test_wide_csr(napier_context *context) {
     static float x[ROWS * COLS];
     static float wide[ROWS * WIDE];
     for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
+        const char *const name = napier_metric_name((napier_metric)metric);
         if (metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_MAHALANOBIS) {
             continue;
         }
@@ -285,29 +259,23 @@ static void test_wide_csr(napier_context *context) {
                 wide[i * WIDE + c * STEP + i % 3] = x[i * COLS + c];
             }
         }
-        csr s;
-        make_csr(&s, wide, WIDE);
+        const umap_csr *s = csr_of(wide, ROWS, WIDE, true);
         const napier_neighbors_options options = options_for((napier_metric)metric, 3.5);
         NAPIER_MEMORY(memory, context);
         napier_points *points = NULL, *dense = NULL, *queries = NULL;
-        must(make_points(&memory, "samples", sparse_of(&s), &options, NULL, &points));
+        must(make_points(&memory, "samples", sparse_of(s), &options, NULL, &points));
         must(make_points(&memory, "samples", samples_of(wide, ROWS, WIDE), &options, NULL, &dense));
         must(make_points(&memory, "queries", samples_of(wide, ROWS, WIDE), &options, points, &queries));
-        if (points && dense && queries) {
-            expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR",
-                   napier_metric_name((napier_metric)metric));
-            for (int64_t i = 0; i < ROWS; i++) {
-                for (int64_t j = 0; j < ROWS; j++) {
-                    const float a = napier_points_distance(points, i, points, j);
-                    const float b = napier_points_distance(dense, i, dense, j);
-                    const float q = napier_points_distance(queries, i, points, j);
-                    expect(fabsf(a - b) <= 2e-6f * (1.0f + b), "%s: CSR %.9g, dense %.9g at (%lld, %lld)",
-                           napier_metric_name((napier_metric)metric), (double)a, (double)b, (long long)i, (long long)j);
-                    expect(a == q, "%s: %.9g as a query, not %.9g", napier_metric_name((napier_metric)metric),
-                           (double)q, (double)a);
-                    expect(a == napier_points_distance(points, j, points, i), "%s: not symmetric",
-                           napier_metric_name((napier_metric)metric));
-                }
+        expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR", name);
+        for (int64_t i = 0; i < ROWS; i++) {
+            for (int64_t j = 0; j < ROWS; j++) {
+                const float a = napier_points_distance(points, i, points, j);
+                const float b = napier_points_distance(dense, i, dense, j);
+                const float q = napier_points_distance(queries, i, points, j);
+                expect(fabsf(a - b) <= 2e-6f * (1.0f + b), "%s: CSR %.9g, dense %.9g at (%lld, %lld)", name, (double)a,
+                       (double)b, (long long)i, (long long)j);
+                expect(a == q, "%s: %.9g as a query, not %.9g", name, (double)q, (double)a);
+                expect(a == napier_points_distance(points, j, points, i), "%s: not symmetric", name);
             }
         }
     }
@@ -358,34 +326,30 @@ static void test_parameters_from_data(napier_context *context) {
 
 /* ---- Bits ---------------------------------------------------------------------------------------------------------------- */
 
+/* The number of columns, or what the metric takes. */
+static int64_t cols_for(napier_metric metric, int64_t cols) {
+    return metric == NAPIER_METRIC_HAVERSINE ? 2 : metric == NAPIER_METRIC_MAHALANOBIS ? 4 : cols;
+}
+
+/* All distances of some rows, for same_bits. */
+static napier_status distances_work(napier_context *context, const void *argument, void *out) {
+    static float x[ROWS * 77];
+    const napier_neighbors_options options = options_for(*(const napier_metric *)argument, 2.5);
+    const int64_t cols = cols_for(options.metric, 77);
+    make_rows(x, cols, 0.8, is_positive(options.metric), 11);
+    NAPIER_MEMORY(memory, context);
+    napier_points *points = NULL;
+    NAPIER_TRY(make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points));
+    for (int64_t i = 0; i < ROWS * ROWS; i++) {
+        ((float *)out)[i] = napier_points_distance(points, i / ROWS, points, i % ROWS);
+    }
+    return NAPIER_OK;
+}
+
 static void test_bits(void) {
-    enum { COLS = 77 };
-    static float x[ROWS * COLS], expected[NAPIER_METRIC_PRECOMPUTED][ROWS * ROWS];
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int k = 0; k < count; k++) {
-        for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
-            napier_context *context = context_of(isas[k], threads);
-            for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
-                const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
-                                     : metric == NAPIER_METRIC_MAHALANOBIS ? 4
-                                                                           : COLS;
-                make_rows(x, cols, 0.8, is_positive((napier_metric)metric), 11);
-                const napier_neighbors_options options = options_for((napier_metric)metric, 2.5);
-                NAPIER_MEMORY(memory, context);
-                napier_points *points = NULL;
-                must(make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points));
-                for (int64_t i = 0; i < ROWS * ROWS && points; i++) {
-                    const float d = napier_points_distance(points, i / ROWS, points, i % ROWS);
-                    if (k == 0 && threads == 1) {
-                        expected[metric][i] = d;
-                    }
-                    expect(memcmp(&d, &expected[metric][i], sizeof d) == 0, "%s: other bits for %s, %d threads",
-                           napier_metric_name((napier_metric)metric), napier_isa_name(isas[k]), threads);
-                }
-            }
-            napier_context_destroy(context);
-        }
+    for (int m = 0; m < NAPIER_METRIC_PRECOMPUTED; m++) {
+        const napier_metric metric = (napier_metric)m;
+        same_bits(napier_metric_name(metric), distances_work, &metric, ROWS * ROWS * sizeof(float));
     }
 }
 
@@ -409,27 +373,19 @@ static void check_many(const napier_points *points, const char *metric, const ch
     }
 }
 
-static void test_many(void) {
+static void test_many(napier_context *context) {
     static const double powers[] = {1.0, 2.0, 2.5, HUGE_VAL};
     static const int64_t widths[] = {1, 16, 50, 129};
     static float x[ROWS * 129];
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int turn = 0; turn < count * NAPIER_METRIC_PRECOMPUTED * 4; turn++) {
-        const napier_metric metric = (napier_metric)(turn / 4 % NAPIER_METRIC_PRECOMPUTED);
-        const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
-                             : metric == NAPIER_METRIC_MAHALANOBIS ? 4
-                                                                   : widths[turn % 4];
-        napier_context *context = context_of(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED], 1);
-        make_rows(x, cols, 0.6, is_positive(metric), 19);
+    for (int turn = 0; turn < NAPIER_METRIC_PRECOMPUTED * 4; turn++) {
+        const napier_metric metric = (napier_metric)(turn / 4);
+        const int64_t cols = cols_for(metric, widths[turn % 4]);
         const napier_neighbors_options options = options_for(metric, powers[turn % 4]);
+        make_rows(x, cols, 0.6, is_positive(metric), 19);
         NAPIER_MEMORY(memory, context);
         napier_points *points = NULL;
-        if (succeeded(context, make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points),
-                      napier_metric_name(metric))) {
-            check_many(points, napier_metric_name(metric), napier_isa_name(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED]));
-        }
-        napier_context_destroy(context);
+        must(make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points));
+        check_many(points, napier_metric_name(metric), napier_isa_name(napier_context_isa(context)));
     }
 }
 
@@ -577,12 +533,11 @@ static void test_memory(void) {
     static float x[ROWS * 4], wide[ROWS * 5000];
     make_rows(x, 4, 1.0, 1, 2);
     make_rows(wide, 5000, 0.1, 1, 2);
-    csr s;
-    make_csr(&s, wide, 5000);
+    const umap_csr *s = csr_of(wide, ROWS, 5000, true);
     for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
         create_job dense = {samples_of(x, ROWS, metric == NAPIER_METRIC_HAVERSINE ? 2 : 4), (napier_metric)metric};
-        check_allocations(napier_metric_name((napier_metric)metric), create_points, &dense);
-        create_job sparse = {sparse_of(&s), (napier_metric)metric};
+        check_allocations(napier_metric_name(dense.metric), create_points, &dense);
+        create_job sparse = {sparse_of(s), (napier_metric)metric};
         if (metric != NAPIER_METRIC_HAVERSINE && metric != NAPIER_METRIC_MAHALANOBIS) {
             check_allocations("CSR", create_points, &sparse);
         }
@@ -591,6 +546,6 @@ static void test_memory(void) {
 
 int main(void) {
     return RUN_TESTS("umap metrics", TEST_2(test_definitions), TEST_2(test_wide_csr), TEST_2(test_parameters_from_data),
-                     TEST(test_bits), TEST(test_many), TEST_2(test_layouts), TEST_1(test_precomputed),
+                     TEST(test_bits), TEST_EACH_ISA(1, test_many), TEST_2(test_layouts), TEST_1(test_precomputed),
                      TEST_1(test_refused), TEST_2(test_refused_csr), TEST(test_names), TEST(test_memory));
 }

@@ -6,25 +6,11 @@
 
 static napier_context *context;
 
-static uint64_t random_state = 88172645463325252u;
-
-static float random_float(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (float)((int32_t)(random_state >> 40) - 8388608) / 8388608.0f;
-}
-
-static float *clusters(int64_t n, int64_t cols, int32_t *labels) {
+/* Points around four places. */
+static float *clusters(int64_t n, int64_t cols) {
     float *x = scratch(n * cols, sizeof *x);
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t label = (int32_t)(i % 4);
-        for (int64_t j = 0; j < cols; j++) {
-            x[i * cols + j] = (float)((label * 5 + (int32_t)j * 3) % 7) + random_float() + random_float();
-        }
-        if (labels) {
-            labels[i] = label;
-        }
+    for (int64_t i = 0; i < n * cols; i++) {
+        x[i] = (float)((i / cols % 4 * 5 + i % cols * 3) % 7) + umap_float() + umap_float();
     }
     return x;
 }
@@ -33,6 +19,20 @@ static napier_umap_options small_options(void) {
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     options.n_epochs = 50;
     return options;
+}
+
+static napier_umap_model *fit(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
+    napier_umap_model *model = NULL;
+    must(napier_umap_fit(context, samples_of(x, n, cols), options, &model));
+    assert_int_equal(napier_umap_model_embedding(model).rows, n);
+    return model;
+}
+
+/* The positions of n points on the map. */
+static float *placed(const napier_umap_model *model, const float *x, int64_t n, int64_t cols) {
+    float *y = scratch(2 * n, sizeof *y);
+    must(napier_umap_transform(context, model, samples_of(x, n, cols), napier_rows_f32(y, n, 2)));
+    return y;
 }
 
 /* ---- The digits ---------------------------------------------------------------------------------------------------- */
@@ -122,17 +122,12 @@ static int split_digits(const float *images, const float *wanted, int fold, floa
 /* Fits all folds but one, and places that one; the share of right votes in *fitted_vote and *new_vote. */
 static void fit_fold(const float *x, int fitted, const int32_t *labels, double *fitted_vote, double *new_vote,
                      napier_umap_quality *quality) {
-    const int new = DIGITS - fitted;
-    const napier_umap_samples samples = samples_of(x, fitted, PIXELS);
-    napier_umap_model *model = NULL;
-    must(napier_umap_fit(context, samples, NULL, &model));
+    napier_umap_model *model = fit(x, fitted, PIXELS, NULL);
     const napier_const_matrix map = napier_umap_model_embedding(model);
+    const float *new = placed(model, x + fitted * PIXELS, DIGITS - fitted, PIXELS);
     *fitted_vote = vote(map.data, fitted, map.data, fitted, labels, labels);
-    float *placed = scratch(new * 2, sizeof *placed);
-    must(napier_umap_transform(context, model, samples_of(x + fitted * PIXELS, new, PIXELS),
-                               napier_rows_f32(placed, new, 2)));
-    *new_vote = vote(map.data, fitted, placed, new, labels, labels + fitted);
-    must(napier_umap_quality_of(context, samples, NULL, map, labels, 0, quality));
+    *new_vote = vote(map.data, fitted, new, DIGITS - fitted, labels, labels + fitted);
+    must(napier_umap_quality_of(context, samples_of(x, fitted, PIXELS), NULL, map, labels, 0, quality));
     napier_umap_model_destroy(context, model);
 }
 
@@ -167,30 +162,25 @@ static void test_digits(void) {
 
 static void test_transform_of_one_row(void) {
     enum { N = 300, COLS = 20, NEW = 40 };
-    float *x = clusters(N + NEW, COLS, NULL);
+    const float *x = clusters(N + NEW, COLS), *new = x + N *COLS;
     const napier_umap_options options = small_options();
-    napier_umap_model *model = NULL;
-    must(napier_umap_fit(context, samples_of(x, N, COLS), &options, &model));
-    float together[NEW * 2], alone[2], backwards[NEW * 2];
-    float *turned = scratch(NEW * COLS, sizeof *turned);
+    napier_umap_model *model = fit(x, N, COLS, &options);
+    float turned[NEW * COLS], back[NEW * COLS];
     for (int i = 0; i < NEW; i++) {
-        memcpy(turned + i * COLS, x + (N + NEW - 1 - i) * COLS, COLS * sizeof *x);
+        memcpy(turned + i * COLS, new + (NEW - 1 - i) * COLS, COLS * sizeof *x);
     }
-    must(napier_umap_transform(context, model, samples_of(x + N * COLS, NEW, COLS), napier_rows_f32(together, NEW, 2)));
-    must(napier_umap_transform(context, model, samples_of(turned, NEW, COLS), napier_rows_f32(backwards, NEW, 2)));
+    const float *together = placed(model, new, NEW, COLS), *backwards = placed(model, turned, NEW, COLS);
     for (int i = 0; i < NEW; i++) {
-        must(napier_umap_transform(context, model, samples_of(x + (N + i) * COLS, 1, COLS),
-                                   napier_rows_f32(alone, 1, 2)));
-        assert_memory_equal(alone, together + 2 * i, sizeof alone);
-        assert_memory_equal(alone, backwards + 2 * (NEW - 1 - i), sizeof alone);
+        const float *alone = placed(model, new + i *COLS, 1, COLS);
+        assert_memory_equal(alone, together + 2 * i, 2 * sizeof *alone);
+        assert_memory_equal(alone, backwards + 2 * (NEW - 1 - i), 2 * sizeof *alone);
     }
-    float *back = scratch(NEW * COLS, sizeof *back);
     must(napier_umap_inverse_transform(context, model, napier_const_rows_f32(together, NEW, 2),
                                        napier_rows_f32(back, NEW, COLS)));
     double error = 0.0, size = 0.0;
     for (int i = 0; i < NEW * COLS; i++) {
-        error += ((double)back[i] - (double)x[N * COLS + i]) * ((double)back[i] - (double)x[N * COLS + i]);
-        size += ((double)x[N * COLS + i] - 3.0) * ((double)x[N * COLS + i] - 3.0);
+        error += ((double)back[i] - (double)new[i]) * ((double)back[i] - (double)new[i]);
+        size += ((double)new[i] - 3.0) * ((double)new[i] - 3.0);
     }
     assert_true(error < 0.35 * size); /* the cluster's middle, roughly */
     napier_umap_model_destroy(context, model);
@@ -200,52 +190,23 @@ static void test_transform_of_one_row(void) {
 
 static void test_threads_and_instruction_sets(void) {
     enum { N = 500, COLS = 60 };
-    float *x = clusters(N, COLS, NULL), *first = NULL;
-    for (int isa = NAPIER_ISA_SCALAR; isa <= NAPIER_ISA_AVX512; isa++) {
-        for (int threads = 1; threads <= 7; threads += 3) {
-            napier_context_options with = NAPIER_CONTEXT_OPTIONS_INIT;
-            napier_context *other = NULL;
-            napier_umap_model *model = NULL;
-            const napier_umap_options options = small_options();
-            with.highest_isa = (napier_isa)isa;
-            with.threads = threads;
-            if (!napier_isa_available((napier_isa)isa)) {
-                continue;
-            }
-            assert_int_equal(napier_context_create(&other, &with), NAPIER_OK);
-            assert_int_equal(napier_umap_fit(other, samples_of(x, N, COLS), &options, &model), NAPIER_OK);
-            const float *y = napier_umap_model_embedding(model).data;
-            if (!first) {
-                first = scratch(N * 2, sizeof *first);
-                memcpy(first, y, N * 2 * sizeof *y);
-            }
-            assert_memory_equal(y, first, N * 2 * sizeof *y);
-            napier_umap_model_destroy(other, model);
-            napier_context_destroy(other);
-        }
-    }
+    const napier_umap_options options = small_options();
+    const umap_fit_job job = {samples_of(clusters(N, COLS), N, COLS), &options};
+    same_bits("fit", umap_fit_work, &job, N * 2 * sizeof(float));
 }
 
 /* ---- Odd input ----------------------------------------------------------------------------------------------------- */
 
 static void check_finite(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
-    napier_umap_model *model = NULL;
-    const napier_status status = napier_umap_fit(context, samples_of(x, n, cols), options, &model);
-    if (status) {
-        print_message("n = %d: %s\n", (int)n, napier_last_error(context));
-    }
-    assert_int_equal(status, NAPIER_OK);
+    napier_umap_model *model = fit(x, n, cols, options);
     const napier_const_matrix y = napier_umap_model_embedding(model);
-    assert_int_equal(y.rows, n);
-    for (int64_t i = 0; i < y.rows * y.cols; i++) {
-        assert_true(isfinite(((const float *)y.data)[i]));
-    }
+    assert_int_equal(napier_first_not_finite(y.data, y.rows * y.cols), -1);
     napier_umap_model_destroy(context, model);
 }
 
 static void test_few_points(void) {
     enum { COLS = 5 };
-    float *x = clusters(40, COLS, NULL);
+    const float *x = clusters(40, COLS);
     napier_umap_options options = small_options();
     for (int64_t n = 1; n <= 40; n += n < 6 ? 1 : 7) {
         check_finite(x, n, COLS, &options); /* n_neighbors is 15 */
@@ -269,30 +230,28 @@ static void test_equal_points(void) {
     check_finite(x, 100, 3, &options);
 }
 
+static void refuse(const float *x, int64_t n, napier_umap_options options, const char *word) {
+    napier_umap_model *model = NULL;
+    invalid(context, napier_umap_fit(context, samples_of(x, n, 3), &options, &model), word);
+    assert_null(model);
+}
+
 static void test_refusals(void) {
     float x[60] = {0.0f};
-    napier_umap_model *model = NULL;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 0, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
+    napier_umap_options o[4] = {small_options(), small_options(), small_options(), small_options()};
+    o[0].min_dist = 2.0;
+    o[1].n_components = 51;
+    o[2].neighbors.metric = (napier_metric)99;
+    o[3].struct_size = 3;
+    const char *const words[] = {"min_dist 2", "n_components 51", "metric 99", "struct_size"};
+    for (int i = 0; i < 4; i++) {
+        refuse(x, 20, o[i], words[i]);
+    }
+    refuse(x, 0, small_options(), "no points");
     x[7] = (float)NAN;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 20, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
-    assert_null(model);
-    assert_non_null(strstr(napier_last_error(context), "2")); /* row 2, column 1 */
+    refuse(x, 20, small_options(), "row 2, column 1 is nan");
     x[7] = (float)INFINITY;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 20, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
-    x[7] = 0.0f;
-    napier_umap_options options = small_options();
-    options.min_dist = 2.0;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
-    assert_non_null(strstr(napier_last_error(context), "min_dist 2"));
-    options = small_options();
-    options.n_components = 51;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
-    options = small_options();
-    options.neighbors.metric = (napier_metric)99;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
-    options = small_options();
-    options.struct_size = 3;
-    assert_int_equal(napier_umap_fit(context, samples_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
+    refuse(x, 20, small_options(), "row 2, column 1 is inf");
 }
 
 static int say_no(const char *stage, double done, void *user) {
@@ -303,7 +262,7 @@ static int say_no(const char *stage, double done, void *user) {
 
 static void test_cancel(void) {
     enum { N = 300, COLS = 10 };
-    float *x = clusters(N, COLS, NULL);
+    const float *x = clusters(N, COLS);
     for (int after = 0; after < 40; after++) {
         int left = after;
         napier_umap_options options = small_options();
@@ -317,26 +276,18 @@ static void test_cancel(void) {
 
 /* ---- Files --------------------------------------------------------------------------------------------------------- */
 
-static void check_equal_models(const napier_umap_model *a, const napier_umap_model *b, const float *x, int64_t cols) {
-    const napier_const_matrix y = napier_umap_model_embedding(a), z = napier_umap_model_embedding(b);
-    float first[20], second[20];
-    assert_int_equal(y.rows, z.rows);
-    assert_memory_equal(y.data, z.data, (size_t)(y.rows * y.cols) * sizeof(float));
-    must(napier_umap_transform(context, a, samples_of(x, 10, cols), napier_rows_f32(first, 10, 2)));
-    must(napier_umap_transform(context, b, samples_of(x, 10, cols), napier_rows_f32(second, 10, 2)));
-    assert_memory_equal(first, second, sizeof first);
-}
-
 static void test_files(void) {
     enum { N = 120, COLS = 6 };
-    float *x = clusters(N, COLS, NULL);
+    const float *x = clusters(N, COLS);
     const napier_umap_options options = small_options();
-    napier_umap_model *model = NULL, *read = NULL;
-    must(napier_umap_fit(context, samples_of(x, N, COLS), &options, &model));
+    napier_umap_model *model = fit(x, N, COLS, &options), *read = NULL;
     const char *path = "test_umap_model.tmp";
     must(napier_umap_model_save(context, model, path));
     must(napier_umap_model_load(context, path, &read));
-    check_equal_models(model, read, x, COLS);
+    const napier_const_matrix y = napier_umap_model_embedding(model), z = napier_umap_model_embedding(read);
+    assert_int_equal(y.rows, z.rows);
+    assert_memory_equal(y.data, z.data, (size_t)(y.rows * y.cols) * sizeof(float));
+    assert_memory_equal(placed(model, x, 10, COLS), placed(read, x, 10, COLS), 20 * sizeof(float));
     napier_umap_model_destroy(context, read);
     remove(path);
     assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_IO_ERROR);
@@ -360,18 +311,26 @@ static void sign(uint8_t *bytes, size_t size) {
     }
 }
 
+/* A small model as bytes; x: its points. */
+static uint8_t *model_bytes(const float *x, int64_t n, int64_t cols, int64_t n_neighbors, size_t *size) {
+    napier_umap_options options = small_options();
+    size_t again = 0;
+    options.neighbors.n_neighbors = n_neighbors;
+    napier_umap_model *model = fit(x, n, cols, &options);
+    must(napier_umap_model_to_bytes(context, model, NULL, 0, size));
+    uint8_t *bytes = scratch((int64_t)*size, 1);
+    must(napier_umap_model_to_bytes(context, model, bytes, *size, &again));
+    assert_int_equal(*size, again);
+    napier_umap_model_destroy(context, model);
+    return bytes;
+}
+
 static void test_damaged_files(void) {
     enum { N = 30, COLS = 3 };
-    float *x = clusters(N, COLS, NULL);
-    napier_umap_options options = small_options();
-    options.neighbors.n_neighbors = 5;
-    napier_umap_model *model = NULL, *read = NULL;
-    size_t size = 0, again = 0;
-    must(napier_umap_fit(context, samples_of(x, N, COLS), &options, &model));
-    must(napier_umap_model_to_bytes(context, model, NULL, 0, &size));
-    uint8_t *bytes = scratch((int64_t)size, 1), *damaged = scratch((int64_t)size, 1);
-    must(napier_umap_model_to_bytes(context, model, bytes, size, &again));
-    assert_int_equal(size, again);
+    const float *x = clusters(N, COLS);
+    napier_umap_model *read = NULL;
+    size_t size;
+    uint8_t *bytes = model_bytes(x, N, COLS, 5, &size), *damaged = scratch((int64_t)size, 1);
     must(napier_umap_model_from_bytes(context, bytes, size, &read));
     napier_umap_model_destroy(context, read);
     for (size_t at = 0; at < size; at++) { /* unsigned damage never passes */
@@ -389,15 +348,14 @@ static void test_damaged_files(void) {
             damaged[at] ^= (uint8_t)(1 << bit);
             sign(damaged, size);
             if (napier_umap_model_from_bytes(context, damaged, size, &read) == NAPIER_OK) {
-                float y[2];
                 if (at % 7 == 0) {
+                    float y[2];
                     (void)napier_umap_transform(context, read, samples_of(x, 1, COLS), napier_rows_f32(y, 1, 2));
                 }
                 napier_umap_model_destroy(context, read);
             }
         }
     }
-    napier_umap_model_destroy(context, model);
 }
 
 static void put_u64(uint8_t *at, uint64_t x) {
@@ -409,14 +367,9 @@ static void put_u64(uint8_t *at, uint64_t x) {
 /* 244 bytes that claim 2 points of 2^31 - 1 columns and an inverse covariance: 4 (2 cols + cols^2 + 2) is 2^64 + 4. */
 static void test_sizes_that_wrap(void) {
     enum { N = 30, COLS = 3, WHOLE = 16 + 21 * 8 + 6 * 8 + 4 + 8, OPTIONS = 16, SIZES = 16 + 21 * 8 };
-    float *x = clusters(N, COLS, NULL);
-    napier_umap_options options = small_options();
-    napier_umap_model *model = NULL, *read = NULL;
-    size_t size = 0;
-    must(napier_umap_fit(context, samples_of(x, N, COLS), &options, &model));
-    must(napier_umap_model_to_bytes(context, model, NULL, 0, &size));
-    uint8_t *bytes = scratch((int64_t)size, 1);
-    must(napier_umap_model_to_bytes(context, model, bytes, size, &size));
+    napier_umap_model *read = NULL;
+    size_t size;
+    uint8_t *bytes = model_bytes(clusters(N, COLS), N, COLS, 15, &size);
     const uint64_t cols = (UINT64_C(1) << 31) - 1, counts[6] = {2, cols, 2 * cols, 0, cols * cols, 2};
     put_u64(bytes + OPTIONS, 2);                             /* n_neighbors */
     put_u64(bytes + OPTIONS + 8, NAPIER_METRIC_MAHALANOBIS); /* metric */
@@ -426,7 +379,6 @@ static void test_sizes_that_wrap(void) {
     }
     sign(bytes, WHOLE);
     assert_int_equal(napier_umap_model_from_bytes(context, bytes, WHOLE, &read), NAPIER_CORRUPT_DATA);
-    napier_umap_model_destroy(context, model);
 }
 
 static void test_optimizer_bytes(void) {
@@ -438,7 +390,7 @@ static void test_optimizer_bytes(void) {
     napier_umap_optimizer *whole = NULL, *first = NULL, *second = NULL;
     float a[N * 2], b[N * 2];
     for (int i = 0; i < N * 2; i++) {
-        a[i] = b[i] = random_float();
+        a[i] = b[i] = umap_float();
     }
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = epochs.total = 10;

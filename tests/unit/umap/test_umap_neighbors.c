@@ -19,7 +19,7 @@ static void fill_random(float *x, int64_t n, uint64_t seed) {
     }
 }
 
-static bool same_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, (size_t)n * sizeof *a) == 0; }
+static bool equal_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, (size_t)n * sizeof *a) == 0; }
 
 static void check_product(const napier_linear_kernels *kernels, int64_t rows, int64_t k, int64_t pad, const char *isa) {
     const int64_t lda = k + pad, ldc = NAPIER_PANEL + pad;
@@ -40,7 +40,7 @@ static void check_product(const napier_linear_kernels *kernels, int64_t rows, in
         }
     }
     kernels->product(a, lda, rows, b, k, c, ldc);
-    expect(same_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows,
+    expect(equal_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows,
            (long long)k);
 }
 
@@ -84,7 +84,7 @@ static void test_pair_sums(void) {
             const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
             const float got[2] = {kernels->dot(a, b, n), kernels->squared_distance(a, b, n)};
             const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
-            expect(same_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(isas[i]), (long long)n,
+            expect(equal_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(isas[i]), (long long)n,
                    (double)got[0], (double)got[1]);
         }
     }
@@ -267,15 +267,21 @@ static bool result_equal(const result *a, const result *b) {
     return memcmp(a->indices, b->indices, bytes) == 0 && memcmp(a->distances, b->distances, bytes) == 0;
 }
 
+/* The neighbours of points. */
+static result find(napier_context *context, const float *x, int64_t n, int64_t cols,
+                   const napier_neighbors_options *o) {
+    result r = result_make(n, o->n_neighbors);
+    must(napier_nearest_neighbors(context, samples_of(x, n, cols), o, r.indices, r.distances));
+    return r;
+}
+
 /* Every `step`-th row of a result against all pairs. */
 static void check_against_all_pairs(napier_context *context, const float *x, int64_t n, int64_t cols,
                                     const napier_neighbors_options *o, const result *got, int64_t step,
                                     const char *what) {
     napier_points *points = NULL;
     NAPIER_MEMORY(memory, context);
-    if (!succeeded(context, make_points(&memory, "samples", samples_of(x, n, cols), o, NULL, &points), what)) {
-        return;
-    }
+    must(make_points(&memory, "samples", samples_of(x, n, cols), o, NULL, &points));
     const int64_t k = o->n_neighbors;
     int32_t *const indices = scratch(k, sizeof *indices);
     float *const distances = scratch(k, sizeof *distances);
@@ -298,13 +304,10 @@ static void check_search(napier_context *context, data_kind kind, int64_t n, int
                          napier_metric metric, int64_t step) {
     float *const x = make_data(kind, n, cols, 17);
     const napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
-    result got = result_make(n, k);
-    if (succeeded(context, napier_nearest_neighbors(context, samples_of(x, n, cols), &o, got.indices, got.distances),
-                  data_name(kind))) {
-        char what[64];
-        snprintf(what, sizeof what, "%s, %s", data_name(kind), napier_metric_name(metric));
-        check_against_all_pairs(context, x, n, cols, &o, &got, step, what);
-    }
+    const result got = find(context, x, n, cols, &o);
+    char what[64];
+    snprintf(what, sizeof what, "%s, %s", data_name(kind), napier_metric_name(metric));
+    check_against_all_pairs(context, x, n, cols, &o, &got, step, what);
 }
 
 static void test_exact(napier_context *context) {
@@ -342,8 +345,7 @@ static void test_distances(napier_context *context) {
     enum { N = 300, COLS = 40, K = 12 };
     float *const x = make_data(DATA_CLUSTERS, N, COLS, 3);
     const napier_neighbors_options o = options_for(K, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
-    result got = result_make(N, K);
-    must(napier_nearest_neighbors(context, samples_of(x, N, COLS), &o, got.indices, got.distances));
+    const result got = find(context, x, N, COLS, &o);
     for (int64_t i = 0; i < N; i++) {
         double farthest = 0;
         int nearer = 0;
@@ -372,28 +374,25 @@ static void test_distances(napier_context *context) {
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
+typedef struct bits_job {
+    const float *x;
+    int64_t n, cols;
+    napier_neighbors_options o;
+} bits_job;
+
+static napier_status neighbors_work(napier_context *context, const void *argument, void *out) {
+    const bits_job *j = argument;
+    int32_t *const indices = out;
+    return napier_nearest_neighbors(context, samples_of(j->x, j->n, j->cols), &j->o, indices,
+                                    (float *)out + j->n * j->o.n_neighbors);
+}
+
 static void check_bits(data_kind kind, int64_t n, int64_t cols, int64_t k, napier_metric metric,
                        napier_neighbors_method method) {
-    static const int threads[] = {1, 2, 7};
-    float *const x = make_data(kind, n, cols, 23);
-    const napier_neighbors_options o = options_for(k, metric, method);
-    result expected = result_make(n, k);
-    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
-    succeeded(scalar,
-              napier_nearest_neighbors(scalar, samples_of(x, n, cols), &o, expected.indices, expected.distances),
-              "scalar");
-    napier_context_destroy(scalar);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int turn = 0; turn < 3 * count; turn++) {
-        napier_context *const context = context_of(isas[turn / 3], threads[turn % 3]);
-        result got = result_make(n, k);
-        must(napier_nearest_neighbors(context, samples_of(x, n, cols), &o, got.indices, got.distances));
-        expect(result_equal(&got, &expected), "%s, %lld x %lld, %s, method %d: other bits on %s with %d threads",
-               data_name(kind), (long long)n, (long long)cols, napier_metric_name(metric), (int)method,
-               napier_isa_name(isas[turn / 3]), threads[turn % 3]);
-        napier_context_destroy(context);
-    }
+    const bits_job job = {make_data(kind, n, cols, 23), n, cols, options_for(k, metric, method)};
+    char what[64];
+    snprintf(what, sizeof what, "%s, %s, method %d", data_name(kind), napier_metric_name(metric), (int)method);
+    same_bits(what, neighbors_work, &job, (size_t)(n * k) * 8);
 }
 
 static void test_bits(void) {
@@ -422,15 +421,14 @@ static void check_queries(napier_context *context, data_kind kind, int64_t n, in
     float *const distances = scratch(k, sizeof *distances);
     must(napier_nearest_neighbors_of(context, samples_of(x, n, cols), samples_of(q, queries, cols), &o, got.indices,
                                      got.distances));
-    if (succeeded(context, make_points(&memory, "samples", samples_of(x, n, cols), &o, NULL, &a), "points") &&
-        succeeded(context, make_points(&memory, "queries", samples_of(q, queries, cols), &o, a, &b), "points")) {
-        for (int64_t i = 0; i < queries; i += step) {
-            neighbours_of(a, b, i, -1, k, indices, distances);
-            expect(memcmp(indices, got.indices + i * k, (size_t)k * 4) == 0 &&
-                       memcmp(distances, got.distances + i * k, (size_t)k * 4) == 0,
-                   "%s, %lld queries, %s: query %lld differs", data_name(kind), (long long)queries,
-                   napier_metric_name(metric), (long long)i);
-        }
+    must(make_points(&memory, "samples", samples_of(x, n, cols), &o, NULL, &a));
+    must(make_points(&memory, "queries", samples_of(q, queries, cols), &o, a, &b));
+    for (int64_t i = 0; i < queries; i += step) {
+        neighbours_of(a, b, i, -1, k, indices, distances);
+        expect(memcmp(indices, got.indices + i * k, (size_t)k * 4) == 0 &&
+                   memcmp(distances, got.distances + i * k, (size_t)k * 4) == 0,
+               "%s, %lld queries, %s: query %lld differs", data_name(kind), (long long)queries,
+               napier_metric_name(metric), (long long)i);
     }
 }
 
@@ -493,10 +491,9 @@ static void check_recall(napier_context *context, data_kind kind, int64_t n, int
                          napier_metric metric, double least) {
     float *const x = make_data(kind, n, cols, 41);
     napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
-    result exact = result_make(n, k), found = result_make(n, k);
-    must(napier_nearest_neighbors(context, samples_of(x, n, cols), &o, exact.indices, exact.distances));
+    const result exact = find(context, x, n, cols, &o);
     o.method = NAPIER_NEIGHBORS_NN_DESCENT;
-    must(napier_nearest_neighbors(context, samples_of(x, n, cols), &o, found.indices, found.distances));
+    const result found = find(context, x, n, cols, &o);
     const double share = recall(&exact, &found);
     expect(share >= least, "%s %lld x %lld, %s: recall %g", data_name(kind), (long long)n, (long long)cols,
            napier_metric_name(metric), share);
@@ -583,36 +580,38 @@ static void test_arguments(napier_context *context) {
     int32_t indices[N * N];
     fill_random(x, N * COLS, 61);
     const napier_umap_samples samples = samples_of(x, N, COLS);
-    napier_neighbors_options o = options_for(11, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
-    expect(napier_nearest_neighbors(NULL, samples, &o, indices, distances) == NAPIER_INVALID_ARGUMENT, "no context");
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "n_neighbors", "11", "10");
-    o.n_neighbors = 1;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "n_neighbors", "1");
-    o.n_neighbors = INT64_MAX;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "n_neighbors");
-    o.n_neighbors = 5;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, NULL, distances), "indices");
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, NULL), "distances");
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)(indices + 4)),
-            "distances", "overlaps");
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)((char *)distances + 1)),
-            "distances");
-    o.method = (napier_neighbors_method)9;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "method", "9");
-    o.method = NAPIER_NEIGHBORS_AUTO;
-    o.metric = (napier_metric)99;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "metric", "99");
-    o.metric = NAPIER_METRIC_EUCLIDEAN;
-    o.struct_size = 3;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "struct_size", "3");
-    o.struct_size = sizeof o;
-    refused(context, napier_nearest_neighbors(context, samples_of(x, 0, COLS), &o, indices, distances),
-            NAPIER_INVALID_ARGUMENT, NULL);
-    invalid(context, napier_nearest_neighbors_of(context, samples, samples_of(x, 4, 2), &o, indices, distances),
+    const napier_neighbors_options good = options_for(5, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
+    const struct {
+        int64_t n_neighbors;
+        int metric, method;
+        size_t struct_size;
+        int32_t *indices;
+        void *distances;
+        const char *word, *other;
+    } cases[] = {{11, 0, 0, sizeof good, indices, distances, "n_neighbors 11", "10"},
+                 {1, 0, 0, sizeof good, indices, distances, "n_neighbors", "1"},
+                 {INT64_MAX, 0, 0, sizeof good, indices, distances, "n_neighbors", ""},
+                 {5, 99, 0, sizeof good, indices, distances, "metric", "99"},
+                 {5, 0, 9, sizeof good, indices, distances, "method", "9"},
+                 {5, 0, 0, 3, indices, distances, "struct_size", "3"},
+                 {5, 0, 0, sizeof good, NULL, distances, "indices", "NULL"},
+                 {5, 0, 0, sizeof good, indices, NULL, "distances", "NULL"},
+                 {5, 0, 0, sizeof good, indices, indices + 4, "distances", "overlaps"},
+                 {5, 0, 0, sizeof good, indices, (char *)distances + 1, "distances", "aligned"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        napier_neighbors_options o =
+            options_for(cases[i].n_neighbors, (napier_metric)cases[i].metric, (napier_neighbors_method)cases[i].method);
+        o.struct_size = cases[i].struct_size;
+        invalid(context, napier_nearest_neighbors(context, samples, &o, cases[i].indices, cases[i].distances),
+                cases[i].word, cases[i].other);
+    }
+    expect(napier_nearest_neighbors(NULL, samples, &good, indices, distances) == NAPIER_INVALID_ARGUMENT, "no context");
+    invalid(context, napier_nearest_neighbors(context, samples_of(x, 0, COLS), &good, indices, distances), "samples");
+    invalid(context, napier_nearest_neighbors_of(context, samples, samples_of(x, 4, 2), &good, indices, distances),
             "queries");
-    must(napier_nearest_neighbors_of(context, samples, samples_of(x, 0, COLS), &o, NULL, NULL));
+    must(napier_nearest_neighbors_of(context, samples, samples_of(x, 0, COLS), &good, NULL, NULL));
     x[7] = NAN;
-    invalid(context, napier_nearest_neighbors(context, samples, &o, indices, distances), "samples", "2", "nan");
+    invalid(context, napier_nearest_neighbors(context, samples, &good, indices, distances), "samples", "2", "nan");
 }
 
 typedef struct told {

@@ -4,18 +4,9 @@
 
 static napier_context *context;
 
-static uint64_t random_state = 88172645463325252u;
-
-static float random_float(void) { /* -1 to 1 */
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (float)((int32_t)(random_state >> 40) - 8388608) / 8388608.0f;
-}
-
 static void fill(float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = 3.0f * random_float();
+        y[i] = 3.0f * umap_float();
     }
 }
 
@@ -24,8 +15,8 @@ static int64_t make_edges(napier_umap_edge *edges, uint32_t n, uint32_t degree) 
     int64_t count = 0;
     for (uint32_t v = 0; v < n; v++) {
         for (uint32_t e = 0; e < degree; e++) {
-            const uint32_t step = 1 + (uint32_t)(fabsf(random_float()) * (float)(n - 2));
-            edges[count++] = (napier_umap_edge){v, (v + step) % n, 0.1f + 0.9f * fabsf(random_float())};
+            const uint32_t step = 1 + (uint32_t)(fabsf(umap_float()) * (float)(n - 2));
+            edges[count++] = (napier_umap_edge){v, (v + step) % n, 0.1f + 0.9f * fabsf(umap_float())};
         }
     }
     must(napier_umap_sort_edges(context, edges, count));
@@ -33,29 +24,23 @@ static int64_t make_edges(napier_umap_edge *edges, uint32_t n, uint32_t degree) 
 }
 
 static void test_segments(void) {
-    const napier_umap_edge edges[] = {{0, 1, 1.0f}, {0, 2, 1.0f}, {1, 0, 1.0f}, {2, 0, 1.0f}};
-    int64_t starts[3], counts[3];
-    must(napier_umap_segments(context, edges, 4, 3, starts, counts));
-    const int64_t wanted_starts[] = {0, 2, 3}, wanted_counts[] = {2, 1, 1};
-    assert_memory_equal(starts, wanted_starts, sizeof starts);
-    assert_memory_equal(counts, wanted_counts, sizeof counts);
-}
-
-static void test_vertices_without_edges(void) {
-    const napier_umap_edge edges[] = {{1, 4, 1.0f}, {4, 1, 1.0f}};
-    int64_t starts[6], counts[6];
-    must(napier_umap_segments(context, edges, 2, 6, starts, counts));
-    const int64_t wanted_starts[] = {0, 0, 1, 1, 1, 2}, wanted_counts[] = {0, 1, 0, 0, 1, 0};
-    assert_memory_equal(starts, wanted_starts, sizeof starts);
-    assert_memory_equal(counts, wanted_counts, sizeof counts);
+    const struct {
+        napier_umap_edge edges[4];
+        int64_t count, n, starts[6], counts[6];
+    } cases[] = {{{{0, 1, 1}, {0, 2, 1}, {1, 0, 1}, {2, 0, 1}}, 4, 3, {0, 2, 3}, {2, 1, 1}},
+                 {{{1, 4, 1}, {4, 1, 1}}, 2, 6, {0, 0, 1, 1, 1, 2}, {0, 1, 0, 0, 1, 0}}}; /* some without edges */
+    for (int i = 0; i < 2; i++) {
+        int64_t starts[6], counts[6];
+        must(napier_umap_segments(context, cases[i].edges, cases[i].count, cases[i].n, starts, counts));
+        assert_memory_equal(starts, cases[i].starts, (size_t)cases[i].n * sizeof *starts);
+        assert_memory_equal(counts, cases[i].counts, (size_t)cases[i].n * sizeof *counts);
+    }
 }
 
 static void test_unsorted_edges(void) {
     const napier_umap_edge edges[] = {{1, 0, 1.0f}, {0, 1, 1.0f}};
     int64_t starts[2], counts[2];
-    assert_int_equal(napier_umap_segments(context, edges, 2, 2, starts, counts), NAPIER_INVALID_ARGUMENT);
-    assert_non_null(strstr(napier_last_error(context), "edge 1"));
-    assert_non_null(strstr(napier_last_error(context), "not sorted"));
+    invalid(context, napier_umap_segments(context, edges, 2, 2, starts, counts), "edge 1", "not sorted");
 }
 
 /* ---- Gradients ----------------------------------------------------------------------------------------------------- */
@@ -150,15 +135,14 @@ static void test_slope_of_the_loss(void) {
                                         napier_rows_f32(repulsion, N, COMPONENTS)));
     for (int i = 0; i < N * COMPONENTS; i++) {
         const float h = 1.0f / 256.0f, kept = y[i];
-        double up, down, up_samples, down_samples;
-        y[i] = kept + h;
-        must(napier_umap_loss(context, &params, embedding, edges, count, NULL, 0, &up));
-        must(napier_umap_loss(context, &params, embedding, NULL, 0, targets, RATE, &up_samples));
-        y[i] = kept - h;
-        must(napier_umap_loss(context, &params, embedding, edges, count, NULL, 0, &down));
-        must(napier_umap_loss(context, &params, embedding, NULL, 0, targets, RATE, &down_samples));
+        double loss[2], of_samples;
+        for (int down = 0; down < 2; down++) {
+            y[i] = down ? kept - h : kept + h;
+            must(napier_umap_loss(context, &params, embedding, edges, count, NULL, 0, &loss[down]));
+            must(napier_umap_loss(context, &params, embedding, NULL, 0, targets, RATE, &of_samples));
+        }
         y[i] = kept;
-        const double slope = (up - down) / (2.0 * (double)h);
+        const double slope = (loss[0] - loss[1]) / (2.0 * (double)h);
         assert_true(fabs(slope + (double)attraction[i]) <= 2e-3 * (1.0 + fabs(slope)));
     }
     /* the repulsion of a sample moves the vertex only: the slope of its own terms */
@@ -193,10 +177,6 @@ static void check_loss_falls(uint32_t n, uint32_t degree, int64_t components, na
     fill(y, n * components);
     const napier_const_matrix embedding = napier_const_rows_f32(y, n, components);
     double before, after;
-    napier_umap_optimizer_options options = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    options.method = method;
-    napier_umap_optimizer *optimizer = NULL;
-    must(napier_umap_optimizer_create(context, &options, n, components, &optimizer));
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = 10;
     epochs.total = 20;
@@ -205,11 +185,9 @@ static void check_loss_falls(uint32_t n, uint32_t degree, int64_t components, na
     params.learning_rate = method == NAPIER_UMAP_ADAM ? 0.3f : 0.05f;
     params.negative_sample_rate = 0;
     must(napier_umap_loss(context, NULL, embedding, edges, count, NULL, 0, &before));
-    must(napier_umap_optimize_epochs(context, &params, &epochs, edges, count, NULL, optimizer,
-                                     napier_rows_f32(y, n, components)));
+    umap_run_epochs(context, method, &params, &epochs, edges, count, y, n, components);
     must(napier_umap_loss(context, NULL, embedding, edges, count, NULL, 0, &after));
     assert_true(after < before);
-    napier_umap_optimizer_destroy(context, optimizer);
 }
 
 static void test_loss_falls(void) {
@@ -226,14 +204,13 @@ static void test_loss_falls(void) {
 
 static void test_single_point(void) {
     const float y[2] = {1.0f, 2.0f};
-    float gradients[2] = {9.0f, 9.0f};
     const napier_umap_edge edges[] = {{0, 0, 1.0f}};
-    must(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, 1, 2), NULL, 0, 1,
-                               napier_rows_f32(gradients, 1, 2)));
-    assert_true(gradients[0] == 0.0f && gradients[1] == 0.0f);
-    must(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, 1, 2), edges, 1, 1,
-                               napier_rows_f32(gradients, 1, 2)));
-    assert_true(gradients[0] == 0.0f && gradients[1] == 0.0f);
+    for (int count = 0; count < 2; count++) {
+        float gradients[2] = {9.0f, 9.0f};
+        must(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, 1, 2), count ? edges : NULL, count, 1,
+                                   napier_rows_f32(gradients, 1, 2)));
+        assert_true(gradients[0] == 0.0f && gradients[1] == 0.0f);
+    }
 }
 
 /* With the samples off, what happens to a component does not depend on the others. */
@@ -255,15 +232,9 @@ static void test_components(void) {
     params.negative_sample_rate = 0;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = epochs.total = 10;
-    napier_umap_optimizer *a = NULL, *b = NULL;
-    must(napier_umap_optimizer_create(context, NULL, N, 2, &a));
-    must(napier_umap_optimizer_create(context, NULL, ALONE, 2, &b));
-    must(napier_umap_optimize_epochs(context, &params, &epochs, both, count, NULL, a, napier_rows_f32(y, N, 2)));
-    must(
-        napier_umap_optimize_epochs(context, &params, &epochs, both, alone, NULL, b, napier_rows_f32(first, ALONE, 2)));
+    umap_run_epochs(context, NAPIER_UMAP_ADAM, &params, &epochs, both, count, y, N, 2);
+    umap_run_epochs(context, NAPIER_UMAP_ADAM, &params, &epochs, both, alone, first, ALONE, 2);
     assert_memory_equal(y, first, sizeof first);
-    napier_umap_optimizer_destroy(context, a);
-    napier_umap_optimizer_destroy(context, b);
 }
 
 static void test_zero_weights(void) {
@@ -286,16 +257,11 @@ static void test_zero_weights(void) {
         float y[2][N * 2];
         fill(y[0], N * 2);
         memcpy(y[1], y[0], sizeof y[0]);
-        for (int which = 0; which < 2; which++) {
-            napier_umap_optimizer *optimizer = NULL;
-            napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
-            epochs.count = epochs.total = 10;
-            epochs.edge_use = (napier_umap_edge_use)use;
-            must(napier_umap_optimizer_create(context, NULL, N, 2, &optimizer));
-            must(napier_umap_optimize_epochs(context, NULL, &epochs, which ? kept : edges, which ? left : count, NULL,
-                                             optimizer, napier_rows_f32(y[which], N, 2)));
-            napier_umap_optimizer_destroy(context, optimizer);
-        }
+        napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
+        epochs.count = epochs.total = 10;
+        epochs.edge_use = (napier_umap_edge_use)use;
+        umap_run_epochs(context, NAPIER_UMAP_ADAM, NULL, &epochs, edges, count, y[0], N, 2);
+        umap_run_epochs(context, NAPIER_UMAP_ADAM, NULL, &epochs, kept, left, y[1], N, 2);
         assert_memory_equal(y[0], y[1], sizeof y[0]);
     }
 }
@@ -309,28 +275,20 @@ static void test_star(void) {
         edges[v - 1] = (napier_umap_edge){v, 0, 1.0f};
     }
     for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
-        napier_umap_optimizer_options options = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-        options.method = (napier_umap_method)method;
-        napier_umap_optimizer *optimizer = NULL;
         napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
         epochs.count = epochs.total = 50;
         fill(y, N * 2);
-        must(napier_umap_optimizer_create(context, &options, N, 2, &optimizer));
-        must(napier_umap_optimize_epochs(context, NULL, &epochs, edges, N - 1, NULL, optimizer,
-                                         napier_rows_f32(y, N, 2)));
-        for (int i = 0; i < N * 2; i++) {
-            assert_true(isfinite(y[i]));
-        }
-        napier_umap_optimizer_destroy(context, optimizer);
+        umap_run_epochs(context, (napier_umap_method)method, NULL, &epochs, edges, N - 1, y, N, 2);
+        assert_int_equal(napier_first_not_finite(y, N * 2), -1);
     }
 }
 
 int main(void) {
     context = context_of(NAPIER_ISA_AUTO, 0);
     const int failed =
-        RUN_TESTS("umap primitives", TEST(test_segments), TEST(test_vertices_without_edges), TEST(test_unsorted_edges),
-                  TEST(test_gradients), TEST(test_slope_of_the_loss), TEST(test_loss_falls), TEST(test_single_point),
-                  TEST(test_components), TEST(test_zero_weights), TEST(test_star));
+        RUN_TESTS("umap primitives", TEST(test_segments), TEST(test_unsorted_edges), TEST(test_gradients),
+                  TEST(test_slope_of_the_loss), TEST(test_loss_falls), TEST(test_single_point), TEST(test_components),
+                  TEST(test_zero_weights), TEST(test_star));
     napier_context_destroy(context);
     return failed;
 }
