@@ -190,6 +190,21 @@ static void dense_of_graph(const napier_umap_graph *g, double *w) {
     }
 }
 
+static double worst_gap(const double *a, const double *b, int64_t n) {
+    double worst = 0;
+    for (int64_t i = 0; i < n * n; i++) {
+        worst = fmax(worst, fabs(a[i] - b[i]));
+    }
+    return worst;
+}
+
+/* The fuzzy set of neighbours. */
+static napier_umap_graph *set_of(napier_context *context, const neighbors *q, double local_connectivity, double mix) {
+    napier_umap_graph *g = NULL;
+    must(napier_umap_fuzzy_simplicial_set(context, q->indices, q->distances, q->n, q->k, local_connectivity, mix, &g));
+    return g;
+}
+
 static void check_invariants(const napier_umap_graph *g, const char *what) {
     expect(g->starts[0] == 0, "%s: starts[0]", what);
     for (int64_t v = 0; v < g->n; v++) {
@@ -235,20 +250,11 @@ static void test_set(napier_context *context) {
     neighbors q = some_neighbors(2);
     const double cases[][2] = {{1, 1}, {1, 0}, {1, 0.5}, {1.5, 1}, {2, 0.25}, {0, 1}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        napier_umap_graph *g = NULL;
-        if (!succeeded(
-                context,
-                napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, cases[c][0], cases[c][1], &g),
-                "set")) {
-            continue;
-        }
+        napier_umap_graph *g = set_of(context, &q, cases[c][0], cases[c][1]);
         check_invariants(g, "set");
         plain_set(&q, cases[c][0], cases[c][1], wanted);
         dense_of_graph(g, got);
-        double worst = 0;
-        for (int64_t i = 0; i < (int64_t)N * N; i++) {
-            worst = fmax(worst, fabs(got[i] - wanted[i]));
-        }
+        const double worst = worst_gap(got, wanted, N);
         expect(worst < 2e-5, "connectivity %g, mix %g: weights differ by %g", cases[c][0], cases[c][1], worst);
         if (cases[c][1] == 1 && cases[c][0] >= 1) {
             for (int64_t v = 0; v < N; v++) {
@@ -265,29 +271,28 @@ static void test_set(napier_context *context) {
 
 /* Missing neighbours are passed over; one point and one neighbour are no accident. */
 static void test_small_sets(napier_context *context) {
-    const int32_t indices[] = {0, 1, -1, 1, 0, -1, 2, -1, -1};
-    const float distances[] = {0, 2, INFINITY, 0, 2, INFINITY, 0, INFINITY, INFINITY};
+    int32_t indices[] = {0, 1, -1, 1, 0, -1, 2, -1, -1}, equal[] = {0, 1, 2, 1, 0, 2, 2, 0, 1};
+    float distances[] = {0, 2, INFINITY, 0, 2, INFINITY, 0, INFINITY, INFINITY}, zeros[9] = {0};
+    const struct {
+        const char *name;
+        neighbors q;
+        int64_t starts[4]; /* of points at distance 2, or equal: all weights are 1 */
+    } cases[] = {{"two joined, one alone", {3, 3, indices, distances}, {0, 1, 2, 2}},
+                 {"one point", {1, 1, indices, distances}, {0, 0}},
+                 {"no points", {0, 5, NULL, NULL}, {0}},
+                 {"equal points", {3, 3, equal, zeros}, {0, 2, 4, 6}}};
     napier_umap_graph *g = NULL;
-    must(napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1, &g));
-    expect(g && g->starts[1] == 1 && g->starts[2] == 2 && g->starts[3] == 2 && g->weights[0] == 1 && g->weights[1] == 1,
-           "two points at distance 2 are joined by 1, the third by nothing");
-    napier_umap_graph_destroy(context, g);
-    must(napier_umap_fuzzy_simplicial_set(context, indices, distances, 1, 1, 1, 1, &g));
-    expect(g && g->n == 1 && g->starts[1] == 0, "one point");
-    napier_umap_graph_destroy(context, g);
-    must(napier_umap_fuzzy_simplicial_set(context, NULL, NULL, 0, 5, 1, 1, &g));
-    expect(g && g->n == 0 && g->starts[0] == 0, "no points");
-    napier_umap_graph_destroy(context, g);
-
-    const int32_t equal_indices[] = {0, 1, 2, 1, 0, 2, 2, 0, 1};
-    const float zeros[9] = {0};
-    must(napier_umap_fuzzy_simplicial_set(context, equal_indices, zeros, 3, 3, 1, 1, &g));
-    expect(g && g->starts[3] == 6, "equal points");
-    for (int e = 0; g && e < 6; e++) {
-        expect(g->weights[e] == 1, "equal points are joined by %g", (double)g->weights[e]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        g = set_of(context, &cases[i].q, 1, 1);
+        expect(g->n == cases[i].q.n, "%s: %lld points", cases[i].name, (long long)g->n);
+        for (int64_t v = 0; v <= g->n; v++) {
+            expect(g->starts[v] == cases[i].starts[v], "%s: row %lld", cases[i].name, (long long)v);
+        }
+        for (int64_t e = 0; e < g->starts[g->n]; e++) {
+            expect(g->weights[e] == 1, "%s: joined by %g", cases[i].name, (double)g->weights[e]);
+        }
+        napier_umap_graph_destroy(context, g);
     }
-    napier_umap_graph_destroy(context, g);
-
     const struct {
         int32_t index;
         float distance;
@@ -345,14 +350,6 @@ static void plain_reset(double *w, int64_t n) {
     }
 }
 
-static double worst_gap(const double *a, const double *b, int64_t n) {
-    double worst = 0;
-    for (int64_t i = 0; i < n * n; i++) {
-        worst = fmax(worst, fabs(a[i] - b[i]));
-    }
-    return worst;
-}
-
 static void test_categories(napier_context *context) {
     static double w[N * N], got[N * N];
     static int32_t categories[N];
@@ -362,8 +359,7 @@ static void test_categories(napier_context *context) {
     }
     const double weights[] = {0, 0.5, 0.9, 1};
     for (int k = 0; k < 4; k++) {
-        napier_umap_graph *g = NULL;
-        must(napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g));
+        napier_umap_graph *g = set_of(context, &q, 1, 1);
         dense_of_graph(g, w);
         for (int64_t i = 0; i < N; i++) {
             for (int64_t j = 0; j < N; j++) {
@@ -426,8 +422,7 @@ static void test_numbers(napier_context *context) {
     }
     const double weights[] = {0, 0.25, 0.5, 0.75, 1};
     for (int k = 0; k < 5; k++) {
-        napier_umap_graph *g = NULL;
-        must(napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g));
+        napier_umap_graph *g = set_of(context, &q, 1, 1);
         dense_of_graph(g, w);
         plain_numbers(w, numbers, K, weights[k]);
         must(napier_umap_join_numbers(context, &g, numbers, K, weights[k]));
@@ -440,8 +435,7 @@ static void test_numbers(napier_context *context) {
     for (int64_t i = 0; i < N; i++) {
         numbers[i] = (float)(i % 3);
     }
-    napier_umap_graph *g = NULL;
-    must(napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g));
+    napier_umap_graph *g = set_of(context, &q, 1, 1);
     must(napier_umap_join_numbers(context, &g, numbers, 10 * N, 0.5));
     check_invariants(g, "equals");
     numbers[7] = NAN;
@@ -453,64 +447,42 @@ static void test_numbers(napier_context *context) {
 /* ---- Bits and memory -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct set_job {
-    const neighbors *q;
-    const float *numbers;
-    const int32_t *categories;
-    int keep;
-    napier_umap_graph *result; /* if kept, of the context that made it */
+    neighbors q;
+    float numbers[N];
+    int32_t categories[N];
 } set_job;
 
-static napier_status run_set(napier_context *context, void *argument) {
-    set_job *j = argument;
+static napier_status supervise(napier_context *context, const set_job *j, napier_umap_graph **g) {
     static float rhos[N], sigmas[N];
+    NAPIER_TRY(napier_umap_smooth_knn_dist(context, j->q.distances, N, K, 1.0, rhos, sigmas));
+    NAPIER_TRY(napier_umap_fuzzy_simplicial_set(context, j->q.indices, j->q.distances, N, K, 1.0, 1.0, g));
+    NAPIER_TRY(napier_umap_join_numbers(context, g, j->numbers, K, 0.3));
+    return napier_umap_join_categories(context, g, j->categories, 0.5);
+}
+
+/* The graph as a matrix, if there is an `out`. */
+static napier_status set_work(napier_context *context, const void *argument, void *out) {
     napier_umap_graph *g = NULL;
-    napier_status status = napier_umap_smooth_knn_dist(context, j->q->distances, N, K, 1.0, rhos, sigmas);
-    if (!status)
-        status = napier_umap_fuzzy_simplicial_set(context, j->q->indices, j->q->distances, N, K, 1.0, 1.0, &g);
-    if (!status)
-        status = napier_umap_join_numbers(context, &g, j->numbers, K, 0.3);
-    if (!status)
-        status = napier_umap_join_categories(context, &g, j->categories, 0.5);
-    if (!status && j->keep) {
-        j->result = g;
-        return status;
+    const napier_status status = supervise(context, argument, &g);
+    if (!status && out) {
+        dense_of_graph(g, out);
     }
     napier_umap_graph_destroy(context, g);
     return status;
 }
 
+static napier_status run_set(napier_context *context, void *argument) { return set_work(context, argument, NULL); }
+
 static void test_bits(void) {
-    static float numbers[N];
-    static int32_t categories[N];
-    neighbors q = some_neighbors(6);
+    static set_job job;
     uint64_t seed = 9;
+    job.q = some_neighbors(6);
     for (int64_t i = 0; i < N; i++) {
-        numbers[i] = (float)umap_unit(&seed);
-        categories[i] = (int32_t)(i / 100) - 1;
+        job.numbers[i] = (float)umap_unit(&seed);
+        job.categories[i] = (int32_t)(i / 100) - 1;
     }
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    napier_context *first_context = context_of(NAPIER_ISA_SCALAR, 1);
-    set_job first = {&q, numbers, categories, 1, NULL};
-    succeeded(first_context, run_set(first_context, &first), "first");
-    for (int k = 0; k < count; k++) {
-        for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
-            napier_context *context = context_of(isas[k], threads);
-            set_job j = {&q, numbers, categories, 1, NULL};
-            must(run_set(context, &j));
-            const size_t edges = (size_t)first.result->starts[N];
-            expect(j.result && memcmp(j.result->starts, first.result->starts, (N + 1) * sizeof(int64_t)) == 0 &&
-                       memcmp(j.result->targets, first.result->targets, edges * sizeof(uint32_t)) == 0 &&
-                       memcmp(j.result->weights, first.result->weights, edges * sizeof(float)) == 0,
-                   "%s, %d threads: other bits", napier_isa_name(isas[k]), threads);
-            napier_umap_graph_destroy(context, j.result);
-            napier_context_destroy(context);
-        }
-    }
-    napier_umap_graph_destroy(first_context, first.result);
-    napier_context_destroy(first_context);
-    set_job j = {&q, numbers, categories, 0, NULL};
-    check_allocations("fuzzy set", run_set, &j);
+    same_bits("fuzzy set", set_work, &job, N * N * sizeof(double));
+    check_allocations("fuzzy set", run_set, &job);
 }
 
 int main(void) {
