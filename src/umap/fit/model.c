@@ -6,7 +6,6 @@
 
 #include "core/base/scope.h"
 #include "core/base/view.h"
-#include "umap/layout/densmap.h"
 #include "umap/layout/epochs.h"
 #include "umap/graph/graph.h"
 #include "umap/knn/neighbors_search.h"

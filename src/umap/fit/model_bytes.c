@@ -34,6 +34,7 @@ enum {
     MODEL_CHECKSUM = 8
 };
 
+/* In the order of the file; only integers of 8 bytes. */
 typedef struct sizes {
     uint64_t n, cols, dense, sparse, metric, embedding;
 } sizes;

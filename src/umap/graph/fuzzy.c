@@ -27,24 +27,18 @@ enum { ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = NAPIER_MEAN_BLOCK };
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
-typedef struct row_faults {
+typedef struct rows_check {
     const float *distances;
-    const int32_t *indices;
+    const int32_t *indices; /* or NULL */
     int64_t n, k;
-    uint8_t *marks; /* per chunk: 1 if it has a fault */
-} row_faults;
+} rows_check;
 
 /* The first invalid column of a row, or -1. */
-static int64_t fault_of_row(const row_faults *t, int64_t i) {
+static int64_t fault_of_row(const rows_check *t, int64_t i) {
     return napier_smooth_fault(t->distances + i * t->k, t->indices ? t->indices + i * t->k : NULL, t->k, t->n);
 }
 
-static void mark_faults(void *argument, int64_t i) {
-    const row_faults *t = argument;
-    if (fault_of_row(t, i) >= 0) {
-        t->marks[i / ROW_CHUNK] = 1;
-    }
-}
+static bool has_fault(void *argument, int64_t i) { return fault_of_row(argument, i) >= 0; }
 
 napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors) {
     NAPIER_REFUSE_IF(context, n < 0 || n >= (int64_t)1 << 31, "n: %lld points are not 0 to 2^31 - 1", (long long)n);
@@ -56,22 +50,12 @@ napier_status napier_umap_check_knn(napier_context *context, const void *distanc
 
 static napier_status check_rows(napier_context *context, const int32_t *indices, const float *distances, int64_t n,
                                 int64_t k) {
-    const int64_t chunks = n / ROW_CHUNK + 1;
-    NAPIER_MEMORY(memory, context);
-    row_faults t = {distances, indices, n, k, napier_take(&memory, chunks, 1)};
-    NAPIER_TRY(napier_taken(&memory, "distances: no memory for %lld marks", (long long)chunks));
-    memset(t.marks, 0, (size_t)chunks);
-    napier_parallel_each(context, n, ROW_CHUNK, mark_faults, &t);
-    int64_t row = -1, column = -1;
-    for (int64_t c = 0; c < chunks && column < 0; c++) {
-        for (int64_t i = c * ROW_CHUNK; t.marks[c] && i < n && i < (c + 1) * ROW_CHUNK && column < 0; i++) {
-            row = i;
-            column = fault_of_row(&t, i);
-        }
-    }
-    if (column < 0) {
+    rows_check t = {distances, indices, n, k};
+    const int64_t row = napier_parallel_find(context, n, ROW_CHUNK, has_fault, &t);
+    if (row < 0) {
         return NAPIER_OK;
     }
+    const int64_t column = fault_of_row(&t, row);
     const int64_t at = row * k + column;
     NAPIER_REFUSE_IF(context, indices && (indices[at] < -1 || indices[at] >= n),
                      "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column, (long long)row,
@@ -249,10 +233,10 @@ typedef struct member_task {
     int64_t *counts;   /* [n] memberships of a row */
     uint32_t *targets; /* [n, k], ascending within a row */
     float *weights;
-    uint8_t *repeats; /* per chunk: 1 if a row names a neighbour twice */
 } member_task;
 
-static void member_rows(void *argument, int64_t i) {
+/* Fills row i. Does it name a neighbour twice? */
+static bool fill_row(void *argument, int64_t i) {
     const member_task *t = argument;
     uint32_t *targets = t->targets + i * t->k;
     float *weights = t->weights + i * t->k;
@@ -260,12 +244,13 @@ static void member_rows(void *argument, int64_t i) {
                                             t->sigmas[i], targets, weights);
     t->math->exp_f32(weights, weights, count);
     napier_sort_members(targets, weights, count);
+    t->counts[i] = count;
     for (int64_t e = 1; e < count; e++) {
         if (targets[e] == targets[e - 1]) {
-            t->repeats[i / ROW_CHUNK] = 1;
+            return true;
         }
     }
-    t->counts[i] = count;
+    return false;
 }
 
 /* ---- The union of A and A' --------------------------------------------------------------------------------------- */
@@ -310,20 +295,18 @@ static void close_up(napier_umap_graph *graph, int64_t k) {
     graph->starts[graph->n] = to;
 }
 
-static napier_status refuse_repeats(napier_context *context, const member_task *t, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t e = 1; t->repeats[i / ROW_CHUNK] && e < t->counts[i]; e++) {
-            NAPIER_REFUSE_IF(context, t->targets[i * t->k + e] == t->targets[i * t->k + e - 1],
-                             "indices: row %lld has neighbour %lu twice", (long long)i,
-                             (unsigned long)t->targets[i * t->k + e]);
-        }
+/* Fails for the first target that stands twice in row i. */
+static napier_status refuse_repeat(napier_context *context, const uint32_t *targets, int64_t i) {
+    int64_t e = 1;
+    while (targets[e] != targets[e - 1]) {
+        e++;
     }
-    return NAPIER_OK;
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: row %lld has neighbour %lu twice", (long long)i,
+                       (unsigned long)targets[e]);
 }
 
 napier_status napier_umap_directed_set(napier_context *context, const int32_t *indices, const float *distances,
                                        int64_t n, int64_t k, double local_connectivity, napier_umap_graph **out) {
-    const int64_t chunks = n / ROW_CHUNK + 1;
     napier_umap_graph *graph = NULL;
     NAPIER_MEMORY(memory, context);
     *out = NULL;
@@ -334,10 +317,8 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
     NAPIER_TRY(napier_umap_graph_create(context, n, n * k, &graph));
     napier_keep(&memory, graph);
     float *rhos = napier_take(&memory, n, 2 * sizeof *rhos);
-    uint8_t *repeats = napier_take(&memory, chunks, 1);
     NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld scales", (long long)n));
     NAPIER_TRY(smooth(context, distances, n, k, local_connectivity, rhos, rhos + n));
-    memset(repeats, 0, (size_t)chunks);
     member_task t = {.math = napier_umap_kernels_of(context->isa)->math,
                      .indices = indices,
                      .distances = distances,
@@ -346,10 +327,11 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
                      .k = k,
                      .counts = graph->starts,
                      .targets = graph->targets,
-                     .weights = graph->weights,
-                     .repeats = repeats};
-    napier_parallel_each(context, n, ROW_CHUNK, member_rows, &t);
-    NAPIER_TRY(refuse_repeats(context, &t, n));
+                     .weights = graph->weights};
+    const int64_t repeats = napier_parallel_find(context, n, ROW_CHUNK, fill_row, &t);
+    if (repeats >= 0) {
+        return refuse_repeat(context, graph->targets + repeats * k, repeats);
+    }
     close_up(graph, k);
     *out = napier_let_go(&memory, graph);
     return NAPIER_OK;

@@ -33,10 +33,7 @@ static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64
 
 napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
     NAPIER_DEFAULT_FENV;
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
                      (long long)count);
     for (int64_t e = 0; e < count; e++) {

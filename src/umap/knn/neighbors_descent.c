@@ -398,7 +398,7 @@ static napier_status make_room(napier_memory *memory, descent *d, int workers) {
         d->projected = napier_take(memory, n, NAPIER_PANEL * sizeof *d->projected);
         d->directions = napier_take(memory, d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
     }
-    return memory->missing ? napier_search_no_memory(d->search, "lists") : NAPIER_OK;
+    return napier_search_memory(d->search, memory->missing, "lists");
 }
 
 /* Sets the length of the lists: `wanted` and an addition that `longer` multiplies. */

@@ -93,7 +93,7 @@ static napier_status make_room(napier_memory *memory, napier_memory *own, groupi
     g->first = napier_take(memory, g->n, sizeof *g->first);
     g->places = napier_take(memory, g->n, sizeof *g->places);
     g->rows = napier_take(memory, g->n, sizeof *g->rows);
-    return own->missing || memory->missing ? napier_search_no_memory(g->search, "groups") : NAPIER_OK;
+    return napier_search_memory(g->search, own->missing || memory->missing, "groups");
 }
 
 static napier_status find_groups(napier_memory *memory, grouping *g) {
@@ -152,9 +152,7 @@ static napier_status search_kept(napier_memory *memory, grouping *g, napier_sear
     const bool self = napier_search_is_self(s);
     g->packed = napier_take(memory, g->kept, (size_t)s->samples->width * sizeof *g->packed);
     g->nearest = napier_take(memory, self ? g->kept : s->queries->n, (size_t)s->wanted * sizeof *g->nearest);
-    if (memory->missing) {
-        return napier_search_no_memory(s, "copy");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "copy"));
     napier_parallel_each(s->context, g->kept, ROWS_CHUNK, pack_task, g);
     napier_points kept = *s->samples;
     kept.n = g->kept;

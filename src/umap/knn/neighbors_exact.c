@@ -271,9 +271,7 @@ static napier_status make_side(napier_memory *memory, const exact *e, const napi
     const int64_t places = tree->panels * NAPIER_PANEL;
     out->limits = napier_take(memory, places, sizeof(float));
     out->reaches = looks ? napier_take(memory, tree->nodes, sizeof(float)) : NULL;
-    if (memory->missing) {
-        return napier_search_no_memory(s, "limits");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "limits"));
     for (int64_t i = 0; i < places; i++) {
         out->limits[i] = looks && i < points->n ? -HUGE_VALF : HUGE_VALF;
     }

@@ -111,9 +111,7 @@ static napier_status search_pairs(const napier_search *s) {
     const int64_t most = workers * TEAMS_PER_WORKER > TEAMS_LEAST ? workers * TEAMS_PER_WORKER : TEAMS_LEAST;
     NAPIER_MEMORY(memory, s->context);
     pairing t = {s, napier_take(&memory, n, sizeof(float)), 1, 0};
-    if (memory.missing) {
-        return napier_search_no_memory(s, "distances");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "distances"));
     while (t.teams < most && 2 * t.teams * TEAM_ROWS <= n) {
         t.teams *= 2;
     }

@@ -1,6 +1,6 @@
 /* umap/knn/neighbors_search.h - one search for neighbours, and its algorithms.
  *
- *   neighbors.c           checks, chooses the algorithm, writes the result
+ *   neighbors.c           checks, progress, chooses the algorithm, writes the result
  *   neighbors_exact.c     euclidean, exact: matrix products bound distances, boxes of a tree exclude whole groups
  *   neighbors_tree.c      the rows in order of that tree, in panels for the product
  *   neighbors_subspace.c  the few directions that hold most of the variance
@@ -75,7 +75,8 @@ napier_status napier_search_check_outputs(napier_context *context, const int32_t
 
 /* Reports progress to the caller. Returns OK or CANCELLED. */
 napier_status napier_search_progress(const napier_search *s, double done);
-napier_status napier_search_no_memory(const napier_search *s, const char *what);
+/* Fails with OUT_OF_MEMORY if memory for `what` is missing. */
+napier_status napier_search_memory(const napier_search *s, bool missing, const char *what);
 
 /* Fills the heaps of queries first .. last - 1 by measuring all samples. */
 void napier_search_rows(const napier_search *s, int64_t first, int64_t last, uint64_t *heaps);

@@ -156,21 +156,20 @@ static void orthonormalise(double *directions, int64_t count, int64_t width, int
     }
 }
 
-static void unpack_directions(const float *panels, int64_t count, int64_t width, double *directions) {
-    for (int64_t j = 0; j < count; j++) {
-        const float *panel = panels + j / NAPIER_PANEL * width * NAPIER_PANEL + j % NAPIER_PANEL;
-        for (int64_t i = 0; i < width; i++) {
-            directions[j * width + i] = (double)panel[i * NAPIER_PANEL];
-        }
+/* Direction j in panels: its element i is at i * NAPIER_PANEL. */
+static float *packed(float *panels, int64_t j, int64_t width) {
+    return panels + j / NAPIER_PANEL * width * NAPIER_PANEL + j % NAPIER_PANEL;
+}
+
+static void unpack_directions(float *panels, int64_t count, int64_t width, double *directions) {
+    for (int64_t e = 0; e < count * width; e++) {
+        directions[e] = (double)packed(panels, e / width, width)[e % width * NAPIER_PANEL];
     }
 }
 
 static void pack_directions(const double *directions, int64_t count, int64_t width, float *panels) {
-    for (int64_t j = 0; j < count; j++) {
-        float *panel = panels + j / NAPIER_PANEL * width * NAPIER_PANEL + j % NAPIER_PANEL;
-        for (int64_t i = 0; i < width; i++) {
-            panel[i * NAPIER_PANEL] = (float)directions[j * width + i];
-        }
+    for (int64_t e = 0; e < count * width; e++) {
+        packed(panels, e / width, width)[e % width * NAPIER_PANEL] = (float)directions[e];
     }
 }
 
@@ -218,9 +217,7 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
     it.turned = napier_take(&memory, it.sample, (size_t)u->width * sizeof(float));
     it.images = napier_take(&memory, u->panels * it.sample, NAPIER_PANEL * sizeof(float));
     it.directions = napier_take(&memory, u->panels * NAPIER_PANEL, (size_t)u->width * sizeof(double));
-    if (memory.missing) {
-        return napier_search_no_memory(s, "directions");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "directions"));
     take_sample(u, s->samples, &it);
     random_directions(it.directions, count, u->cols, u->width);
     pack_directions(it.directions, count, u->width, u->basis);
@@ -374,9 +371,7 @@ static napier_status choose_size(const napier_search *s, const napier_subspace *
     t.bounds = napier_take(&memory, t.rows, PROBES * SIZES * sizeof(float));
     t.scratch = napier_take(&memory, workers, (size_t)probing_scratch(u) * sizeof(float));
     uint64_t *heap = napier_take(&memory, rank, sizeof *heap);
-    if (memory.missing) {
-        return napier_search_no_memory(s, "probes");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "probes"));
     take_probes(&t);
     napier_parallel(s->context, t.rows, NAPIER_PANEL, probe_task, &t);
     *size = cheapest_size(s, &t, heap, rank);
@@ -390,12 +385,10 @@ static napier_status turn_back(napier_memory *memory, const napier_search *s, na
     const int64_t measured = measured_directions(u);
     u->back_panels = (u->width + NAPIER_PANEL - 1) / NAPIER_PANEL;
     u->back = napier_take(memory, u->back_panels * measured, NAPIER_PANEL * sizeof(float));
-    if (memory->missing) {
-        return napier_search_no_memory(s, "directions");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "directions"));
     memset(u->back, 0, (size_t)(u->back_panels * measured) * NAPIER_PANEL * sizeof(float));
     for (int64_t j = 0; j < measured; j++) {
-        const float *panel = u->basis + j / NAPIER_PANEL * u->width * NAPIER_PANEL + j % NAPIER_PANEL;
+        const float *panel = packed(u->basis, j, u->width);
         for (int64_t i = 0; i < u->width; i++) {
             u->back[(i / NAPIER_PANEL * measured + j) * NAPIER_PANEL + i % NAPIER_PANEL] = panel[i * NAPIER_PANEL];
         }
@@ -418,9 +411,7 @@ static napier_status find_subspace(napier_memory *memory, const napier_search *s
     u->panels = directions / NAPIER_PANEL;
     const int64_t floats = u->panels * u->width * NAPIER_PANEL;
     u->basis = napier_take(memory, floats, sizeof(float));
-    if (memory->missing) {
-        return napier_search_no_memory(s, "directions");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "directions"));
     memset(u->basis, 0, (size_t)floats * sizeof(float));
     NAPIER_TRY(find_directions(s, u, directions));
     set_fine(u, directions);
@@ -446,9 +437,7 @@ napier_status napier_subspace_create(napier_memory *memory, const napier_search 
     NAPIER_MEMORY(own, s->context);
     u->mean = napier_take(memory, u->width, sizeof(float));
     double *sums = napier_take(&own, u->width, sizeof *sums);
-    if (memory->missing || own.missing) {
-        return napier_search_no_memory(s, "coordinates");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory->missing || own.missing, "coordinates"));
     fit_mean(u, points, sample_rows(points), sums);
     return is_worth_it(s) ? find_subspace(memory, s, u) : NAPIER_OK;
 }

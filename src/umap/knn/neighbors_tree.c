@@ -145,9 +145,7 @@ napier_status napier_tree_sort(const napier_search *s, const float *coordinates,
     sorting t = {coordinates, n, stride, dims, 0, keys, NULL};
     NAPIER_MEMORY(memory, s->context);
     t.sums = napier_take(&memory, workers, (size_t)(2 * dims) * sizeof *t.sums);
-    if (memory.missing) {
-        return napier_search_no_memory(s, "order");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "order"));
     for (int64_t i = 0; i < n; i++) {
         keys[i] = (uint64_t)i;
     }
@@ -185,9 +183,7 @@ static napier_status project_rows(const napier_search *s, const napier_points *p
     projecting t = {u, points, NULL, out};
     NAPIER_MEMORY(memory, s->context);
     t.scratch = napier_take(&memory, workers, (size_t)(PROJECTED_ROWS * u->width) * sizeof(float));
-    if (memory.missing) {
-        return napier_search_no_memory(s, "coordinates");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "coordinates"));
     napier_parallel(s->context, points->n, PROJECTED_ROWS, project_task, &t);
     return NAPIER_OK;
 }
@@ -197,9 +193,7 @@ static napier_status order_rows(const napier_search *s, const napier_points *poi
     NAPIER_MEMORY(memory, s->context);
     float *projected = u->basis ? napier_take(&memory, tree->n, NAPIER_PANEL * sizeof(float)) : NULL;
     uint64_t *keys = napier_take(&memory, tree->n, sizeof *keys);
-    if (memory.missing) {
-        return napier_search_no_memory(s, "order");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "order"));
     if (projected) {
         NAPIER_TRY(project_rows(s, points, u, projected));
         NAPIER_TRY(napier_tree_sort(s, projected, tree->n, NAPIER_PANEL, NAPIER_PANEL, keys));
@@ -300,9 +294,7 @@ static napier_status pack_rows(const napier_search *s, const napier_points *poin
     packing t = {u, points, tree, NULL};
     t.scratch = napier_take(&memory, napier_workers(s->context, tree->panels, 1),
                             (size_t)napier_subspace_scratch(u) * sizeof(float));
-    if (memory.missing) {
-        return napier_search_no_memory(s, "panels");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "panels"));
     napier_parallel(s->context, tree->panels, 1, pack_task, &t);
     join_boxes(tree, napier_tree_root(tree));
     return NAPIER_OK;
@@ -324,9 +316,7 @@ napier_status napier_tree_create(napier_memory *memory, const napier_search *s, 
     tree->halves = napier_take(memory, places, sizeof(float));
     tree->slacks = napier_take(memory, tree->nodes, sizeof(float));
     tree->boxes = tree->box > 0 ? napier_take(memory, tree->nodes, (size_t)(2 * tree->box) * sizeof(float)) : NULL;
-    if (memory->missing) {
-        return napier_search_no_memory(s, "tree");
-    }
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "tree"));
     NAPIER_TRY(order_rows(s, points, u, tree));
     return pack_rows(s, points, u, tree);
 }

@@ -7,7 +7,7 @@
  *     dC/dr_i = (R_i - c (r_i - mean r) / s^2) / (n s), c = sum R_i r_i / n
  *     dr_i/du_ij = (q + u q') / sum(q u) - q' / sum(q), q' = - a b u^(b - 1) q^2
  * multiplied by the weight of all edges, so that lambda has the same meaning for every graph. */
-#include "umap/layout/densmap.h"
+#include "umap/layout/epochs.h"
 
 #include <math.h>
 

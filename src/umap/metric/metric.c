@@ -172,20 +172,17 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
 typedef struct fill_task {
     napier_points *points;
     napier_umap_samples samples;
-    napier_bad_rows bad;
 } fill_task;
 
-static void fill_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    fill_task *t = argument;
-    napier_points *p = t->points;
-    for (int64_t i = begin; i < end; i++) {
-        float *row = p->rows + i * p->width;
-        if (napier_read_row(p->kernels, t->samples, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0) {
-            napier_bad_rows_add(&t->bad, worker, i);
-        }
-        memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
-        change_row(p->metric, row, p->cols);
-    }
+/* Transforms row i. Has it a bad value? */
+static bool fill_row(void *argument, int64_t i) {
+    const fill_task *t = argument;
+    const napier_points *p = t->points;
+    float *row = p->rows + i * p->width;
+    const bool bad = napier_read_row(p->kernels, t->samples, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0;
+    memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
+    change_row(p->metric, row, p->cols);
+    return bad;
 }
 
 /* Fails for a value that the metric does not take. */
@@ -208,21 +205,14 @@ static napier_status refuse_row(napier_context *context, const char *name, const
 
 static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
                                 napier_umap_samples samples) {
-    napier_context *const context = memory->context;
     const int64_t columns = points->cols + (has_direction(points->metric) ? 1 : 0);
-    NAPIER_MEMORY(own, context);
     points->width = (columns + 15) / 16 * 16;
     points->rows = napier_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
-    fill_task *task = napier_take(&own, 1, sizeof *task);
-    own.missing = own.missing || memory->missing;
-    NAPIER_TRY(napier_taken(&own, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
+    NAPIER_TRY(napier_taken(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
                             (long long)points->width));
-    task->points = points;
-    task->samples = samples;
-    napier_bad_rows_clear(&task->bad);
-    napier_parallel(context, points->n, ROW_CHUNK, fill_rows, task);
-    const int64_t bad = napier_bad_rows_least(&task->bad);
-    return bad < 0 ? NAPIER_OK : refuse_row(context, name, task, bad);
+    fill_task task = {points, samples};
+    const int64_t bad = napier_parallel_find(memory->context, points->n, ROW_CHUNK, fill_row, &task);
+    return bad < 0 ? NAPIER_OK : refuse_row(memory->context, name, &task, bad);
 }
 
 /* ---- CSR --------------------------------------------------------------------------------------------------------- */

@@ -45,31 +45,6 @@ napier_status napier_read_refuse(napier_context *context, const char *name, napi
 /* The row of entry e of a CSR matrix. */
 int64_t napier_csr_row_of(const napier_csr_matrix *matrix, int64_t e);
 
-/* The first bad row that each worker found. The least of them is reported, so that the result does not depend on
- * threads. */
-enum { NAPIER_MOST_WORKERS = 1024 };
-typedef struct napier_bad_rows {
-    int64_t first[NAPIER_MOST_WORKERS];
-} napier_bad_rows;
-
-static inline void napier_bad_rows_clear(napier_bad_rows *bad) {
-    for (int i = 0; i < NAPIER_MOST_WORKERS; i++) {
-        bad->first[i] = INT64_MAX;
-    }
-}
-static inline void napier_bad_rows_add(napier_bad_rows *bad, int worker, int64_t row) {
-    if (row < bad->first[worker]) {
-        bad->first[worker] = row;
-    }
-}
-static inline int64_t napier_bad_rows_least(const napier_bad_rows *bad) {
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < NAPIER_MOST_WORKERS; i++) {
-        least = bad->first[i] < least ? bad->first[i] : least;
-    }
-    return least == INT64_MAX ? -1 : least;
-}
-
 /* ---- Copies ------------------------------------------------------------------------------------------------------ */
 
 /* A CSR matrix that can be written. */

@@ -28,12 +28,14 @@ typedef struct pca {
     napier_umap_samples samples;
     int64_t n, cols, columns; /* columns: of a block of vectors, one or two panels */
     int64_t group_rows, groups, block_rows;
-    double scale;  /* a power of two that brings all values to about 1 or less */
-    float *means;  /* [cols] */
-    double *sums;  /* [groups, cols (columns or 1)] the sums of each group */
-    double *wide;  /* sparse: [columns] means' X, then per group [columns] the sum of r_i' X */
-    float *panels; /* dense: X as panels [columns / PANEL][cols][PANEL] */
-    float *work;   /* dense, per worker */
+    double scale;               /* a power of two that brings all values to about 1 or less */
+    float *means;               /* [cols] */
+    float largest[MOST_GROUPS]; /* value of each group, in size */
+    int64_t bad[MOST_GROUPS];   /* first row of each group with a bad value, or -1 */
+    double *sums;               /* [groups, cols (columns or 1)] the sums of each group */
+    double *wide;               /* sparse: [columns] means' X, then per group [columns] the sum of r_i' X */
+    float *panels;              /* dense: X as panels [columns / PANEL][cols][PANEL] */
+    float *work;                /* dense, per worker */
     int64_t work_floats;
     const double *x;
     bool is_last; /* pass: */
@@ -48,12 +50,6 @@ static int64_t group_end(const pca *p, int64_t group) {
 }
 
 /* ---- Means ------------------------------------------------------------------------------------------------------- */
-
-typedef struct mean_task {
-    pca *p;
-    float largest[MOST_GROUPS];
-    napier_bad_rows bad;
-} mean_task;
 
 static void add_sparse_row(const napier_csr_matrix *m, int64_t row, double *sums, float *largest) {
     for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
@@ -74,22 +70,22 @@ static void add_dense_row(const float *row, int64_t cols, double *sums, float *l
 }
 
 static void mean_groups(void *argument, int worker, int64_t begin, int64_t end) {
-    mean_task *t = argument;
-    pca *p = t->p;
+    pca *p = argument;
     float *row = p->work + worker * p->work_floats;
     for (int64_t group = begin; group < end; group++) {
         double *sums = p->sums + group * p->cols;
+        float *largest = &p->largest[group];
         memset(sums, 0, (size_t)p->cols * sizeof *sums);
-        t->largest[group] = 0.0f;
+        p->bad[group] = -1;
         for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
             if (p->samples.sparse) {
-                add_sparse_row(p->samples.sparse, i, sums, &t->largest[group]);
+                add_sparse_row(p->samples.sparse, i, sums, largest);
                 continue;
             }
-            if (napier_read_row(p->kernels, p->samples, i, row) >= 0) {
-                napier_bad_rows_add(&t->bad, worker, i);
+            if (napier_read_row(p->kernels, p->samples, i, row) >= 0 && p->bad[group] < 0) {
+                p->bad[group] = i;
             }
-            add_dense_row(row, p->cols, sums, &t->largest[group]);
+            add_dense_row(row, p->cols, sums, largest);
         }
     }
 }
@@ -106,20 +102,15 @@ static napier_status find_means(napier_context *context, const char *name, pca *
     if (bad_entry >= 0) {
         return napier_read_refuse(context, name, p->samples, napier_csr_row_of(m, bad_entry), m->columns[bad_entry]);
     }
-    NAPIER_MEMORY(memory, context);
-    mean_task *t = napier_take(&memory, 1, sizeof *t);
-    NAPIER_TRY(napier_taken(&memory, "%s: no memory for means", name));
-    t->p = p;
-    napier_bad_rows_clear(&t->bad);
-    napier_parallel(context, p->groups, 1, mean_groups, t);
-    const int64_t bad = napier_bad_rows_least(&t->bad);
+    napier_parallel(context, p->groups, 1, mean_groups, p);
     float largest = 0.0f;
     for (int64_t group = 0; group < p->groups; group++) {
-        largest = t->largest[group] > largest ? t->largest[group] : largest;
-    }
-    if (bad >= 0) {
-        return napier_read_refuse(context, name, p->samples, bad,
-                                  napier_read_row(p->kernels, p->samples, bad, p->work));
+        const int64_t bad = p->bad[group];
+        if (bad >= 0) {
+            return napier_read_refuse(context, name, p->samples, bad,
+                                      napier_read_row(p->kernels, p->samples, bad, p->work));
+        }
+        largest = p->largest[group] > largest ? p->largest[group] : largest;
     }
     p->scale = power_of_two_above(largest);
     for (int64_t c = 0; c < p->cols; c++) {

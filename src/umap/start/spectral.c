@@ -17,7 +17,6 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
-#include "umap/start/duo.h"
 #include "umap/start/eigen.h"
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
