@@ -1,6 +1,6 @@
 /* core/base/scope.h - what ends with a function: it returns at the first failure, and what it holds is released then.
  *
- *     napier_status napier_example(napier_context *context, int64_t n, ...) {
+ *     napier_status example(napier_context *context, int64_t n, ...) {
  *         NAPIER_DEFAULT_FENV;
  *         NAPIER_TRY(napier_begin(context));
  *         NAPIER_REFUSE_IF(context, n < 0, "n: %lld is less than 0", (long long)n);

@@ -56,12 +56,11 @@ napier_const_matrix napier_umap_model_embedding(const napier_umap_model *model) 
 }
 
 int64_t napier_umap_disconnected(napier_const_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
     int64_t count = 0;
     for (int64_t v = 0; embedding.data && embedding.dtype == NAPIER_F32 && v < embedding.rows; v++) {
         count += napier_umap_has_no_place((const float *)embedding.data + v * embedding.cols, embedding.cols);
     }
-    napier_fenv_leave(caller);
     return count;
 }
 
