@@ -4,9 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/graph/edges.h"
 #include "umap/options/params.h"
+
+enum { ROW_CHUNK = 512 };
 
 /* ---- Sorting ----------------------------------------------------------------------------------------------------- */
 
@@ -28,27 +31,20 @@ static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64
     }
 }
 
-static napier_status run_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (count < 0 || (count > 0 && !edges)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: %s, count %lld", edges ? "given" : "NULL",
-                           (long long)count);
-    }
+napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
+                     (long long)count);
     for (int64_t e = 0; e < count; e++) {
-        if (isnan(edges[e].weight)) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: the weight of edge %lld is NaN", (long long)e);
-        }
+        NAPIER_REFUSE_IF(context, isnan(edges[e].weight), "edges: the weight of edge %lld is NaN", (long long)e);
     }
     if (is_sorted(edges, count)) {
         return NAPIER_OK;
     }
-    napier_umap_edge *spare = napier_alloc(&context->allocator, (size_t)count, sizeof *spare);
-    if (!spare) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "edges: no memory to sort %lld", (long long)count);
-    }
+    NAPIER_MEMORY(memory, context);
+    napier_umap_edge *spare = napier_take(&memory, count, sizeof *spare);
+    NAPIER_TRY(napier_taken(&memory, "edges: no memory to sort %lld", (long long)count));
     napier_umap_edge *from = edges, *to = spare;
     for (int64_t run = 1; run < count; run *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * run) {
@@ -63,77 +59,51 @@ static napier_status run_sort_edges(napier_context *context, napier_umap_edge *e
     if (from != edges) {
         memcpy(edges, from, (size_t)count * sizeof *edges);
     }
-    napier_free(&context->allocator, spare);
     return NAPIER_OK;
-}
-
-napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_sort_edges(context, edges, count);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 /* ---- Checking ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_check_counts(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                        int64_t n) {
-    if (n < 0 || n >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n: %lld vertices are not 0 to 2^31 - 1", (long long)n);
-    }
-    if (count < 0 || (count > 0 && !edges)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: %s, count %lld", edges ? "given" : "NULL",
-                           (long long)count);
-    }
+    NAPIER_REFUSE_IF(context, n < 0 || n >= (int64_t)1 << 31, "n: %lld vertices are not 0 to 2^31 - 1", (long long)n);
+    NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
+                     (long long)count);
     return NAPIER_OK;
 }
 
 napier_status napier_umap_check_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                       int64_t n) {
-    const napier_status status = napier_umap_check_counts(context, edges, count, n);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_counts(context, edges, count, n));
     for (int64_t e = 0; e < count; e++) {
         const napier_umap_edge *edge = &edges[e];
-        if (edge->source >= n || edge->target >= n) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: edge %lld (%lu, %lu) leaves the %lld vertices",
-                               (long long)e, (unsigned long)edge->source, (unsigned long)edge->target, (long long)n);
-        }
-        if (!napier_is_weight(edge->weight)) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: the weight of edge %lld is %g", (long long)e,
-                               (double)edge->weight);
-        }
-        if (e > 0 && napier_edge_is_after(&edges[e - 1], edge)) {
-            return napier_fail(
-                context, NAPIER_INVALID_ARGUMENT,
-                "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)", (long long)e,
-                (unsigned long)edge->source, (unsigned long)edge->target, (unsigned long)edges[e - 1].source,
-                (unsigned long)edges[e - 1].target);
-        }
+        NAPIER_REFUSE_IF(context, edge->source >= n || edge->target >= n,
+                         "edges: edge %lld (%lu, %lu) leaves the %lld vertices", (long long)e,
+                         (unsigned long)edge->source, (unsigned long)edge->target, (long long)n);
+        NAPIER_REFUSE_IF(context, !napier_is_weight(edge->weight), "edges: the weight of edge %lld is %g", (long long)e,
+                         (double)edge->weight);
+        NAPIER_REFUSE_IF(context, e > 0 && napier_edge_is_after(&edges[e - 1], edge),
+                         "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)",
+                         (long long)e, (unsigned long)edge->source, (unsigned long)edge->target,
+                         (unsigned long)edges[e - 1].source, (unsigned long)edges[e - 1].target);
     }
     return NAPIER_OK;
 }
 
 napier_status napier_umap_check_graph(napier_context *context, const char *name, const napier_umap_graph *graph) {
-    if (!graph || graph->n < 0 || graph->n >= (int64_t)1 << 31 || !graph->starts || graph->starts[0] != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL, or without rows", name);
-    }
+    NAPIER_REFUSE_IF(context,
+                     !graph || graph->n < 0 || graph->n >= (int64_t)1 << 31 || !graph->starts || graph->starts[0] != 0,
+                     "%s: NULL, or without rows", name);
     for (int64_t v = 0; v < graph->n; v++) {
-        if (graph->starts[v + 1] < graph->starts[v]) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld ends before it begins", name,
-                               (long long)v);
-        }
+        NAPIER_REFUSE_IF(context, graph->starts[v + 1] < graph->starts[v], "%s: row %lld ends before it begins", name,
+                         (long long)v);
         for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e++) {
             const int rises = e == graph->starts[v] || graph->targets[e] > graph->targets[e - 1];
-            if (!rises || graph->targets[e] >= graph->n) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: target %lu of row %lld is out of order", name,
-                                   (unsigned long)graph->targets[e], (long long)v);
-            }
-            if (!(graph->weights[e] > 0.0f) || !(graph->weights[e] <= 0x1.fffffep127f)) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: a weight of row %lld is %g", name,
-                                   (long long)v, (double)graph->weights[e]);
-            }
+            NAPIER_REFUSE_IF(context, !rises || graph->targets[e] >= graph->n,
+                             "%s: target %lu of row %lld is out of order", name, (unsigned long)graph->targets[e],
+                             (long long)v);
+            NAPIER_REFUSE_IF(context, !(graph->weights[e] > 0.0f) || !(graph->weights[e] <= 0x1.fffffep127f),
+                             "%s: a weight of row %lld is %g", name, (long long)v, (double)graph->weights[e]);
         }
     }
     return NAPIER_OK;
@@ -141,28 +111,17 @@ napier_status napier_umap_check_graph(napier_context *context, const char *name,
 
 /* ---- Segments and graphs ----------------------------------------------------------------------------------------- */
 
-static napier_status run_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
-                                  int64_t *starts, int64_t *counts) {
-    napier_status status = napier_begin(context);
-    if (!status) {
-        status = napier_umap_check_edges(context, edges, count, n);
-    }
-    if (status) {
-        return status;
-    }
-    if (n > 0 && (!starts || !counts)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", starts ? "counts" : "starts");
-    }
+napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
+                                   int64_t *starts, int64_t *counts) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, n));
+    NAPIER_REFUSE_IF(context, n > 0 && (!starts || !counts), "%s: NULL", starts ? "counts" : "starts");
     const napier_const_matrix read = napier_umap_edge_words(edges, count);
-    status = napier_umap_check_apart(context, "starts", napier_rows(starts, 1, n, NAPIER_F64), "edges", read);
-    if (!status)
-        status = napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "edges", read);
-    if (!status)
-        status = napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "starts",
-                                         napier_umap_array(starts, n, NAPIER_F64));
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_apart(context, "starts", napier_rows(starts, 1, n, NAPIER_F64), "edges", read));
+    NAPIER_TRY(napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "edges", read));
+    NAPIER_TRY(napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "starts",
+                                       napier_umap_array(starts, n, NAPIER_F64)));
     int64_t e = 0;
     for (int64_t v = 0; v < n; v++) {
         starts[v] = e;
@@ -174,58 +133,71 @@ static napier_status run_segments(napier_context *context, const napier_umap_edg
     return NAPIER_OK;
 }
 
-napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
-                                   int64_t *starts, int64_t *counts) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_segments(context, edges, count, n, starts, counts);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 napier_status napier_umap_graph_create(napier_context *context, int64_t n, int64_t count, napier_umap_graph **out) {
-    const size_t room = count > 0 ? (size_t)count : 1;
-    napier_umap_graph *graph = napier_alloc(&context->allocator, 1, sizeof *graph);
-    if (graph) {
-        graph->n = n;
-        graph->starts = napier_alloc(&context->allocator, (size_t)n + 1, sizeof *graph->starts);
-        graph->targets = napier_alloc(&context->allocator, room, sizeof *graph->targets);
-        graph->weights = napier_alloc(&context->allocator, room, sizeof *graph->weights);
-    }
-    if (!graph || !graph->starts || !graph->targets || !graph->weights) {
-        napier_umap_graph_destroy(context, graph);
-        *out = NULL;
+    enum { WORD = sizeof(int64_t), HEAD = (sizeof(napier_umap_graph) + WORD - 1) / WORD };
+    napier_umap_graph *graph = napier_alloc(&context->allocator, HEAD + (size_t)n + 1 + (size_t)count, WORD);
+    *out = graph;
+    if (!graph) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices and %lld edges",
                            (long long)n, (long long)count);
     }
-    *out = graph;
+    int64_t *const starts = (int64_t *)(void *)graph + HEAD;
+    uint32_t *const targets = (uint32_t *)(void *)(starts + n + 1);
+    *graph = (napier_umap_graph){n, starts, targets, (float *)(void *)(targets + count)};
     return NAPIER_OK;
 }
 
 void napier_umap_graph_destroy(napier_context *context, napier_umap_graph *graph) {
-    if (context && graph) {
-        napier_free(&context->allocator, graph->starts);
-        napier_free(&context->allocator, graph->targets);
-        napier_free(&context->allocator, graph->weights);
+    if (context) {
         napier_free(&context->allocator, graph);
     }
 }
 
-static napier_status run_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
-                                          int64_t n, napier_umap_graph **out) {
-    napier_status status = napier_begin(context);
-    if (!status && !out) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
+typedef struct rows_task {
+    napier_graph_row *row;
+    const void *argument;
+    int64_t *starts; /* when counting: the number of edges of row v at v + 1 */
+    uint32_t *targets;
+    float *weights;
+} rows_task;
+
+static void each_row(void *argument, int64_t v) {
+    const rows_task *t = argument;
+    if (t->targets) {
+        t->row(t->argument, v, t->targets + t->starts[v], t->weights + t->starts[v]);
+    } else {
+        t->starts[v + 1] = t->row(t->argument, v, NULL, NULL);
     }
-    if (!status) {
-        *out = NULL;
-        status = napier_umap_check_edges(context, edges, count, n);
+}
+
+napier_status napier_umap_graph_of_rows(napier_context *context, int64_t n, napier_graph_row *row, const void *argument,
+                                        napier_umap_graph **out) {
+    *out = NULL;
+    NAPIER_MEMORY(memory, context);
+    int64_t *starts = napier_take(&memory, n + 1, sizeof *starts);
+    NAPIER_TRY(napier_taken(&memory, "graph: no memory for %lld vertices", (long long)n));
+    rows_task t = {row, argument, starts, NULL, NULL};
+    starts[0] = 0;
+    napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);
+    for (int64_t v = 0; v < n; v++) {
+        starts[v + 1] += starts[v];
     }
-    if (!status) {
-        status = napier_umap_graph_create(context, n, count, out);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_graph_create(context, n, starts[n], out));
+    memcpy((*out)->starts, starts, ((size_t)n + 1) * sizeof *starts);
+    t.targets = (*out)->targets;
+    t.weights = (*out)->weights;
+    napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);
+    return NAPIER_OK;
+}
+
+napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
+                                           int64_t n, napier_umap_graph **out) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, n));
+    NAPIER_TRY(napier_umap_graph_create(context, n, count, out));
     napier_umap_graph *graph = *out;
     int64_t e = 0, kept = 0;
     for (int64_t v = 0; v < n; v++) {
@@ -241,21 +213,10 @@ static napier_status run_graph_from_edges(napier_context *context, const napier_
     return NAPIER_OK;
 }
 
-napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
-                                           int64_t n, napier_umap_graph **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_graph_from_edges(context, edges, count, n, out);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 napier_status napier_umap_graph_reversed(napier_context *context, const napier_umap_graph *graph,
                                          napier_umap_graph **out) {
     const int64_t n = graph->n, count = napier_umap_graph_edges(graph);
-    const napier_status status = napier_umap_graph_create(context, n, count, out);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_graph_create(context, n, count, out));
     napier_umap_graph *reversed = *out;
     memset(reversed->starts, 0, ((size_t)n + 1) * sizeof *reversed->starts);
     for (int64_t e = 0; e < count; e++) {
@@ -276,4 +237,12 @@ napier_status napier_umap_graph_reversed(napier_context *context, const napier_u
     }
     reversed->starts[0] = 0;
     return NAPIER_OK;
+}
+
+float napier_umap_highest_weight(const napier_umap_graph *graph) {
+    float highest = 0.0f;
+    for (int64_t e = 0; e < napier_umap_graph_edges(graph); e++) {
+        highest = graph->weights[e] > highest ? graph->weights[e] : highest;
+    }
+    return highest;
 }

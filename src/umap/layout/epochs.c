@@ -4,18 +4,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "umap/layout/sampling.h"
-
-static float highest_weight(const napier_umap_graph *graph) {
-    float highest = 0.0f;
-    for (int64_t e = 0; e < napier_umap_graph_edges(graph); e++) {
-        highest = graph->weights[e] > highest ? graph->weights[e] : highest;
-    }
-    return highest;
-}
 
 napier_layout napier_umap_layout_of(napier_context *context, const napier_forces *forces, float times,
                                     const napier_umap_params *params, const napier_umap_epochs *epochs,
@@ -29,7 +21,7 @@ napier_layout napier_umap_layout_of(napier_context *context, const napier_forces
                        .components = components,
                        .edges = edges,
                        .pulls = pulls};
-    l.highest = highest_weight(edges);
+    l.highest = napier_umap_highest_weight(edges);
     l.sampled = epochs->edge_use == NAPIER_UMAP_EDGES_SAMPLED;
     l.scale = l.sampled || !(l.highest > 0.0f) ? times : times / l.highest;
     l.rate = (double)params->negative_sample_rate;
@@ -41,30 +33,26 @@ napier_layout napier_umap_layout_of(napier_context *context, const napier_forces
 napier_status napier_umap_run_epochs(napier_context *context, const napier_epochs_run *run) {
     napier_layout *l = run->layout;
     const napier_umap_epochs *epochs = run->epochs;
-    const int64_t elements = l->n * l->components;
-    float *forces = napier_alloc(&context->allocator, elements > 0 ? (size_t)elements : 1, sizeof *forces);
-    if (!forces) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layout: no memory for the forces on %lld points",
-                           (long long)l->n);
-    }
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < epochs->count && !status; i++) {
+    NAPIER_MEMORY(memory, context);
+    float *forces = napier_take(&memory, l->n * l->components, sizeof *forces);
+    NAPIER_TRY(napier_taken(&memory, "layout: no memory for the forces on %lld points", (long long)l->n));
+    NAPIER_TRY(napier_layout_prepare(&memory, l));
+    for (int64_t i = 0; i < epochs->count; i++) {
         l->epoch = epochs->first + i;
         l->draw_key = napier_random_key(epochs->seed, (uint32_t)l->epoch);
         napier_layout_forces(l, forces);
-        if (run->more) {
-            run->more(run->more_user, l->epoch, run->y, forces);
+        if (run->densmap) {
+            napier_densmap_forces(run->densmap, l->epoch, run->y, forces);
         }
         const double left = 1.0 - (double)l->epoch / (double)epochs->total;
         const float rate = (float)((double)run->params->learning_rate * left);
         napier_umap_optimizer_step(context, run->optimizer, forces, rate, run->y);
         const double done = (double)(i + 1) / (double)epochs->count;
         if (epochs->progress && epochs->progress("layout", done, epochs->user)) {
-            status = napier_fail(context, NAPIER_CANCELLED, "layout: cancelled after epoch %lld", (long long)l->epoch);
+            return napier_fail(context, NAPIER_CANCELLED, "layout: cancelled after epoch %lld", (long long)l->epoch);
         }
     }
-    napier_free(&context->allocator, forces);
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- The public call --------------------------------------------------------------------------------------------- */
@@ -72,34 +60,25 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
 napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs,
                                       napier_umap_epochs *e) {
     *e = (napier_umap_epochs)NAPIER_UMAP_EPOCHS_INIT;
-    const napier_status status = napier_read_options(context, "epochs", "NAPIER_UMAP_EPOCHS_INIT", epochs, e);
-    if (status) {
-        return status;
-    }
-    if (e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
-        e->first > e->total - e->count) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "epochs: first %lld, count %lld do not lie in total %lld (1 to 2^22 - 1)",
-                           (long long)e->first, (long long)e->count, (long long)e->total);
-    }
-    if ((int)e->edge_use < 0 || (int)e->edge_use > NAPIER_UMAP_EDGES_SAMPLED || (int)e->rate_per < 0 ||
-        (int)e->rate_per > NAPIER_UMAP_RATE_PER_VERTEX) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: edge_use %d or rate_per %d is none",
-                           (int)e->edge_use, (int)e->rate_per);
-    }
+    NAPIER_TRY(napier_read_options(context, "epochs", "NAPIER_UMAP_EPOCHS_INIT", epochs, e));
+    NAPIER_REFUSE_IF(context,
+                     e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
+                         e->first > e->total - e->count,
+                     "epochs: first %lld, count %lld do not lie in total %lld (1 to 2^22 - 1)", (long long)e->first,
+                     (long long)e->count, (long long)e->total);
+    NAPIER_REFUSE_IF(context,
+                     (int)e->edge_use < 0 || (int)e->edge_use > NAPIER_UMAP_EDGES_SAMPLED || (int)e->rate_per < 0 ||
+                         (int)e->rate_per > NAPIER_UMAP_RATE_PER_VERTEX,
+                     "epochs: edge_use %d or rate_per %d is none", (int)e->edge_use, (int)e->rate_per);
     return NAPIER_OK;
 }
 
 static napier_status check_optimizer(napier_context *context, const napier_umap_optimizer *optimizer,
                                      napier_matrix embedding) {
-    if (!optimizer) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "optimizer: NULL");
-    }
-    if (optimizer->n != embedding.rows || optimizer->components != embedding.cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "optimizer: made for %lld x %lld, the embedding is %lld x %lld", (long long)optimizer->n,
-                           (long long)optimizer->components, (long long)embedding.rows, (long long)embedding.cols);
-    }
+    NAPIER_REFUSE_IF(context, !optimizer, "optimizer: NULL");
+    NAPIER_REFUSE_IF(context, optimizer->n != embedding.rows || optimizer->components != embedding.cols,
+                     "optimizer: made for %lld x %lld, the embedding is %lld x %lld", (long long)optimizer->n,
+                     (long long)optimizer->components, (long long)embedding.rows, (long long)embedding.cols);
     return NAPIER_OK;
 }
 
@@ -108,67 +87,40 @@ static napier_status check_given(napier_context *context, const napier_umap_epoc
     if (!targets) {
         return NAPIER_OK;
     }
-    if (e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: given, but rate_per is per edge");
-    }
+    NAPIER_REFUSE_IF(context, e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX, "targets: given, but rate_per is per edge");
     return napier_umap_check_targets(context, targets, rate, n);
-}
-
-static napier_status run_optimize_epochs(napier_context *context, const napier_umap_params *params,
-                                         const napier_umap_epochs *epochs, const napier_umap_edge *edges, int64_t count,
-                                         const uint32_t *targets, napier_umap_optimizer *optimizer,
-                                         napier_matrix embedding) {
-    napier_umap_epochs e;
-    napier_umap_params p;
-    napier_forces forces;
-    napier_umap_graph *graph = NULL, *pulls = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_read_epochs(context, epochs, &e);
-    if (!status)
-        status = napier_check_matrix_out(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
-    if (!status)
-        status = check_optimizer(context, optimizer, embedding);
-    if (!status)
-        status = check_given(context, &e, targets, p.negative_sample_rate, embedding.rows);
-    if (!status)
-        status =
-            napier_umap_check_apart(context, "embedding", embedding, "targets",
-                                    napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32));
-    if (!status)
-        status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
-    if (!status)
-        status =
-            napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count));
-    if (!status && e.move_targets)
-        status = napier_umap_graph_reversed(context, graph, &pulls);
-    if (!status) {
-        napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, &e, graph, pulls, embedding.rows,
-                                                     embedding.cols, embedding.data);
-        layout.given = targets;
-        status = napier_layout_prepare(&layout);
-        if (!status) {
-            const napier_epochs_run run = {&p, &e, &layout, optimizer, NULL, NULL, embedding.data};
-            status = napier_umap_run_epochs(context, &run);
-            napier_layout_release(&layout);
-        }
-    }
-    napier_umap_graph_destroy(context, graph);
-    napier_umap_graph_destroy(context, pulls);
-    return status;
 }
 
 napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
                                           const napier_umap_epochs *epochs, const napier_umap_edge *edges,
                                           int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
                                           napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status =
-        run_optimize_epochs(context, params, epochs, edges, count, targets, optimizer, embedding);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_DEFAULT_FENV;
+    napier_umap_epochs e;
+    napier_umap_params p;
+    napier_forces forces;
+    napier_umap_graph *graph = NULL, *pulls = NULL;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
+    NAPIER_TRY(napier_umap_read_epochs(context, epochs, &e));
+    NAPIER_TRY(napier_check_matrix_out(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", napier_read_only(embedding)));
+    NAPIER_TRY(check_optimizer(context, optimizer, embedding));
+    NAPIER_TRY(check_given(context, &e, targets, p.negative_sample_rate, embedding.rows));
+    NAPIER_TRY(
+        napier_umap_check_apart(context, "embedding", embedding, "targets",
+                                napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32)));
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph));
+    napier_keep(&memory, graph);
+    NAPIER_TRY(napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count)));
+    if (e.move_targets) {
+        NAPIER_TRY(napier_umap_graph_reversed(context, graph, &pulls));
+        napier_keep(&memory, pulls);
+    }
+    napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, &e, graph, pulls, embedding.rows,
+                                                 embedding.cols, embedding.data);
+    layout.given = targets;
+    const napier_epochs_run run = {&p, &e, &layout, optimizer, NULL, embedding.data};
+    return napier_umap_run_epochs(context, &run);
 }

@@ -1,6 +1,6 @@
 /* umap/layout/gradient.c - the primitives: forces of edges, their sums, samples, and the step that applies them. */
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
@@ -44,34 +44,26 @@ static napier_status check_optional(napier_context *context, const char *name, n
     if (!result.data) {
         return NAPIER_OK;
     }
-    napier_status status = napier_umap_check_result(context, name, result, count, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, name, result, "embedding", embedding);
-    return status ? status
-                  : napier_umap_check_apart(context, name, result, "edges", napier_umap_edge_words(edges, count));
+    NAPIER_TRY(napier_umap_check_result(context, name, result, count, embedding.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, name, result, "embedding", embedding));
+    return napier_umap_check_apart(context, name, result, "edges", napier_umap_edge_words(edges, count));
 }
 
-static napier_status run_edge_gradients(napier_context *context, const napier_umap_params *params,
-                                        napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                        napier_matrix source_gradients, napier_matrix target_gradients) {
+napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
+                                         napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                         napier_matrix source_gradients, napier_matrix target_gradients) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_params p;
     edge_task task;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &task.forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_edges(context, edges, count, embedding.rows);
-    if (!status)
-        status = check_optional(context, "source_gradients", source_gradients, edges, count, embedding);
-    if (!status)
-        status = check_optional(context, "target_gradients", target_gradients, edges, count, embedding);
-    if (!status && source_gradients.data && target_gradients.data)
-        status = napier_umap_check_apart(context, "target_gradients", target_gradients, "source_gradients",
-                                         napier_read_only(source_gradients));
-    if (status) {
-        return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &task.forces));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, embedding.rows));
+    NAPIER_TRY(check_optional(context, "source_gradients", source_gradients, edges, count, embedding));
+    NAPIER_TRY(check_optional(context, "target_gradients", target_gradients, edges, count, embedding));
+    if (source_gradients.data && target_gradients.data) {
+        NAPIER_TRY(napier_umap_check_apart(context, "target_gradients", target_gradients, "source_gradients",
+                                           napier_read_only(source_gradients)));
     }
     task.y = embedding.data;
     task.components = embedding.cols;
@@ -80,16 +72,6 @@ static napier_status run_edge_gradients(napier_context *context, const napier_um
     task.target = target_gradients.data;
     napier_parallel(context, count, NAPIER_GRADIENT_CHUNK, edges_task, &task);
     return NAPIER_OK;
-}
-
-napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
-                                         napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                         napier_matrix source_gradients, napier_matrix target_gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status =
-        run_edge_gradients(context, params, embedding, edges, count, source_gradients, target_gradients);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 /* ---- Sums over segments ------------------------------------------------------------------------------------------ */
@@ -102,132 +84,92 @@ typedef struct segment_task {
     float *sums;
 } segment_task;
 
-static void segments_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void segments_task(void *argument, int64_t v) {
     const segment_task *t = argument;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        float *sum = t->sums + v * t->components;
-        for (int64_t d = 0; d < t->components; d++) {
-            sum[d] = 0.0f;
-        }
-        for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
-            const int64_t left = t->counts[v] - e;
-            t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
-                                        left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
-        }
+    float *sum = t->sums + v * t->components;
+    for (int64_t d = 0; d < t->components; d++) {
+        sum[d] = 0.0f;
     }
-}
-
-static napier_status run_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
-                                         const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_embedding(context, "edge_gradients", edge_gradients);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, gradients.rows, edge_gradients.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "edge_gradients", edge_gradients);
-    if (status) {
-        return status;
+    for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
+        const int64_t left = t->counts[v] - e;
+        t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
+                                    left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
     }
-    if (gradients.rows > 0 && (!starts || !counts)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", starts ? "counts" : "starts");
-    }
-    for (int64_t v = 0; v < gradients.rows; v++) {
-        if (starts[v] < 0 || counts[v] < 0 || starts[v] > edge_gradients.rows - counts[v]) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "starts: segment %lld (%lld, %lld edges) leaves the %lld rows", (long long)v,
-                               (long long)starts[v], (long long)counts[v], (long long)edge_gradients.rows);
-        }
-    }
-    const napier_const_matrix read[2] = {napier_umap_array(starts, gradients.rows, NAPIER_F64),
-                                         napier_umap_array(counts, gradients.rows, NAPIER_F64)};
-    status = napier_umap_check_apart(context, "gradients", gradients, "starts", read[0]);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]);
-    if (status) {
-        return status;
-    }
-    segment_task task = {
-        napier_umap_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
-    napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
-    return NAPIER_OK;
 }
 
 napier_status napier_umap_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
                                           const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_reduce_segments(context, edge_gradients, starts, counts, gradients);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_embedding(context, "edge_gradients", edge_gradients));
+    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, gradients.rows, edge_gradients.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "edge_gradients", edge_gradients));
+    NAPIER_REFUSE_IF(context, gradients.rows > 0 && (!starts || !counts), "%s: NULL", starts ? "counts" : "starts");
+    for (int64_t v = 0; v < gradients.rows; v++) {
+        NAPIER_REFUSE_IF(context, starts[v] < 0 || counts[v] < 0 || starts[v] > edge_gradients.rows - counts[v],
+                         "starts: segment %lld (%lld, %lld edges) leaves the %lld rows", (long long)v,
+                         (long long)starts[v], (long long)counts[v], (long long)edge_gradients.rows);
+    }
+    const napier_const_matrix read[2] = {napier_umap_array(starts, gradients.rows, NAPIER_F64),
+                                         napier_umap_array(counts, gradients.rows, NAPIER_F64)};
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "starts", read[0]));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]));
+    segment_task task = {
+        napier_umap_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
+    napier_parallel_each(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
+    return NAPIER_OK;
 }
 
 /* ---- Forces on all vertices -------------------------------------------------------------------------------------- */
 
-/* A layout over an embedding, without edges or samples. */
-static napier_layout layout_of(napier_context *context, const napier_forces *forces, napier_const_matrix embedding) {
-    return (napier_layout){.context = context,
-                           .kernels = napier_umap_kernels_of(context->isa),
-                           .forces = *forces,
-                           .y = embedding.data,
-                           .n = embedding.rows,
-                           .components = embedding.cols,
-                           .scale = 1.0f};
-}
-
 static napier_status run_layout(napier_layout *layout, napier_matrix gradients) {
-    const napier_status status = napier_layout_prepare(layout);
-    if (!status) {
-        napier_layout_forces(layout, gradients.data);
-        napier_layout_release(layout);
-    }
-    return status;
+    NAPIER_MEMORY(memory, layout->context);
+    NAPIER_TRY(napier_layout_prepare(&memory, layout));
+    napier_layout_forces(layout, gradients.data);
+    return NAPIER_OK;
 }
 
-static napier_status run_gradients(napier_context *context, const napier_umap_params *params,
-                                   napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                   int move_targets, napier_matrix gradients) {
+/* Checks parameters, embedding and gradients [the embedding's shape]; `layout` gets the layout of the embedding. */
+static napier_status check_gradients(napier_context *context, const napier_umap_params *params,
+                                     napier_const_matrix embedding, napier_matrix gradients, napier_layout *layout) {
     napier_umap_params p;
     napier_forces forces;
-    napier_umap_graph *graph = NULL, *pulls = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
-    if (!status)
-        status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
-    if (!status)
-        status =
-            napier_umap_check_apart(context, "gradients", gradients, "edges", napier_umap_edge_words(edges, count));
-    if (!status && move_targets)
-        status = napier_umap_graph_reversed(context, graph, &pulls);
-    if (!status) {
-        napier_layout layout = layout_of(context, &forces, embedding);
-        layout.edges = graph;
-        layout.pulls = pulls;
-        status = run_layout(&layout, gradients);
-    }
-    napier_umap_graph_destroy(context, graph);
-    napier_umap_graph_destroy(context, pulls);
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding));
+    *layout = (napier_layout){.context = context,
+                              .kernels = napier_umap_kernels_of(context->isa),
+                              .forces = forces,
+                              .y = embedding.data,
+                              .n = embedding.rows,
+                              .components = embedding.cols,
+                              .scale = 1.0f};
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
                                     napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
                                     int move_targets, napier_matrix gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_gradients(context, params, embedding, edges, count, move_targets, gradients);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_DEFAULT_FENV;
+    napier_layout layout;
+    napier_umap_graph *graph = NULL, *pulls = NULL;
+    NAPIER_TRY(check_gradients(context, params, embedding, gradients, &layout));
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph));
+    layout.edges = napier_keep(&memory, graph);
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "edges", napier_umap_edge_words(edges, count)));
+    if (move_targets) {
+        NAPIER_TRY(napier_umap_graph_reversed(context, graph, &pulls));
+        layout.pulls = napier_keep(&memory, pulls);
+    }
+    return run_layout(&layout, gradients);
 }
 
-static napier_status run_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
-                               napier_matrix embedding) {
+napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
+                                napier_matrix embedding) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_umap_check_embedding(context, "gradients", gradients);
@@ -242,24 +184,12 @@ static napier_status run_apply(napier_context *context, float learning_rate, nap
     return status;
 }
 
-napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
-                                napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_apply(context, learning_rate, gradients, embedding);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_negative_targets(napier_context *context, uint64_t seed, int64_t epoch, int64_t n,
                                            int64_t rate, uint32_t *targets) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_draws(context, epoch, n, rate, targets);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_draws(context, epoch, n, rate, targets));
     const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
     const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
     uint32_t drawn[1024];
@@ -272,39 +202,16 @@ napier_status napier_umap_negative_targets(napier_context *context, uint64_t see
     return NAPIER_OK;
 }
 
-static napier_status run_negative_gradients(napier_context *context, const napier_umap_params *params,
-                                            napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
-                                            napier_matrix gradients) {
-    napier_umap_params p;
-    napier_forces forces;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_targets(context, targets, rate, embedding.rows);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "targets",
-                                         napier_umap_array(targets, embedding.rows * rate, NAPIER_F32));
-    if (status) {
-        return status;
-    }
-    napier_layout layout = layout_of(context, &forces, embedding);
-    layout.given = targets;
-    layout.rate = (double)rate;
-    return run_layout(&layout, gradients);
-}
-
 napier_status napier_umap_negative_gradients(napier_context *context, const napier_umap_params *params,
                                              napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
                                              napier_matrix gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_negative_gradients(context, params, embedding, targets, rate, gradients);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_DEFAULT_FENV;
+    napier_layout layout;
+    NAPIER_TRY(check_gradients(context, params, embedding, gradients, &layout));
+    NAPIER_TRY(napier_umap_check_targets(context, targets, rate, embedding.rows));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "targets",
+                                       napier_umap_array(targets, embedding.rows * rate, NAPIER_F32)));
+    layout.given = targets;
+    layout.rate = (double)rate;
+    return run_layout(&layout, gradients);
 }

@@ -1,42 +1,12 @@
 /* test_umap_primitives - the steps of an epoch one by one: segments of four edges, gradients against double precision, a
  * loss that falls for every optimizer, on sparse and dense graphs, and its edge cases. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <napier/umap.h>
+#include "unit/umap/umap_support.h"
 
 static napier_context *context;
 
-static int start(void **state) {
-    (void)state;
-    return (int)napier_context_create(&context, NULL);
-}
-
-static int stop(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
-
-static uint64_t random_state = 88172645463325252u;
-
-static float random_float(void) { /* -1 to 1 */
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (float)((int32_t)(random_state >> 40) - 8388608) / 8388608.0f;
-}
-
 static void fill(float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = 3.0f * random_float();
+        y[i] = 3.0f * umap_float();
     }
 }
 
@@ -45,41 +15,32 @@ static int64_t make_edges(napier_umap_edge *edges, uint32_t n, uint32_t degree) 
     int64_t count = 0;
     for (uint32_t v = 0; v < n; v++) {
         for (uint32_t e = 0; e < degree; e++) {
-            const uint32_t step = 1 + (uint32_t)(fabsf(random_float()) * (float)(n - 2));
-            edges[count++] = (napier_umap_edge){v, (v + step) % n, 0.1f + 0.9f * fabsf(random_float())};
+            const uint32_t step = 1 + (uint32_t)(fabsf(umap_float()) * (float)(n - 2));
+            edges[count++] = (napier_umap_edge){v, (v + step) % n, 0.1f + 0.9f * fabsf(umap_float())};
         }
     }
-    assert_int_equal(napier_umap_sort_edges(context, edges, count), NAPIER_OK);
+    must(napier_umap_sort_edges(context, edges, count));
     return count;
 }
 
-static void test_segments(void **state) {
-    (void)state;
-    const napier_umap_edge edges[] = {{0, 1, 1.0f}, {0, 2, 1.0f}, {1, 0, 1.0f}, {2, 0, 1.0f}};
-    int64_t starts[3], counts[3];
-    assert_int_equal(napier_umap_segments(context, edges, 4, 3, starts, counts), NAPIER_OK);
-    const int64_t wanted_starts[] = {0, 2, 3}, wanted_counts[] = {2, 1, 1};
-    assert_memory_equal(starts, wanted_starts, sizeof starts);
-    assert_memory_equal(counts, wanted_counts, sizeof counts);
+static void test_segments(void) {
+    const struct {
+        napier_umap_edge edges[4];
+        int64_t count, n, starts[6], counts[6];
+    } cases[] = {{{{0, 1, 1}, {0, 2, 1}, {1, 0, 1}, {2, 0, 1}}, 4, 3, {0, 2, 3}, {2, 1, 1}},
+                 {{{1, 4, 1}, {4, 1, 1}}, 2, 6, {0, 0, 1, 1, 1, 2}, {0, 1, 0, 0, 1, 0}}}; /* some without edges */
+    for (int i = 0; i < 2; i++) {
+        int64_t starts[6], counts[6];
+        must(napier_umap_segments(context, cases[i].edges, cases[i].count, cases[i].n, starts, counts));
+        assert_memory_equal(starts, cases[i].starts, (size_t)cases[i].n * sizeof *starts);
+        assert_memory_equal(counts, cases[i].counts, (size_t)cases[i].n * sizeof *counts);
+    }
 }
 
-static void test_vertices_without_edges(void **state) {
-    (void)state;
-    const napier_umap_edge edges[] = {{1, 4, 1.0f}, {4, 1, 1.0f}};
-    int64_t starts[6], counts[6];
-    assert_int_equal(napier_umap_segments(context, edges, 2, 6, starts, counts), NAPIER_OK);
-    const int64_t wanted_starts[] = {0, 0, 1, 1, 1, 2}, wanted_counts[] = {0, 1, 0, 0, 1, 0};
-    assert_memory_equal(starts, wanted_starts, sizeof starts);
-    assert_memory_equal(counts, wanted_counts, sizeof counts);
-}
-
-static void test_unsorted_edges(void **state) {
-    (void)state;
+static void test_unsorted_edges(void) {
     const napier_umap_edge edges[] = {{1, 0, 1.0f}, {0, 1, 1.0f}};
     int64_t starts[2], counts[2];
-    assert_int_equal(napier_umap_segments(context, edges, 2, 2, starts, counts), NAPIER_INVALID_ARGUMENT);
-    assert_non_null(strstr(napier_last_error(context), "edge 1"));
-    assert_non_null(strstr(napier_last_error(context), "not sorted"));
+    invalid(context, napier_umap_segments(context, edges, 2, 2, starts, counts), "edge 1", "not sorted");
 }
 
 /* ---- Gradients ----------------------------------------------------------------------------------------------------- */
@@ -113,54 +74,38 @@ static void reference_gradients(const float *y, int64_t n, int64_t components, c
 }
 
 static void check_gradients(uint32_t n, uint32_t degree, int64_t components) {
-    napier_umap_edge *edges = malloc((size_t)n * degree * sizeof *edges);
+    napier_umap_edge *edges = scratch(n * degree, sizeof *edges);
     const int64_t count = make_edges(edges, n, degree), elements = (int64_t)n * components;
-    float *y = malloc((size_t)elements * sizeof *y), *fused = malloc((size_t)elements * sizeof *fused);
-    float *stored = malloc((size_t)elements * sizeof *stored);
-    float *source = malloc((size_t)(count * components) * sizeof *source);
-    float *target = malloc((size_t)(count * components) * sizeof *target);
-    double *wanted = malloc((size_t)elements * sizeof *wanted);
-    int64_t *starts = malloc((size_t)n * sizeof *starts), *counts = malloc((size_t)n * sizeof *counts);
+    float *y = scratch(elements, sizeof *y), *fused = scratch(elements, sizeof *fused);
+    float *stored = scratch(elements, sizeof *stored);
+    float *source = scratch(count * components, sizeof *source);
+    float *target = scratch(count * components, sizeof *target);
+    double *wanted = scratch(elements, sizeof *wanted);
+    int64_t *starts = scratch(n, sizeof *starts), *counts = scratch(n, sizeof *counts);
     fill(y, elements);
     const napier_const_matrix embedding = napier_const_rows_f32(y, n, components);
     for (int move = 0; move < 2; move++) {
         reference_gradients(y, n, components, edges, count, move, wanted);
-        assert_int_equal(
-            napier_umap_gradients(context, NULL, embedding, edges, count, move, napier_rows_f32(fused, n, components)),
-            NAPIER_OK);
+        must(
+            napier_umap_gradients(context, NULL, embedding, edges, count, move, napier_rows_f32(fused, n, components)));
         for (int64_t i = 0; i < elements; i++) {
             assert_true(fabs((double)fused[i] - wanted[i]) <= 1e-4 * (1.0 + fabs(wanted[i])));
         }
     }
     /* edge by edge, then reduced: the same bits as without storing them */
-    assert_int_equal(
-        napier_umap_gradients(context, NULL, embedding, edges, count, 0, napier_rows_f32(fused, n, components)),
-        NAPIER_OK);
-    assert_int_equal(napier_umap_edge_gradients(context, NULL, embedding, edges, count,
-                                                napier_rows_f32(source, count, components),
-                                                napier_rows_f32(target, count, components)),
-                     NAPIER_OK);
+    must(napier_umap_gradients(context, NULL, embedding, edges, count, 0, napier_rows_f32(fused, n, components)));
+    must(napier_umap_edge_gradients(context, NULL, embedding, edges, count, napier_rows_f32(source, count, components),
+                                    napier_rows_f32(target, count, components)));
     for (int64_t i = 0; i < count * components; i++) {
         assert_true(source[i] == -target[i]);
     }
-    assert_int_equal(napier_umap_segments(context, edges, count, n, starts, counts), NAPIER_OK);
-    assert_int_equal(napier_umap_reduce_segments(context, napier_const_rows_f32(source, count, components), starts,
-                                                 counts, napier_rows_f32(stored, n, components)),
-                     NAPIER_OK);
+    must(napier_umap_segments(context, edges, count, n, starts, counts));
+    must(napier_umap_reduce_segments(context, napier_const_rows_f32(source, count, components), starts, counts,
+                                     napier_rows_f32(stored, n, components)));
     assert_memory_equal(fused, stored, (size_t)elements * sizeof *fused);
-    free(edges);
-    free(y);
-    free(fused);
-    free(stored);
-    free(source);
-    free(target);
-    free(wanted);
-    free(starts);
-    free(counts);
 }
 
-static void test_gradients(void **state) {
-    (void)state;
+static void test_gradients(void) {
     check_gradients(50, 3, 2);
     check_gradients(300, 15, 15);
     check_gradients(40, 39, 2);   /* dense */
@@ -170,8 +115,7 @@ static void test_gradients(void **state) {
 }
 
 /* Forces are minus the slope of the loss (repulsion: the loss uses d^2 + epsilon in one place more). */
-static void test_slope_of_the_loss(void **state) {
-    (void)state;
+static void test_slope_of_the_loss(void) {
     enum { N = 12, COMPONENTS = 3, RATE = 4 };
     napier_umap_params params = NAPIER_UMAP_PARAMS_INIT;
     params.clip = 0.0f;
@@ -185,24 +129,20 @@ static void test_slope_of_the_loss(void **state) {
     float y[N * COMPONENTS], attraction[N * COMPONENTS], repulsion[N * COMPONENTS];
     fill(y, N * COMPONENTS);
     const napier_const_matrix embedding = napier_const_rows_f32(y, N, COMPONENTS);
-    assert_int_equal(
-        napier_umap_gradients(context, &params, embedding, edges, count, 1, napier_rows_f32(attraction, N, COMPONENTS)),
-        NAPIER_OK);
-    assert_int_equal(napier_umap_negative_gradients(context, &params, embedding, targets, RATE,
-                                                    napier_rows_f32(repulsion, N, COMPONENTS)),
-                     NAPIER_OK);
+    must(napier_umap_gradients(context, &params, embedding, edges, count, 1,
+                               napier_rows_f32(attraction, N, COMPONENTS)));
+    must(napier_umap_negative_gradients(context, &params, embedding, targets, RATE,
+                                        napier_rows_f32(repulsion, N, COMPONENTS)));
     for (int i = 0; i < N * COMPONENTS; i++) {
         const float h = 1.0f / 256.0f, kept = y[i];
-        double up, down, up_samples, down_samples;
-        y[i] = kept + h;
-        assert_int_equal(napier_umap_loss(context, &params, embedding, edges, count, NULL, 0, &up), NAPIER_OK);
-        assert_int_equal(napier_umap_loss(context, &params, embedding, NULL, 0, targets, RATE, &up_samples), NAPIER_OK);
-        y[i] = kept - h;
-        assert_int_equal(napier_umap_loss(context, &params, embedding, edges, count, NULL, 0, &down), NAPIER_OK);
-        assert_int_equal(napier_umap_loss(context, &params, embedding, NULL, 0, targets, RATE, &down_samples),
-                         NAPIER_OK);
+        double loss[2], of_samples;
+        for (int down = 0; down < 2; down++) {
+            y[i] = down ? kept - h : kept + h;
+            must(napier_umap_loss(context, &params, embedding, edges, count, NULL, 0, &loss[down]));
+            must(napier_umap_loss(context, &params, embedding, NULL, 0, targets, RATE, &of_samples));
+        }
         y[i] = kept;
-        const double slope = (up - down) / (2.0 * (double)h);
+        const double slope = (loss[0] - loss[1]) / (2.0 * (double)h);
         assert_true(fabs(slope + (double)attraction[i]) <= 2e-3 * (1.0 + fabs(slope)));
     }
     /* the repulsion of a sample moves the vertex only: the slope of its own terms */
@@ -231,16 +171,12 @@ static void test_slope_of_the_loss(void **state) {
 
 static void check_loss_falls(uint32_t n, uint32_t degree, int64_t components, napier_umap_method method,
                              napier_umap_edge_use use) {
-    napier_umap_edge *edges = malloc((size_t)n * degree * sizeof *edges);
+    napier_umap_edge *edges = scratch(n * degree, sizeof *edges);
     const int64_t count = make_edges(edges, n, degree);
-    float *y = malloc((size_t)(n * components) * sizeof *y);
+    float *y = scratch(n * components, sizeof *y);
     fill(y, n * components);
     const napier_const_matrix embedding = napier_const_rows_f32(y, n, components);
     double before, after;
-    napier_umap_optimizer_options options = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    options.method = method;
-    napier_umap_optimizer *optimizer = NULL;
-    assert_int_equal(napier_umap_optimizer_create(context, &options, n, components, &optimizer), NAPIER_OK);
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = 10;
     epochs.total = 20;
@@ -248,19 +184,13 @@ static void check_loss_falls(uint32_t n, uint32_t degree, int64_t components, na
     napier_umap_params params = NAPIER_UMAP_PARAMS_INIT;
     params.learning_rate = method == NAPIER_UMAP_ADAM ? 0.3f : 0.05f;
     params.negative_sample_rate = 0;
-    assert_int_equal(napier_umap_loss(context, NULL, embedding, edges, count, NULL, 0, &before), NAPIER_OK);
-    assert_int_equal(napier_umap_optimize_epochs(context, &params, &epochs, edges, count, NULL, optimizer,
-                                                 napier_rows_f32(y, n, components)),
-                     NAPIER_OK);
-    assert_int_equal(napier_umap_loss(context, NULL, embedding, edges, count, NULL, 0, &after), NAPIER_OK);
+    must(napier_umap_loss(context, NULL, embedding, edges, count, NULL, 0, &before));
+    umap_run_epochs(context, method, &params, &epochs, edges, count, y, n, components);
+    must(napier_umap_loss(context, NULL, embedding, edges, count, NULL, 0, &after));
     assert_true(after < before);
-    napier_umap_optimizer_destroy(context, optimizer);
-    free(edges);
-    free(y);
 }
 
-static void test_loss_falls(void **state) {
-    (void)state;
+static void test_loss_falls(void) {
     for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
         for (int use = NAPIER_UMAP_EDGES_WEIGHTED; use <= NAPIER_UMAP_EDGES_SAMPLED; use++) {
             check_loss_falls(200, 3, 2, (napier_umap_method)method, (napier_umap_edge_use)use);
@@ -272,24 +202,19 @@ static void test_loss_falls(void **state) {
 
 /* ---- Its edge cases ------------------------------------------------------------------------------------------------ */
 
-static void test_single_point(void **state) {
-    (void)state;
+static void test_single_point(void) {
     const float y[2] = {1.0f, 2.0f};
-    float gradients[2] = {9.0f, 9.0f};
     const napier_umap_edge edges[] = {{0, 0, 1.0f}};
-    assert_int_equal(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, 1, 2), NULL, 0, 1,
-                                           napier_rows_f32(gradients, 1, 2)),
-                     NAPIER_OK);
-    assert_true(gradients[0] == 0.0f && gradients[1] == 0.0f);
-    assert_int_equal(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, 1, 2), edges, 1, 1,
-                                           napier_rows_f32(gradients, 1, 2)),
-                     NAPIER_OK);
-    assert_true(gradients[0] == 0.0f && gradients[1] == 0.0f);
+    for (int count = 0; count < 2; count++) {
+        float gradients[2] = {9.0f, 9.0f};
+        must(napier_umap_gradients(context, NULL, napier_const_rows_f32(y, 1, 2), count ? edges : NULL, count, 1,
+                                   napier_rows_f32(gradients, 1, 2)));
+        assert_true(gradients[0] == 0.0f && gradients[1] == 0.0f);
+    }
 }
 
 /* With the samples off, what happens to a component does not depend on the others. */
-static void test_components(void **state) {
-    (void)state;
+static void test_components(void) {
     enum { N = 40, ALONE = 20 };
     napier_umap_edge both[2 * N * 3];
     int64_t count = make_edges(both, ALONE, 3);
@@ -298,7 +223,7 @@ static void test_components(void **state) {
         const napier_umap_edge *edge = &both[e];
         both[count++] = (napier_umap_edge){edge->source + ALONE, (edge->target * 7) % ALONE + ALONE, edge->weight};
     }
-    assert_int_equal(napier_umap_sort_edges(context, both, count), NAPIER_OK);
+    must(napier_umap_sort_edges(context, both, count));
     both[0].weight = 1.0f; /* the largest weight is the first component's own */
     float y[N * 2], first[ALONE * 2];
     fill(y, N * 2);
@@ -307,22 +232,12 @@ static void test_components(void **state) {
     params.negative_sample_rate = 0;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = epochs.total = 10;
-    napier_umap_optimizer *a = NULL, *b = NULL;
-    assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &a), NAPIER_OK);
-    assert_int_equal(napier_umap_optimizer_create(context, NULL, ALONE, 2, &b), NAPIER_OK);
-    assert_int_equal(
-        napier_umap_optimize_epochs(context, &params, &epochs, both, count, NULL, a, napier_rows_f32(y, N, 2)),
-        NAPIER_OK);
-    assert_int_equal(
-        napier_umap_optimize_epochs(context, &params, &epochs, both, alone, NULL, b, napier_rows_f32(first, ALONE, 2)),
-        NAPIER_OK);
+    umap_run_epochs(context, NAPIER_UMAP_ADAM, &params, &epochs, both, count, y, N, 2);
+    umap_run_epochs(context, NAPIER_UMAP_ADAM, &params, &epochs, both, alone, first, ALONE, 2);
     assert_memory_equal(y, first, sizeof first);
-    napier_umap_optimizer_destroy(context, a);
-    napier_umap_optimizer_destroy(context, b);
 }
 
-static void test_zero_weights(void **state) {
-    (void)state;
+static void test_zero_weights(void) {
     enum { N = 50 };
     napier_umap_edge edges[N * 6], kept[N * 6];
     const int64_t count = make_edges(edges, N, 6);
@@ -332,7 +247,7 @@ static void test_zero_weights(void **state) {
             edges[e].weight = 0.0f;
         }
     }
-    assert_int_equal(napier_umap_sort_edges(context, edges, count), NAPIER_OK);
+    must(napier_umap_sort_edges(context, edges, count));
     for (int64_t e = 0; e < count; e++) {
         if (edges[e].weight > 0.0f) {
             kept[left++] = edges[e];
@@ -342,58 +257,38 @@ static void test_zero_weights(void **state) {
         float y[2][N * 2];
         fill(y[0], N * 2);
         memcpy(y[1], y[0], sizeof y[0]);
-        for (int which = 0; which < 2; which++) {
-            napier_umap_optimizer *optimizer = NULL;
-            napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
-            epochs.count = epochs.total = 10;
-            epochs.edge_use = (napier_umap_edge_use)use;
-            assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &optimizer), NAPIER_OK);
-            assert_int_equal(napier_umap_optimize_epochs(context, NULL, &epochs, which ? kept : edges,
-                                                         which ? left : count, NULL, optimizer,
-                                                         napier_rows_f32(y[which], N, 2)),
-                             NAPIER_OK);
-            napier_umap_optimizer_destroy(context, optimizer);
-        }
+        napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
+        epochs.count = epochs.total = 10;
+        epochs.edge_use = (napier_umap_edge_use)use;
+        umap_run_epochs(context, NAPIER_UMAP_ADAM, NULL, &epochs, edges, count, y[0], N, 2);
+        umap_run_epochs(context, NAPIER_UMAP_ADAM, NULL, &epochs, kept, left, y[1], N, 2);
         assert_memory_equal(y[0], y[1], sizeof y[0]);
     }
 }
 
 /* All edges end in one vertex: large forces, but finite positions. */
-static void test_star(void **state) {
-    (void)state;
+static void test_star(void) {
     enum { N = 5000 };
-    napier_umap_edge *edges = malloc(N * sizeof *edges);
-    float *y = malloc(N * 2 * sizeof *y);
+    napier_umap_edge *edges = scratch(N, sizeof *edges);
+    float *y = scratch(N * 2, sizeof *y);
     for (uint32_t v = 1; v < N; v++) {
         edges[v - 1] = (napier_umap_edge){v, 0, 1.0f};
     }
     for (int method = NAPIER_UMAP_SGD; method <= NAPIER_UMAP_ADAM; method++) {
-        napier_umap_optimizer_options options = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-        options.method = (napier_umap_method)method;
-        napier_umap_optimizer *optimizer = NULL;
         napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
         epochs.count = epochs.total = 50;
         fill(y, N * 2);
-        assert_int_equal(napier_umap_optimizer_create(context, &options, N, 2, &optimizer), NAPIER_OK);
-        assert_int_equal(napier_umap_optimize_epochs(context, NULL, &epochs, edges, N - 1, NULL, optimizer,
-                                                     napier_rows_f32(y, N, 2)),
-                         NAPIER_OK);
-        for (int i = 0; i < N * 2; i++) {
-            assert_true(isfinite(y[i]));
-        }
-        napier_umap_optimizer_destroy(context, optimizer);
+        umap_run_epochs(context, (napier_umap_method)method, NULL, &epochs, edges, N - 1, y, N, 2);
+        assert_int_equal(napier_first_not_finite(y, N * 2), -1);
     }
-    free(edges);
-    free(y);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments),          cmocka_unit_test(test_vertices_without_edges),
-        cmocka_unit_test(test_unsorted_edges),    cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_slope_of_the_loss), cmocka_unit_test(test_loss_falls),
-        cmocka_unit_test(test_single_point),      cmocka_unit_test(test_components),
-        cmocka_unit_test(test_zero_weights),      cmocka_unit_test(test_star),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
+    context = context_of(NAPIER_ISA_AUTO, 0);
+    const int failed =
+        RUN_TESTS("umap primitives", TEST(test_segments), TEST(test_unsorted_edges), TEST(test_gradients),
+                  TEST(test_slope_of_the_loss), TEST(test_loss_falls), TEST(test_single_point), TEST(test_components),
+                  TEST(test_zero_weights), TEST(test_star));
+    napier_context_destroy(context);
+    return failed;
 }
