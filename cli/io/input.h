@@ -50,6 +50,13 @@ int input_make_seekable(input *in);
  * them. A large number of elements is copied to a temporary file, which grows only as they arrive. */
 int input_arrive(input *in);
 
+/* Opens an array of any format, all of which is read, in C order. */
+int input_open_whole(input *in, const char *path);
+
+/* Passes all numbers to `take`, which returns what is wrong with one, or NULL: "is 3, which is neither 0 nor 1". */
+typedef const char *number_taker(void *user, double value);
+int input_take(input *in, number_taker *take, void *user);
+
 /* Makes input_read continue at element `index`. */
 int input_seek(input *in, int64_t index);
 

@@ -30,9 +30,13 @@ static const char *fault_of(FILE *file) {
     return NULL;
 }
 
+const char *source_name(const char *path) {
+    return strcmp(path, "-") == 0 ? "standard input" : *path != '\0' ? path : "''";
+}
+
 FILE *source_open(const char *path, const char **name) {
     const bool standard = strcmp(path, "-") == 0;
-    *name = standard ? "standard input" : *path != '\0' ? path : "''";
+    *name = source_name(path);
     FILE *const file = standard ? stdin : fopen(path, "rb");
     const char *const fault = file != NULL ? fault_of(file) : strerror(errno);
     if (fault == NULL) {

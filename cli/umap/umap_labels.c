@@ -26,10 +26,7 @@ typedef struct source {
     double *numbers; /* [count]; NULL: not all lines are numbers */
 } source;
 
-static int no_memory(const source *s) {
-    complain("%s: out of memory", s->name);
-    return STATUS_FAILED;
-}
+static int no_memory(const source *s) { return complain("%s: out of memory", s->name); }
 
 /* malloc for `count` elements, at least one. */
 static void *room_for(int64_t count, size_t size) {
@@ -83,12 +80,9 @@ static char *trimmed(char *start, char *end) {
 }
 
 static bool line_number(const char *line, double *value) {
-    static const char *const nan_words[] = {"nan", "NaN", "NAN", "", NULL};
-    if (word_index(line, nan_words) >= 0) {
-        *value = (double)NAN;
-        return true;
-    }
-    return parse_number(line, value);
+    *value = (double)NAN;
+    return strcmp(line, "nan") == 0 || strcmp(line, "NaN") == 0 || strcmp(line, "NAN") == 0 || *line == '\0' ||
+           parse_number(line, value);
 }
 
 static int parse_lines(source *s) {

@@ -1,9 +1,9 @@
-/* cli/io/named_files.c - finds out whether two paths lead to one file. */
+/* cli/program/named_files.c - finds out whether two paths lead to one file. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "named_files.h"
 
-#include "../program/message.h"
+#include "message.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* cli/io/named_files.h - the files that a command line names: no result may replace another one, or an input. */
+/* cli/program/named_files.h - the files that a command line names: no result may replace another one, or an input. */
 #ifndef NAPIER_CLI_NAMED_FILES_H
 #define NAPIER_CLI_NAMED_FILES_H
 
