@@ -1,4 +1,4 @@
-/* cli/plot/buffer.h - a file that grows in memory until it is complete. Foreign text is escaped. */
+/* cli/io/buffer.h - a file that grows in memory until it is complete. Foreign text is escaped. */
 #ifndef NAPIER_CLI_BUFFER_H
 #define NAPIER_CLI_BUFFER_H
 

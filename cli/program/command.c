@@ -17,7 +17,7 @@ const option machine_options[] = {
     {"threads", 'j', OPTION_INTEGER, "N", offsetof(base_request, threads), OPTION_FROM(1, 1024),
      .variable = "NAPIER_THREADS", .help = "threads (default: one for each processor): the same bits"},
     {"isa", 0, OPTION_WORD, "NAME", offsetof(base_request, isa), .words = isas, .variable = "NAPIER_ISA",
-     .help = "the instruction set, {}: the same bits; one that this machine lacks is an error"},
+     .help = "{}: the instruction set (default auto, the best of this machine): the same bits"},
     {"help", 'h', OPTION_FLAG, NULL, offsetof(base_request, help), .help = "this text"},
     {.name = NULL},
 };
@@ -91,7 +91,8 @@ static int check_files(const command *c, const base_request *q) {
         return misuse(c->name, "only one of the files can be standard input");
     }
     if (results > 1) {
-        return misuse(c->name, "only one of the results can go to standard output; without --output the first does");
+        return misuse(c->name, "only one of the results can go to standard output%s",
+                      q->out_path == NULL ? ": -o FILE moves the first" : "");
     }
     return c->is_in_place ? STATUS_OK : named_files_check(c->name, l.files, l.count);
 }
@@ -118,7 +119,7 @@ static int run(const command *c, base_request *q) {
     options.highest_isa = q->isa;
     const napier_status created = napier_context_create(&context, &options);
     if (created == NAPIER_UNSUPPORTED) {
-        return complain("--isa: this machine or this build has no %s", napier_isa_name(q->isa));
+        return complain("--isa (NAPIER_ISA): this machine or this build has no %s", napier_isa_name(q->isa));
     }
     if (created != NAPIER_OK) {
         return complain("%s", napier_status_string(created));

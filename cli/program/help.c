@@ -1,7 +1,6 @@
 /* cli/program/help.c - prints the table of a command's options as --help, and as a part of the man page. */
 #include "command.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,35 +74,36 @@ void command_help(const command *c) {
 
 /* ---- The man page ------------------------------------------------------------------------------------------------ */
 
-/* Prints text for Markdown. A sentence begins with a capital. */
-static void print_escaped(const char *text, bool is_sentence) {
+/* Prints text for Markdown, with options as code. */
+static void print_escaped(const char *text) {
     for (const char *at = text; *at != '\0'; at++) {
+        const size_t name = strncmp(at, "--", 2) == 0 ? strspn(at, "-abcdefghijklmnopqrstuvwxyz") : 0;
+        if (name > 0) {
+            printf("`%.*s`", (int)name, at);
+            at += name - 1;
+            continue;
+        }
         if (strchr("_*<`\\", *at) != NULL) {
             putchar('\\');
         }
-        putchar(at == text && is_sentence ? toupper((unsigned char)*at) : *at);
+        putchar(*at);
     }
 }
 
 static void print_entry(const option *o) {
     char text[TEXT_SIZE];
+    const char *const argument = o->argument != NULL ? o->argument : "";
     if (o->letter != 0) {
         printf("`-%c`, ", o->letter);
     }
-    printf("`--%s`", o->name);
-    if (o->argument != NULL) {
-        fputs(" *", stdout);
-        print_escaped(o->argument, false);
-        fputs("*", stdout);
-    }
-    fputs("\n: ", stdout);
-    print_escaped(sentence(text, o), true);
+    printf("`--%s`%s%s%s\n: ", o->name, *argument != '\0' ? " *" : "", argument, *argument != '\0' ? "*" : "");
+    print_escaped(sentence(text, o));
     fputs("\n\n", stdout);
 }
 
 static void print_entries(const option_group *g) {
     if (g->heading != NULL) {
-        print_escaped(g->heading, false);
+        print_escaped(g->heading);
         puts("\n");
     }
     for (const option *o = g->options; o->name != NULL; o++) {
@@ -113,18 +113,19 @@ static void print_entries(const option_group *g) {
 
 void commands_manual(const command *const *commands, int count) {
     for (int i = 0; i < count; i++) {
-        printf("%s%s%s", i == 0 || commands[i]->groups != commands[i - 1]->groups ? "## " : ", ", commands[i]->name,
-               i + 1 < count && commands[i]->groups == commands[i + 1]->groups ? "" : "\n\n");
-        if (i + 1 < count && commands[i]->groups == commands[i + 1]->groups) {
-            continue; /* both are described once */
+        const option_group *const groups = commands[i]->groups;
+        const bool is_first = i == 0 || groups != commands[i - 1]->groups;
+        const bool is_last =
+            i + 1 == count || groups != commands[i + 1]->groups; /* of commands with the same options */
+        if (groups->options == machine_options) {
+            continue;
         }
-        for (const option_group *g = commands[i]->groups; g->options != NULL; g++) {
-            if (g->options != machine_options) {
-                print_entries(g);
-            }
+        printf("%s%s%s", is_first ? "## " : ", ", commands[i]->name, is_last ? "\n\n" : "");
+        for (const option_group *g = groups; is_last && g->options != machine_options; g++) {
+            print_entries(g);
         }
     }
-    puts("## All commands\n");
     const option_group all = {NULL, machine_options};
+    puts("## All commands\n");
     print_entries(&all);
 }

@@ -100,7 +100,7 @@ static const char *allowed_numbers(char out[OPTION_WORDS_SIZE], const option *o)
                              : o->kind == OPTION_SIZE     ? "a number of bytes (K, M, G for more)"
                              : o->most == (double)DBL_MAX ? "a finite number"
                                                           : "a number";
-    int at = snprintf(out, OPTION_WORDS_SIZE, "%s %s %g", what, o->is_above ? "above" : "from", o->least);
+    int at = snprintf(out, OPTION_WORDS_SIZE, "%s %s %.7g", what, o->is_above ? "above" : "from", o->least);
     if (isinf(o->most)) {
         snprintf(out + at, OPTION_WORDS_SIZE - (size_t)at, ", or inf");
     } else if (o->most < INT32_MAX) {

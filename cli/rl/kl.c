@@ -222,7 +222,7 @@ static const option options[] = {
     {"format", 'f', OPTION_WORD, "FORMAT", AT(shared.format), .words = result_formats,
      .help = "{}; of all but jsonl the KL alone, f32 (default: by OUT's name, else jsonl)"},
     {"kl-estimator", 0, OPTION_WORD, "NAME", AT(options.estimator), .words = estimators, .set = ask_for_estimates,
-     .help = "with d = ref - policy: k1 (-d, default), k2 (d^2 / 2) or k3 (exp(d) - d - 1)"},
+     .help = "with d = ref - policy: k1 (-d, default), k2 (d^2/2) or k3 (exp(d)-d-1)"},
     {"reduction", 0, OPTION_WORD, "HOW", AT(options.reduction), .words = reductions, .set = ask_for_estimates,
      .help = "over a response's tokens: sum (default) or mean"},
     {"clamp-ratio", 0, OPTION_NUMBER, "C", AT(options.clamp_ratio), OPTION_ABOVE(0, 1e6), .set = ask_for_estimates,
