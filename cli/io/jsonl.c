@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const size_t most_line = (size_t)64 << 20;
+
 int jsonl_fault(const jsonl_reader *r, const char *format, ...) {
     char text[512];
     va_list values;
@@ -188,23 +190,20 @@ static int read_all(jsonl_reader *r, bool has_texts, jsonl_taker *take, void *us
     return status;
 }
 
-static jsonl_reader reader_of(FILE *file, const char *name, int64_t size) {
-    return (jsonl_reader){.lines = {.file = file, .name = name, .most = (size_t)64 << 20}, .size = size};
-}
-
 int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *take, void *user) {
-    jsonl_reader r = reader_of(file, name, -1);
+    jsonl_reader r = {.size = -1};
+    r.lines = (line_reader){.file = file, .name = name, .most = most_line};
     return read_all(&r, has_texts, take, user);
 }
 
 int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user) {
-    const char *name;
-    FILE *const file = source_open(path, &name);
-    if (file == NULL) {
+    jsonl_reader r = {.lines = {.most = most_line}};
+    r.lines.file = source_open(path, &r.lines.name);
+    if (r.lines.file == NULL) {
         return STATUS_FAILED;
     }
-    jsonl_reader r = reader_of(file, name, source_size(file));
+    r.size = source_size(r.lines.file);
     const int status = read_all(&r, has_texts, take, user);
-    source_close(file);
+    source_close(r.lines.file);
     return status;
 }

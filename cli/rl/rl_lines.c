@@ -207,28 +207,21 @@ static int take_line(void *user, const jsonl_reader *r, const struct cJSON *obje
     return status;
 }
 
-/* Reads an open file, or the file `name` if `file` is NULL. */
-static int read_lines(rl_batch *batch, FILE *file, const char *name, progress_line *p) {
-    lines l = {.batch = batch, .progress = p};
-    int status = rl_offsets_add(batch, 0);
-    if (status == STATUS_OK) {
-        status =
-            file != NULL ? jsonl_read_file(file, name, false, take_line, &l) : jsonl_read(name, false, take_line, &l);
-    }
-    if (status == STATUS_OK && batch->responses == 0) {
-        return complain("%s: no line with a response", source_name(name));
-    }
+/* Ends the reading of a file. */
+static int finish(rl_batch *batch, int status, const char *name) {
     batch->shape = (array_shape){.dims = 1, .dim = {batch->tokens}};
-    return status;
+    return status == STATUS_OK && batch->responses == 0 ? complain("%s: no line with a response", name) : status;
 }
 
 int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p) {
+    lines l = {.batch = batch, .progress = p};
     progress_start(p, -1);
-    const int status = read_lines(batch, NULL, path, p);
+    const int status = rl_offsets_add(batch, 0) || jsonl_read(path, false, take_line, &l);
     progress_end(p);
-    return status;
+    return finish(batch, status, source_name(path));
 }
 
 int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p) {
-    return read_lines(batch, file, name, p);
+    lines l = {.batch = batch, .progress = p};
+    return finish(batch, rl_offsets_add(batch, 0) || jsonl_read_file(file, name, false, take_line, &l), name);
 }

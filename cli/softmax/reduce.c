@@ -23,7 +23,8 @@
 #include <string.h>
 
 typedef struct job {
-    const reduction *r;
+    operation operation;
+    napier_softmax_options options;
     napier_context *context;
     input *in;
     output *out;
@@ -40,7 +41,7 @@ typedef struct job {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static bool keeps_shape(const job *j) { return j->r->operation != OPERATION_LOGSUMEXP; }
+static bool keeps_shape(const job *j) { return j->operation != OPERATION_LOGSUMEXP; }
 static int64_t size_of(napier_dtype dtype) { return (int64_t)napier_dtype_size(dtype); }
 static int64_t slice_count(const job *j) { return j->length * j->inner; }
 /* The number of results of a slice. */
@@ -60,22 +61,21 @@ static int check(const job *j, napier_status called) {
 static bool is_last_axis(const reduction *r, int dims) { return r->axis == -1 || r->axis == dims - 1; }
 
 /* Reads a text to its end, unless its rows can be processed and written one by one. */
-static int settle_text(const job *j) {
-    const reduction *const r = j->r;
+static int settle_text(const job *j, const reduction *r) {
     const int64_t row = j->in->count < 0 ? j->in->shape.dim[1] * size_of(NAPIER_F64) : 0;
     const bool row_by_row = !r->whole && is_last_axis(r, 2) && j->format != FORMAT_NPY && row <= j->buffer;
     return row_by_row ? STATUS_OK : input_load(j->in);
 }
 
 /* The axis as an index; a single number has an axis 0, as in PyTorch. */
-static int resolve_axis(const job *j, int *axis) {
+static int resolve_axis(const job *j, int64_t given, int *axis) {
     const int dims = j->in->shape.dims;
     const int most = dims > 0 ? dims : 1;
-    if (j->r->axis < -most || j->r->axis >= most) {
-        return complain("%s: axis %" PRId64 " is out of bounds for an array of %d dimension%s", j->in->name, j->r->axis,
+    if (given < -most || given >= most) {
+        return complain("%s: axis %" PRId64 " is out of bounds for an array of %d dimension%s", j->in->name, given,
                         dims, dims == 1 ? "" : "s");
     }
-    *axis = (int)(j->r->axis < 0 ? j->r->axis + most : j->r->axis);
+    *axis = (int)(given < 0 ? given + most : given);
     return STATUS_OK;
 }
 
@@ -100,12 +100,11 @@ static void cut_along(job *j, int axis) {
     j->inner = shape->fortran ? before : after;
 }
 
-static int lay_out(job *j) {
+static int lay_out(job *j, const reduction *r) {
     input *const in = j->in;
-    const reduction *const r = j->r;
     int axis = 0;
-    if (settle_text(j) || ((r->whole || j->format != FORMAT_NPY) && input_use_c_order(in)) ||
-        (!r->whole && resolve_axis(j, &axis))) {
+    if (settle_text(j, r) || ((r->whole || j->format != FORMAT_NPY) && input_use_c_order(in)) ||
+        (!r->whole && resolve_axis(j, r->axis, &axis))) {
         return STATUS_FAILED;
     }
     j->in_dtype = in->dtype;
@@ -133,20 +132,20 @@ static int lay_out(job *j) {
 /* ---- A block of slices in memory --------------------------------------------------------------------------------- */
 
 static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t result_size) {
-    const napier_softmax_options *const options = &j->r->options;
-    if (j->r->operation == OPERATION_LOGSUMEXP) {
+    const napier_softmax_options *const options = &j->options;
+    if (j->operation == OPERATION_LOGSUMEXP) {
         return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
     }
     const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
-    return j->r->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
+    return j->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
                                                 : napier_log_softmax(j->context, logits, shaped, options);
 }
 
 /* Writes a strided vector of results, for calls across the slices. */
 static napier_status call_across(const job *j, napier_const_matrix logits, void *result) {
-    if (j->r->operation == OPERATION_LOGSUMEXP) {
+    if (j->operation == OPERATION_LOGSUMEXP) {
         const napier_vector lse = {result, logits.rows, j->inner, j->out_dtype};
-        return napier_logsumexp(j->context, logits, lse, &j->r->options);
+        return napier_logsumexp(j->context, logits, lse, &j->options);
     }
     return call(j, logits, result, 0);
 }
@@ -309,7 +308,7 @@ static napier_status states_create(const job *j, states *s) {
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         status =
-            napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->r->options, &s->state[i]);
+            napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->options, &s->state[i]);
     }
     return status;
 }
@@ -334,7 +333,7 @@ static napier_status states_finish(const job *j, states *s) {
 
 static napier_status states_apply(const job *j, const states *s, int64_t length) {
     const napier_softmax_kind kind =
-        j->r->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
+        j->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
@@ -475,7 +474,7 @@ static int run_empty(job *j) {
 /* Finds options that the library refuses before anything is written: a call without rows checks only the options. */
 static int check_options(const job *j) {
     return check(j, napier_logsumexp(j->context, napier_const_rows(NULL, 0, 0, j->in_dtype),
-                                     napier_array(NULL, 0, j->out_dtype), &j->r->options));
+                                     napier_array(NULL, 0, j->out_dtype), &j->options));
 }
 
 static int run(job *j) {
@@ -499,20 +498,24 @@ static int64_t default_buffer(int64_t memory) {
     return larger((int64_t)1 << 20, smaller(memory / 8, (int64_t)64 << 20));
 }
 
+/* Takes what the job needs of the request. */
+static int plan(job *j, const reduction *r) {
+    const int64_t memory = memory_usable();
+    j->operation = r->operation;
+    j->options = r->options;
+    j->buffer = r->buffer > 0 ? r->buffer : default_buffer(memory);
+    j->memory = r->buffer > 0 ? r->buffer : memory;
+    j->format = r->format != FORMAT_AUTO ? r->format : output_format(r->shared.out_path, j->in->format);
+    return lay_out(j, r);
+}
+
 int reduce_file(void *request, napier_context *context) {
     const reduction *const r = request;
-    const int64_t memory = memory_usable();
     input in;
     output out = {.file = NULL};
-    job j = {.r = r, .context = context, .in = &in, .out = &out};
-    j.buffer = r->buffer > 0 ? r->buffer : default_buffer(memory);
-    j.memory = r->buffer > 0 ? r->buffer : memory;
-    int status = input_open(&in, r->shared.in_path, r->in_format);
-    if (status == STATUS_OK) {
-        j.format = r->format != FORMAT_AUTO ? r->format : output_format(r->shared.out_path, in.format);
-        status =
-            lay_out(&j) || check_options(&j) || output_open(&out, r->shared.out_path) || run(&j) || output_commit(&out);
-    }
+    job j = {.context = context, .in = &in, .out = &out};
+    const int status = input_open(&in, r->shared.in_path, r->in_format) || plan(&j, r) || check_options(&j) ||
+                       output_open(&out, r->shared.out_path) || run(&j) || output_commit(&out);
     output_discard(&out);
     input_close(&in);
     return status;
