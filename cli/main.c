@@ -50,7 +50,7 @@ static void print_help(void) {
 
 static int unknown_command(const char *name) {
     char shown[64];
-    return misuse("", "unknown command '%s'", printable(shown, sizeof shown, name, strlen(name)));
+    return misuse("unknown command '%s'", printable(shown, sizeof shown, name, strlen(name)));
 }
 
 static int help_command(int count, char **words) {
@@ -67,7 +67,7 @@ static int help_command(int count, char **words) {
         return unknown_command(words[0]);
     }
     if (count > 1) {
-        return misuse("", "help: one command at a time");
+        return misuse("help: one command at a time");
     }
     command_help(found);
     return finish_standard_output();
@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
         return STATUS_FAILED;
     }
     if (argc < 2) {
-        return misuse("", "a command is missing");
+        return misuse("a command is missing");
     }
     const char *const word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
     }
     if (word[0] == '-') {
         char shown[64];
-        return misuse("", "unknown option '%s'", printable(shown, sizeof shown, word, strlen(word)));
+        return misuse("unknown option '%s'", printable(shown, sizeof shown, word, strlen(word)));
     }
     const command *const found = find_command(word);
     if (found == NULL) {

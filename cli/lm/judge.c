@@ -299,7 +299,7 @@ static int check(void *request) {
     const int status = model_check(&q->shared);
     return status != STATUS_OK || q->criteria != NULL
                ? status
-               : misuse("judge", "--criteria is missing: a file with a criterion on each line");
+               : misuse("--criteria is missing: a file with a criterion on each line");
 }
 
 #define AT(member) offsetof(judge_request, member)

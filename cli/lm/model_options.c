@@ -23,7 +23,7 @@ const option model_options[] = {
 };
 
 int model_check(const model_request *q) {
-    return q->folder != NULL ? STATUS_OK : misuse(q->shared.command, "--model is missing: a folder with a model");
+    return q->folder != NULL ? STATUS_OK : misuse("--model is missing: a folder with a model");
 }
 
 #ifdef NAPIER_MODEL

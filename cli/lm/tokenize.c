@@ -240,25 +240,23 @@ static int run(void *request, napier_context *context) {
 static int check(void *request) {
     const tokenize_request *const q = request;
     if (q->model == NULL) {
-        return misuse("tokenize", "--model is missing: a folder with a tokenizer.json");
+        return misuse("--model is missing: a folder with a tokenizer.json");
     }
     if (q->decode && (q->chat || q->count || q->tokens || q->plain_special)) {
-        return misuse("tokenize", "--decode goes with --lines and --skip-special only");
+        return misuse("--decode goes with --lines and --skip-special only");
     }
     if (!q->chat && (q->text || q->no_thinking || q->no_prompt)) {
-        return misuse("tokenize", "%s needs --chat",
-                      q->text          ? "--text"
-                      : q->no_thinking ? "--no-thinking"
-                                       : "--no-generation-prompt");
+        return misuse("%s needs --chat", q->text          ? "--text"
+                                         : q->no_thinking ? "--no-thinking"
+                                                          : "--no-generation-prompt");
     }
     if (!q->decode && q->skip_special) {
-        return misuse("tokenize", "--skip-special needs --decode");
+        return misuse("--skip-special needs --decode");
     }
     if (q->count + q->tokens + q->text > 1) {
-        return misuse("tokenize", "only one of --count, --tokens and --text");
+        return misuse("only one of --count, --tokens and --text");
     }
-    return q->no_thinking && q->no_prompt ? misuse("tokenize", "--no-thinking is part of the generation prompt")
-                                          : STATUS_OK;
+    return q->no_thinking && q->no_prompt ? misuse("--no-thinking is part of the generation prompt") : STATUS_OK;
 }
 
 #define AT(member) offsetof(tokenize_request, member)

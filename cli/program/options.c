@@ -179,9 +179,9 @@ static int set_option(const option_parser *p, const option *o, const char *name,
     if (wanted == NULL) {
         wanted = store(o, p->request, value, allowed);
     }
-    return wanted == NULL ? STATUS_OK
-                          : misuse(p->command, "%s: '%s' is not %s", name,
-                                   printable(shown, sizeof shown, value, strlen(value)), wanted);
+    return wanted == NULL
+               ? STATUS_OK
+               : misuse("%s: '%s' is not %s", name, printable(shown, sizeof shown, value, strlen(value)), wanted);
 }
 
 /* ---- The words of the command line ------------------------------------------------------------------------------- */
@@ -207,22 +207,21 @@ static int unknown_option(const scan *s, const char *word, const char *name, siz
     }
     char shown[64];
     printable(shown, sizeof shown, word, strcspn(word, "="));
-    return nearest != NULL ? misuse(s->parser->command, "unknown option '%s'; is '--%s' meant?", shown, nearest->name)
-                           : misuse(s->parser->command, "unknown option '%s'", shown);
+    return nearest != NULL ? misuse("unknown option '%s'; is '--%s' meant?", shown, nearest->name)
+                           : misuse("unknown option '%s'", shown);
 }
 
 /* Sets option `i`. Its value is `attached`, the text after the '=' or the letter, or else the next word. */
 static int take_option(scan *s, int i, const char *attached) {
     const option *const o = s->options[i];
-    const char *const command = s->parser->command;
     char name[64];
     snprintf(name, sizeof name, "--%s", o->name);
     if (o->kind == OPTION_FLAG && attached != NULL) {
-        return misuse(command, "option '%s' takes no value", name);
+        return misuse("option '%s' takes no value", name);
     }
     if (o->kind != OPTION_FLAG && attached == NULL) {
         if (s->next == s->count) {
-            return misuse(command, "option '%s' needs a value", name);
+            return misuse("option '%s' needs a value", name);
         }
         attached = s->words[s->next++];
     }
@@ -254,11 +253,10 @@ static int short_option(scan *s, const char *word) {
 static int take_operand(const option_parser *p, const char *word) {
     char shown[64];
     if (p->operand == NULL) {
-        return misuse(p->command, "takes no file");
+        return misuse("takes no file");
     }
     if (*p->operand != NULL) {
-        return misuse(p->command, "one input at a time; '%s' is a second",
-                      printable(shown, sizeof shown, word, strlen(word)));
+        return misuse("one input at a time; '%s' is a second", printable(shown, sizeof shown, word, strlen(word)));
     }
     *p->operand = word;
     return STATUS_OK;

@@ -54,7 +54,6 @@ typedef struct option_group {
 enum { OPTION_MOST = 64 }; /* of a command */
 
 typedef struct option_parser {
-    const char *command;        /* for messages */
     const option_group *groups; /* options NULL ends them */
     void *request;
     const char **operand; /* NULL: no operand is allowed */

@@ -164,11 +164,11 @@ static int run(void *request, napier_context *context) {
 static int check(void *request) {
     const grpo_request *const q = request;
     if (q->options.correction_floor > q->options.correction_cap) {
-        return misuse("grpo", "--importance-sampling-floor: %g is more than --importance-sampling-cap, %g",
+        return misuse("--importance-sampling-floor: %g is more than --importance-sampling-cap, %g",
                       q->options.correction_floor, q->options.correction_cap);
     }
     if (q->options.top_entropy_quantile < 1 && isfinite(q->options.entropy_threshold)) {
-        return misuse("grpo", "--entropy-threshold and --top-entropy-quantile exclude each other");
+        return misuse("--entropy-threshold and --top-entropy-quantile exclude each other");
     }
     const int status = rl_check(&q->shared, required);
     return status != STATUS_OK || q->shared.shared.in_path != NULL ? status : check_needs(q, rl_given(&q->shared));

@@ -186,11 +186,11 @@ static int check(void *request) {
     }
     if (q->estimates || q->shared.shared.in_path != NULL || q->shared.offsets_path != NULL ||
         rl_given(&q->shared) != 0) {
-        return misuse("kl", "--logits, --ref-logits and --temperature are for rows of logits alone, not for responses");
+        return misuse("--logits, --ref-logits and --temperature are for rows of logits alone, not for responses");
     }
     return q->logits_path != NULL && q->ref_logits_path != NULL
                ? STATUS_OK
-               : misuse("kl", "--%s is missing", q->logits_path == NULL ? "logits" : "ref-logits");
+               : misuse("--%s is missing", q->logits_path == NULL ? "logits" : "ref-logits");
 }
 
 static const char *ask_for_estimates(void *request, const char *value) {

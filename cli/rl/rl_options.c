@@ -23,21 +23,21 @@ static int first_field(unsigned fields) {
 }
 
 int rl_check(const rl_request *q, unsigned required) {
-    const char *const name = q->shared.command, *const lines = q->shared.in_path;
+    const char *const lines = q->shared.in_path;
     const unsigned given = rl_given(q);
     char shown[64];
     if (given == 0 && q->offsets_path == NULL) {
         return lines != NULL ? STATUS_OK
-                             : misuse(name, "an input is missing: a JSON Lines file (- is standard input), or "
-                                               "--logprobs FILE");
+                             : misuse("an input is missing: a JSON Lines file (- is standard input), or "
+                                      "--logprobs FILE");
     }
     if (lines != NULL) {
-        return misuse(name, "--%s belongs to arrays, not to a JSON Lines file, '%s'",
+        return misuse("--%s belongs to arrays, not to a JSON Lines file, '%s'",
                       given != 0 ? rl_fields[first_field(given)].option : "offsets",
                       printable(shown, sizeof shown, lines, strlen(lines)));
     }
     return (required & ~given) == 0 ? STATUS_OK
-                                    : misuse(name, "--%s is missing, or a JSON Lines file in place of all arrays",
+                                    : misuse("--%s is missing, or a JSON Lines file in place of all arrays",
                                              rl_fields[first_field(required & ~given)].option);
 }
 
@@ -64,5 +64,5 @@ int rl_need(const rl_request *q, unsigned have, rl_field field, const char *name
     return (have & RL_BIT(field)) != 0 ? STATUS_OK
            : q->shared.in_path != NULL
                ? complain("%s: no %s, which --%s needs", rl_input_name(q, field), names.json, name)
-               : misuse(q->shared.command, "--%s needs --%s", name, names.option);
+               : misuse("--%s needs --%s", name, names.option);
 }

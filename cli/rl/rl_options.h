@@ -8,7 +8,7 @@
 #include "rl_batch.h"
 
 typedef struct rl_request {
-    base_request shared;               /* in_path: JSON Lines; NULL: arrays */
+    base_request shared;          /* in_path: JSON Lines; NULL: arrays */
     const char *paths[RL_FIELDS]; /* arrays */
     const char *offsets_path;
     file_format format; /* of the output */

@@ -188,8 +188,7 @@ static int check(void *request) {
     const rubric_request *const q = request;
     return q->rubric_path != NULL
                ? rl_check(&q->shared, fields)
-               : misuse("rubric",
-                        "--rubric is missing: a table, a row a criterion, a column a token of the vocabulary");
+               : misuse("--rubric is missing: a table, a row a criterion, a column a token of the vocabulary");
 }
 
 #define AT(member) offsetof(rubric_request, member)

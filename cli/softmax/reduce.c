@@ -138,7 +138,7 @@ static napier_status call(const job *j, napier_const_matrix logits, void *result
     }
     const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
     return j->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
-                                                : napier_log_softmax(j->context, logits, shaped, options);
+                                             : napier_log_softmax(j->context, logits, shaped, options);
 }
 
 /* Writes a strided vector of results, for calls across the slices. */
@@ -307,8 +307,7 @@ static napier_status states_create(const job *j, states *s) {
     const bool wide = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64;
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        status =
-            napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->options, &s->state[i]);
+        status = napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->options, &s->state[i]);
     }
     return status;
 }
@@ -332,8 +331,7 @@ static napier_status states_finish(const job *j, states *s) {
 }
 
 static napier_status states_apply(const job *j, const states *s, int64_t length) {
-    const napier_softmax_kind kind =
-        j->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
+    const napier_softmax_kind kind = j->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
         const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);

@@ -22,17 +22,17 @@ static bool plots_a_page(const umap_request *q) {
 static int check_kind(const umap_request *q) {
     const int kinds = (q->transform_path != NULL) + (q->inverse_path != NULL) + (q->embedding_path != NULL);
     if (kinds > 1) {
-        return misuse("umap", "--transform, --inverse-transform and --embedding exclude one another");
+        return misuse("--transform, --inverse-transform and --embedding exclude one another");
     }
     if (kinds > 0 && (q->model_path != NULL || q->target_path != NULL)) {
-        return misuse("umap", "--model and --target belong to a new map, not to --transform, --inverse-transform or "
-                              "--embedding");
+        return misuse("--model and --target belong to a new map, not to --transform, --inverse-transform or "
+                      "--embedding");
     }
     if (q->inverse_path != NULL && (q->quality || q->plots[0] != NULL)) {
-        return misuse("umap", "--inverse-transform makes data, not a map: there is nothing to plot or to measure");
+        return misuse("--inverse-transform makes data, not a map: there is nothing to plot or to measure");
     }
     if (q->embedding_path != NULL && q->shared.out_path == NULL && q->plots[0] == NULL && !q->quality) {
-        return misuse("umap", "--embedding: nothing to do without --plot, --quality or --output");
+        return misuse("--embedding: nothing to do without --plot, --quality or --output");
     }
     return STATUS_OK;
 }
@@ -47,16 +47,16 @@ static int check(void *request) {
         return status;
     }
     if (q->shared.in_path == NULL && (q->embedding_path == NULL || q->quality)) {
-        return misuse("umap", "an input file is missing (- is standard input)");
+        return misuse("an input file is missing (- is standard input)");
     }
     if (q->hover_path != NULL && !plots_a_page(q)) {
-        return misuse("umap", "--hover: only an .html plot shows such texts, and there is none");
+        return misuse("--hover: only an .html plot shows such texts, and there is none");
     }
     if (!(q->options.a > 0) != !(q->options.b > 0)) {
-        return misuse("umap", "--a and --b belong together");
+        return misuse("--a and --b belong together");
     }
     if (!(q->options.a > 0) && q->options.min_dist > q->options.spread) {
-        return misuse("umap", "--min-dist: %g is more than --spread, %g", q->options.min_dist, q->options.spread);
+        return misuse("--min-dist: %g is more than --spread, %g", q->options.min_dist, q->options.spread);
     }
     return STATUS_OK;
 }

@@ -1,7 +1,5 @@
 /* cli/umap/umap_run.c - reads the tables, calls the library, and writes the map, the model, the plots and the
  * report. */
-#define _POSIX_C_SOURCE 200809L
-
 #include "umap_command.h"
 
 #include "../io/input.h"
@@ -12,13 +10,10 @@
 #include "../io/source.h"
 #include "umap_npz.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct job {
     umap_request *q;
@@ -184,37 +179,6 @@ static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t 
 }
 
 /* ---- Before the work --------------------------------------------------------------------------------------------- */
-
-/* Finds a file that cannot be written before a fit that may take long; writing it may still fail later. */
-static int check_place(const char *path) {
-    struct stat info;
-    if (path == NULL || strcmp(path, "-") == 0) {
-        return STATUS_OK;
-    }
-    if (stat(path, &info) == 0) {
-        const int reason = S_ISDIR(info.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
-        return reason == 0 ? STATUS_OK : complain("%s: %s", path, strerror(reason));
-    }
-    const char *const slash = strrchr(path, '/');
-    const size_t size = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    char *const directory = malloc(size + 2);
-    if (directory == NULL) {
-        return out_of_memory(path);
-    }
-    memcpy(directory, slash != NULL ? path : ".", size > 0 ? size : 1);
-    directory[size > 0 ? size : 1] = '\0';
-    const int reason = access(directory, W_OK | X_OK) != 0 ? errno : 0;
-    free(directory);
-    return reason == 0 ? STATUS_OK : complain("%s: %s", *path != '\0' ? path : "''", strerror(reason));
-}
-
-static int check_places(const umap_request *q) {
-    int status = check_place(q->shared.out_path) || check_place(q->model_path);
-    for (int i = 0; q->plots[i] != NULL && status == STATUS_OK; i++) {
-        status = check_place(q->plots[i]);
-    }
-    return status;
-}
 
 /* Reads the labels of `rows` points, if a file is given. */
 static int read_some(labels *l, const char *path, label_type type, bool negative_unknown, int64_t rows) {
@@ -567,7 +531,7 @@ int umap_run(void *request, napier_context *context) {
     umap_request *const q = request;
     job j = {.q = q, .context = context};
     table t = {.view = {0}};
-    int status = check_places(q) || (q->shared.in_path != NULL && table_open(&t, q->shared.in_path, q->in_format));
+    int status = q->shared.in_path != NULL && table_open(&t, q->shared.in_path, q->in_format);
     if (status == STATUS_OK) {
         set_progress(&j);
         status = do_job(&j, q->shared.in_path != NULL ? &t : NULL);
