@@ -44,12 +44,12 @@ static char *folder_of(const char *path) {
     return folder;
 }
 
-static void add_file(file_list *l, const char *option, const char *path, bool is_written) {
+static void add_file(file_list *l, const char *name, const char *path, bool is_written) {
     named_file *const f = &l->files[l->count];
     if (path == NULL) {
         return;
     }
-    *f = (named_file){.option = option, .path = path, .is_written = is_written};
+    *f = (named_file){.option = name, .path = path, .is_written = is_written};
     l->count++;
     if (is_standard(path)) {
         return;

@@ -303,44 +303,32 @@ static void states_free(states *s) {
     scratch_free(&s->slice);
 }
 
-static napier_status states_create(const job *j, states *s) {
+typedef enum state_step { STATE_CREATE, STATE_UPDATE, STATE_FINISH, STATE_APPLY } state_step;
+
+/* Takes one step with the state of row `i` of the strip, of which a piece of `length` elements has been read. */
+static napier_status state_take_step(const job *j, const states *s, state_step step, int64_t i, int64_t length) {
     const bool wide = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64;
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        status = napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->options, &s->state[i]);
-    }
-    return status;
-}
-
-static napier_status states_update(const job *j, states *s, int64_t length) {
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
-        const napier_const_vector part = {first, length, s->width, j->in_dtype};
-        status = napier_softmax_state_update(j->context, s->state[i], part);
-    }
-    return status;
-}
-
-static napier_status states_finish(const job *j, states *s) {
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        status = napier_softmax_state_finish(j->context, s->state[i], &s->lse[i]);
-    }
-    return status;
-}
-
-static napier_status states_apply(const job *j, const states *s, int64_t length) {
     const napier_softmax_kind kind = j->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
+    const char *const from = (const char *)s->piece.data + i * size_of(j->in_dtype);
+    char *const to = (char *)s->result.data + i * size_of(j->out_dtype);
+    const napier_const_vector logits = {from, length, s->width, j->in_dtype};
+    const napier_vector result = {to, length, s->width, j->out_dtype};
+    switch (step) {
+    case STATE_CREATE:
+        return napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->options, &s->state[i]);
+    case STATE_UPDATE: return napier_softmax_state_update(j->context, s->state[i], logits);
+    case STATE_FINISH: return napier_softmax_state_finish(j->context, s->state[i], &s->lse[i]);
+    case STATE_APPLY: break;
+    }
+    return napier_softmax_state_apply(j->context, s->state[i], kind, logits, result);
+}
+
+static int states_take_step(const job *j, const states *s, state_step step, int64_t length) {
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
-        char *const to = (char *)s->result.data + i * size_of(j->out_dtype);
-        const napier_const_vector logits = {first, length, s->width, j->in_dtype};
-        const napier_vector result = {to, length, s->width, j->out_dtype};
-        status = napier_softmax_state_apply(j->context, s->state[i], kind, logits, result);
+        status = state_take_step(j, s, step, i, length);
     }
-    return status;
+    return check(j, status);
 }
 
 /* Reads `length` elements of each of the strip's rows, from element `from` of slice `slice` on. */
@@ -376,7 +364,7 @@ static int states_pass(job *j, states *s, int64_t slice, bool apply) {
     for (int64_t done = 0; done < j->length;) {
         const int64_t length = smaller(s->length_at_once, j->length - done);
         if (read_piece(j, s, slice, done, length) ||
-            check(j, apply ? states_apply(j, s, length) : states_update(j, s, length)) ||
+            states_take_step(j, s, apply ? STATE_APPLY : STATE_UPDATE, length) ||
             (apply && write_piece(j, s, done, length))) {
             return STATUS_FAILED;
         }
@@ -407,7 +395,8 @@ static int run_strip(job *j, states *s, int64_t slice) {
     if (s->is_whole) {
         return run_whole_strip(j, s, slice);
     }
-    if (check(j, states_create(j, s)) || states_pass(j, s, slice, false) || check(j, states_finish(j, s))) {
+    if (states_take_step(j, s, STATE_CREATE, 0) || states_pass(j, s, slice, false) ||
+        states_take_step(j, s, STATE_FINISH, 0)) {
         return STATUS_FAILED;
     }
     return keeps_shape(j) ? input_seek(j->in, slice * slice_count(j)) || states_pass(j, s, slice, true)

@@ -44,52 +44,32 @@ static const option options[] = {
 };
 static const option_group groups[] = {{NULL, options}, MACHINE_GROUP};
 
-#define DEFAULTS(what) \
-    { .operation = OPERATION_##what, .axis = -1, .options = NAPIER_SOFTMAX_OPTIONS_INIT }
-static const reduction of_softmax = DEFAULTS(SOFTMAX), of_log_softmax = DEFAULTS(LOG_SOFTMAX),
-                       of_logsumexp = DEFAULTS(LOGSUMEXP);
+/* The three commands differ in their operation and their texts alone. */
+#define REDUCTION(symbol, what, title, text, formula, examples)                   \
+    static const reduction symbol##_defaults = {                                  \
+        .operation = (what), .axis = -1, .options = NAPIER_SOFTMAX_OPTIONS_INIT}; \
+    const command symbol##_command = {                                            \
+        .name = (title),                                                          \
+        .summary = (text),                                                        \
+        .usage = "IN [-o OUT] [OPTIONS]",                                         \
+        .about = formula "\nIN is .npy, CSV or TSV, or - for standard input.",    \
+        .example = (examples),                                                    \
+        .groups = groups,                                                         \
+        .is_in_place = true,                                                      \
+        .size = sizeof(reduction),                                                \
+        .defaults = &symbol##_defaults,                                           \
+        .run = reduce_file,                                                       \
+    }
 
-#define USAGE "IN [-o OUT] [OPTIONS]"
-#define INPUT "IN is .npy, CSV or TSV, or - for standard input."
-
-const command softmax_command = {
-    .name = "softmax",
-    .summary = "probabilities from logits",
-    .usage = USAGE,
-    .about = "Probabilities from logits: exp(x) / sum exp(x) along an axis.\n" INPUT,
-    .example = "napier softmax logits.npy -o probs.npy --temperature 0.7\n"
-               "echo 1,2,3 | napier softmax -",
-    .groups = groups,
-    .is_in_place = true,
-    .size = sizeof of_softmax,
-    .defaults = &of_softmax,
-    .run = reduce_file,
-};
-
-const command log_softmax_command = {
-    .name = "log-softmax",
-    .summary = "log-probabilities from logits",
-    .usage = USAGE,
-    .about = "Log-probabilities from logits: x - logsumexp(x) along an axis; never above 0.\n" INPUT,
-    .example = "napier log-softmax logits.npy -o logprobs.npy --axis 0 --dtype f32\n"
-               "echo 1,2,3 | napier log-softmax -",
-    .groups = groups,
-    .is_in_place = true,
-    .size = sizeof of_log_softmax,
-    .defaults = &of_log_softmax,
-    .run = reduce_file,
-};
-
-const command logsumexp_command = {
-    .name = "logsumexp",
-    .summary = "the logarithm of a sum of exponentials",
-    .usage = USAGE,
-    .about = "log sum exp(x) along an axis, which the result no longer has.\n" INPUT,
-    .example = "napier logsumexp logits.npy --axis all\n"
-               "echo 1,2,3 | napier logsumexp -",
-    .groups = groups,
-    .is_in_place = true,
-    .size = sizeof of_logsumexp,
-    .defaults = &of_logsumexp,
-    .run = reduce_file,
-};
+REDUCTION(softmax, OPERATION_SOFTMAX, "softmax", "probabilities from logits",
+          "Probabilities from logits: exp(x) / sum exp(x) along an axis.",
+          "napier softmax logits.npy -o probs.npy --temperature 0.7\n"
+          "echo 1,2,3 | napier softmax -");
+REDUCTION(log_softmax, OPERATION_LOG_SOFTMAX, "log-softmax", "log-probabilities from logits",
+          "Log-probabilities from logits: x - logsumexp(x) along an axis; never above 0.",
+          "napier log-softmax logits.npy -o logprobs.npy --axis 0 --dtype f32\n"
+          "echo 1,2,3 | napier log-softmax -");
+REDUCTION(logsumexp, OPERATION_LOGSUMEXP, "logsumexp", "the logarithm of a sum of exponentials",
+          "log sum exp(x) along an axis, which the result no longer has.",
+          "napier logsumexp logits.npy --axis all\n"
+          "echo 1,2,3 | napier logsumexp -");
