@@ -265,12 +265,12 @@ int input_make_seekable(input *in) {
     if (is_seekable(in)) {
         return STATUS_OK;
     }
+    char buffer[1 << 16];
     FILE *const copy = scratch_file();
-    char *const buffer = malloc(1 << 16);
     int64_t left = in->count * (int64_t)in->element.size;
-    int status = copy == NULL ? STATUS_FAILED : buffer == NULL ? no_memory(in) : STATUS_OK;
+    int status = copy != NULL ? STATUS_OK : STATUS_FAILED;
     while (status == STATUS_OK && left > 0) {
-        const size_t size = (size_t)smaller(left, 1 << 16);
+        const size_t size = (size_t)smaller(left, sizeof buffer);
         const size_t got = fread(buffer, 1, size, in->file);
         if (got < size) {
             status = truncated(in, in->count - (left - (int64_t)got + (int64_t)in->element.size - 1) /
@@ -283,11 +283,8 @@ int input_make_seekable(input *in) {
     if (status == STATUS_OK && (fflush(copy) != 0 || fseeko(copy, 0, SEEK_SET) != 0)) {
         status = complain("temporary file (TMPDIR): %s", strerror(errno));
     }
-    free(buffer);
     if (status != STATUS_OK) {
-        if (copy != NULL) {
-            fclose(copy);
-        }
+        source_close(copy);
         return status;
     }
     source_close(in->file);
@@ -339,6 +336,31 @@ const void *input_map(input *in) {
         return NULL;
     }
     return map_file(in);
+}
+
+int input_elements(input *in, scratch *room, const void **elements) {
+    int64_t got;
+    if (input_arrive(in)) {
+        return STATUS_FAILED;
+    }
+    *elements = input_map(in);
+    if (*elements != NULL) {
+        return STATUS_OK;
+    }
+    if (scratch_new(room, in->count * (int64_t)napier_dtype_size(in->dtype), "")) {
+        return STATUS_FAILED;
+    }
+    *elements = room->data;
+    return input_read(in, room->data, in->count, &got);
+}
+
+void input_narrow(input *in) {
+    for (int64_t i = 0; i < in->count; i++) {
+        const float narrowed = (float)in->table[i];
+        memcpy((char *)in->table + (size_t)i * sizeof narrowed, &narrowed,
+               sizeof narrowed); /* before the next number */
+    }
+    in->dtype = NAPIER_F32;
 }
 
 int input_use_c_order(input *in) {

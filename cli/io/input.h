@@ -63,4 +63,10 @@ int input_seek(input *in, int64_t index);
 /* All elements in memory, if they can be used where they are in the file; else NULL, and input_read must read them. */
 const void *input_map(input *in);
 
+/* All elements: those of input_map, or else read into `room`. */
+int input_elements(input *in, scratch *room, const void **elements);
+
+/* Makes the numbers of a loaded text f32, in their place. Afterwards only input_map and input_elements give them. */
+void input_narrow(input *in);
+
 #endif

@@ -111,36 +111,12 @@ static int open_logits(logits *l, const char *path) {
     return STATUS_OK;
 }
 
-/* Narrows text, which is f64, to f32. */
-static void narrow(logits *l) {
-    const double *const from = l->room.data;
-    float *const to = l->room.data;
-    for (int64_t i = 0; i < l->in.count; i++) {
-        const double value = from[i];
-        const float narrowed = (float)value;
-        memcpy(&to[i], &narrowed, sizeof narrowed); /* never beyond the next element to read */
-    }
-    l->view.dtype = NAPIER_F32;
-}
-
 static int load_logits(logits *l) {
-    int64_t got;
-    if (input_arrive(&l->in)) {
-        return STATUS_FAILED;
-    }
-    l->view.data = l->in.dtype != NAPIER_F64 ? input_map(&l->in) : NULL;
-    if (l->view.data != NULL) {
-        return STATUS_OK;
-    }
-    if (scratch_new(&l->room, l->in.count * (int64_t)napier_dtype_size(l->in.dtype), "") ||
-        input_read(&l->in, l->room.data, l->in.count, &got)) {
-        return STATUS_FAILED;
-    }
-    l->view.data = l->room.data;
     if (l->in.dtype == NAPIER_F64) {
-        narrow(l);
+        input_narrow(&l->in);
     }
-    return STATUS_OK;
+    l->view.dtype = l->in.dtype;
+    return input_elements(&l->in, &l->room, &l->view.data);
 }
 
 static void close_logits(logits *l) {

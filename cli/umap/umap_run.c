@@ -57,38 +57,30 @@ static bool is_short_integer(element_type type) {
     return type.size <= 2 && type.kind != ELEMENT_FLOAT && type.kind != ELEMENT_BFLOAT;
 }
 
+static const char *take_float(void *user, double value) {
+    float **const to = user;
+    *(*to)++ = (float)value;
+    return NULL;
+}
+
 /* Reads integers of one or two bytes as f32, which is exact and takes half the memory of f64. */
 static int read_short_integers(table *t) {
-    enum { AT_ONCE = 4096 };
-    double numbers[AT_ONCE];
     float *to = t->room.data;
-    int64_t got = 0;
-    int status;
-    while ((status = input_read(&t->in, numbers, AT_ONCE, &got)) == STATUS_OK && got > 0) {
-        for (int64_t i = 0; i < got; i++) {
-            *to++ = (float)numbers[i];
-        }
-    }
-    return status;
+    return input_take(&t->in, take_float, &to);
 }
 
 static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
     input *const in = &t->in;
-    const bool as_f32 = in->format == FORMAT_NPY && is_short_integer(in->element);
-    *dtype = as_f32 ? NAPIER_F32 : in->dtype;
-    if (input_arrive(in)) {
-        return STATUS_FAILED;
+    *dtype = in->dtype;
+    if (in->format != FORMAT_NPY || !is_short_integer(in->element)) {
+        return input_elements(in, &t->room, elements);
     }
-    *elements = input_map(in);
-    if (*elements != NULL) {
-        return STATUS_OK;
-    }
-    int64_t got;
-    if (scratch_new(&t->room, in->count * (int64_t)napier_dtype_size(*dtype), "")) {
+    *dtype = NAPIER_F32;
+    if (input_arrive(in) || scratch_new(&t->room, in->count * (int64_t)sizeof(float), "")) {
         return STATUS_FAILED;
     }
     *elements = t->room.data;
-    return as_f32 ? read_short_integers(t) : input_read(in, t->room.data, in->count, &got);
+    return read_short_integers(t);
 }
 
 /* A vector is a table of one column. */
