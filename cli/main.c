@@ -48,10 +48,7 @@ static void print_help(void) {
          "exit status: 0 done, 1 the data or the machine was at fault, 2 the command line was");
 }
 
-static int unknown_command(const char *name) {
-    char shown[64];
-    return misuse("unknown command '%s'", printable(shown, sizeof shown, name, strlen(name)));
-}
+static int unknown_command(const char *name) { return misuse("unknown command '%s'", name); }
 
 static int help_command(int count, char **words) {
     if (count == 0) {
@@ -100,8 +97,7 @@ int main(int argc, char **argv) {
         return finish_standard_output();
     }
     if (word[0] == '-') {
-        char shown[64];
-        return misuse("unknown option '%s'", printable(shown, sizeof shown, word, strlen(word)));
+        return misuse("unknown option '%s'", word);
     }
     const command *const found = find_command(word);
     if (found == NULL) {

@@ -174,14 +174,11 @@ static const char *store(const option *o, void *request, const char *value, char
 /* `name` is that of the option, with its dashes, or of a variable of the environment. */
 static int set_option(const option_parser *p, const option *o, const char *name, const char *value) {
     char allowed[OPTION_WORDS_SIZE];
-    char shown[64];
     const char *wanted = o->set != NULL ? o->set(p->request, value) : NULL;
     if (wanted == NULL) {
         wanted = store(o, p->request, value, allowed);
     }
-    return wanted == NULL
-               ? STATUS_OK
-               : misuse("%s: '%s' is not %s", name, printable(shown, sizeof shown, value, strlen(value)), wanted);
+    return wanted == NULL ? STATUS_OK : misuse("%s: '%s' is not %s", name, value, wanted);
 }
 
 /* ---- The words of the command line ------------------------------------------------------------------------------- */
@@ -205,10 +202,9 @@ static int unknown_option(const scan *s, const char *word, const char *name, siz
             nearest = s->options[i];
         }
     }
-    char shown[64];
-    printable(shown, sizeof shown, word, strcspn(word, "="));
-    return nearest != NULL ? misuse("unknown option '%s'; is '--%s' meant?", shown, nearest->name)
-                           : misuse("unknown option '%s'", shown);
+    const int shown = (int)strcspn(word, "=");
+    return nearest != NULL ? misuse("unknown option '%.*s'; is '--%s' meant?", shown, word, nearest->name)
+                           : misuse("unknown option '%.*s'", shown, word);
 }
 
 /* Sets option `i`. Its value is `attached`, the text after the '=' or the letter, or else the next word. */
@@ -251,12 +247,8 @@ static int short_option(scan *s, const char *word) {
 }
 
 static int take_operand(const option_parser *p, const char *word) {
-    char shown[64];
-    if (p->operand == NULL) {
-        return misuse("takes no file");
-    }
-    if (*p->operand != NULL) {
-        return misuse("one input at a time; '%s' is a second", printable(shown, sizeof shown, word, strlen(word)));
+    if (p->operand == NULL || *p->operand != NULL) {
+        return p->operand == NULL ? misuse("takes no file") : misuse("one input at a time; '%s' is a second", word);
     }
     *p->operand = word;
     return STATUS_OK;

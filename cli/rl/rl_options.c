@@ -4,8 +4,6 @@
 #include "../io/source.h"
 #include "../program/message.h"
 
-#include <string.h>
-
 unsigned rl_given(const rl_request *q) {
     unsigned given = 0;
     for (int field = 0; field < RL_FIELDS; field++) {
@@ -25,7 +23,6 @@ static int first_field(unsigned fields) {
 int rl_check(const rl_request *q, unsigned required) {
     const char *const lines = q->shared.in_path;
     const unsigned given = rl_given(q);
-    char shown[64];
     if (given == 0 && q->offsets_path == NULL) {
         return lines != NULL ? STATUS_OK
                              : misuse("an input is missing: a JSON Lines file (- is standard input), or "
@@ -33,8 +30,7 @@ int rl_check(const rl_request *q, unsigned required) {
     }
     if (lines != NULL) {
         return misuse("--%s belongs to arrays, not to a JSON Lines file, '%s'",
-                      given != 0 ? rl_fields[first_field(given)].option : "offsets",
-                      printable(shown, sizeof shown, lines, strlen(lines)));
+                      given != 0 ? rl_fields[first_field(given)].option : "offsets", lines);
     }
     return (required & ~given) == 0 ? STATUS_OK
                                     : misuse("--%s is missing, or a JSON Lines file in place of all arrays",
