@@ -167,7 +167,9 @@ static int run(void *request, napier_context *context) {
 }
 
 #else
-#define run model_missing
+
+static int run(void *request, napier_context *context) { return model_missing(request, context); }
+
 #endif
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
