@@ -3,43 +3,26 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "commands.h"
-#include "program/message.h"
 #include "io/output.h"
+#include "program/command.h"
+#include "program/message.h"
 
 #include <napier/napier.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef struct command {
-    const char *name;
-    int (*run)(int count, char **words);
-    void (*help)(void);
-    const char *summary;
-} command;
-
-static const command commands[] = {
-    {"softmax", softmax_command, softmax_help, "probabilities from logits"},
-    {"log-softmax", log_softmax_command, log_softmax_help, "log-probabilities from logits"},
-    {"logsumexp", logsumexp_command, logsumexp_help, "the logarithm of a sum of exponentials"},
-    {"umap", umap_command, umap_help, "a map of the rows of a table, and its plot"},
-    {"grpo", grpo_command, grpo_help, "the GRPO loss of responses, its gradients and metrics"},
-    {"kl", kl_command, kl_help, "how far a policy is from a reference"},
-    {"rubric", rubric_command, rubric_help, "scores of responses by criteria, and rewards"},
-    {"tokenize", tokenize_command, tokenize_help, "token ids of a text, by a model's tokenizer, and back"},
-    {"logprobs", logprobs_command, logprobs_help, "log-probabilities of responses under a language model"},
-    {"judge", judge_command, judge_help, "scores of responses by a language model as their judge"},
-    {"info", info_command, info_help, "version, numerics version, instruction sets, threads"},
-    {"bench", bench_command, bench_help, "how fast this machine runs them, against the floors of the hardware"},
+static const command *const commands[] = {
+    &softmax_command, &log_softmax_command, &logsumexp_command, &umap_command,  &grpo_command, &kl_command,
+    &rubric_command,  &tokenize_command,    &logprobs_command,  &judge_command, &info_command, &bench_command,
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static const command *find_command(const char *name) {
     for (int i = 0; i < COMMANDS; i++) {
-        if (strcmp(commands[i].name, name) == 0) {
-            return &commands[i];
+        if (strcmp(commands[i]->name, name) == 0) {
+            return commands[i];
         }
     }
     return NULL;
@@ -53,7 +36,7 @@ static void print_help(void) {
          "\n"
          "usage: napier COMMAND [OPTIONS] [FILE]\n");
     for (int i = 0; i < COMMANDS; i++) {
-        printf("  %-12s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
     }
     puts("\n"
          "  napier help COMMAND    options of a command, with an example\n"
@@ -65,14 +48,15 @@ static void print_help(void) {
          "exit status: 0 done, 1 the data or the machine was at fault, 2 the command line was");
 }
 
-static int unknown_command(const char *name) {
-    char shown[64];
-    return misuse("", "unknown command '%s'", printable(shown, sizeof shown, name, strlen(name)));
-}
+static int unknown_command(const char *name) { return misuse("unknown command '%s'", name); }
 
 static int help_command(int count, char **words) {
     if (count == 0) {
         print_help();
+        return finish_standard_output();
+    }
+    if (strcmp(words[0], "--man") == 0) { /* for the build, see docs/napier.1.md */
+        commands_manual(commands, COMMANDS);
         return finish_standard_output();
     }
     const command *const found = find_command(words[0]);
@@ -80,17 +64,10 @@ static int help_command(int count, char **words) {
         return unknown_command(words[0]);
     }
     if (count > 1) {
-        return misuse("", "help: one command at a time");
+        return misuse("help: one command at a time");
     }
-    found->help();
+    command_help(found);
     return finish_standard_output();
-}
-
-int finish_standard_output(void) {
-    if (fflush(stdout) == 0 && !ferror(stdout)) {
-        return STATUS_OK;
-    }
-    return errno == EPIPE ? STATUS_FAILED : complain("standard output: %s", strerror(errno));
 }
 
 /* If standard streams are closed, opens a file on each of their numbers, so that no file of this program gets such a
@@ -109,7 +86,7 @@ int main(int argc, char **argv) {
         return STATUS_FAILED;
     }
     if (argc < 2) {
-        return misuse("", "a command is missing");
+        return misuse("a command is missing");
     }
     const char *const word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
@@ -120,13 +97,12 @@ int main(int argc, char **argv) {
         return finish_standard_output();
     }
     if (word[0] == '-') {
-        char shown[64];
-        return misuse("", "unknown option '%s'", printable(shown, sizeof shown, word, strlen(word)));
+        return misuse("unknown option '%s'", word);
     }
     const command *const found = find_command(word);
     if (found == NULL) {
         return unknown_command(word);
     }
     output_handle_signals();
-    return output_settle(found->run(argc - 2, argv + 2));
+    return output_settle(command_run(found, argc - 2, argv + 2));
 }

@@ -1,22 +1,17 @@
 /* cli/io/format.c - file formats. */
 #include "format.h"
 
-#include "../program/options.h"
+#include <napier/types.h>
 
 #include <string.h>
 
-bool format_parse(const char *word, file_format *format) {
-    static const char *const words[] = {"npy", "csv", "tsv", NULL};
-    static const file_format formats[] = {FORMAT_NPY, FORMAT_CSV, FORMAT_TSV};
-    const int index = word_index(word, words);
-    if (index < 0) {
-        return false;
-    }
-    *format = formats[index];
-    return true;
-}
+const option_word result_formats[] = {
+    {"jsonl", FORMAT_JSONL}, {"npy", FORMAT_NPY}, {"csv", FORMAT_CSV}, {"tsv", FORMAT_TSV}, {NULL, 0}};
+const option_word array_formats[] = {{"npy", FORMAT_NPY}, {"csv", FORMAT_CSV}, {"tsv", FORMAT_TSV}, {NULL, 0}};
+const option_word dtype_words[] = {
+    {"f32", NAPIER_F32}, {"f16", NAPIER_F16}, {"bf16", NAPIER_BF16}, {"f64", NAPIER_F64}, {NULL, 0}};
 
-static bool ends_in(const char *path, const char *ending) {
+bool ends_in(const char *path, const char *ending) {
     const size_t size = strlen(path);
     const size_t tail = strlen(ending);
     if (size < tail) {
@@ -32,6 +27,9 @@ static bool ends_in(const char *path, const char *ending) {
 }
 
 file_format format_of_name(const char *path) {
+    if (path == NULL) {
+        return FORMAT_AUTO;
+    }
     if (ends_in(path, ".npy")) {
         return FORMAT_NPY;
     }

@@ -2,14 +2,17 @@
 #ifndef NAPIER_CLI_FORMAT_H
 #define NAPIER_CLI_FORMAT_H
 
-#include <stdbool.h>
+#include "../program/options.h"
 
-typedef enum file_format { FORMAT_AUTO, FORMAT_NPY, FORMAT_CSV, FORMAT_TSV } file_format;
+typedef enum file_format { FORMAT_AUTO, FORMAT_NPY, FORMAT_CSV, FORMAT_TSV, FORMAT_JSONL } file_format;
 
-/* "npy", "csv", "tsv"; false for any other word. */
-bool format_parse(const char *word, file_format *format);
+/* The words of options: formats of arrays; these and jsonl; dtypes. */
+extern const option_word array_formats[], result_formats[], dtype_words[];
 
-/* The format by the end of a file's name: .npy, .csv, .tsv or .tab, in upper or lower case; else AUTO. */
+/* Whether a name ends so, in upper or lower case. */
+bool ends_in(const char *path, const char *ending);
+
+/* The format by the end of a file's name: .npy, .csv, .tsv or .tab, in upper or lower case; else AUTO. NULL is allowed. */
 file_format format_of_name(const char *path);
 
 /* The character between two numbers of a line of text. */

@@ -81,9 +81,8 @@ static int open_npy(input *in, peeked_file *peeked) {
 
 static int open_text(input *in, const peeked_file *peeked, file_format format) {
     const char separator = format == FORMAT_AUTO ? '\0' : format_separator(format);
-    const int status = text_open(&in->text, in->file, in->name, separator, peeked->bytes, peeked->size);
-    if (status != STATUS_OK) {
-        return status;
+    if (text_open(&in->text, in->file, in->name, separator, peeked->bytes, peeked->size)) {
+        return STATUS_FAILED;
     }
     in->format = in->text.separator == '\t' ? FORMAT_TSV : FORMAT_CSV;
     in->dtype = NAPIER_F64;
@@ -97,9 +96,8 @@ static int open_text(input *in, const peeked_file *peeked, file_format format) {
 
 int input_open(input *in, const char *path, file_format format) {
     memset(in, 0, sizeof *in);
-    int status = open_file(in, path);
-    if (status != STATUS_OK) {
-        return status;
+    if (open_file(in, path)) {
+        return STATUS_FAILED;
     }
     peeked_file peeked = {.file = in->file};
     peeked.size = fread(peeked.bytes, 1, sizeof peeked.bytes, in->file);
@@ -116,8 +114,7 @@ int input_open(input *in, const char *path, file_format format) {
         return complain("%s: a zip archive (.npz?): unpack it and give one of the arrays", in->name);
     }
     in->format = format;
-    status = format == FORMAT_NPY ? open_npy(in, &peeked) : open_text(in, &peeked, format);
-    return status;
+    return format == FORMAT_NPY ? open_npy(in, &peeked) : open_text(in, &peeked, format);
 }
 
 void input_close(input *in) {
@@ -192,9 +189,8 @@ static int read_rows(input *in, double *out, int64_t count, int64_t *got) {
     bool more = true;
     *got = 0;
     while (more && *got + columns <= count) {
-        const int status = text_read_row(&in->text, out + *got, &more);
-        if (status != STATUS_OK) {
-            return status;
+        if (text_read_row(&in->text, out + *got, &more)) {
+            return STATUS_FAILED;
         }
         *got += more ? columns : 0;
     }
@@ -250,12 +246,9 @@ int input_load(input *in) {
     int64_t capacity = 0;
     int64_t got = 0;
     do {
-        int status = count + columns > capacity ? grow_table(in, &capacity) : STATUS_OK;
-        if (status == STATUS_OK) {
-            status = read_rows(in, in->table + count, capacity - count, &got);
-        }
-        if (status != STATUS_OK) {
-            return status;
+        if ((count + columns > capacity && grow_table(in, &capacity)) ||
+            read_rows(in, in->table + count, capacity - count, &got)) {
+            return STATUS_FAILED;
         }
         count += got;
     } while (got > 0);
@@ -272,12 +265,12 @@ int input_make_seekable(input *in) {
     if (is_seekable(in)) {
         return STATUS_OK;
     }
+    char buffer[1 << 16];
     FILE *const copy = scratch_file();
-    char *const buffer = malloc(1 << 16);
     int64_t left = in->count * (int64_t)in->element.size;
-    int status = copy == NULL ? STATUS_FAILED : buffer == NULL ? no_memory(in) : STATUS_OK;
+    int status = copy != NULL ? STATUS_OK : STATUS_FAILED;
     while (status == STATUS_OK && left > 0) {
-        const size_t size = (size_t)smaller(left, 1 << 16);
+        const size_t size = (size_t)smaller(left, sizeof buffer);
         const size_t got = fread(buffer, 1, size, in->file);
         if (got < size) {
             status = truncated(in, in->count - (left - (int64_t)got + (int64_t)in->element.size - 1) /
@@ -290,11 +283,8 @@ int input_make_seekable(input *in) {
     if (status == STATUS_OK && (fflush(copy) != 0 || fseeko(copy, 0, SEEK_SET) != 0)) {
         status = complain("temporary file (TMPDIR): %s", strerror(errno));
     }
-    free(buffer);
     if (status != STATUS_OK) {
-        if (copy != NULL) {
-            fclose(copy);
-        }
+        source_close(copy);
         return status;
     }
     source_close(in->file);
@@ -348,20 +338,46 @@ const void *input_map(input *in) {
     return map_file(in);
 }
 
+int input_elements(input *in, scratch *room, const void **elements) {
+    int64_t got;
+    if (input_arrive(in)) {
+        return STATUS_FAILED;
+    }
+    *elements = input_map(in);
+    if (*elements != NULL) {
+        return STATUS_OK;
+    }
+    if (scratch_new(room, in->count * (int64_t)napier_dtype_size(in->dtype), "")) {
+        return STATUS_FAILED;
+    }
+    *elements = room->data;
+    return input_read(in, room->data, in->count, &got);
+}
+
+void input_narrow(input *in) {
+    for (int64_t i = 0; i < in->count; i++) {
+        const float narrowed = (float)in->table[i];
+        memcpy((char *)in->table + (size_t)i * sizeof narrowed, &narrowed,
+               sizeof narrowed); /* before the next number */
+    }
+    in->dtype = NAPIER_F32;
+}
+
 int input_use_c_order(input *in) {
     const bool same = !in->shape.fortran || in->shape.dims < 2 || in->count == 0;
     in->shape.fortran = false;
     if (same) {
         return STATUS_OK;
     }
-    int status = input_arrive(in);
-    in->unordered = status == STATUS_OK ? map_file(in) : NULL;
-    if (status != STATUS_OK || in->unordered != NULL) {
-        return status;
+    if (input_arrive(in)) {
+        return STATUS_FAILED;
     }
-    status = scratch_new(&in->room, in->count * (int64_t)in->element.size, "");
-    if (status != STATUS_OK) {
-        return status;
+    in->unordered = map_file(in);
+    if (in->unordered != NULL) {
+        return STATUS_OK;
+    }
+    if (scratch_new(&in->room, in->count * (int64_t)in->element.size, "")) {
+        return STATUS_FAILED;
     }
     const size_t got = fread(in->room.data, in->element.size, (size_t)in->count, in->file);
     if (got != (size_t)in->count) {
@@ -369,4 +385,29 @@ int input_use_c_order(input *in) {
     }
     in->unordered = in->room.data;
     return STATUS_OK;
+}
+
+int input_open_whole(input *in, const char *path) {
+    return input_open(in, path, FORMAT_AUTO) || input_load(in) || input_use_c_order(in);
+}
+
+int input_take(input *in, number_taker *take, void *user) {
+    enum { AT_ONCE = 4096 };
+    double elements[AT_ONCE]; /* of any dtype */
+    const size_t size = napier_dtype_size(in->dtype);
+    int64_t index = 0;
+    int64_t got = 0;
+    while (input_read(in, elements, AT_ONCE, &got) == STATUS_OK) {
+        for (int64_t i = 0; i < got; i++, index++) {
+            const double value = element_value(in->dtype, (const char *)elements + (size_t)i * size);
+            const char *const wrong = take(user, value);
+            if (wrong != NULL) {
+                return complain("%s: element %" PRId64 " is %g, which %s", in->name, index, value, wrong);
+            }
+        }
+        if (got == 0) {
+            return STATUS_OK;
+        }
+    }
+    return STATUS_FAILED;
 }

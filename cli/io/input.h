@@ -50,10 +50,23 @@ int input_make_seekable(input *in);
  * them. A large number of elements is copied to a temporary file, which grows only as they arrive. */
 int input_arrive(input *in);
 
+/* Opens an array of any format, all of which is read, in C order. */
+int input_open_whole(input *in, const char *path);
+
+/* Passes all numbers to `take`, which returns what is wrong with one, or NULL: "is 3, which is neither 0 nor 1". */
+typedef const char *number_taker(void *user, double value);
+int input_take(input *in, number_taker *take, void *user);
+
 /* Makes input_read continue at element `index`. */
 int input_seek(input *in, int64_t index);
 
 /* All elements in memory, if they can be used where they are in the file; else NULL, and input_read must read them. */
 const void *input_map(input *in);
+
+/* All elements: those of input_map, or else read into `room`. */
+int input_elements(input *in, scratch *room, const void **elements);
+
+/* Makes the numbers of a loaded text f32, in their place. Afterwards only input_map and input_elements give them. */
+void input_narrow(input *in);
 
 #endif

@@ -1,6 +1,4 @@
 /* cli/io/jsonl.c - reads lines and parses them with cJSON. */
-#define _POSIX_C_SOURCE 200809L
-
 #include "jsonl.h"
 
 #include "../program/memory.h"
@@ -11,95 +9,23 @@
 #include <cjson/cJSON.h>
 #endif
 
-#include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const size_t most_line = (size_t)64 << 20;
 
-bool jsonl_available(void) {
-#ifdef NAPIER_CJSON
-    return true;
-#else
-    return false;
-#endif
+int jsonl_fault(const jsonl_reader *r, const char *format, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    return complain("%s:%" PRId64 ": %s", r->lines.name, r->lines.line, text);
 }
 
-/* ---- The file ---------------------------------------------------------------------------------------------------- */
-
-void jsonl_open_file(jsonl_reader *r, FILE *file, const char *name) {
-    memset(r, 0, sizeof *r);
-    r->file = file;
-    r->name = name;
-    r->size = -1;
-}
-
-int jsonl_open(jsonl_reader *r, const char *path) {
-    const char *name;
-    FILE *const file = source_open(path, &name);
-    jsonl_open_file(r, file, name);
-    if (file == NULL) {
-        return STATUS_FAILED;
-    }
-    r->owns_file = true;
-    r->size = source_size(file);
-    return STATUS_OK;
-}
-
-static int no_memory(const jsonl_reader *r) { return complain("%s:%" PRId64 ": out of memory", r->name, r->line); }
-
-/* Makes space for more of a line: moves what has been read of it to the front, or grows the buffer. */
-static int make_room(jsonl_reader *r) {
-    enum { FIRST_CAPACITY = 1 << 16 };
-    if (r->start > 0) {
-        memmove(r->bytes, r->bytes + r->start, r->end - r->start);
-        r->end -= r->start;
-        r->start = 0;
-    }
-    if (r->end < r->capacity) {
-        return STATUS_OK;
-    }
-    if (r->capacity >= most_line) {
-        return complain("%s:%" PRId64 ": a line of more than %zu MiB", r->name, r->line, most_line >> 20);
-    }
-    const size_t capacity = r->capacity > 0 ? 2 * r->capacity : FIRST_CAPACITY;
-    char *const bytes = realloc(r->bytes, capacity);
-    if (bytes == NULL) {
-        return no_memory(r);
-    }
-    r->bytes = bytes;
-    r->capacity = capacity;
-    return STATUS_OK;
-}
-
-/* Reads the next line without its line feed; *line is NULL at the end of the file. */
-static int read_line(jsonl_reader *r, const char **line, size_t *size) {
-    r->line++;
-    for (size_t looked = 0;;) {
-        const char *const from = r->bytes != NULL ? r->bytes + r->start : NULL;
-        const size_t have = r->end - r->start;
-        const char *const newline = have > looked ? memchr(from + looked, '\n', have - looked) : NULL;
-        if (newline != NULL || r->at_end) {
-            *line = newline != NULL || have > 0 ? from : NULL;
-            *size = newline != NULL ? (size_t)(newline - from) : have;
-            r->start += newline != NULL ? *size + 1 : have;
-            return STATUS_OK;
-        }
-        looked = have;
-        const int status = make_room(r);
-        if (status != STATUS_OK) {
-            return status;
-        }
-        const size_t got = fread(r->bytes + r->end, 1, r->capacity - r->end, r->file);
-        r->end += got;
-        r->used += (int64_t)got;
-        r->at_end = got == 0;
-        if (ferror(r->file)) {
-            return complain("%s: %s", r->name, strerror(errno));
-        }
-    }
-}
+/* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
 static bool is_blank(const char *line, size_t size) {
     for (size_t i = 0; i < size; i++) {
@@ -111,14 +37,11 @@ static bool is_blank(const char *line, size_t size) {
 }
 
 static int check_bytes(const jsonl_reader *r, const char *line, size_t size) {
-    if (r->line == 1 && size >= 6 && memcmp(line, "\x93NUMPY", 6) == 0) {
+    if (r->lines.line == 1 && size >= 6 && memcmp(line, "\x93NUMPY", 6) == 0) {
         return complain("%s: an .npy file, where JSON Lines are read; arrays are given by --logprobs and other options",
-                        r->name);
+                        r->lines.name);
     }
-    if (memchr(line, '\0', size) != NULL) {
-        return complain("%s:%" PRId64 ": a byte 0: not JSON Lines", r->name, r->line);
-    }
-    return STATUS_OK;
+    return memchr(line, '\0', size) != NULL ? jsonl_fault(r, "a byte 0: not JSON Lines") : STATUS_OK;
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
@@ -139,15 +62,6 @@ static size_t string_end(const char *line, size_t at, size_t size) {
     return at < size ? at + 1 : size;
 }
 
-static int text_room(jsonl_reader *r, size_t size) {
-    if (r->text_capacity < size) {
-        free(r->text);
-        r->text = malloc(size);
-        r->text_capacity = r->text != NULL ? size : 0;
-    }
-    return r->text != NULL ? STATUS_OK : no_memory(r);
-}
-
 /* The end of the part that is JSON already: whole strings, and all characters that cannot start one of the words. */
 static size_t plain_end(const char *line, size_t at, size_t size) {
     const size_t start = at;
@@ -165,9 +79,8 @@ static size_t plain_end(const char *line, size_t at, size_t size) {
 
 /* Copies the line to r->text, with NaN in quotes and Infinity as a number too large for a double. */
 static int make_strict(jsonl_reader *r, const char *line, size_t size) {
-    const int status = text_room(r, size / 3 * 5 + 3); /* NaN to "NaN" */
-    if (status != STATUS_OK) {
-        return status;
+    if (!memory_grow(&r->text, &r->text_capacity, (int64_t)(size / 3 * 5 + 3), 1)) { /* NaN to "NaN" */
+        return jsonl_fault(r, "out of memory");
     }
     char *to = r->text;
     for (size_t at = 0; at < size;) {
@@ -208,14 +121,13 @@ static void *take_memory(size_t size) {
 static int syntax_error(const jsonl_reader *r, const char *at) {
     char shown[32];
     if (memory_refused) {
-        return complain("%s:%" PRId64 ": a line that takes more than %zu MiB when read: arrays (.npy) take less",
-                        r->name, r->line, most_memory >> 20);
+        return jsonl_fault(r, "a line that takes more than %zu MiB when read: arrays (.npy) take less",
+                           most_memory >> 20);
     }
     if (at == NULL || *at == '\0') {
-        return complain("%s:%" PRId64 ": not JSON at the end of the line", r->name, r->line);
+        return jsonl_fault(r, "not JSON at the end of the line");
     }
-    return complain("%s:%" PRId64 ": not JSON at '%s'", r->name, r->line,
-                    printable(shown, sizeof shown, at, strlen(at)));
+    return jsonl_fault(r, "not JSON at '%s'", printable(shown, sizeof shown, at, strlen(at)));
 }
 
 static int parse_object(jsonl_reader *r) {
@@ -229,10 +141,7 @@ static int parse_object(jsonl_reader *r) {
     if (r->object == NULL || !is_blank(end, strlen(end))) {
         return syntax_error(r, end);
     }
-    if (!cJSON_IsObject(r->object)) {
-        return complain("%s:%" PRId64 ": not an object, {...}", r->name, r->line);
-    }
-    return STATUS_OK;
+    return cJSON_IsObject(r->object) ? STATUS_OK : jsonl_fault(r, "not an object, {...}");
 }
 
 static void forget_object(jsonl_reader *r) {
@@ -245,53 +154,56 @@ static void forget_object(jsonl_reader *r) {
 static int make_strict(jsonl_reader *r, const char *line, size_t size) {
     (void)line, (void)size;
     return complain("%s: this build has no cJSON, which JSON Lines need; arrays (--logprobs FILE, ...) do not",
-                    r->name);
+                    r->lines.name);
 }
-static int parse_object(jsonl_reader *r) {
+static int parse_object(const jsonl_reader *r) {
     (void)r;
     return STATUS_FAILED;
 }
-static void forget_object(jsonl_reader *r) { (void)r; }
+static void forget_object(const jsonl_reader *r) { (void)r; }
 
 #endif
 
-int jsonl_next(jsonl_reader *r, const struct cJSON **object) {
-    const char *line = NULL;
+static int check_texts(const jsonl_reader *r) {
+    for (const char *at = strchr(r->text, '\\'); at != NULL && at[1] != '\0'; at = strchr(at + 2, '\\')) {
+        if (strncmp(at, "\\u0000", 6) == 0) {
+            return jsonl_fault(r, "\\u0000 in a string");
+        }
+    }
+    return STATUS_OK;
+}
+
+static int read_all(jsonl_reader *r, bool has_texts, jsonl_taker *take, void *user) {
+    char *line = NULL;
     size_t size = 0;
     int status;
-    forget_object(r);
-    *object = NULL;
     do {
-        status = read_line(r, &line, &size);
-    } while (status == STATUS_OK && line != NULL && is_blank(line, size));
-    if (status == STATUS_OK && line != NULL) {
-        status = check_bytes(r, line, size);
-        if (status == STATUS_OK) {
-            status = make_strict(r, line, size);
+        status = lines_next(&r->lines, &line, &size);
+        if (status == STATUS_OK && line != NULL && !is_blank(line, size)) {
+            status = check_bytes(r, line, size) || make_strict(r, line, size) || parse_object(r) ||
+                     (has_texts && check_texts(r)) || take(user, r, r->object);
+            forget_object(r);
         }
-        if (status == STATUS_OK) {
-            status = parse_object(r);
-        }
-        *object = r->object;
-    }
+    } while (status == STATUS_OK && line != NULL);
+    lines_free(&r->lines);
+    free(r->text);
     return status;
 }
 
-bool jsonl_has_zero(const jsonl_reader *r) {
-    for (const char *at = strchr(r->text, '\\'); at != NULL && at[1] != '\0'; at = strchr(at + 2, '\\')) {
-        if (strncmp(at, "\\u0000", 6) == 0) {
-            return true;
-        }
-    }
-    return false;
+int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *take, void *user) {
+    jsonl_reader r = {.size = -1};
+    r.lines = (line_reader){.file = file, .name = name, .most = most_line};
+    return read_all(&r, has_texts, take, user);
 }
 
-void jsonl_close(jsonl_reader *r) {
-    forget_object(r);
-    free(r->bytes);
-    free(r->text);
-    if (r->owns_file) {
-        source_close(r->file);
+int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user) {
+    jsonl_reader r = {.lines = {.most = most_line}};
+    r.lines.file = source_open(path, &r.lines.name);
+    if (r.lines.file == NULL) {
+        return STATUS_FAILED;
     }
-    memset(r, 0, sizeof *r);
+    r.size = source_size(r.lines.file);
+    const int status = read_all(&r, has_texts, take, user);
+    source_close(r.lines.file);
+    return status;
 }

@@ -7,39 +7,30 @@
 #ifndef NAPIER_CLI_JSONL_H
 #define NAPIER_CLI_JSONL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "../program/message.h"
+#include "lines.h"
 
 struct cJSON;
 
 typedef struct jsonl_reader {
-    FILE *file;
-    const char *name;   /* for messages */
-    int64_t line;       /* number of the last line read, from 1 */
-    int64_t size, used; /* bytes of the file and bytes read so far; size -1: a pipe */
-    char *bytes;        /* bytes[start .. end): the file from its next line on */
-    size_t start, end, capacity;
-    bool at_end;
-    bool owns_file; /* jsonl_close closes the file */
-    char *text;     /* the line as strict JSON */
-    size_t text_capacity;
+    line_reader lines;
+    int64_t size; /* bytes of the file; -1: a pipe */
+    char *text;   /* the line as strict JSON */
+    int64_t text_capacity;
     struct cJSON *object;
 } jsonl_reader;
 
-/* Whether this build has cJSON. */
-bool jsonl_available(void);
+/* Gets the object on each line, which the reader frees afterwards. Returns STATUS_OK, or STATUS_FAILED after a message,
+ * which ends the reading. */
+typedef int jsonl_taker(void *user, const jsonl_reader *r, const struct cJSON *object);
 
-/* Opens `path` ("-": standard input). Close the reader even after a failure. */
-int jsonl_open(jsonl_reader *r, const char *path);
-/* The same on an open file, which is not closed. */
-void jsonl_open_file(jsonl_reader *r, FILE *file, const char *name);
-void jsonl_close(jsonl_reader *r);
+/* Passes all objects of the file `path` ("-": standard input) to `take`. `has_texts`: the caller reads strings, so an
+ * escaped byte 0 (\u0000), where cJSON would silently end one, is an error. */
+int jsonl_read(const char *path, bool has_texts, jsonl_taker *take, void *user);
+/* The same for an open file, which is not closed. */
+int jsonl_read_file(FILE *file, const char *name, bool has_texts, jsonl_taker *take, void *user);
 
-/* Whether the line has an escaped byte 0 (\u0000), where cJSON would silently end a string. */
-bool jsonl_has_zero(const jsonl_reader *r);
-
-/* Reads the object on the next line, which the reader keeps until the next call; NULL at the end of the file. */
-int jsonl_next(jsonl_reader *r, const struct cJSON **object);
+/* Prints a message with the file and the line in front of it. Returns STATUS_FAILED. */
+int jsonl_fault(const jsonl_reader *r, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #endif

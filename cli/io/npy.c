@@ -28,6 +28,12 @@ PRINTF_LIKE(2, 3) static bool fail(char *error, const char *format, ...) {
     return false;
 }
 
+static bool expected(const cursor *c, const char *what) {
+    char shown[24];
+    return fail(c->error, "bad header: %s expected before '%s'", what,
+                printable(shown, sizeof shown, c->at, (size_t)(c->end - c->at)));
+}
+
 /* ---- Tokens of the dict ------------------------------------------------------------------------------------------ */
 
 static void skip_space(cursor *c) {
@@ -47,20 +53,14 @@ static bool accept(cursor *c, char wanted) {
 }
 
 static bool expect(cursor *c, char wanted) {
-    if (accept(c, wanted)) {
-        return true;
-    }
-    char shown[24];
-    return fail(c->error, "bad header: '%c' expected before '%s'", wanted,
-                printable(shown, sizeof shown, c->at, (size_t)(c->end - c->at)));
+    const char what[] = {'\'', wanted, '\'', '\0'};
+    return accept(c, wanted) || expected(c, what);
 }
 
 static bool parse_string(cursor *c, span *string) {
     skip_space(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) {
-        char shown[24];
-        return fail(c->error, "bad header: a quoted string expected before '%s'",
-                    printable(shown, sizeof shown, c->at, (size_t)(c->end - c->at)));
+        return expected(c, "a quoted string");
     }
     const char quote = *c->at++;
     string->start = c->at;
@@ -101,9 +101,7 @@ static bool parse_bool(cursor *c, bool *value) {
 static bool parse_dimension(cursor *c, int64_t *value) {
     skip_space(c);
     if (c->at == c->end || *c->at < '0' || *c->at > '9') {
-        char shown[24];
-        return fail(c->error, "bad header: a dimension of the shape expected before '%s'",
-                    printable(shown, sizeof shown, c->at, (size_t)(c->end - c->at)));
+        return expected(c, "a dimension of the shape");
     }
     int64_t n = 0;
     for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {

@@ -11,6 +11,7 @@
 #include "core/base/output_file.h" /* the only file of src/ that the program compiles too */
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -204,13 +205,26 @@ static int write_text(output *out, const char *elements, int64_t count) {
     return STATUS_OK;
 }
 
-int output_write(output *out, void *elements, int64_t count) {
+/* Files are little-endian. */
+static int write_swapped(output *out, const char *elements, size_t size, int64_t count) {
+    char element[sizeof(double)];
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(element, elements + (size_t)i * size, size);
+        bytes_swap(element, size, 1);
+        if (fwrite(element, size, 1, out->file) != 1) {
+            return output_error(out);
+        }
+    }
+    return STATUS_OK;
+}
+
+int output_write(output *out, const void *elements, int64_t count) {
+    const size_t size = napier_dtype_size(out->dtype);
     if (out->format != FORMAT_NPY) {
         return write_text(out, elements, count);
     }
-    const size_t size = napier_dtype_size(out->dtype);
     if (machine_is_big_endian()) {
-        bytes_swap(elements, size, count);
+        return write_swapped(out, elements, size, count);
     }
     return fwrite(elements, size, (size_t)count, out->file) == (size_t)count ? STATUS_OK : output_error(out);
 }
@@ -271,4 +285,59 @@ int output_settle(int status) {
         }
     }
     return status;
+}
+
+/* ---- Whole files ------------------------------------------------------------------------------------------------- */
+
+int output_array(const char *path, file_format format, const array_shape *shape, const float *numbers) {
+    output out;
+    format = format != FORMAT_AUTO ? format : output_format(path, FORMAT_NPY);
+    const int status = output_open(&out, path) || output_begin(&out, format, NAPIER_F32, shape, NULL) ||
+                       output_write(&out, numbers, shape_count(shape)) || output_commit(&out);
+    output_discard(&out);
+    return status;
+}
+
+int output_print(const char *path, output_printer *print, void *user) {
+    output out;
+    const int status = output_open(&out, path) || print(out.file, user) ||
+                       (ferror(out.file) ? output_error(&out) : output_commit(&out));
+    output_discard(&out);
+    return status;
+}
+
+typedef struct memory_block {
+    const void *bytes;
+    size_t size;
+} memory_block;
+
+static int print_bytes(FILE *file, void *user) {
+    const memory_block *const b = user;
+    fwrite(b->bytes, 1, b->size, file);
+    return STATUS_OK;
+}
+
+int output_bytes(const char *path, const void *bytes, size_t size) {
+    memory_block b = {bytes, size};
+    return output_print(path, print_bytes, &b);
+}
+
+void json_number(FILE *file, napier_dtype dtype, const void *number) {
+    char text[TEXT_NUMBER_MAX];
+    const double value = element_value(dtype, number);
+    if (isfinite(value)) {
+        text_number(text, dtype, number);
+    }
+    fputs(isnan(value) ? "NaN" : isinf(value) ? (value > 0 ? "Infinity" : "-Infinity") : text, file);
+}
+
+void json_f64(FILE *file, double number) { json_number(file, NAPIER_F64, &number); }
+
+void json_list(FILE *file, const float *numbers, int64_t count) {
+    fputc('[', file);
+    for (int64_t i = 0; i < count; i++) {
+        fputs(i > 0 ? ", " : "", file);
+        json_number(file, NAPIER_F32, &numbers[i]);
+    }
+    fputc(']', file);
 }

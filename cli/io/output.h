@@ -29,9 +29,8 @@ int output_open(output *out, const char *path);
  * line from `header` (NULL: none). */
 int output_begin(output *out, file_format format, napier_dtype dtype, const array_shape *shape, const char *header);
 
-/* Writes the next elements in the order of the shape, at most as many as remain. Changes their byte order in place if
- * that of the file differs. */
-int output_write(output *out, void *elements, int64_t count);
+/* Writes the next elements in the order of the shape, at most as many as remain. */
+int output_write(output *out, const void *elements, int64_t count);
 
 /* Completes the file and writes it to the disk. output_settle gives it its final name. */
 int output_commit(output *out);
@@ -42,6 +41,24 @@ void output_discard(output *out);
 /* Reports by errno why writing failed, with a message unless the reader of a pipe has closed it. Returns
  * STATUS_FAILED. */
 int output_error(const output *out);
+
+/* ---- Whole files: open, write, commit ---------------------------------------------------------------------------- */
+
+/* An array of f32. AUTO is the format of the name, or .npy. */
+int output_array(const char *path, file_format format, const array_shape *shape, const float *numbers);
+int output_bytes(const char *path, const void *bytes, size_t size);
+
+/* What `print` prints. If it returns STATUS_FAILED, after a message, the file is removed. */
+typedef int output_printer(FILE *file, void *user);
+int output_print(const char *path, output_printer *print, void *user);
+
+/* Print a number of a dtype as JSON, with the fewest digits that read back as the same value, or NaN, Infinity and
+ * -Infinity, as Python's json writes it; and a list of numbers. */
+void json_number(FILE *file, napier_dtype dtype, const void *number);
+void json_f64(FILE *file, double number);
+void json_list(FILE *file, const float *numbers, int64_t count);
+
+/* ------------------------------------------------------------------------------------------------------------------ */
 
 /* Ends a command: if `status` is STATUS_OK, all committed files take their final names, otherwise they are removed.
  * Returns the program's status. */

@@ -30,9 +30,13 @@ static const char *fault_of(FILE *file) {
     return NULL;
 }
 
+const char *source_name(const char *path) {
+    return strcmp(path, "-") == 0 ? "standard input" : *path != '\0' ? path : "''";
+}
+
 FILE *source_open(const char *path, const char **name) {
     const bool standard = strcmp(path, "-") == 0;
-    *name = standard ? "standard input" : *path != '\0' ? path : "''";
+    *name = source_name(path);
     FILE *const file = standard ? stdin : fopen(path, "rb");
     const char *const fault = file != NULL ? fault_of(file) : strerror(errno);
     if (fault == NULL) {
@@ -60,40 +64,22 @@ static int too_large(const whole_file *f, int64_t most) {
     return complain("%s: more than %" PRId64 " bytes, half of the memory that this program may use", f->name, most);
 }
 
-/* Makes space for `capacity` bytes and a '\0'. */
-static int make_room(whole_file *f, size_t capacity) {
-    char *const bytes = realloc(f->bytes, capacity + 1);
-    if (bytes == NULL) {
-        return complain("%s: out of memory", f->name);
-    }
-    f->bytes = bytes;
-    return STATUS_OK;
-}
-
 static int read_to_end(whole_file *f, FILE *file, int64_t most) {
-    const int64_t known = source_size(file);
-    if (known > most) {
-        return too_large(f, most);
-    }
-    size_t capacity = known > 0 ? (size_t)known : 1 << 16;
-    int status = make_room(f, capacity);
-    while (status == STATUS_OK) {
-        f->size += fread(f->bytes + f->size, 1, capacity - f->size, file);
-        if (f->size < capacity) { /* the end, or an error */
-            break;
+    int64_t capacity = 0;
+    int64_t wanted =
+        source_size(file) > 0 ? source_size(file) + 2 : 1 << 16; /* the end is seen, and a '\0' has space */
+    do {
+        if (wanted - 2 > most) {
+            return too_large(f, most);
         }
-        const int next = getc(file);
-        if (next == EOF) {
-            break;
+        if (!memory_grow(&f->bytes, &capacity, wanted, 1)) {
+            return complain("%s: out of memory", f->name);
         }
-        ungetc(next, file);
-        capacity *= 2;
-        status = capacity > (size_t)most ? too_large(f, most) : make_room(f, capacity);
-    }
-    if (f->bytes != NULL) {
+        f->size += fread(f->bytes + f->size, 1, (size_t)capacity - 1 - f->size, file);
         f->bytes[f->size] = '\0';
-    }
-    return status == STATUS_OK && ferror(file) ? complain("%s: %s", f->name, strerror(errno)) : status;
+        wanted = 2 * capacity;
+    } while ((int64_t)f->size == capacity - 1);
+    return ferror(file) ? complain("%s: %s", f->name, strerror(errno)) : STATUS_OK;
 }
 
 int whole_file_read(whole_file *f, const char *path) {

@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* The name of a file in messages: "standard input" of "-". */
+const char *source_name(const char *path);
+
 /* Opens `path` ("-": standard input); *name is its name in messages. Returns NULL after a message, also for a folder,
  * and for a device such as /dev/zero, which has no end. */
 FILE *source_open(const char *path, const char **name);

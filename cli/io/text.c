@@ -4,7 +4,6 @@
 #include "array.h"
 #include "../program/message.h"
 
-#include <errno.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,67 +12,20 @@
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
-enum { FIRST_CAPACITY = 1 << 16 };
-static const size_t most_line = (size_t)256 << 20;
-
 static int no_memory(const text_reader *t) { return complain("%s: out of memory", t->name); }
 
-/* Makes space for more bytes, and reads some. One byte is always kept free for the '\0' after the last line. */
-static int fill(text_reader *t) {
-    if (t->start > 0) {
-        memmove(t->bytes, t->bytes + t->start, t->end - t->start);
-        t->end -= t->start;
-        t->start = 0;
-    }
-    if (t->capacity - t->end < 2) {
-        if (t->capacity >= most_line) {
-            return complain("%s:%" PRId64 ": a line of more than %zu MiB", t->name, t->line + 1, most_line >> 20);
-        }
-        const size_t capacity = t->capacity * 2;
-        char *const bytes = realloc(t->bytes, capacity);
-        if (bytes == NULL) {
-            return no_memory(t);
-        }
-        t->bytes = bytes;
-        t->capacity = capacity;
-    }
-    const size_t got = fread(t->bytes + t->end, 1, t->capacity - t->end - 1, t->file);
-    if (got == 0) {
-        if (ferror(t->file)) {
-            return complain("%s: %s", t->name, strerror(errno));
-        }
-        t->at_end = true;
-    }
-    t->end += got;
-    return STATUS_OK;
-}
-
-/* Reads the next line without its line end, '\0'-terminated, valid until the next call; NULL at the end of the file. */
+/* Reads the next line without its line end; NULL at the end of the file. */
 static int read_line(text_reader *t, char **line, size_t *size) {
-    size_t seen = 0;
-    for (;;) {
-        char *const start = t->bytes + t->start;
-        const size_t have = t->end - t->start;
-        char *const newline = memchr(start + seen, '\n', have - seen);
-        if (newline == NULL && !t->at_end) {
-            seen = have;
-            const int status = fill(t);
-            if (status != STATUS_OK) {
-                return status;
-            }
-            continue;
-        }
-        *line = newline != NULL || have > 0 ? start : NULL;
-        *size = newline != NULL ? (size_t)(newline - start) : have;
-        t->start += *size + (newline != NULL);
-        t->line++;
-        break;
+    if (lines_next(&t->lines, line, size)) {
+        return STATUS_FAILED;
     }
-    if (*line != NULL) {
-        if (*size > 0 && (*line)[*size - 1] == '\r') {
-            --*size;
-        }
-        (*line)[*size] = '\0';
+    t->line = t->lines.line;
+    if (*line != NULL && *size > 0 && (*line)[*size - 1] == '\r') {
+        (*line)[--*size] = '\0';
+    }
+    if (*line != NULL && t->line == 1 && strncmp(*line, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark of UTF-8 */
+        *line += 3;
+        *size -= 3;
     }
     return STATUS_OK;
 }
@@ -232,22 +184,18 @@ static int keep_header(text_reader *t, const char *line, size_t size) {
 static int read_first_row(text_reader *t) {
     char *line;
     size_t size;
-    int status = read_row_line(t, &line, &size);
-    if (status == STATUS_OK && line != NULL) {
+    if (read_row_line(t, &line, &size)) {
+        return STATUS_FAILED;
+    }
+    if (line != NULL) {
         if (t->separator == '\0') {
             t->separator = memchr(line, '\t', size) != NULL ? '\t' : ',';
         }
         t->first_line = t->line;
         t->columns = count_fields(t, line, size);
-        if (is_header(t, line, size)) {
-            status = keep_header(t, line, size);
-            if (status == STATUS_OK) {
-                status = read_row_line(t, &line, &size);
-            }
+        if (is_header(t, line, size) && (keep_header(t, line, size) || read_row_line(t, &line, &size))) {
+            return STATUS_FAILED;
         }
-    }
-    if (status != STATUS_OK) {
-        return status;
     }
     if (line == NULL) {
         return complain("%s: no row of numbers%s", t->name, t->header != NULL ? " below the header" : "");
@@ -262,28 +210,10 @@ static int read_first_row(text_reader *t) {
 
 int text_open(text_reader *t, FILE *file, const char *name, char separator, const void *bytes, size_t size) {
     memset(t, 0, sizeof *t);
-    t->file = file;
     t->name = name;
     t->separator = separator;
-    t->capacity = FIRST_CAPACITY;
-    t->bytes = malloc(t->capacity);
-    if (t->bytes == NULL) {
-        return no_memory(t);
-    }
-    if (size > 0) {
-        memcpy(t->bytes, bytes, size);
-        t->end = size;
-    }
-    while (t->end < 3 && !t->at_end) {
-        const int status = fill(t);
-        if (status != STATUS_OK) {
-            return status;
-        }
-    }
-    if (t->end >= 3 && memcmp(t->bytes, "\xef\xbb\xbf", 3) == 0) {
-        t->start = 3; /* UTF-8 with a byte order mark */
-    }
-    return read_first_row(t);
+    t->lines = (line_reader){.file = file, .name = name, .most = (size_t)256 << 20};
+    return lines_begin(&t->lines, bytes, size) || read_first_row(t);
 }
 
 int text_read_row(text_reader *t, double *row, bool *got) {
@@ -306,7 +236,7 @@ int text_read_row(text_reader *t, double *row, bool *got) {
 void text_close(text_reader *t) {
     free(t->header);
     free(t->row);
-    free(t->bytes);
+    lines_free(&t->lines);
     memset(t, 0, sizeof *t);
 }
 

@@ -8,13 +8,11 @@
 #ifndef NAPIER_CLI_TEXT_H
 #define NAPIER_CLI_TEXT_H
 
+#include "lines.h"
+
 #include <napier/types.h>
 
-#include <stdbool.h>
-#include <stdio.h>
-
 typedef struct text_reader {
-    FILE *file;
     const char *name; /* for messages */
     char separator;
     char *header;    /* the header line; NULL: none */
@@ -23,9 +21,7 @@ typedef struct text_reader {
     int64_t line;      /* number of the last line read, from 1 */
     double *row;       /* the first row, read ahead */
     bool row_is_ahead; /* and not yet returned */
-    char *bytes;       /* bytes[start .. end): the file from its next line on */
-    size_t start, end, capacity;
-    bool at_end;
+    line_reader lines;
 } text_reader;
 
 /* Starts reading a file whose first `size` bytes have been read into `bytes` already. If `separator` is '\0', it is a

@@ -147,11 +147,8 @@ static int read_tools(chat_lines *chat, const char *place, const cJSON *list) {
 
 int chat_lines_read(chat_lines *chat, const char *place, const cJSON *list, const cJSON *line) {
     *chat = (chat_lines){0};
-    int status = check_line(place, line);
-    if (status == STATUS_OK) {
-        status = read_tools(chat, place, member(line, "tools"));
-    }
-    return status == STATUS_OK ? read_messages(chat, place, list) : status;
+    return check_line(place, line) || read_tools(chat, place, member(line, "tools")) ||
+           read_messages(chat, place, list);
 }
 
 void chat_lines_free(chat_lines *chat) {

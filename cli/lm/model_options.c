@@ -1,86 +1,56 @@
-/* cli/lm/model_options.c - the options that judge and logprobs share. */
+/* cli/lm/model_options.c - what judge and logprobs share. */
 #include "model_options.h"
 
-#include <math.h>
-#include <stddef.h>
-
 #include "../program/message.h"
-#include "../io/named_files.h"
 
-static int set_compute(model_request *q, const char *value) {
-    static const char *const words[] = {"f32", "bf16", NULL};
-    const int index = word_index(value, words);
-    q->bf16 = index == 1;
-    return index >= 0 ? STATUS_OK : bad_value(q->command, "compute", value, "f32 or bf16");
-}
+#include <float.h>
 
-static int set_memory(model_request *q, const char *value) {
-    const bool good = parse_size(value, &q->memory) && q->memory > 0;
-    return good ? STATUS_OK : bad_value(q->command, "memory", value, "a size above 0");
-}
+static const option_word modes[] = {{"f32", NAPIER_COMPUTE_F32}, {"bf16", NAPIER_COMPUTE_BF16}, {NULL, 0}};
 
-static int set_temperature(model_request *q, const char *value) {
-    const bool good = parse_number(value, &q->temperature) && isfinite(q->temperature) && q->temperature > 0;
-    return good ? STATUS_OK : bad_value(q->command, "temperature", value, "a finite number above 0");
-}
+#define AT(member) offsetof(model_request, member)
+const option model_options[] = {
+    {"model", 'm', OPTION_READ, "DIR", AT(folder),
+     .help = "the model: config.json, model.safetensors or shards of it, and for texts tokenizer.json"},
+    {"output", 'o', OPTION_WRITE, "OUT", AT(shared.out_path),
+     .help = "where the result goes (default or -: standard output)"},
+    {"compute", 0, OPTION_WORD, "MODE", AT(compute), .words = modes,
+     .help = "f32 (default), or bf16: activations rounded to bf16 before each product"},
+    {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE(0, 0x1p63),
+     .help = "what may be taken beside the weights, as 512M or 4G (default: 1G)"},
+    {"temperature", 't', OPTION_NUMBER, "T", AT(temperature), OPTION_ABOVE(0, DBL_MAX),
+     .help = "logits are divided by T first (default: 1)"},
+    {.name = NULL},
+};
 
-static int set_input(model_request *q, const char *value) {
-    if (q->path != NULL) {
-        return misuse(q->command, "one file at a time");
-    }
-    q->path = value;
-    return STATUS_OK;
-}
-
-int model_set_option(model_request *q, int id, const char *value) {
-    switch (id) {
-    case OPTION_OPERAND: return set_input(q, value);
-    case MODEL_FOLDER: q->folder = value; return STATUS_OK;
-    case MODEL_OUTPUT: q->out_path = value; return STATUS_OK;
-    case MODEL_COMPUTE: return set_compute(q, value);
-    case MODEL_MEMORY: return set_memory(q, value);
-    case MODEL_TEMPERATURE: return set_temperature(q, value);
-    case MODEL_THREADS: q->machine.threads_text = value; return STATUS_OK;
-    case MODEL_ISA: q->machine.isa_text = value; return STATUS_OK;
-    case MODEL_HELP: q->help = true; return STATUS_OK;
-    default: return STATUS_USAGE; /* OPTION_MISUSE, which has been reported */
-    }
-}
-
-int model_check_request(const model_request *q) {
-    if (q->path == NULL) {
-        return misuse(q->command, "a file is missing (- is standard input)");
-    }
-    if (q->folder == NULL) {
-        return misuse(q->command, "--model is missing: a folder with a model");
-    }
-    const named_file files[] = {
-        {"the input", q->path, false}, {"--model", q->folder, false}, {"--output", q->out_path, true}};
-    return named_files_check(q->command, files, sizeof files / sizeof *files);
+int model_check(const model_request *q) {
+    return q->folder != NULL ? STATUS_OK : misuse("--model is missing: a folder with a model");
 }
 
 #ifdef NAPIER_MODEL
 
-int model_status(const napier_context *context, napier_status status) {
-    return status == NAPIER_OK ? STATUS_OK : complain("%s", error_text(context, status));
-}
-
-int model_open(const model_request *q, napier_context *context, napier_model **model) {
+int model_open(const model_request *q, napier_context *context, napier_model **model, int64_t *vocabulary) {
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    options.compute = q->bf16 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32;
-    options.memory = q->memory;
-    return model_status(context, napier_model_load(context, q->folder, &options, model));
-}
-
-int64_t model_vocabulary(napier_context *context, const napier_model *model) {
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
-    return napier_model_get_info(context, model, &info) == NAPIER_OK ? info.vocabulary : 0;
+    options.compute = q->compute;
+    options.memory = q->memory;
+    if (library_status(context, napier_model_load(context, q->folder, &options, model), NULL)) {
+        return STATUS_FAILED;
+    }
+    *vocabulary = napier_model_get_info(context, *model, &info) == NAPIER_OK ? info.vocabulary : 0;
+    return STATUS_OK;
 }
 
 napier_score_options model_score_options(const model_request *q) {
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
-    options.temperature = q->temperature > 0 ? q->temperature : options.temperature;
+    options.temperature = q->temperature;
     return options;
+}
+
+#else
+
+int model_missing(void *request, napier_context *context) {
+    (void)request, (void)context;
+    return complain("this build has no models, which need cJSON, PCRE2 and utf8proc");
 }
 
 #endif

@@ -1,11 +1,15 @@
 /* cli/lm/score_lines.c - see score_lines.h. */
+#define _POSIX_C_SOURCE 200809L
+
 #include "score_lines.h"
 
 #ifdef NAPIER_MODEL
 
 #include "chat_lines.h"
 #include "../io/jsonl.h"
-#include "../program/machine.h"
+#include "../io/source.h"
+#include "../program/command.h"
+#include "../program/memory.h"
 #include "../program/message.h"
 
 #include <cjson/cJSON.h>
@@ -14,56 +18,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { PLACE = 320 };
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
-/* Makes space for `wanted` elements of `size` bytes. */
-static int make_room(void **memory, int64_t *capacity, int64_t wanted, size_t size) {
-    if (wanted <= *capacity) {
-        return STATUS_OK;
-    }
-    const int64_t more = wanted > 2 * *capacity ? wanted + 1024 : 2 * *capacity;
-    void *const larger = (uint64_t)more < SIZE_MAX / size ? realloc(*memory, (size_t)more * size) : NULL;
-    if (larger == NULL) {
+int id_lists_start(id_lists *l) {
+    if (!memory_grow(&l->offsets, &l->offsets_capacity, l->count + 1, sizeof *l->offsets)) {
         return complain("out of memory");
     }
-    *memory = larger;
-    *capacity = more;
+    l->offsets[0] = 0;
     return STATUS_OK;
 }
 
-static int room_for_offset(id_lists *l) {
-    void *offsets = l->offsets;
-    const int status = make_room(&offsets, &l->offsets_capacity, l->count + 2, sizeof *l->offsets);
-    l->offsets = offsets;
-    return status;
-}
-
-int id_lists_start(id_lists *l) {
-    const int status = room_for_offset(l);
-    if (status == STATUS_OK) {
-        l->offsets[0] = 0;
-    }
-    return status;
-}
-
 int id_lists_add(id_lists *l, const int32_t *ids, int64_t count) {
-    void *memory = l->ids;
-    int status = make_room(&memory, &l->capacity, l->size + count, sizeof *l->ids);
-    l->ids = memory;
-    if (status == STATUS_OK) {
-        status = room_for_offset(l);
+    if (!memory_grow(&l->ids, &l->capacity, l->size + count, sizeof *l->ids) ||
+        !memory_grow(&l->offsets, &l->offsets_capacity, l->count + 2, sizeof *l->offsets)) {
+        return complain("out of memory");
     }
-    if (status == STATUS_OK) {
-        if (count > 0) {
-            memcpy(l->ids + l->size, ids, (size_t)count * sizeof *ids);
-        }
-        l->size += count;
-        l->offsets[++l->count] = l->size;
+    if (count > 0) {
+        memcpy(l->ids + l->size, ids, (size_t)count * sizeof *ids);
     }
-    return status;
+    l->size += count;
+    l->offsets[++l->count] = l->size;
+    return STATUS_OK;
 }
 
 void id_lists_free(id_lists *l) {
@@ -83,21 +62,18 @@ void text_encoder_free(text_encoder *e) {
     napier_tokenizer_destroy(e->context, e->tokenizer);
 }
 
-static int library_error(const text_encoder *e, const char *place, napier_status status) {
-    return complain("%s: %s", place, error_text(e->context, status));
-}
-
-static int load_tokenizer(text_encoder *e) {
-    static const char name[] = "/tokenizer.json";
-    const size_t size = strlen(e->model) + sizeof name;
-    char *const path = malloc(size);
-    if (path == NULL) {
-        return complain("out of memory");
+int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer) {
+    struct stat info;
+    const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    const size_t size = strlen(path) + sizeof "/tokenizer.json";
+    char *const file = malloc(size);
+    if (file == NULL) {
+        return out_of_memory(path);
     }
-    snprintf(path, size, "%s%s", e->model, name);
-    const napier_status status = napier_tokenizer_load(e->context, path, &e->tokenizer);
-    free(path);
-    return status == NAPIER_OK ? STATUS_OK : complain("%s", error_text(e->context, status));
+    snprintf(file, size, "%s%s", path, is_folder ? "/tokenizer.json" : "");
+    const napier_status status = napier_tokenizer_load(context, file, tokenizer);
+    free(file);
+    return library_status(context, status, NULL);
 }
 
 /* Checks ids here, where their place in the file is known; the library knows only an id's index. */
@@ -112,13 +88,12 @@ static int add_ids(const text_encoder *e, const char *place, const int32_t *ids,
 }
 
 int text_encoder_add(text_encoder *e, const char *place, const char *text, size_t size, id_lists *lists) {
-    const int loaded = e->tokenizer != NULL ? STATUS_OK : load_tokenizer(e);
-    if (loaded != STATUS_OK) {
-        return loaded;
+    if (e->tokenizer == NULL && tokenizer_open(e->context, e->model, &e->tokenizer)) {
+        return STATUS_FAILED;
     }
     e->ids.size = 0;
     const napier_status status = napier_tokenizer_encode(e->context, e->tokenizer, text, size, NULL, &e->ids);
-    return status == NAPIER_OK ? add_ids(e, place, e->ids.ids, e->ids.size, lists) : library_error(e, place, status);
+    return library_status(e->context, status, place) || add_ids(e, place, e->ids.ids, e->ids.size, lists);
 }
 
 static int add_numbers(const text_encoder *e, const char *place, const cJSON *list, id_lists *lists) {
@@ -150,8 +125,8 @@ static int add_chat(text_encoder *e, const char *place, const cJSON *list, const
     if (status == STATUS_OK) {
         chat_lines_set_tools(&chat, &options);
         const napier_status called = napier_chat_text(e->context, chat.messages, chat.count, &options, &e->text);
-        status = called == NAPIER_OK ? text_encoder_add(e, place, e->text.bytes, e->text.size, lists)
-                                     : library_error(e, place, called);
+        status =
+            library_status(e->context, called, place) || text_encoder_add(e, place, e->text.bytes, e->text.size, lists);
     }
     chat_lines_free(&chat);
     return status;
@@ -176,83 +151,67 @@ int text_encoder_add_json(text_encoder *e, const char *place, const cJSON *value
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
-static int add_response(score_lines *l, text_encoder *e, const char *place, const cJSON *value, int64_t number) {
+typedef struct line_taker {
+    score_lines *lines;
+    text_encoder *encoder;
+} line_taker;
+
+static int add_response(const line_taker *t, const char *place, const cJSON *value, int64_t number) {
+    score_lines *const l = t->lines;
     const int64_t b = l->responses.count;
-    void *of = l->prompt_of, *numbers = l->number;
-    int64_t capacity = l->prompt_of_capacity;
-    int status = make_room(&of, &capacity, b + 1, sizeof *l->prompt_of);
-    l->prompt_of = of;
-    if (status == STATUS_OK) {
-        status = make_room(&numbers, &l->prompt_of_capacity, b + 1, sizeof *l->number);
-        l->number = numbers;
+    if (!memory_grow(&l->prompt_of, &l->prompt_of_capacity, b + 1, sizeof *l->prompt_of) ||
+        !memory_grow(&l->number, &l->number_capacity, b + 1, sizeof *l->number)) {
+        return complain("out of memory");
     }
-    if (status == STATUS_OK) {
-        l->prompt_of[b] = l->prompts.count - 1;
-        l->number[b] = number;
-        status = text_encoder_add_json(e, place, value, NULL, &l->responses);
-    }
-    return status;
+    l->prompt_of[b] = l->prompts.count - 1;
+    l->number[b] = number;
+    return text_encoder_add_json(t->encoder, place, value, NULL, &l->responses);
 }
 
-static int add_prompt(score_lines *l, text_encoder *e, const char *place, const cJSON *object, int64_t line) {
+static int add_prompt(const line_taker *t, const char *place, const cJSON *object, int64_t line) {
+    score_lines *const l = t->lines;
+    if (!memory_grow(&l->line, &l->line_capacity, l->prompts.count + 1, sizeof *l->line)) {
+        return complain("out of memory");
+    }
+    l->line[l->prompts.count] = line;
     const cJSON *const value = cJSON_GetObjectItemCaseSensitive(object, "prompt");
-    void *lines = l->line;
-    int status = make_room(&lines, &l->line_capacity, l->prompts.count + 1, sizeof *l->line);
-    l->line = lines;
-    if (status == STATUS_OK) {
-        l->line[l->prompts.count] = line;
-        status = text_encoder_add_json(e, place, value, object, &l->prompts);
-    }
-    return status;
+    return text_encoder_add_json(t->encoder, place, value, object, &l->prompts);
 }
 
-static int add_line(score_lines *l, text_encoder *e, const jsonl_reader *r, const cJSON *object) {
+static int add_line(void *user, const jsonl_reader *r, const cJSON *object) {
+    const line_taker *const t = user;
+    const score_lines *const l = t->lines;
     const cJSON *const prompt = cJSON_GetObjectItemCaseSensitive(object, "prompt");
     const cJSON *const one = cJSON_GetObjectItemCaseSensitive(object, "response");
     const cJSON *const all = cJSON_GetObjectItemCaseSensitive(object, "responses");
     char place[PLACE];
     if (prompt == NULL || (one == NULL) == (all == NULL) || (all != NULL && !cJSON_IsArray(all))) {
-        return complain("%s:%" PRId64 ": %s", r->name, r->line,
-                        prompt == NULL ? "no prompt" : "a response, or a list of responses, is wanted");
+        return jsonl_fault(r, "%s", prompt == NULL ? "no prompt" : "a response, or a list of responses, is wanted");
     }
-    snprintf(place, sizeof place, "%s:%" PRId64 ": prompt", r->name, r->line);
-    int status = add_prompt(l, e, place, object, r->line);
+    snprintf(place, sizeof place, "%s:%" PRId64 ": prompt", r->lines.name, r->lines.line);
+    int status = add_prompt(t, place, object, r->lines.line);
     const int64_t before = l->responses.size;
     if (status == STATUS_OK && one != NULL) {
-        snprintf(place, sizeof place, "%s:%" PRId64 ": response", r->name, r->line);
-        status = add_response(l, e, place, one, 0);
+        snprintf(place, sizeof place, "%s:%" PRId64 ": response", r->lines.name, r->lines.line);
+        status = add_response(t, place, one, 0);
     }
     int64_t number = 0;
     for (const cJSON *v = all != NULL ? all->child : NULL; v != NULL && status == STATUS_OK; v = v->next, number++) {
-        snprintf(place, sizeof place, "%s:%" PRId64 ": responses[%" PRId64 "]", r->name, r->line, number);
-        status = add_response(l, e, place, v, number);
+        snprintf(place, sizeof place, "%s:%" PRId64 ": responses[%" PRId64 "]", r->lines.name, r->lines.line, number);
+        status = add_response(t, place, v, number);
     }
     const bool empty = status == STATUS_OK && l->prompts.offsets[l->prompts.count - 1] == l->prompts.size;
-    return empty && !e->has_prefix && l->responses.size > before
-               ? complain("%s:%" PRId64 ": the prompt is empty: --prefix-token gives what may stand in for it", r->name,
-                          r->line)
+    return empty && !t->encoder->has_prefix && l->responses.size > before
+               ? jsonl_fault(r, "the prompt is empty: --prefix-token gives what may stand in for it")
                : status;
 }
 
 int score_lines_read(score_lines *l, const char *path, text_encoder *e) {
-    jsonl_reader r;
-    const cJSON *object = NULL;
-    int status = jsonl_open(&r, path);
-    if (status == STATUS_OK) {
-        status = id_lists_start(&l->prompts);
+    line_taker t = {l, e};
+    if (id_lists_start(&l->prompts) || id_lists_start(&l->responses) || jsonl_read(path, true, add_line, &t)) {
+        return STATUS_FAILED;
     }
-    if (status == STATUS_OK) {
-        status = id_lists_start(&l->responses);
-    }
-    while (status == STATUS_OK && (status = jsonl_next(&r, &object)) == STATUS_OK && object != NULL) {
-        status = jsonl_has_zero(&r) ? complain("%s:%" PRId64 ": \\u0000 in a string", r.name, r.line)
-                                    : add_line(l, e, &r, object);
-    }
-    if (status == STATUS_OK && l->prompts.count == 0) {
-        status = complain("%s: no line with a prompt", r.name);
-    }
-    jsonl_close(&r);
-    return status;
+    return l->prompts.count > 0 ? STATUS_OK : complain("%s: no line with a prompt", source_name(path));
 }
 
 void score_lines_free(score_lines *l) {

@@ -58,8 +58,11 @@ typedef struct score_lines {
     int64_t *prompt_of; /* [responses.count] */
     int64_t *number;    /* [responses.count] the response's number on its line, from 0 */
     int64_t *line;      /* [prompts.count] line numbers from 1 */
-    int64_t prompt_of_capacity, line_capacity;
+    int64_t prompt_of_capacity, number_capacity, line_capacity;
 } score_lines;
+
+/* Loads the tokenizer.json of a model's folder, or such a file. */
+int tokenizer_open(napier_context *context, const char *path, napier_tokenizer **tokenizer);
 
 int score_lines_read(score_lines *lines, const char *path, text_encoder *encoder);
 void score_lines_free(score_lines *lines);

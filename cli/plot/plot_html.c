@@ -24,7 +24,7 @@ static const unsigned char plot_page[] = "@TITLE@@DATA@";
 
 /* Adds numbers of `size` bytes, little-endian, as a JSON string. Changes their byte order in place on a big-endian
  * machine. */
-static void add_wide_numbers(plot_buffer *b, const char *name, void *numbers, size_t size, int64_t count) {
+static void add_wide_numbers(buffer *b, const char *name, void *numbers, size_t size, int64_t count) {
     if (machine_is_big_endian()) {
         bytes_swap(numbers, size, count);
     }
@@ -33,11 +33,11 @@ static void add_wide_numbers(plot_buffer *b, const char *name, void *numbers, si
     buffer_text(b, "\"");
 }
 
-static void add_numbers(plot_buffer *b, const char *name, void *numbers, int64_t count) {
+static void add_numbers(buffer *b, const char *name, void *numbers, int64_t count) {
     add_wide_numbers(b, name, numbers, 4, count);
 }
 
-static void add_places(const plot_scene *s, plot_buffer *b, float *room) {
+static void add_places(const plot_scene *s, buffer *b, float *room) {
     const int64_t count = s->plot->count;
     float *const x = room;
     float *const y = room + count;
@@ -50,7 +50,7 @@ static void add_places(const plot_scene *s, plot_buffer *b, float *room) {
     add_numbers(b, "xy", pairs, 2 * count);
 }
 
-static void add_colours(const plot_scene *s, plot_buffer *b, int count) {
+static void add_colours(const plot_scene *s, buffer *b, int count) {
     buffer_text(b, ",\n\"colours\":[");
     for (int i = 0; i < count; i++) {
         const colour c = s->shades[i];
@@ -60,7 +60,7 @@ static void add_colours(const plot_scene *s, plot_buffer *b, int count) {
 }
 
 /* Adds "NAME":[...], the names of all categories. */
-static void add_names(plot_buffer *b, const char *name, const labels *l) {
+static void add_names(buffer *b, const char *name, const labels *l) {
     buffer_print(b, ",\n\"%s\":[", name);
     for (int32_t c = 0; c < l->categories; c++) {
         buffer_text(b, c > 0 ? "," : "");
@@ -69,12 +69,12 @@ static void add_names(plot_buffer *b, const char *name, const labels *l) {
     buffer_text(b, "]");
 }
 
-static void add_codes(plot_buffer *b, const char *name, const labels *l, int32_t *room) {
+static void add_codes(buffer *b, const char *name, const labels *l, int32_t *room) {
     memcpy(room, l->codes, (size_t)l->count * sizeof *room);
     add_numbers(b, name, room, l->count);
 }
 
-static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
+static void add_categories(const plot_scene *s, buffer *b, int32_t *room) {
     const labels *const l = s->plot->labels;
     const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
     add_codes(b, "codes", l, room);
@@ -92,7 +92,7 @@ static void add_categories(const plot_scene *s, plot_buffer *b, int32_t *room) {
 }
 
 /* Adds values as floats, or as doubles if the range of float is too small. */
-static void add_values(const plot_scene *s, plot_buffer *b, void *room) {
+static void add_values(const plot_scene *s, buffer *b, void *room) {
     const labels *const l = s->plot->labels;
     const bool any = l->least <= l->most;
     const bool wide = any && (l->most > (double)FLT_MAX || l->least < -(double)FLT_MAX);
@@ -110,7 +110,7 @@ static void add_values(const plot_scene *s, plot_buffer *b, void *room) {
     add_colours(s, b, PLOT_SHADES);
 }
 
-static void add_marks(const plot_scene *s, plot_buffer *b) {
+static void add_marks(const plot_scene *s, buffer *b) {
     buffer_text(b, ",\n\"marks\":[");
     for (int i = 0; i < s->name_count; i++) {
         const plot_name *const name = &s->names[i];
@@ -125,7 +125,7 @@ static void add_marks(const plot_scene *s, plot_buffer *b) {
     buffer_text(b, "]");
 }
 
-static void add_data(const plot_scene *s, plot_buffer *b, void *room) {
+static void add_data(const plot_scene *s, buffer *b, void *room) {
     static const char *const kinds[] = {"none", "categories", "numbers"};
     const plot *const p = s->plot;
     buffer_print(b, "{\"count\":%" PRId64 ",\"kind\":\"%s\",\"flat\":%s", p->count, kinds[p->labels->type],
@@ -153,13 +153,13 @@ static void add_data(const plot_scene *s, plot_buffer *b, void *room) {
 }
 
 /* Adds the page up to a mark and moves *from behind it. */
-static void add_up_to(plot_buffer *b, const char **from, const char *mark) {
+static void add_up_to(buffer *b, const char **from, const char *mark) {
     const char *const found = strstr(*from, mark);
     buffer_add(b, *from, (size_t)(found - *from));
     *from = found + strlen(mark);
 }
 
-int plot_html(const plot_scene *s, plot_buffer *b) {
+int plot_html(const plot_scene *s, buffer *b) {
     if (!PLOT_HAS_PAGE) {
         return complain("plot: this program was built without CMake, which puts the page of .html plots into it");
     }

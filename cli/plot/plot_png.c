@@ -216,12 +216,12 @@ static void write_all(const plot_scene *s, cairo_t *cairo) {
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
 
 static cairo_status_t add_to_buffer(void *user, const unsigned char *bytes, unsigned size) {
-    plot_buffer *const b = user;
+    buffer *const b = user;
     buffer_add(b, bytes, size);
     return b->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-static cairo_status_t draw(const plot_scene *s, const canvas *p, plot_buffer *b) {
+static cairo_status_t draw(const plot_scene *s, const canvas *p, buffer *b) {
     cairo_surface_t *const surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, p->width, p->height);
     cairo_status_t status = cairo_surface_status(surface);
     if (status == CAIRO_STATUS_SUCCESS) {
@@ -238,7 +238,7 @@ static cairo_status_t draw(const plot_scene *s, const canvas *p, plot_buffer *b)
     return status;
 }
 
-int plot_png(const plot_scene *s, plot_buffer *b) {
+int plot_png(const plot_scene *s, buffer *b) {
     canvas p = {.width = (int)s->width * SCALE, .height = (int)s->height * SCALE};
     const size_t count = 3 * (size_t)p.width * (size_t)p.height;
     p.pixels = malloc(count * sizeof *p.pixels);
@@ -258,7 +258,7 @@ int plot_png(const plot_scene *s, plot_buffer *b) {
 
 bool plot_has_png(void) { return false; }
 
-int plot_png(const plot_scene *s, plot_buffer *b) {
+int plot_png(const plot_scene *s, buffer *b) {
     (void)s;
     (void)b;
     return complain("plot: this build has no cairo, which .png needs");

@@ -394,7 +394,8 @@ static bool collides(const plot_scene *s, const plot_name *name) {
     return false;
 }
 
-/* Places names, the largest categories first. A name that would overlap another is left out, and so are long ones. */
+/* Places names, the largest categories first. A name that would overlap another is left out, and so are long ones, and
+ * those of categories whose points all have no place on the map. */
 static int make_names(plot_scene *s) {
     const labels *const l = s->plot->labels;
     enum { LONGEST = 16 };
@@ -411,9 +412,12 @@ static int make_names(plot_scene *s) {
         int32_t best = -1;
         for (int32_t c = 0; c < l->categories; c++) {
             const int32_t shade = s->category_shades[c];
-            if (shade < coloured && !done[shade] && (best < 0 || l->sizes[c] > l->sizes[best])) {
+            if (shade < coloured && !done[shade] && l->sizes[c] > 0 && (best < 0 || l->sizes[c] > l->sizes[best])) {
                 best = c;
             }
+        }
+        if (best < 0) {
+            break;
         }
         done[s->category_shades[best]] = true;
         plot_name name = {.category = best};

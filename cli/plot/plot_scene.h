@@ -4,7 +4,7 @@
 #define NAPIER_CLI_PLOT_SCENE_H
 
 #include "palette.h"
-#include "plot_buffer.h"
+#include "../io/buffer.h"
 #include "../umap/umap_labels.h"
 
 typedef struct plot {
@@ -100,8 +100,8 @@ void plot_count_text(char out[32], int64_t count);
 
 /* Whether this build has cairo, which .png needs. */
 bool plot_has_png(void);
-int plot_png(const plot_scene *s, plot_buffer *b);
-void plot_svg(const plot_scene *s, plot_buffer *b);
-int plot_html(const plot_scene *s, plot_buffer *b);
+int plot_png(const plot_scene *s, buffer *b);
+void plot_svg(const plot_scene *s, buffer *b);
+int plot_html(const plot_scene *s, buffer *b);
 
 #endif

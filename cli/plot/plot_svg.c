@@ -4,13 +4,13 @@
 
 #define FONT "font-family=\"'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\""
 
-static void add_text(plot_buffer *b, double x, double y, const char *attributes, const char *text) {
+static void add_text(buffer *b, double x, double y, const char *attributes, const char *text) {
     buffer_print(b, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, attributes);
     buffer_xml(b, text);
     buffer_text(b, "</text>\n");
 }
 
-static void add_head(const plot_scene *s, plot_buffer *b) {
+static void add_head(const plot_scene *s, buffer *b) {
     const char *const title = s->plot->title;
     buffer_print(
         b,
@@ -31,7 +31,7 @@ static void add_head(const plot_scene *s, plot_buffer *b) {
         s->area_x - 0.5, s->area_y - 0.5, s->area_width + 1, s->area_height + 1);
 }
 
-static void add_points(const plot_scene *s, plot_buffer *b) {
+static void add_points(const plot_scene *s, buffer *b) {
     buffer_print(b, "<g fill-opacity=\"%.2f\">\n", s->opacity);
     for (int64_t i = 0; i < s->plot->count; i++) {
         const uint32_t at = s->order[i];
@@ -43,7 +43,7 @@ static void add_points(const plot_scene *s, plot_buffer *b) {
 }
 
 /* Draws each name twice, a white outline and then the letters, because not every program supports paint-order. */
-static void add_names(const plot_scene *s, plot_buffer *b) {
+static void add_names(const plot_scene *s, buffer *b) {
     if (s->name_count == 0) {
         return;
     }
@@ -60,7 +60,7 @@ static void add_names(const plot_scene *s, plot_buffer *b) {
     }
 }
 
-static void add_bar(const plot_scene *s, plot_buffer *b) {
+static void add_bar(const plot_scene *s, buffer *b) {
     enum { STOPS = 16 };
     const double x = plot_legend_x(s);
     buffer_text(b, "<linearGradient id=\"scale\" x1=\"0\" y1=\"1\" x2=\"0\" y2=\"0\">\n");
@@ -80,7 +80,7 @@ static void add_bar(const plot_scene *s, plot_buffer *b) {
     }
 }
 
-static void add_legend(const plot_scene *s, plot_buffer *b) {
+static void add_legend(const plot_scene *s, buffer *b) {
     const double x = plot_legend_x(s);
     for (int i = 0; i < s->entry_count; i++) {
         const plot_entry *const e = &s->entries[i];
@@ -93,7 +93,7 @@ static void add_legend(const plot_scene *s, plot_buffer *b) {
     }
 }
 
-void plot_svg(const plot_scene *s, plot_buffer *b) {
+void plot_svg(const plot_scene *s, buffer *b) {
     add_head(s, b);
     add_points(s, b);
     add_names(s, b);

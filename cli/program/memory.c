@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -121,3 +122,19 @@ int64_t memory_limit(const char *root) {
 }
 
 int64_t memory_usable(void) { return memory_limit("") / 2; }
+
+bool memory_grow(void *array, int64_t *capacity, int64_t wanted, size_t size) {
+    void *elements;
+    const int64_t more = wanted > 2 * *capacity ? wanted : 2 * *capacity;
+    if (wanted <= *capacity) {
+        return true;
+    }
+    memcpy(&elements, array, sizeof elements);
+    elements = (uint64_t)more <= SIZE_MAX / 2 / size ? realloc(elements, (size_t)more * size) : NULL;
+    if (elements == NULL) {
+        return false;
+    }
+    memcpy(array, &elements, sizeof elements);
+    *capacity = more;
+    return true;
+}

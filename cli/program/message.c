@@ -55,7 +55,11 @@ int complain(const char *format, ...) {
     return STATUS_FAILED;
 }
 
-int misuse(const char *command, const char *format, ...) {
+static const char *command = "";
+
+void message_set_command(const char *name) { command = name; }
+
+int misuse(const char *format, ...) {
     va_list values;
     va_start(values, format);
     fputs("napier: ", stderr);

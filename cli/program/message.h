@@ -28,8 +28,10 @@ bool utf8_is_control(const unsigned char *at);
 /* Prints "napier: ..." and returns STATUS_FAILED. */
 int complain(const char *format, ...) PRINTF_LIKE(1, 2);
 
-/* Prints "napier: ..." and where to find help on `command` ("" for the program itself). Returns STATUS_USAGE. */
-int misuse(const char *command, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Prints "napier: ..." and where to find help on the command. Returns STATUS_USAGE. */
+int misuse(const char *format, ...) PRINTF_LIKE(1, 2);
+/* The command that misuse names; at the start none, which is the program itself. */
+void message_set_command(const char *name);
 
 /* Prints "napier: warning: ...". */
 void warn(const char *format, ...) PRINTF_LIKE(1, 2);

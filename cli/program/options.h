@@ -1,43 +1,76 @@
-/* cli/program/options.h - the command line: options, operands, and the values they take. */
+/* cli/program/options.h - the options of the commands. A table of them makes the parser, --help and the man page. */
 #ifndef NAPIER_CLI_OPTIONS_H
 #define NAPIER_CLI_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-typedef struct option_spec {
-    int id;           /* > 0; what option_next returns */
+/* What an option stores in the request. */
+typedef enum option_kind {
+    OPTION_FLAG,    /* int: 1. It takes no value */
+    OPTION_READ,    /* const char *: a file to read */
+    OPTION_WRITE,   /* const char *: a file to write */
+    OPTION_WRITES,  /* const char *[OPTION_MOST_FILES + 1], NULL ends it: files to write; the option may be repeated */
+    OPTION_TEXT,    /* const char * */
+    OPTION_WORD,    /* int: the value of one of `words` */
+    OPTION_INTEGER, /* int64_t */
+    OPTION_NUMBER,  /* double */
+    OPTION_SIZE,    /* int64_t: bytes, with K, M or G for units of 1024 */
+    OPTION_OTHER    /* what `set` stores */
+} option_kind;
+
+enum { OPTION_MOST_FILES = 16 };
+
+typedef struct option_word {
+    const char *name; /* NULL ends a list */
+    int value;
+} option_word;
+
+typedef struct option {
     const char *name; /* without the dashes; NULL ends a table */
-    char letter;      /* '\0': no short form */
-    bool takes_value;
-} option_spec;
+    char letter;      /* 0: no short form */
+    option_kind kind;
+    const char *argument; /* of the help: "FILE"; NULL for a flag */
+    size_t offset;        /* of what is stored in the request */
+    const char *help;     /* "{}" stands for the list of words */
+    const option_word *words;
+    double least, most; /* of a number; see OPTION_FROM and OPTION_ABOVE */
+    bool is_above;      /* `least` itself is not allowed */
+    /* Checks a value, and stores it if the kind is OTHER. Returns NULL, or what is allowed: "a name that ends in .svg" */
+    const char *(*set)(void *request, const char *value);
+    const char *variable; /* of the environment: its value counts if the option is not given */
+} option;
 
-typedef struct option_scan {
-    const char *command; /* for messages */
-    const option_spec *specs;
-    int count;
-    char **words; /* the words after the command */
-    int next;
-    bool only_operands; /* "--" has been read */
-    const char *value;  /* of the option just returned, or the operand */
-} option_scan;
+/* The range of a number. If `high` is HUGE_VAL, the word inf is allowed. */
+#define OPTION_FROM(low, high) .least = (low), .most = (high)
+#define OPTION_ABOVE(low, high) .least = (low), .most = (high), .is_above = true
 
-enum { OPTION_OPERAND = 0, OPTION_END = -1, OPTION_MISUSE = -2 };
+typedef struct option_group {
+    const char *heading; /* of the help; NULL: none */
+    const option *options;
+} option_group;
 
-/* Returns the id of the next option, OPTION_OPERAND, OPTION_END, or OPTION_MISUSE after a message. Accepts --name
- * VALUE, --name=VALUE, -o VALUE, -oVALUE; "-" is an operand and "--" ends the options. */
-int option_next(option_scan *scan);
+enum { OPTION_MOST = 64 }; /* of a command */
+
+typedef struct option_parser {
+    const option_group *groups; /* options NULL ends them */
+    void *request;
+    const char **operand; /* NULL: no operand is allowed */
+    const int *help;      /* the flag of --help, which ends the parsing */
+} option_parser;
+
+/* Sets the options and the operand that the words after the command name, then those of the environment. Accepts --name
+ * VALUE, --name=VALUE, -o VALUE, -oVALUE; "-" is an operand and "--" ends the options. Returns STATUS_OK, or STATUS_USAGE
+ * after a message. */
+int options_parse(const option_parser *p, int count, char **words);
+
+/* Joins the words of an option: "npy, csv or tsv". Returns `out`. */
+enum { OPTION_WORDS_SIZE = 160 };
+const char *option_words(char out[OPTION_WORDS_SIZE], const option_word *words);
 
 /* Parses all of `text` as a decimal number; returns false for anything else. */
 bool parse_integer(const char *text, int64_t least, int64_t most, int64_t *value);
 bool parse_number(const char *text, double *value);
-/* Bytes, with K, M or G for units of 1024. */
-bool parse_size(const char *text, int64_t *bytes);
-
-/* Prints "--beta: '-1' is not a number from 0" and where to find help. Returns STATUS_USAGE. */
-int bad_value(const char *command, const char *option, const char *value, const char *wanted);
-
-/* The index of `text` in a NULL-terminated list of words, or -1. */
-int word_index(const char *text, const char *const *words);
 
 #endif

@@ -8,43 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-/* The number of elements read at once, of at most 8 bytes each. */
-enum { AT_ONCE = 4096 };
-
-/* Passes all numbers of a file to `take`, which returns what is wrong with one, or NULL. */
-typedef const char *number_taker(void *user, double value);
-
-static int take_all(input *in, number_taker *take, void *user) {
-    double elements[AT_ONCE]; /* of any dtype */
-    const size_t size = napier_dtype_size(in->dtype);
-    int64_t index = 0;
-    int64_t got = 0;
-    int status;
-    while ((status = input_read(in, elements, AT_ONCE, &got)) == STATUS_OK && got > 0) {
-        for (int64_t i = 0; i < got; i++, index++) {
-            const double value = element_value(in->dtype, (const char *)elements + (size_t)i * size);
-            const char *const wrong = take(user, value);
-            if (wrong != NULL) {
-                return complain("%s: element %" PRId64 " is %g, which %s", in->name, index, value, wrong);
-            }
-        }
-    }
-    return status;
-}
-
 /* Opens an array and gives its shape in C order. */
 static int open_array(input *in, const char *path) {
-    int status = input_open(in, path, FORMAT_AUTO);
-    if (status == STATUS_OK) {
-        status = input_load(in);
+    if (input_open_whole(in, path)) {
+        return STATUS_FAILED;
     }
-    if (status == STATUS_OK) {
-        status = input_use_c_order(in);
-    }
-    if (status == STATUS_OK && (in->shape.dims < 1 || in->shape.dims > 2)) {
-        return complain("%s: an array of %d dimensions; one or two are wanted", in->name, in->shape.dims);
-    }
-    return status;
+    return in->shape.dims >= 1 && in->shape.dims <= 2
+               ? STATUS_OK
+               : complain("%s: an array of %d dimensions; one or two are wanted", in->name, in->shape.dims);
 }
 
 /* "[5]", "[2, 3]" */
@@ -100,13 +71,7 @@ static int check_shape(rl_batch *batch, rl_field field, const input *in) {
 static int read_field(rl_batch *batch, rl_field field, const char *path) {
     input in;
     column_filler filler = {&batch->columns[field], field};
-    int status = open_array(&in, path);
-    if (status == STATUS_OK) {
-        status = check_shape(batch, field, &in);
-    }
-    if (status == STATUS_OK) {
-        status = take_all(&in, take_field, &filler);
-    }
+    const int status = open_array(&in, path) || check_shape(batch, field, &in) || input_take(&in, take_field, &filler);
     batch->have |= RL_BIT(field);
     input_close(&in);
     return status;
@@ -137,7 +102,7 @@ static int read_offsets(rl_batch *batch, const char *path) {
         status = complain("%s: offsets have one dimension", in.name);
     }
     if (status == STATUS_OK) {
-        status = take_all(&in, take_offset, batch);
+        status = input_take(&in, take_offset, batch);
     }
     const int64_t *const offsets = batch->offsets.data;
     const int64_t count = batch->offsets.count;
@@ -171,10 +136,8 @@ static int find_offsets(rl_batch *batch, const char *logprobs_path, const char *
 }
 
 int rl_batch_read_arrays(rl_batch *batch, const char *const paths[RL_FIELDS], const char *offsets_path) {
-    int status = read_field(batch, RL_LOGPROBS, paths[RL_LOGPROBS]);
-    if (status == STATUS_OK) {
-        status = find_offsets(batch, paths[RL_LOGPROBS], offsets_path);
-    }
+    int status =
+        read_field(batch, RL_LOGPROBS, paths[RL_LOGPROBS]) || find_offsets(batch, paths[RL_LOGPROBS], offsets_path);
     for (int field = RL_LOGPROBS + 1; field < RL_FIELDS && status == STATUS_OK; field++) {
         if (paths[field] != NULL) {
             status = read_field(batch, (rl_field)field, paths[field]);

@@ -1,6 +1,7 @@
 /* cli/rl/rl_batch.c - growing columns of numbers, and their views for the library. */
 #include "rl_batch.h"
 
+#include "../program/memory.h"
 #include "../program/message.h"
 
 #include <float.h>
@@ -17,18 +18,10 @@ static size_t element_size(rl_field field) {
     return field == RL_MASK ? sizeof(uint8_t) : field == RL_TOKEN_IDS ? sizeof(int64_t) : sizeof(float);
 }
 
+/* Makes space for one more element. */
 static bool make_room(rl_column *column, size_t size) {
-    if (column->count < column->capacity) {
-        return true;
-    }
-    const int64_t capacity = column->capacity > 0 ? 2 * column->capacity : 1024;
-    void *const data = (uint64_t)capacity <= SIZE_MAX / 16 ? realloc(column->data, (size_t)capacity * size) : NULL;
-    if (data == NULL) {
-        return false;
-    }
-    column->data = data;
-    column->capacity = capacity;
-    return true;
+    const int64_t wanted = column->count + 1;
+    return memory_grow(&column->data, &column->capacity, wanted < 1024 ? 1024 : wanted, size);
 }
 
 static const char *add_number(rl_column *column, double value) {
@@ -82,13 +75,11 @@ void rl_batch_free(rl_batch *batch) {
 
 /* ---- Views ------------------------------------------------------------------------------------------------------- */
 
-static bool has(const rl_batch *batch, rl_field field) { return (batch->have & RL_BIT(field)) != 0; }
-
 /* The pointer of a present field is never NULL, even without tokens, so it differs from that of an absent field. */
 static const void *data_of(const rl_batch *batch, rl_field field) {
     static const int64_t none;
     const void *const data = batch->columns[field].data;
-    return !has(batch, field) ? NULL : data != NULL ? data : &none;
+    return (batch->have & RL_BIT(field)) == 0 ? NULL : data != NULL ? data : &none;
 }
 
 napier_const_vector rl_batch_numbers(const rl_batch *batch, rl_field field) {

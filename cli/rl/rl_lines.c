@@ -2,6 +2,7 @@
 #include "rl_batch.h"
 
 #include "../io/jsonl.h"
+#include "../io/source.h"
 #include "../program/message.h"
 
 #ifdef NAPIER_CJSON
@@ -10,30 +11,19 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
-#ifdef NAPIER_CJSON
-
-enum { WHAT = 64 };
-
-/* The position of the reader, and the line whose fields all lines must have. */
+/* The batch, the line that is read, and the first line, whose fields all lines must have. */
 typedef struct lines {
     rl_batch *batch;
     const jsonl_reader *reader;
     int64_t first_line;
+    progress_line *progress;
 } lines;
 
-PRINTF_LIKE(2, 3) static int fault(const lines *l, const char *format, ...);
+#ifdef NAPIER_CJSON
 
-static int fault(const lines *l, const char *format, ...) {
-    char text[240];
-    va_list values;
-    va_start(values, format);
-    vsnprintf(text, sizeof text, format, values);
-    va_end(values);
-    return complain("%s:%" PRId64 ": %s", l->reader->name, l->reader->line, text);
-}
+enum { WHAT = 64 };
 
 /* Reads a number, or one of the three words that some programs write as strings. */
 static bool number_of(const cJSON *value, double *number) {
@@ -97,14 +87,15 @@ static int add_value(const lines *l, rl_field field, const cJSON *value, int64_t
     if (index >= 0) {
         snprintf(place, sizeof place, "[%" PRId64 "]", index);
     }
-    return fault(l, "%s%s is %s, which %s", rl_fields[field].json, place, shown_value(shown, sizeof shown, value),
-                 wrong);
+    return jsonl_fault(l->reader, "%s%s is %s, which %s", rl_fields[field].json, place,
+                       shown_value(shown, sizeof shown, value), wrong);
 }
 
 static int add_list(const lines *l, rl_field field, const cJSON *list) {
     char shown[WHAT];
     if (!cJSON_IsArray(list)) {
-        return fault(l, "%s is %s, not a list", rl_fields[field].json, shown_value(shown, sizeof shown, list));
+        return jsonl_fault(l->reader, "%s is %s, not a list", rl_fields[field].json,
+                           shown_value(shown, sizeof shown, list));
     }
     int64_t index = 0;
     int status = STATUS_OK;
@@ -118,8 +109,8 @@ static int add_list(const lines *l, rl_field field, const cJSON *list) {
 static int add_advantage(const lines *l, const cJSON *value) {
     const bool is_list = cJSON_IsArray(value);
     if (l->batch->responses > 0 && is_list != l->batch->advantages_per_token) {
-        return fault(l, "advantage is a %s, on line %" PRId64 " a %s", is_list ? "list" : "number", l->first_line,
-                     is_list ? "number" : "list");
+        return jsonl_fault(l->reader, "advantage is a %s, on line %" PRId64 " a %s", is_list ? "list" : "number",
+                           l->first_line, is_list ? "number" : "list");
     }
     l->batch->advantages_per_token = is_list;
     return is_list ? add_list(l, RL_ADVANTAGES, value) : add_value(l, RL_ADVANTAGES, value, -1);
@@ -136,7 +127,7 @@ static int add_fields(const lines *l, const cJSON *object, unsigned *have) {
             continue;
         }
         if ((*have & RL_BIT(field)) != 0) {
-            return fault(l, "%s stands there twice", rl_fields[field].json);
+            return jsonl_fault(l->reader, "%s stands there twice", rl_fields[field].json);
         }
         *have |= RL_BIT(field);
         status = field == RL_ADVANTAGES ? add_advantage(l, value) : add_list(l, (rl_field)field, value);
@@ -149,12 +140,13 @@ static int check_fields(const lines *l, unsigned have) {
     for (int field = 0; field < RL_FIELDS; field++) {
         const unsigned bit = RL_BIT(field);
         if ((l->batch->required & bit & ~have) != 0) {
-            return fault(l, "no %s", rl_fields[field].json);
+            return jsonl_fault(l->reader, "no %s", rl_fields[field].json);
         }
         if (l->batch->responses > 0 && ((l->batch->have ^ have) & bit) != 0) {
-            return (have & bit) != 0
-                       ? fault(l, "%s, which line %" PRId64 " has not", rl_fields[field].json, l->first_line)
-                       : fault(l, "no %s, which line %" PRId64 " has", rl_fields[field].json, l->first_line);
+            return (have & bit) != 0 ? jsonl_fault(l->reader, "%s, which line %" PRId64 " has not",
+                                                   rl_fields[field].json, l->first_line)
+                                     : jsonl_fault(l->reader, "no %s, which line %" PRId64 " has",
+                                                   rl_fields[field].json, l->first_line);
         }
     }
     return STATUS_OK;
@@ -170,8 +162,8 @@ static int check_lengths(const lines *l, unsigned have) {
         }
         const int64_t count = batch->columns[field].count - batch->tokens;
         if (count != tokens) {
-            return fault(l, "%s has %" PRId64 " number%s, logprobs %" PRId64, rl_fields[field].json, count,
-                         count == 1 ? "" : "s", tokens);
+            return jsonl_fault(l->reader, "%s has %" PRId64 " number%s, logprobs %" PRId64, rl_fields[field].json,
+                               count, count == 1 ? "" : "s", tokens);
         }
     }
     return STATUS_OK;
@@ -180,17 +172,10 @@ static int check_lengths(const lines *l, unsigned have) {
 static int add_line(lines *l, const cJSON *object) {
     rl_batch *const batch = l->batch;
     unsigned have = 0;
-    int status = add_fields(l, object, &have);
-    if (status == STATUS_OK) {
-        status = check_fields(l, have);
+    if (add_fields(l, object, &have) || check_fields(l, have) || check_lengths(l, have)) {
+        return STATUS_FAILED;
     }
-    if (status == STATUS_OK) {
-        status = check_lengths(l, have);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
-    l->first_line = batch->responses == 0 ? l->reader->line : l->first_line;
+    l->first_line = batch->responses == 0 ? l->reader->lines.line : l->first_line;
     batch->have = have;
     batch->responses++;
     batch->tokens = batch->columns[RL_LOGPROBS].count;
@@ -198,11 +183,6 @@ static int add_line(lines *l, const cJSON *object) {
 }
 
 #else
-
-typedef struct lines {
-    rl_batch *batch;
-    const jsonl_reader *reader;
-} lines;
 
 /* Never called: the reader returns no object. */
 static int add_line(lines *l, const struct cJSON *object) {
@@ -214,46 +194,34 @@ static int add_line(lines *l, const struct cJSON *object) {
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
 
-static void show_progress(progress_line *p, const jsonl_reader *r, int64_t numbers) {
+static int take_line(void *user, const jsonl_reader *r, const struct cJSON *object) {
+    lines *const l = user;
+    const int64_t before = l->batch->tokens;
+    l->reader = r;
+    const int status = add_line(l, object);
     if (r->size > 0) {
-        progress_stage(p, "reading", (double)r->used / (double)r->size);
+        progress_stage(l->progress, "reading", (double)r->lines.used / (double)r->size);
     } else {
-        progress_add(p, numbers);
+        progress_add(l->progress, l->batch->tokens - before);
     }
+    return status;
 }
 
-static int read_lines(rl_batch *batch, jsonl_reader *r, progress_line *p) {
-    lines l = {.batch = batch, .reader = r};
-    const struct cJSON *object;
-    int status = rl_offsets_add(batch, 0);
-    while (status == STATUS_OK && (status = jsonl_next(r, &object)) == STATUS_OK && object != NULL) {
-        const int64_t before = batch->tokens;
-        status = add_line(&l, object);
-        show_progress(p, r, batch->tokens - before);
-    }
-    if (status == STATUS_OK && batch->responses == 0) {
-        return complain("%s: no line with a response", r->name);
-    }
+/* Ends the reading of a file. */
+static int finish(rl_batch *batch, int status, const char *name) {
     batch->shape = (array_shape){.dims = 1, .dim = {batch->tokens}};
-    return status;
+    return status == STATUS_OK && batch->responses == 0 ? complain("%s: no line with a response", name) : status;
 }
 
 int rl_batch_read_lines(rl_batch *batch, const char *path, progress_line *p) {
-    jsonl_reader r;
-    int status = jsonl_open(&r, path);
-    if (status == STATUS_OK) {
-        progress_start(p, -1);
-        status = read_lines(batch, &r, p);
-        progress_end(p);
-    }
-    jsonl_close(&r);
-    return status;
+    lines l = {.batch = batch, .progress = p};
+    progress_start(p, -1);
+    const int status = rl_offsets_add(batch, 0) || jsonl_read(path, false, take_line, &l);
+    progress_end(p);
+    return finish(batch, status, source_name(path));
 }
 
 int rl_batch_read_stream(rl_batch *batch, FILE *file, const char *name, progress_line *p) {
-    jsonl_reader r;
-    jsonl_open_file(&r, file, name);
-    const int status = read_lines(batch, &r, p);
-    jsonl_close(&r);
-    return status;
+    lines l = {.batch = batch, .progress = p};
+    return finish(batch, rl_offsets_add(batch, 0) || jsonl_read_file(file, name, false, take_line, &l), name);
 }

@@ -6,9 +6,8 @@
  * slow moment of the machine affects all of them equally. */
 #include "../commands.h"
 #include "floor.h"
-#include "../program/machine.h"
+#include "../io/format.h"
 #include "../program/message.h"
-#include "../program/options.h"
 #include "../program/progress.h"
 #include "../program/scratch.h"
 
@@ -19,102 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHAPE = 1, DTYPE, SECONDS, THREADS, ISA, HELP };
-
-static const option_spec specs[] = {
-    {SHAPE, "shape", 's', true},     {DTYPE, "dtype", 'd', true}, {SECONDS, "seconds", '\0', true},
-    {THREADS, "threads", 'j', true}, {ISA, "isa", '\0', true},    {HELP, "help", 'h', false},
-    {0, NULL, '\0', false},
-};
-
 typedef struct shape {
     int64_t rows, cols;
 } shape;
 
-static const shape default_shapes[] = {
-    {1000000, 8}, {100000, 100}, {32768, 1024}, {128, 151936}, {1, 16777216},
-};
-
 typedef struct bench {
+    base_request shared;
     shape shape; /* rows 0: the default shapes */
     napier_dtype dtype;
     double seconds; /* per shape */
-    machine machine;
     napier_context *context;
-    bool help;
 } bench;
-
-void bench_help(void) {
-    puts("usage: napier bench [--shape ROWSxCOLS] [--dtype TYPE] [--seconds S] [--threads N] [--isa NAME]\n"
-         "\n"
-         "Times the three operations along the last axis, beside the floors of this machine: a copy\n"
-         "or read of the bytes that must be moved, and the exp that must be computed (not for f64).\n"
-         "Milliseconds, medians; the last column is the time over the greater floor.\n"
-         "\n"
-         "  -s, --shape RxC   one shape instead of the usual five\n"
-         "  -d, --dtype TYPE  f32 (default), f16, bf16 or f64\n"
-         "      --seconds S   to spend on each shape (default 2)\n"
-         "  -j, --threads N   threads (default: one for each processor)\n"
-         "      --isa NAME    auto (default), scalar, avx2, avx512 or neon\n"
-         "  -h, --help        this text\n"
-         "\n"
-         "example: napier bench --shape 32768x1024 --dtype bf16 --threads 1");
-}
-
-/* ---- Options ----------------------------------------------------------------------------------------------------- */
-
-static bool parse_shape(const char *text, shape *s) {
-    const int64_t most = (int64_t)1 << 36;
-    char rows[24];
-    const size_t size = strcspn(text, "xX");
-    if (text[size] == '\0' || size >= sizeof rows) {
-        return false;
-    }
-    memcpy(rows, text, size);
-    rows[size] = '\0';
-    return parse_integer(rows, 1, most, &s->rows) && parse_integer(text + size + 1, 1, most, &s->cols) &&
-           s->rows <= most / s->cols;
-}
-
-static int set_dtype(bench *b, const char *value) {
-    static const char *const words[] = {"f32", "f16", "bf16", "f64", NULL};
-    static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
-    const int index = word_index(value, words);
-    if (index < 0) {
-        return bad_value("bench", "dtype", value, "f32, f16, bf16 or f64");
-    }
-    b->dtype = dtypes[index];
-    return STATUS_OK;
-}
-
-static int set_option(bench *b, int id, const char *value) {
-    switch (id) {
-    case SHAPE:
-        return parse_shape(value, &b->shape) ? STATUS_OK
-                                             : bad_value("bench", "shape", value, "a shape such as 32768x1024");
-    case DTYPE: return set_dtype(b, value);
-    case SECONDS:
-        return parse_number(value, &b->seconds) && b->seconds > 0 && b->seconds <= 3600
-                   ? STATUS_OK
-                   : bad_value("bench", "seconds", value, "a number above 0 and at most 3600");
-    case THREADS: b->machine.threads_text = value; return STATUS_OK;
-    case ISA: b->machine.isa_text = value; return STATUS_OK;
-    case HELP: b->help = true; return STATUS_OK;
-    case OPTION_OPERAND: return misuse("bench", "takes no file");
-    default: return STATUS_USAGE;
-    }
-}
-
-static int parse(bench *b, int count, char **words) {
-    option_scan scan = {.command = "bench", .specs = specs, .count = count, .words = words};
-    for (int id = option_next(&scan); id != OPTION_END; id = option_next(&scan)) {
-        const int status = set_option(b, id, scan.value);
-        if (status != STATUS_OK || b->help) {
-            return status;
-        }
-    }
-    return machine_resolve(&b->machine, "bench");
-}
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
@@ -210,10 +124,7 @@ static int measurement_new(measurement *m, const bench *b, shape s) {
     m->b = b;
     m->shape = s;
     m->bytes = (s.rows * s.cols * (int64_t)napier_dtype_size(b->dtype) + 63) / 64 * 64;
-    int status = scratch_new(&m->logits, m->bytes, "");
-    if (status == STATUS_OK) {
-        status = scratch_new(&m->result, m->bytes, "");
-    }
+    int status = scratch_new(&m->logits, m->bytes, "") || scratch_new(&m->result, m->bytes, "");
     for (int i = 0; i < SUBJECTS && status == STATUS_OK; i++) {
         m->seconds[i] = calloc(MOST_ROUNDS, sizeof(double));
         status = m->seconds[i] != NULL ? STATUS_OK : complain("out of memory");
@@ -314,10 +225,7 @@ static void print_rows(measurement *m, double exp_each) {
 
 static int bench_shape(const bench *b, shape s, double exp_each) {
     measurement m;
-    int status = measurement_new(&m, b, s);
-    if (status == STATUS_OK) {
-        status = measure(&m);
-    }
+    const int status = measurement_new(&m, b, s) || measure(&m);
     if (status == STATUS_OK) {
         print_rows(&m, exp_each);
     }
@@ -325,37 +233,62 @@ static int bench_shape(const bench *b, shape s, double exp_each) {
     return status;
 }
 
-static int run(const bench *b) {
-    const int threads = napier_context_threads(b->context);
-    const napier_isa isa = napier_context_isa(b->context);
+static int run(void *request, napier_context *context) {
+    static const shape usual[] = {{1000000, 8}, {100000, 100}, {32768, 1024}, {128, 151936}, {1, 16777216}};
+    bench *const b = request;
+    b->context = context;
+    const int threads = napier_context_threads(context);
+    const napier_isa isa = napier_context_isa(context);
     const double exp_each = b->dtype == NAPIER_F64 ? 0 : time_exp(isa); /* the floor is for f32 */
     printf("napier %s, %s, %s, %d thread%s; milliseconds\n", napier_version(), napier_dtype_name(b->dtype),
            napier_isa_name(isa), threads, threads == 1 ? "" : "s");
     printf("%-14s %-12s %10s %10s %10s %8s\n", "shape", "operation", "napier", "memory", "exp", "ratio");
-    if (b->shape.rows > 0) {
-        return bench_shape(b, b->shape, exp_each);
+    int status = b->shape.rows > 0 ? bench_shape(b, b->shape, exp_each) : STATUS_OK;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual && b->shape.rows == 0 && status == STATUS_OK; i++) {
+        status = bench_shape(b, usual[i], exp_each);
     }
-    int status = STATUS_OK;
-    for (size_t i = 0; i < sizeof default_shapes / sizeof default_shapes[0] && status == STATUS_OK; i++) {
-        status = bench_shape(b, default_shapes[i], exp_each);
-    }
-    return status;
-}
-
-int bench_command(int count, char **words) {
-    bench b = {.dtype = NAPIER_F32, .seconds = 2};
-    int status = parse(&b, count, words);
-    if (status == STATUS_OK && b.help) {
-        bench_help();
-        return finish_standard_output();
-    }
-    if (status == STATUS_OK) {
-        status = machine_open(&b.machine, &b.context);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
-    status = run(&b);
-    napier_context_destroy(b.context);
     return status == STATUS_OK ? finish_standard_output() : status;
 }
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+static const char *set_shape(void *request, const char *text) {
+    const int64_t most = (int64_t)1 << 36;
+    shape *const s = &((bench *)request)->shape;
+    char rows[24];
+    const size_t size = strcspn(text, "xX");
+    if (text[size] == '\0' || size >= sizeof rows) {
+        return "a shape such as 32768x1024";
+    }
+    memcpy(rows, text, size);
+    rows[size] = '\0';
+    const bool good = parse_integer(rows, 1, most, &s->rows) && parse_integer(text + size + 1, 1, most, &s->cols) &&
+                      s->rows <= most / s->cols;
+    return good ? NULL : "a shape such as 32768x1024";
+}
+
+static const option options[] = {
+    {"shape", 's', OPTION_OTHER, "RxC", 0, .set = set_shape, .help = "one shape instead of the usual five"},
+    {"dtype", 'd', OPTION_WORD, "TYPE", offsetof(bench, dtype), .words = dtype_words,
+     .help = "{} (default f32); for f64 no floor of exp is measured"},
+    {"seconds", 0, OPTION_NUMBER, "S", offsetof(bench, seconds), OPTION_ABOVE(0, 3600),
+     .help = "to spend on each shape (default 2)"},
+    {.name = NULL},
+};
+static const option_group groups[] = {{NULL, options}, MACHINE_GROUP};
+static const bench defaults = {.dtype = NAPIER_F32, .seconds = 2};
+
+const command bench_command = {
+    .name = "bench",
+    .summary = "how fast this machine runs them, against the floors of the hardware",
+    .usage = "[OPTIONS]",
+    .about = "Times the three operations along the last axis, beside the floors of this machine: a copy\n"
+             "or read of the bytes that must be moved, and the exp that must be computed (not for f64).\n"
+             "Milliseconds, medians; the last column is the time over the greater floor.",
+    .example = "napier bench --shape 32768x1024 --dtype bf16 --threads 1",
+    .groups = groups,
+    .input = INPUT_NONE,
+    .size = sizeof defaults,
+    .defaults = &defaults,
+    .run = run,
+};

@@ -24,17 +24,6 @@ static int useful_threads(size_t bytes, int threads) {
     return most < (size_t)threads ? (int)most : threads;
 }
 
-void floor_copy(void *to, const void *from, size_t bytes, int threads) {
-    const int n = useful_threads(bytes, threads);
-#ifdef _OPENMP
-#pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
-#endif
-    for (int k = 0; k < n; k++) {
-        const size_t start = share_start(bytes, k, n);
-        memcpy((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, n) - start);
-    }
-}
-
 #if defined(__SSE2__)
 /* `to` is aligned to a cache line, and so is every share except the end of the last. */
 static void copy_past_caches(char *to, const char *from, size_t bytes) {
@@ -49,18 +38,28 @@ static void copy_past_caches(char *to, const char *from, size_t bytes) {
     _mm_sfence();
 }
 #else
-static void copy_past_caches(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
+#define copy_past_caches copy
 #endif
 
-void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads) {
+static void copy(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
+
+typedef void copier(char *to, const char *from, size_t bytes);
+
+static void copy_shares(copier *copy_share, char *to, const char *from, size_t bytes, int threads) {
     const int n = useful_threads(bytes, threads);
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1)
 #endif
     for (int k = 0; k < n; k++) {
         const size_t start = share_start(bytes, k, n);
-        copy_past_caches((char *)to + start, (const char *)from + start, share_start(bytes, k + 1, n) - start);
+        copy_share(to + start, from + start, share_start(bytes, k + 1, n) - start);
     }
+}
+
+void floor_copy(void *to, const void *from, size_t bytes, int threads) { copy_shares(copy, to, from, bytes, threads); }
+
+void floor_copy_past_caches(void *to, const void *from, size_t bytes, int threads) {
+    copy_shares(copy_past_caches, to, from, bytes, threads);
 }
 
 /* ---- One source for every instruction set; the functions below choose the vectors -------------------------------- */
@@ -104,6 +103,8 @@ static inline __attribute__((always_inline)) float exp_sum(const float *x, int64
     return sum;
 }
 
+static float exp_sum_plain(const float *x, int64_t n) { return exp_sum(x, n); }
+static uint64_t read_all_plain(const uint64_t *from, size_t words) { return read_all(from, words); }
 #if defined(__x86_64__)
 #define AVX2 __attribute__((target("avx2,fma")))
 #if defined(__clang__)
@@ -117,36 +118,29 @@ AVX512 static float exp_sum_avx512(const float *x, int64_t n) { return exp_sum(x
 AVX512 static uint64_t read_all_avx512(const uint64_t *from, size_t words) { return read_all(from, words); }
 #endif
 
-static uint64_t read_with(napier_isa isa, const uint64_t *from, size_t words) {
+typedef struct kernels {
+    float (*exp_sum)(const float *x, int64_t n);
+    uint64_t (*read_all)(const uint64_t *from, size_t words);
+} kernels;
+
+static kernels kernels_of(napier_isa isa) {
 #if defined(__x86_64__)
     if (isa == NAPIER_ISA_AVX512) {
-        return read_all_avx512(from, words);
+        return (kernels){exp_sum_avx512, read_all_avx512};
     }
     if (isa == NAPIER_ISA_AVX2) {
-        return read_all_avx2(from, words);
+        return (kernels){exp_sum_avx2, read_all_avx2};
     }
-#else
-    (void)isa;
 #endif
-    return read_all(from, words);
+    (void)isa;
+    return (kernels){exp_sum_plain, read_all_plain};
 }
 
-float floor_exp_sum(napier_isa isa, const float *x, int64_t n) {
-#if defined(__x86_64__)
-    if (isa == NAPIER_ISA_AVX512) {
-        return exp_sum_avx512(x, n);
-    }
-    if (isa == NAPIER_ISA_AVX2) {
-        return exp_sum_avx2(x, n);
-    }
-#else
-    (void)isa;
-#endif
-    return exp_sum(x, n);
-}
+float floor_exp_sum(napier_isa isa, const float *x, int64_t n) { return kernels_of(isa).exp_sum(x, n); }
 
 uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads) {
     const int n = useful_threads(bytes, threads);
+    const kernels with = kernels_of(isa);
     uint64_t sum = 0;
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(n) if (n > 1) schedule(static, 1) reduction(^ : sum)
@@ -154,7 +148,7 @@ uint64_t floor_read(napier_isa isa, const void *from, size_t bytes, int threads)
     for (int k = 0; k < n; k++) {
         const size_t start = share_start(bytes, k, n);
         const size_t size = share_start(bytes, k + 1, n) - start;
-        sum ^= read_with(isa, (const uint64_t *)(const void *)((const char *)from + start), size / sizeof(uint64_t));
+        sum ^= with.read_all((const uint64_t *)(const void *)((const char *)from + start), size / sizeof(uint64_t));
     }
     return sum;
 }

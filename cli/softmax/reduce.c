@@ -12,7 +12,9 @@
  *              there may be states, strips are read as a whole and need no states. */
 #include "reduce.h"
 
-#include "../program/machine.h"
+#include "../io/input.h"
+#include "../io/output.h"
+#include "../program/memory.h"
 #include "../program/message.h"
 #include "../program/progress.h"
 
@@ -21,11 +23,15 @@
 #include <string.h>
 
 typedef struct job {
-    const reduction *r;
+    operation operation;
+    napier_softmax_options options;
     napier_context *context;
     input *in;
     output *out;
-    int64_t outer; /* -1: not known; a text that is read to its end */
+    file_format format; /* of the result */
+    int64_t buffer;     /* bytes of a block */
+    int64_t memory;     /* bytes that an array may take as a whole; for more, slower methods are used */
+    int64_t outer;      /* -1: not known; a text that is read to its end */
     int64_t length, inner;
     napier_dtype in_dtype, out_dtype;
     array_shape result;
@@ -35,7 +41,7 @@ typedef struct job {
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static bool keeps_shape(const job *j) { return j->r->operation != OPERATION_LOGSUMEXP; }
+static bool keeps_shape(const job *j) { return j->operation != OPERATION_LOGSUMEXP; }
 static int64_t size_of(napier_dtype dtype) { return (int64_t)napier_dtype_size(dtype); }
 static int64_t slice_count(const job *j) { return j->length * j->inner; }
 /* The number of results of a slice. */
@@ -43,9 +49,11 @@ static int64_t slice_results(const job *j) { return keeps_shape(j) ? slice_count
 
 static const char less_memory[] = "; a smaller --buffer takes less memory";
 
-static int library_error(const job *j, napier_status status) {
-    return complain("%s: %s%s", j->in->name, error_text(j->context, status),
-                    status == NAPIER_OUT_OF_MEMORY ? less_memory : "");
+/* STATUS_OK, or STATUS_FAILED after a message. */
+static int check(const job *j, napier_status called) {
+    return called == NAPIER_OK ? STATUS_OK
+                               : complain("%s: %s%s", j->in->name, error_text(j->context, called),
+                                          called == NAPIER_OUT_OF_MEMORY ? less_memory : "");
 }
 
 /* ---- The axis, and the shape of the result ----------------------------------------------------------------------- */
@@ -53,21 +61,21 @@ static int library_error(const job *j, napier_status status) {
 static bool is_last_axis(const reduction *r, int dims) { return r->axis == -1 || r->axis == dims - 1; }
 
 /* Reads a text to its end, unless its rows can be processed and written one by one. */
-static int settle_text(const reduction *r, input *in) {
-    const int64_t row = in->count < 0 ? in->shape.dim[1] * size_of(NAPIER_F64) : 0;
-    const bool row_by_row = !r->whole && is_last_axis(r, 2) && r->format != FORMAT_NPY && row <= r->buffer;
-    return row_by_row ? STATUS_OK : input_load(in);
+static int settle_text(const job *j, const reduction *r) {
+    const int64_t row = j->in->count < 0 ? j->in->shape.dim[1] * size_of(NAPIER_F64) : 0;
+    const bool row_by_row = !r->whole && is_last_axis(r, 2) && j->format != FORMAT_NPY && row <= j->buffer;
+    return row_by_row ? STATUS_OK : input_load(j->in);
 }
 
 /* The axis as an index; a single number has an axis 0, as in PyTorch. */
-static int resolve_axis(const job *j, int *axis) {
+static int resolve_axis(const job *j, int64_t given, int *axis) {
     const int dims = j->in->shape.dims;
     const int most = dims > 0 ? dims : 1;
-    if (j->r->axis < -most || j->r->axis >= most) {
-        return complain("%s: axis %" PRId64 " is out of bounds for an array of %d dimension%s", j->in->name, j->r->axis,
+    if (given < -most || given >= most) {
+        return complain("%s: axis %" PRId64 " is out of bounds for an array of %d dimension%s", j->in->name, given,
                         dims, dims == 1 ? "" : "s");
     }
-    *axis = (int)(j->r->axis < 0 ? j->r->axis + most : j->r->axis);
+    *axis = (int)(given < 0 ? given + most : given);
     return STATUS_OK;
 }
 
@@ -92,19 +100,12 @@ static void cut_along(job *j, int axis) {
     j->inner = shape->fortran ? before : after;
 }
 
-static int lay_out(job *j) {
+static int lay_out(job *j, const reduction *r) {
     input *const in = j->in;
-    const reduction *const r = j->r;
-    int status = settle_text(r, in);
-    if (status == STATUS_OK && (r->whole || r->format != FORMAT_NPY)) {
-        status = input_use_c_order(in);
-    }
     int axis = 0;
-    if (status == STATUS_OK && !r->whole) {
-        status = resolve_axis(j, &axis);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    if (settle_text(j, r) || ((r->whole || j->format != FORMAT_NPY) && input_use_c_order(in)) ||
+        (!r->whole && resolve_axis(j, r->axis, &axis))) {
+        return STATUS_FAILED;
     }
     j->in_dtype = in->dtype;
     j->out_dtype = r->dtype != 0 ? r->dtype : in->dtype;
@@ -131,20 +132,20 @@ static int lay_out(job *j) {
 /* ---- A block of slices in memory --------------------------------------------------------------------------------- */
 
 static napier_status call(const job *j, napier_const_matrix logits, void *result, int64_t result_size) {
-    const napier_softmax_options *const options = &j->r->options;
-    if (j->r->operation == OPERATION_LOGSUMEXP) {
+    const napier_softmax_options *const options = &j->options;
+    if (j->operation == OPERATION_LOGSUMEXP) {
         return napier_logsumexp(j->context, logits, napier_array(result, result_size, j->out_dtype), options);
     }
     const napier_matrix shaped = {result, logits.rows, logits.cols, logits.row_stride, logits.col_stride, j->out_dtype};
-    return j->r->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
-                                                : napier_log_softmax(j->context, logits, shaped, options);
+    return j->operation == OPERATION_SOFTMAX ? napier_softmax(j->context, logits, shaped, options)
+                                             : napier_log_softmax(j->context, logits, shaped, options);
 }
 
 /* Writes a strided vector of results, for calls across the slices. */
 static napier_status call_across(const job *j, napier_const_matrix logits, void *result) {
-    if (j->r->operation == OPERATION_LOGSUMEXP) {
+    if (j->operation == OPERATION_LOGSUMEXP) {
         const napier_vector lse = {result, logits.rows, j->inner, j->out_dtype};
-        return napier_logsumexp(j->context, logits, lse, &j->r->options);
+        return napier_logsumexp(j->context, logits, lse, &j->options);
     }
     return call(j, logits, result, 0);
 }
@@ -187,20 +188,16 @@ static int block_new(job *j, block *b) {
     const int64_t size = slice_count(j) * larger(size_of(j->in_dtype), size_of(j->out_dtype));
     const int64_t outer = j->outer >= 0 ? j->outer : INT64_MAX;
     memset(b, 0, sizeof *b);
-    b->slices = smaller(outer, larger(1, j->r->buffer / larger(1, size)));
-    int status = STATUS_OK;
-    if (size > j->r->buffer) {
-        status = input_arrive(j->in);
-        b->mapped = status == STATUS_OK ? input_map(j->in) : NULL;
+    b->slices = smaller(outer, larger(1, j->buffer / larger(1, size)));
+    if (size > j->buffer && input_arrive(j->in)) {
+        return STATUS_FAILED;
     }
-    if (status == STATUS_OK && b->mapped == NULL) {
-        status = scratch_new(&b->read, b->slices * slice_count(j) * size_of(j->in_dtype), less_memory);
-    }
+    b->mapped = size > j->buffer ? input_map(j->in) : NULL;
     const bool in_place = b->mapped == NULL && keeps_shape(j) && j->in_dtype == j->out_dtype;
-    if (status == STATUS_OK && !in_place) {
-        status = scratch_new(&b->write, b->slices * slice_results(j) * size_of(j->out_dtype), less_memory);
-    }
-    return status;
+    const int64_t read = b->mapped == NULL ? b->slices * slice_count(j) : 0;
+    const int64_t write = in_place ? 0 : b->slices * slice_results(j);
+    return scratch_new(&b->read, read * size_of(j->in_dtype), less_memory) ||
+           scratch_new(&b->write, write * size_of(j->out_dtype), less_memory);
 }
 
 static void block_free(block *b) {
@@ -234,7 +231,7 @@ static int run_blocks(job *j) {
         }
         char *const to = b.write.data != NULL ? b.write.data : b.read.data;
         const napier_status called = reduce_slices(j, from, to, slices);
-        status = called == NAPIER_OK ? output_write(j->out, to, slices * slice_results(j)) : library_error(j, called);
+        status = check(j, called) || output_write(j->out, to, slices * slice_results(j));
         progress_add(&j->progress, slices * slice_count(j));
         done += slices;
     }
@@ -259,13 +256,13 @@ typedef struct states {
 
 /* The number of rows for which states are allowed. */
 static int64_t width_by_states(const job *j) {
-    const int64_t fit = j->r->memory / 8 / STATE_SIZE;
+    const int64_t fit = j->memory / 8 / STATE_SIZE;
     return smaller(j->inner, smaller(MOST_STATES, larger(LEAST_STATES, fit)));
 }
 
 /* The number of rows that fit into the buffer as a whole. */
 static int64_t width_by_buffer(const job *j) {
-    return j->r->buffer / larger(size_of(j->in_dtype), size_of(j->out_dtype)) / larger(1, j->length);
+    return j->buffer / larger(size_of(j->in_dtype), size_of(j->out_dtype)) / larger(1, j->length);
 }
 
 static int64_t strip_width(const job *j) { return smaller(j->inner, larger(width_by_states(j), width_by_buffer(j))); }
@@ -277,21 +274,17 @@ static int states_new(const job *j, states *s) {
     s->most = strip_width(j);
     s->is_whole = s->most > width_by_states(j);
     const int64_t size = s->most * larger(size_of(j->in_dtype), size_of(j->out_dtype));
-    s->length_at_once = smaller(j->length, larger(1, j->r->buffer / size));
+    s->length_at_once = smaller(j->length, larger(1, j->buffer / size));
     s->state = s->is_whole ? NULL : calloc((size_t)s->most, sizeof(napier_softmax_state *));
     s->lse = s->is_whole ? NULL : calloc((size_t)s->most, sizeof *s->lse);
     if (!s->is_whole && (s->state == NULL || s->lse == NULL)) {
         return complain("%s: out of memory%s", j->in->name, less_memory);
     }
     const int64_t count = s->length_at_once * s->most;
-    int status = scratch_new(&s->piece, count * size_of(j->in_dtype), less_memory);
-    if (status == STATUS_OK) {
-        status = scratch_new(&s->result, larger(count, s->most) * size_of(j->out_dtype), less_memory);
-    }
-    if (status == STATUS_OK && by_strips(j, s) && keeps_shape(j)) {
-        status = scratch_new(&s->slice, slice_count(j) * size_of(j->out_dtype), less_memory);
-    }
-    return status;
+    const int64_t slice = by_strips(j, s) && keeps_shape(j) ? slice_count(j) : 0;
+    return scratch_new(&s->piece, count * size_of(j->in_dtype), less_memory) ||
+           scratch_new(&s->result, larger(count, s->most) * size_of(j->out_dtype), less_memory) ||
+           scratch_new(&s->slice, slice * size_of(j->out_dtype), less_memory);
 }
 
 static void states_clear(states *s) {
@@ -310,46 +303,32 @@ static void states_free(states *s) {
     scratch_free(&s->slice);
 }
 
-static napier_status states_create(const job *j, states *s) {
+typedef enum state_step { STATE_CREATE, STATE_UPDATE, STATE_FINISH, STATE_APPLY } state_step;
+
+/* Takes one step with the state of row `i` of the strip, of which a piece of `length` elements has been read. */
+static napier_status state_take_step(const job *j, const states *s, state_step step, int64_t i, int64_t length) {
     const bool wide = j->in_dtype == NAPIER_F64 || j->out_dtype == NAPIER_F64;
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        status =
-            napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->r->options, &s->state[i]);
+    const napier_softmax_kind kind = j->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
+    const char *const from = (const char *)s->piece.data + i * size_of(j->in_dtype);
+    char *const to = (char *)s->result.data + i * size_of(j->out_dtype);
+    const napier_const_vector logits = {from, length, s->width, j->in_dtype};
+    const napier_vector result = {to, length, s->width, j->out_dtype};
+    switch (step) {
+    case STATE_CREATE:
+        return napier_softmax_state_create(j->context, wide ? NAPIER_F64 : NAPIER_F32, 0, &j->options, &s->state[i]);
+    case STATE_UPDATE: return napier_softmax_state_update(j->context, s->state[i], logits);
+    case STATE_FINISH: return napier_softmax_state_finish(j->context, s->state[i], &s->lse[i]);
+    case STATE_APPLY: break;
     }
-    return status;
+    return napier_softmax_state_apply(j->context, s->state[i], kind, logits, result);
 }
 
-static napier_status states_update(const job *j, states *s, int64_t length) {
+static int states_take_step(const job *j, const states *s, state_step step, int64_t length) {
     napier_status status = NAPIER_OK;
     for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
-        const napier_const_vector part = {first, length, s->width, j->in_dtype};
-        status = napier_softmax_state_update(j->context, s->state[i], part);
+        status = state_take_step(j, s, step, i, length);
     }
-    return status;
-}
-
-static napier_status states_finish(const job *j, states *s) {
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        status = napier_softmax_state_finish(j->context, s->state[i], &s->lse[i]);
-    }
-    return status;
-}
-
-static napier_status states_apply(const job *j, const states *s, int64_t length) {
-    const napier_softmax_kind kind =
-        j->r->operation == OPERATION_SOFTMAX ? NAPIER_KIND_SOFTMAX : NAPIER_KIND_LOG_SOFTMAX;
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < s->width && status == NAPIER_OK; i++) {
-        const char *const first = (const char *)s->piece.data + i * size_of(j->in_dtype);
-        char *const to = (char *)s->result.data + i * size_of(j->out_dtype);
-        const napier_const_vector logits = {first, length, s->width, j->in_dtype};
-        const napier_vector result = {to, length, s->width, j->out_dtype};
-        status = napier_softmax_state_apply(j->context, s->state[i], kind, logits, result);
-    }
-    return status;
+    return check(j, status);
 }
 
 /* Reads `length` elements of each of the strip's rows, from element `from` of slice `slice` on. */
@@ -361,10 +340,8 @@ static int read_piece(job *j, const states *s, int64_t slice, int64_t from, int6
     }
     int status = STATUS_OK;
     for (int64_t i = 0; i < length && status == STATUS_OK; i++) {
-        status = input_seek(j->in, slice * slice_count(j) + (from + i) * j->inner + s->first);
-        if (status == STATUS_OK) {
-            status = input_read(j->in, (char *)s->piece.data + i * s->width * size, s->width, &got);
-        }
+        status = input_seek(j->in, slice * slice_count(j) + (from + i) * j->inner + s->first) ||
+                 input_read(j->in, (char *)s->piece.data + i * s->width * size, s->width, &got);
     }
     return status;
 }
@@ -386,16 +363,10 @@ static int write_piece(job *j, const states *s, int64_t from, int64_t length) {
 static int states_pass(job *j, states *s, int64_t slice, bool apply) {
     for (int64_t done = 0; done < j->length;) {
         const int64_t length = smaller(s->length_at_once, j->length - done);
-        int status = read_piece(j, s, slice, done, length);
-        if (status == STATUS_OK) {
-            const napier_status called = apply ? states_apply(j, s, length) : states_update(j, s, length);
-            status = called == NAPIER_OK ? STATUS_OK : library_error(j, called);
-        }
-        if (status == STATUS_OK && apply) {
-            status = write_piece(j, s, done, length);
-        }
-        if (status != STATUS_OK) {
-            return status;
+        if (read_piece(j, s, slice, done, length) ||
+            states_take_step(j, s, apply ? STATE_APPLY : STATE_UPDATE, length) ||
+            (apply && write_piece(j, s, done, length))) {
+            return STATUS_FAILED;
         }
         progress_add(&j->progress, length * s->width);
         done += length;
@@ -407,18 +378,14 @@ static int states_pass(job *j, states *s, int64_t slice, bool apply) {
 static int states_write_lse(job *j, states *s) {
     const napier_status called = napier_logsumexp(j->context, napier_const_rows(s->lse, s->width, 1, NAPIER_F64),
                                                   napier_array(s->result.data, s->width, j->out_dtype), NULL);
-    return called == NAPIER_OK ? output_write(j->out, s->result.data, s->width) : library_error(j, called);
+    return check(j, called) || output_write(j->out, s->result.data, s->width);
 }
 
 static int run_whole_strip(job *j, states *s, int64_t slice) {
-    const int status = read_piece(j, s, slice, 0, j->length);
-    if (status != STATUS_OK) {
-        return status;
-    }
     const napier_const_matrix strip = napier_const_rows(s->piece.data, j->length, s->width, j->in_dtype);
-    const napier_status called = call(j, napier_const_transposed(strip), s->result.data, s->width);
-    if (called != NAPIER_OK) {
-        return library_error(j, called);
+    if (read_piece(j, s, slice, 0, j->length) ||
+        check(j, call(j, napier_const_transposed(strip), s->result.data, s->width))) {
+        return STATUS_FAILED;
     }
     progress_add(&j->progress, j->length * s->width * (keeps_shape(j) ? 2 : 1));
     return keeps_shape(j) ? write_piece(j, s, 0, j->length) : output_write(j->out, s->result.data, s->width);
@@ -428,20 +395,12 @@ static int run_strip(job *j, states *s, int64_t slice) {
     if (s->is_whole) {
         return run_whole_strip(j, s, slice);
     }
-    napier_status called = states_create(j, s);
-    int status = called == NAPIER_OK ? states_pass(j, s, slice, false) : library_error(j, called);
-    if (status != STATUS_OK) {
-        return status;
+    if (states_take_step(j, s, STATE_CREATE, 0) || states_pass(j, s, slice, false) ||
+        states_take_step(j, s, STATE_FINISH, 0)) {
+        return STATUS_FAILED;
     }
-    called = states_finish(j, s);
-    if (called != NAPIER_OK) {
-        return library_error(j, called);
-    }
-    if (!keeps_shape(j)) {
-        return states_write_lse(j, s);
-    }
-    status = input_seek(j->in, slice * slice_count(j));
-    return status == STATUS_OK ? states_pass(j, s, slice, true) : status;
+    return keeps_shape(j) ? input_seek(j->in, slice * slice_count(j)) || states_pass(j, s, slice, true)
+                          : states_write_lse(j, s);
 }
 
 static int run_slice_by_states(job *j, states *s, int64_t slice) {
@@ -457,10 +416,7 @@ static int run_slice_by_states(job *j, states *s, int64_t slice) {
 static int run_states(job *j) {
     states s = {0};
     const bool again = keeps_shape(j) || strip_width(j) < j->inner; /* read more than once, or not in order */
-    int status = again ? input_make_seekable(j->in) : STATUS_OK;
-    if (status == STATUS_OK) {
-        status = states_new(j, &s);
-    }
+    int status = (again && input_make_seekable(j->in)) || states_new(j, &s);
     for (int64_t slice = 0; slice < j->outer && status == STATUS_OK; slice++) {
         status = run_slice_by_states(j, &s, slice);
     }
@@ -474,10 +430,10 @@ static int run_states(job *j) {
  * than memory, so these use states only if the memory is too small. */
 static bool needs_states(const job *j) {
     const int64_t size = larger(size_of(j->in_dtype), size_of(j->out_dtype));
-    if (j->outer < 0 || slice_count(j) <= j->r->buffer / size) {
+    if (j->outer < 0 || slice_count(j) <= j->buffer / size) {
         return false;
     }
-    return j->inner == 1 || slice_count(j) > j->r->memory / 2 / size;
+    return j->inner == 1 || slice_count(j) > j->memory / 2 / size;
 }
 
 /* There are no elements, but a row of length 0 still has a logsumexp: -inf. */
@@ -497,52 +453,57 @@ static int run_empty(job *j) {
         const int64_t rows = smaller(AT_ONCE, count - done);
         const napier_status called = napier_logsumexp(j->context, napier_const_rows(NULL, rows, 0, j->in_dtype),
                                                       napier_array(results, rows, j->out_dtype), NULL);
-        status = called == NAPIER_OK ? output_write(j->out, results, rows) : library_error(j, called);
+        status = check(j, called) || output_write(j->out, results, rows);
     }
     return status;
 }
 
 /* Finds options that the library refuses before anything is written: a call without rows checks only the options. */
 static int check_options(const job *j) {
-    const napier_status called = napier_logsumexp(j->context, napier_const_rows(NULL, 0, 0, j->in_dtype),
-                                                  napier_array(NULL, 0, j->out_dtype), &j->r->options);
-    return called == NAPIER_OK ? STATUS_OK : library_error(j, called);
+    return check(j, napier_logsumexp(j->context, napier_const_rows(NULL, 0, 0, j->in_dtype),
+                                     napier_array(NULL, 0, j->out_dtype), &j->options));
 }
 
 static int run(job *j) {
     /* A header names columns of the input; it is kept where the result has the same columns and separator. */
-    const bool keep_header = keeps_shape(j) && j->in->format == j->r->format;
-    int status = output_begin(j->out, j->r->format, j->out_dtype, &j->result, keep_header ? j->in->text.header : NULL);
-    if (status != STATUS_OK) {
-        return status;
+    const bool keep_header = keeps_shape(j) && j->in->format == j->format;
+    if (output_begin(j->out, j->format, j->out_dtype, &j->result, keep_header ? j->in->text.header : NULL)) {
+        return STATUS_FAILED;
     }
     if (j->in->count == 0) {
         return run_empty(j);
     }
     const bool by_states = needs_states(j);
     progress_start(&j->progress, j->in->count < 0 ? -1 : j->in->count * (by_states && keeps_shape(j) ? 2 : 1));
-    status = by_states ? run_states(j) : run_blocks(j);
+    const int status = by_states ? run_states(j) : run_blocks(j);
     progress_end(&j->progress);
     return status;
 }
 
-int reduce_file(const reduction *r, napier_context *context, input *in, const char *out_path) {
-    output out;
-    job j = {.r = r, .context = context, .in = in, .out = &out};
-    int status = lay_out(&j);
-    if (status == STATUS_OK) {
-        status = check_options(&j);
-    }
-    if (status != STATUS_OK) {
-        return status;
-    }
-    status = output_open(&out, out_path);
-    if (status == STATUS_OK) {
-        status = run(&j);
-    }
-    if (status == STATUS_OK) {
-        status = output_commit(&out);
-    }
+/* 64 MiB, or an eighth of the memory where that is less, but at least 1 MiB. */
+static int64_t default_buffer(int64_t memory) {
+    return larger((int64_t)1 << 20, smaller(memory / 8, (int64_t)64 << 20));
+}
+
+/* Takes what the job needs of the request. */
+static int plan(job *j, const reduction *r) {
+    const int64_t memory = memory_usable();
+    j->operation = r->operation;
+    j->options = r->options;
+    j->buffer = r->buffer > 0 ? r->buffer : default_buffer(memory);
+    j->memory = r->buffer > 0 ? r->buffer : memory;
+    j->format = r->format != FORMAT_AUTO ? r->format : output_format(r->shared.out_path, j->in->format);
+    return lay_out(j, r);
+}
+
+int reduce_file(void *request, napier_context *context) {
+    const reduction *const r = request;
+    input in;
+    output out = {.file = NULL};
+    job j = {.context = context, .in = &in, .out = &out};
+    const int status = input_open(&in, r->shared.in_path, r->in_format) || plan(&j, r) || check_options(&j) ||
+                       output_open(&out, r->shared.out_path) || run(&j) || output_commit(&out);
     output_discard(&out);
+    input_close(&in);
     return status;
 }

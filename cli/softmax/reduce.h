@@ -3,25 +3,25 @@
 #ifndef NAPIER_CLI_REDUCE_H
 #define NAPIER_CLI_REDUCE_H
 
-#include "../io/input.h"
-#include "../io/output.h"
+#include "../io/format.h"
+#include "../program/command.h"
 
 #include <napier/napier.h>
 
 typedef enum operation { OPERATION_SOFTMAX, OPERATION_LOG_SOFTMAX, OPERATION_LOGSUMEXP } operation;
 
 typedef struct reduction {
+    base_request shared;
     operation operation;
     bool whole;         /* over all elements, not along an axis */
     int64_t axis;       /* negative: from the end */
     napier_dtype dtype; /* of the result; 0: the input's */
-    file_format format; /* of the result; never AUTO */
-    int64_t buffer;     /* bytes of a block */
-    int64_t memory;     /* bytes that an array may take as a whole; for more, slower methods are used */
+    file_format format, in_format;
+    int64_t buffer; /* bytes of a block; 0: by the machine's memory */
     napier_softmax_options options;
 } reduction;
 
-/* Opens the output once the input is known to be valid, does the work, and completes or removes the output. */
-int reduce_file(const reduction *r, napier_context *context, input *in, const char *out_path);
+/* Carries out a reduction. Opens the output once the input is known to be valid. */
+int reduce_file(void *request, napier_context *context);
 
 #endif

@@ -3,31 +3,26 @@
 #define NAPIER_CLI_UMAP_H
 
 #include "../io/format.h"
-#include "../program/machine.h"
+#include "../program/command.h"
 #include "umap_labels.h"
 
 #include <napier/umap.h>
 
-enum { UMAP_MOST_PLOTS = 16 };
-
 typedef struct umap_request {
-    const char *in_path, *out_path; /* NULL: not given */
+    base_request shared;
     file_format in_format, out_format;
-    const char *labels_path, *target_path, *hover_path;
+    const char *labels_path, *target_path, *hover_path; /* NULL: not given */
     label_type label_type, target_type;
     const char *init_path;                                      /* used if options.init is GIVEN */
     const char *transform_path, *inverse_path, *embedding_path; /* at most one; all NULL: a map is fitted */
     const char *model_path;
-    const char *plots[UMAP_MOST_PLOTS];
-    int plot_count;
+    const char *plots[OPTION_MOST_FILES + 1]; /* NULL ends them */
     const char *title;
-    bool quality;
+    int quality;
     napier_umap_options options;
-    machine machine;
-    bool help;
 } umap_request;
 
 /* Carries out the request. */
-int umap_run(umap_request *q);
+int umap_run(void *request, napier_context *context);
 
 #endif

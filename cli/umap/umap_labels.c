@@ -17,19 +17,13 @@ enum { MOST_CATEGORIES_OF_NUMBERS = 50 };
 
 /* A file while it is turned into labels. */
 typedef struct source {
-    const char *name; /* for messages */
-    char *bytes;      /* followed by a '\0' */
-    size_t size;
-    whole_file file; /* the memory of `bytes` */
+    whole_file file;
     int64_t count;
     char **lines;    /* [count] of a text, in `bytes`; NULL: an .npy file */
     double *numbers; /* [count]; NULL: not all lines are numbers */
 } source;
 
-static int no_memory(const source *s) {
-    complain("%s: out of memory", s->name);
-    return STATUS_FAILED;
-}
+static int no_memory(const source *s) { return complain("%s: out of memory", s->file.name); }
 
 /* malloc for `count` elements, at least one. */
 static void *room_for(int64_t count, size_t size) {
@@ -39,14 +33,14 @@ static void *room_for(int64_t count, size_t size) {
 static int parse_array(source *s) {
     npy_header header = {0};
     char error[NPY_ERROR_SIZE];
-    if (!npy_parse(s->bytes, s->size, &header, error)) {
-        return complain("%s: %s", s->name, error);
+    if (!npy_parse(s->file.bytes, s->file.size, &header, error)) {
+        return complain("%s: %s", s->file.name, error);
     }
-    const int64_t have = (int64_t)s->size - header.offset;
+    const int64_t have = (int64_t)s->file.size - header.offset;
     const int64_t needed = header.count * (int64_t)header.element.size;
     if (have < needed) {
         return complain("%s: truncated: the header announces %" PRId64 " bytes of elements, the file has %" PRId64,
-                        s->name, needed, have);
+                        s->file.name, needed, have);
     }
     s->count = header.count;
     s->numbers = room_for(s->count, sizeof *s->numbers);
@@ -56,7 +50,7 @@ static int parse_array(source *s) {
         return no_memory(s);
     }
     const napier_dtype dtype = element_dtype(header.element);
-    elements_convert(header.element, s->bytes + header.offset, converted, s->count);
+    elements_convert(header.element, s->file.bytes + header.offset, converted, s->count);
     for (int64_t i = 0; i < s->count; i++) {
         s->numbers[i] = element_value(dtype, converted + (size_t)i * napier_dtype_size(dtype));
     }
@@ -83,22 +77,20 @@ static char *trimmed(char *start, char *end) {
 }
 
 static bool line_number(const char *line, double *value) {
-    static const char *const nan_words[] = {"nan", "NaN", "NAN", "", NULL};
-    if (word_index(line, nan_words) >= 0) {
-        *value = (double)NAN;
-        return true;
-    }
-    return parse_number(line, value);
+    *value = (double)NAN;
+    return strcmp(line, "nan") == 0 || strcmp(line, "NaN") == 0 || strcmp(line, "NAN") == 0 || *line == '\0' ||
+           parse_number(line, value);
 }
 
 static int parse_lines(source *s) {
-    char *const first = s->size >= 3 && memcmp(s->bytes, "\xef\xbb\xbf", 3) == 0 ? s->bytes + 3 : s->bytes;
-    char *const end = s->bytes + s->size;
+    char *const first =
+        s->file.size >= 3 && memcmp(s->file.bytes, "\xef\xbb\xbf", 3) == 0 ? s->file.bytes + 3 : s->file.bytes;
+    char *const end = s->file.bytes + s->file.size;
     int64_t count = 0;
     for (const char *at = first; at < end; at++) {
         count += *at == '\n' || at + 1 == end;
         if (*at == '\0') {
-            return complain("%s: line %" PRId64 " has a byte 0: neither .npy nor text", s->name, count + 1);
+            return complain("%s: line %" PRId64 " has a byte 0: neither .npy nor text", s->file.name, count + 1);
         }
     }
     s->lines = room_for(count, sizeof *s->lines);
@@ -252,7 +244,7 @@ static int make_categories(labels *l, const source *s, bool negative_unknown) {
     l->sizes = calloc((size_t)categories + 1, sizeof *l->sizes);
     int status = l->names != NULL && l->sizes != NULL ? STATUS_OK : no_memory(s);
     if (status == STATUS_OK && categories > INT32_MAX - 1) {
-        status = complain("%s: too many categories", s->name);
+        status = complain("%s: too many categories", s->file.name);
     }
     for (int64_t i = 0; i < categories && status == STATUS_OK; i++) {
         l->names[i] = category_name(s, keys + (size_t)i * size);
@@ -315,7 +307,7 @@ static int settle(labels *l, source *s, label_type type, bool negative_unknown) 
             line++;
         }
         char shown[40];
-        return complain("%s: line %" PRId64 ": '%s' is not a number", s->name, line + 1,
+        return complain("%s: line %" PRId64 ": '%s' is not a number", s->file.name, line + 1,
                         printable(shown, sizeof shown, s->lines[line], strlen(s->lines[line])));
     }
     l->type = type != LABELS_AUTO                             ? type
@@ -334,18 +326,12 @@ int labels_read(labels *l, const char *path, label_type type, bool negative_unkn
     source s = {0};
     memset(l, 0, sizeof *l);
     int status = whole_file_read(&s.file, path);
-    s.name = s.file.name;
-    s.bytes = s.file.bytes;
-    s.size = s.file.size;
-    if (status == STATUS_OK && s.size == 0) {
-        status = complain("%s: the file is empty", s.name);
+    if (status == STATUS_OK && s.file.size == 0) {
+        status = complain("%s: the file is empty", s.file.name);
     }
     if (status == STATUS_OK) {
-        const bool is_npy = s.size >= NPY_MAGIC_SIZE && memcmp(s.bytes, NPY_MAGIC, NPY_MAGIC_SIZE) == 0;
-        status = is_npy ? parse_array(&s) : parse_lines(&s);
-    }
-    if (status == STATUS_OK) {
-        status = settle(l, &s, type, negative_unknown);
+        const bool is_npy = s.file.size >= NPY_MAGIC_SIZE && memcmp(s.file.bytes, NPY_MAGIC, NPY_MAGIC_SIZE) == 0;
+        status = (is_npy ? parse_array(&s) : parse_lines(&s)) || settle(l, &s, type, negative_unknown);
     }
     source_free(&s);
     return status;

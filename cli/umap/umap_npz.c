@@ -25,14 +25,8 @@ typedef struct archive {
     size_t size;
 } archive;
 
-static int no_memory(const archive *a) {
-    complain("%s: out of memory", a->name);
-    return STATUS_FAILED;
-}
-static int damaged(const archive *a, const char *what) {
-    complain("%s: a damaged archive: %s", a->name, what);
-    return STATUS_FAILED;
-}
+static int no_memory(const archive *a) { return complain("%s: out of memory", a->name); }
+static int damaged(const archive *a, const char *what) { return complain("%s: a damaged archive: %s", a->name, what); }
 
 /* ---- The archive ------------------------------------------------------------------------------------------------- */
 
@@ -217,9 +211,8 @@ typedef struct packed_array {
 
 static int array_open(packed_array *p, const archive *a, const char *name) {
     char error[NPY_ERROR_SIZE];
-    const int status = stream_open(&p->stream, a, name);
-    if (status != STATUS_OK) {
-        return status;
+    if (stream_open(&p->stream, a, name)) {
+        return STATUS_FAILED;
     }
     const uint32_t size = p->stream.left;
     if (!npy_read_header(stream_read, &p->stream, &p->header, error)) {
@@ -435,12 +428,7 @@ static int read_arrays(filling *f) {
     for (int i = 0; i < ARRAYS && status == STATUS_OK; i++) {
         status = array_open(&arrays[i], f->archive, names[i]);
     }
-    if (status == STATUS_OK) {
-        status = check_sizes(f, arrays);
-    }
-    if (status == STATUS_OK) {
-        status = make_table(f);
-    }
+    status = status || check_sizes(f, arrays) || make_table(f);
     for (int i = 0; i < ARRAYS && status == STATUS_OK; i++) {
         status = array_read(&arrays[i], takers[i], f);
     }
@@ -450,27 +438,13 @@ static int read_arrays(filling *f) {
     return status;
 }
 
-bool is_npz(const char *path) {
-    const size_t size = strlen(path);
-    const char *const tail = size >= 4 ? path + size - 4 : "";
-    return strcmp(tail, ".npz") == 0 || strcmp(tail, ".NPZ") == 0;
-}
-
 int sparse_read(sparse_table *t, const char *path) {
     whole_file file;
     memset(t, 0, sizeof *t);
     int status = whole_file_read(&file, path);
     const archive a = {file.name, (const uint8_t *)file.bytes, file.size};
     filling f = {.archive = &a, .table = t};
-    if (status == STATUS_OK) {
-        status = check_format(&a);
-    }
-    if (status == STATUS_OK) {
-        status = read_shape(&f);
-    }
-    if (status == STATUS_OK) {
-        status = read_arrays(&f);
-    }
+    status = status || check_format(&a) || read_shape(&f) || read_arrays(&f);
     for (int64_t row = 0; status == STATUS_OK && row < t->matrix.rows; row++) {
         status = sort_row(&a, t, t->row_starts[row], t->row_starts[row + 1]);
     }

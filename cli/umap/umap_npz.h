@@ -14,9 +14,6 @@ typedef struct sparse_table {
     float *values;
 } sparse_table;
 
-/* Whether the name ends in .npz. */
-bool is_npz(const char *path);
-
 /* Reads a matrix, and sorts rows whose columns are not in order. Free the table even after a failure. */
 int sparse_read(sparse_table *t, const char *path);
 void sparse_free(sparse_table *t);

@@ -1,25 +1,19 @@
 /* cli/umap/umap_run.c - reads the tables, calls the library, and writes the map, the model, the plots and the
  * report. */
-#define _POSIX_C_SOURCE 200809L
-
 #include "umap_command.h"
 
-#include "../commands.h"
 #include "../io/input.h"
-#include "../program/message.h"
 #include "../io/output.h"
+#include "../program/message.h"
 #include "../plot/plot.h"
 #include "../program/progress.h"
 #include "../io/source.h"
 #include "umap_npz.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct job {
     umap_request *q;
@@ -32,16 +26,6 @@ typedef struct job {
     float *target; /* --target FILE as numbers */
     labels labels, targets, hover;
 } job;
-
-/* `name` is the file that caused the error. */
-static int library_error(const job *j, const char *name, napier_status status) {
-    return complain("%s: %s", name, error_text(j->context, status));
-}
-
-static int no_memory(const char *name) {
-    complain("%s: out of memory", name);
-    return STATUS_FAILED;
-}
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
@@ -73,55 +57,41 @@ static bool is_short_integer(element_type type) {
     return type.size <= 2 && type.kind != ELEMENT_FLOAT && type.kind != ELEMENT_BFLOAT;
 }
 
+static const char *take_float(void *user, double value) {
+    float **const to = user;
+    *(*to)++ = (float)value;
+    return NULL;
+}
+
 /* Reads integers of one or two bytes as f32, which is exact and takes half the memory of f64. */
 static int read_short_integers(table *t) {
-    enum { AT_ONCE = 4096 };
-    double numbers[AT_ONCE];
     float *to = t->room.data;
-    int64_t got = 0;
-    int status;
-    while ((status = input_read(&t->in, numbers, AT_ONCE, &got)) == STATUS_OK && got > 0) {
-        for (int64_t i = 0; i < got; i++) {
-            *to++ = (float)numbers[i];
-        }
-    }
-    return status;
+    return input_take(&t->in, take_float, &to);
 }
 
 static int load_elements(table *t, const void **elements, napier_dtype *dtype) {
     input *const in = &t->in;
-    const bool as_f32 = in->format == FORMAT_NPY && is_short_integer(in->element);
-    *dtype = as_f32 ? NAPIER_F32 : in->dtype;
-    int status = input_arrive(in);
-    if (status != STATUS_OK) {
-        return status;
+    *dtype = in->dtype;
+    if (in->format != FORMAT_NPY || !is_short_integer(in->element)) {
+        return input_elements(in, &t->room, elements);
     }
-    *elements = input_map(in);
-    if (*elements != NULL) {
-        return STATUS_OK;
+    *dtype = NAPIER_F32;
+    if (input_arrive(in) || scratch_new(&t->room, in->count * (int64_t)sizeof(float), "")) {
+        return STATUS_FAILED;
     }
-    int64_t got;
-    status = scratch_new(&t->room, in->count * (int64_t)napier_dtype_size(*dtype), "");
-    if (status == STATUS_OK) {
-        *elements = t->room.data;
-        status = as_f32 ? read_short_integers(t) : input_read(in, t->room.data, in->count, &got);
-    }
-    return status;
+    *elements = t->room.data;
+    return read_short_integers(t);
 }
 
 /* A vector is a table of one column. */
 static int table_open(table *t, const char *path, file_format format) {
     memset(t, 0, sizeof *t);
-    if (is_npz(path)) {
+    if (ends_in(path, ".npz")) {
         return sparse_open(t, path);
     }
     input *const in = &t->in;
-    int status = input_open(in, path, format);
-    if (status == STATUS_OK) {
-        status = input_load(in);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    if (input_open(in, path, format) || input_load(in)) {
+        return STATUS_FAILED;
     }
     const array_shape *const shape = &in->shape;
     if (shape->dims < 1 || shape->dims > 2) {
@@ -137,7 +107,7 @@ static int table_open(table *t, const char *path, file_format format) {
     }
     const void *elements = NULL;
     napier_dtype dtype = NAPIER_F32;
-    status = load_elements(t, &elements, &dtype);
+    const int status = load_elements(t, &elements, &dtype);
     const bool fortran = shape->fortran && shape->dims == 2;
     const napier_const_matrix view = {elements, rows, columns, fortran ? 1 : columns, fortran ? rows : 1, dtype};
     t->view = view;
@@ -170,7 +140,7 @@ static float *table_floats(const table *t, bool is_map) {
     }
     float *const floats = count <= SIZE_MAX / sizeof *floats ? malloc(count * sizeof *floats) : NULL;
     if (floats == NULL) {
-        no_memory(t->in.name);
+        out_of_memory(t->in.name);
         return NULL;
     }
     for (int64_t i = 0; i < m->rows; i++) {
@@ -202,62 +172,24 @@ static float *read_floats(const char *path, bool is_map, int64_t *rows, int64_t 
 
 /* ---- Before the work --------------------------------------------------------------------------------------------- */
 
-/* Finds a file that cannot be written before a fit that may take long; writing it may still fail later. */
-static int check_place(const char *path) {
-    struct stat info;
-    if (path == NULL || strcmp(path, "-") == 0) {
+/* Reads the labels of `rows` points, if a file is given. */
+static int read_some(labels *l, const char *path, label_type type, bool negative_unknown, int64_t rows) {
+    if (path == NULL) {
         return STATUS_OK;
     }
-    if (stat(path, &info) == 0) {
-        const int reason = S_ISDIR(info.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
-        return reason == 0 ? STATUS_OK : complain("%s: %s", path, strerror(reason));
+    if (labels_read(l, path, type, negative_unknown)) {
+        return STATUS_FAILED;
     }
-    const char *const slash = strrchr(path, '/');
-    const size_t size = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    char *const directory = malloc(size + 2);
-    if (directory == NULL) {
-        return no_memory(path);
-    }
-    memcpy(directory, slash != NULL ? path : ".", size > 0 ? size : 1);
-    directory[size > 0 ? size : 1] = '\0';
-    const int reason = access(directory, W_OK | X_OK) != 0 ? errno : 0;
-    free(directory);
-    return reason == 0 ? STATUS_OK : complain("%s: %s", *path != '\0' ? path : "''", strerror(reason));
-}
-
-static int check_places(const umap_request *q) {
-    int status = check_place(q->out_path);
-    if (status == STATUS_OK) {
-        status = check_place(q->model_path);
-    }
-    for (int i = 0; i < q->plot_count && status == STATUS_OK; i++) {
-        status = check_place(q->plots[i]);
-    }
-    return status;
-}
-
-static int check_count(const char *path, int64_t count, int64_t rows) {
-    return count == rows ? STATUS_OK
-                         : complain("%s: %" PRId64 " label%s for %" PRId64 " point%s", path, count,
-                                    count == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
+    return l->count == rows ? STATUS_OK
+                            : complain("%s: %" PRId64 " label%s for %" PRId64 " point%s", path, l->count,
+                                       l->count == 1 ? "" : "s", rows, rows == 1 ? "" : "s");
 }
 
 static int read_labels(job *j, int64_t rows) {
-    umap_request *const q = j->q;
-    int status = STATUS_OK;
-    if (q->labels_path != NULL) {
-        status = labels_read(&j->labels, q->labels_path, q->label_type, false);
-        status = status == STATUS_OK ? check_count(q->labels_path, j->labels.count, rows) : status;
-    }
-    if (status == STATUS_OK && q->target_path != NULL) {
-        status = labels_read(&j->targets, q->target_path, q->target_type, true);
-        status = status == STATUS_OK ? check_count(q->target_path, j->targets.count, rows) : status;
-    }
-    if (status == STATUS_OK && q->hover_path != NULL) {
-        status = labels_read(&j->hover, q->hover_path, LABELS_CATEGORIES, false);
-        status = status == STATUS_OK ? check_count(q->hover_path, j->hover.count, rows) : status;
-    }
-    return status;
+    const umap_request *const q = j->q;
+    return read_some(&j->labels, q->labels_path, q->label_type, false, rows) ||
+           read_some(&j->targets, q->target_path, q->target_type, true, rows) ||
+           read_some(&j->hover, q->hover_path, LABELS_CATEGORIES, false, rows);
 }
 
 /* The labels that colour the plot; without labels, the target. */
@@ -276,7 +208,7 @@ static int set_target(job *j) {
     }
     j->target = malloc((size_t)j->targets.count * sizeof *j->target);
     if (j->target == NULL) {
-        return no_memory(q->target_path);
+        return out_of_memory(q->target_path);
     }
     for (int64_t i = 0; i < j->targets.count; i++) {
         j->target[i] = (float)j->targets.numbers[i];
@@ -345,16 +277,16 @@ static void report_disconnected(const job *j, const table *t) {
 static int fit(job *j, const table *t) {
     const napier_status status = napier_umap_fit(j->context, samples_of(t), &j->q->options, &j->model);
     progress_end(&j->progress);
-    if (status != NAPIER_OK) {
-        return library_error(j, t->in.name, status);
+    if (library_status(j->context, status, t->in.name)) {
+        return STATUS_FAILED;
     }
     const napier_const_matrix map = napier_umap_model_embedding(j->model);
-    const int made = new_map(j, map.rows, map.cols);
-    if (made == STATUS_OK) {
-        memcpy(j->map, map.data, (size_t)map.rows * (size_t)map.cols * sizeof *j->map);
-        report_disconnected(j, t);
+    if (new_map(j, map.rows, map.cols)) {
+        return STATUS_FAILED;
     }
-    return made;
+    memcpy(j->map, map.data, (size_t)map.rows * (size_t)map.cols * sizeof *j->map);
+    report_disconnected(j, t);
+    return STATUS_OK;
 }
 
 static int load_model(job *j, const char *path) {
@@ -363,7 +295,7 @@ static int load_model(job *j, const char *path) {
     if (status == STATUS_OK) {
         const napier_status called =
             napier_umap_model_from_bytes(j->context, (const uint8_t *)file.bytes, file.size, &j->model);
-        status = called == NAPIER_OK ? STATUS_OK : library_error(j, file.name, called);
+        status = library_status(j->context, called, file.name);
     }
     whole_file_free(&file);
     return status;
@@ -376,35 +308,28 @@ static int check_columns(const table *t, int64_t wanted, const char *path) {
 }
 
 static int transform(job *j, const table *t) {
-    int status = load_model(j, j->q->transform_path);
-    if (status == STATUS_OK) {
-        status = check_columns(t, napier_umap_model_features(j->model), j->q->transform_path);
-    }
-    if (status == STATUS_OK) {
-        status = new_map(j, t->view.rows, napier_umap_model_embedding(j->model).cols);
-    }
-    if (status != STATUS_OK) {
-        return status;
+    const char *const path = j->q->transform_path;
+    if (load_model(j, path) || check_columns(t, napier_umap_model_features(j->model), path) ||
+        new_map(j, t->view.rows, napier_umap_model_embedding(j->model).cols)) {
+        return STATUS_FAILED;
     }
     const napier_status done =
         napier_umap_transform(j->context, j->model, samples_of(t), napier_rows_f32(j->map, j->rows, j->columns));
     progress_end(&j->progress);
-    if (done != NAPIER_OK) {
-        return library_error(j, t->in.name, done);
+    if (library_status(j->context, done, t->in.name)) {
+        return STATUS_FAILED;
     }
     report_disconnected(j, t);
     return STATUS_OK;
 }
 
 static int inverse_transform(job *j, const table *t) {
-    int status = load_model(j, j->q->inverse_path);
-    if (status == STATUS_OK) {
-        status = check_columns(t, napier_umap_model_embedding(j->model).cols, j->q->inverse_path);
+    const char *const path = j->q->inverse_path;
+    if (load_model(j, path) || check_columns(t, napier_umap_model_embedding(j->model).cols, path) ||
+        new_map(j, t->view.rows, napier_umap_model_features(j->model))) {
+        return STATUS_FAILED;
     }
-    if (status == STATUS_OK) {
-        status = new_map(j, t->view.rows, napier_umap_model_features(j->model));
-    }
-    float *const points = status == STATUS_OK ? table_floats(t, false) : NULL;
+    float *const points = table_floats(t, false);
     if (points == NULL) {
         return STATUS_FAILED;
     }
@@ -412,7 +337,7 @@ static int inverse_transform(job *j, const table *t) {
         napier_umap_inverse_transform(j->context, j->model, napier_const_rows_f32(points, t->view.rows, t->view.cols),
                                       napier_rows_f32(j->map, j->rows, j->columns));
     free(points);
-    return done == NAPIER_OK ? STATUS_OK : library_error(j, t->in.name, done);
+    return library_status(j->context, done, t->in.name);
 }
 
 static int read_map(job *j) {
@@ -432,46 +357,26 @@ static int make_map(job *j, const table *t) {
     if (q->transform_path != NULL) {
         return transform(j, t);
     }
-    int status = set_target(j);
-    if (status == STATUS_OK) {
-        status = set_start(j, t->view.rows);
-    }
-    return status == STATUS_OK ? fit(j, t) : status;
+    return set_target(j) || set_start(j, t->view.rows) || fit(j, t);
 }
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 
 /* Whether the map goes to standard output: if requested, or if there is no other output. */
 static bool writes_to_stdout(const umap_request *q) {
-    const bool nothing_else = q->plot_count == 0 && q->model_path == NULL && !q->quality;
-    return q->out_path == NULL ? nothing_else : strcmp(q->out_path, "-") == 0;
+    const bool nothing_else = q->plots[0] == NULL && q->model_path == NULL && !q->quality;
+    return q->shared.out_path == NULL ? nothing_else : is_standard(q->shared.out_path);
 }
 
 static int write_map(job *j, file_format in_format) {
     const umap_request *const q = j->q;
-    if (q->out_path == NULL && !writes_to_stdout(q)) {
+    if (q->shared.out_path == NULL && !writes_to_stdout(q)) {
         return STATUS_OK;
     }
-    output out;
     const array_shape shape = {.dims = 2, .dim = {j->rows, j->columns}};
-    const file_format format = q->out_format != FORMAT_AUTO ? q->out_format : output_format(q->out_path, in_format);
-    int status = output_open(&out, q->out_path);
-    if (status == STATUS_OK) {
-        status = output_begin(&out, format, NAPIER_F32, &shape, NULL);
-    }
-    for (int64_t row = 0; row < j->rows && status == STATUS_OK; row++) {
-        float copy[4096]; /* output_write may change its input */
-        for (int64_t at = 0; at < j->columns && status == STATUS_OK; at += 4096) {
-            const int64_t count = j->columns - at < 4096 ? j->columns - at : 4096;
-            memcpy(copy, j->map + row * j->columns + at, (size_t)count * sizeof *copy);
-            status = output_write(&out, copy, count);
-        }
-    }
-    if (status == STATUS_OK) {
-        status = output_commit(&out);
-    }
-    output_discard(&out);
-    return status;
+    const file_format format =
+        q->out_format != FORMAT_AUTO ? q->out_format : output_format(q->shared.out_path, in_format);
+    return output_array(q->shared.out_path, format, &shape, j->map);
 }
 
 /* Keeps only the labels of points that have a place, in order. */
@@ -528,23 +433,10 @@ static int write_plots(const job *j) {
                     .hover = &j->hover,
                     .title = title != NULL && *title != '\0' ? title : NULL};
     int status = STATUS_OK;
-    for (int i = 0; i < q->plot_count && status == STATUS_OK; i++) {
+    for (int i = 0; q->plots[i] != NULL && status == STATUS_OK; i++) {
         status = plot_write(&p, q->plots[i]);
     }
     free(title);
-    return status;
-}
-
-static int write_bytes(const char *path, const void *bytes, size_t size) {
-    output out;
-    int status = output_open(&out, path);
-    if (status == STATUS_OK && fwrite(bytes, 1, size, out.file) != size) {
-        status = output_error(&out);
-    }
-    if (status == STATUS_OK) {
-        status = output_commit(&out);
-    }
-    output_discard(&out);
     return status;
 }
 
@@ -559,12 +451,12 @@ static int write_model(const job *j) {
     napier_status called = napier_umap_model_to_bytes(j->context, j->model, NULL, 0, &size);
     uint8_t *const bytes = called == NAPIER_OK ? malloc(size) : NULL;
     if (called == NAPIER_OK && bytes == NULL) {
-        return no_memory(path);
+        return out_of_memory(path);
     }
     if (called == NAPIER_OK) {
         called = napier_umap_model_to_bytes(j->context, j->model, bytes, size, &size);
     }
-    const int status = called == NAPIER_OK ? write_bytes(path, bytes, size) : library_error(j, path, called);
+    const int status = library_status(j->context, called, path) || output_bytes(path, bytes, size);
     free(bytes);
     return status;
 }
@@ -590,10 +482,10 @@ static int report_quality(job *j, const table *t) {
                                                         napier_const_rows_f32(j->map, j->rows, j->columns), codes,
                                                         j->rows <= 10000 ? 0 : 5000, &quality);
     progress_end(&j->progress);
-    if (status != NAPIER_OK) {
-        return library_error(j, t->in.name, status);
+    if (library_status(j->context, status, t->in.name)) {
+        return STATUS_FAILED;
     }
-    const bool is_taken = writes_to_stdout(q) || (q->model_path != NULL && strcmp(q->model_path, "-") == 0);
+    const bool is_taken = writes_to_stdout(q) || is_standard(q->model_path);
     FILE *const to = is_taken ? stderr : stdout;
     fprintf(to, "trustworthiness        %.4f\n", quality.trustworthiness);
     fprintf(to, "neighbour preservation %.4f\n", quality.neighbor_preservation);
@@ -605,53 +497,39 @@ static int report_quality(job *j, const table *t) {
 
 /* ---- The whole command ------------------------------------------------------------------------------------------- */
 
+/* `t` is NULL if there is no IN. */
 static int do_job(job *j, const table *t) {
     const umap_request *const q = j->q;
-    int status = q->embedding_path != NULL ? read_map(j) : STATUS_OK;
+    if (q->embedding_path != NULL && read_map(j)) {
+        return STATUS_FAILED;
+    }
     const int64_t rows = t != NULL ? t->view.rows : j->rows;
-    if (status == STATUS_OK && q->embedding_path != NULL && rows != j->rows) {
-        status = complain("%s: %" PRId64 " points for the %" PRId64 " rows of %s", q->embedding_path, j->rows, rows,
-                          t->in.name);
+    if (q->embedding_path != NULL && rows != j->rows) {
+        return complain("%s: %" PRId64 " points for the %" PRId64 " rows of %s", q->embedding_path, j->rows, rows,
+                        t->in.name);
     }
-    if (status == STATUS_OK) {
-        status = read_labels(j, rows);
+    if (read_labels(j, rows) || make_map(j, t) || write_map(j, t != NULL ? t->in.format : FORMAT_NPY) ||
+        write_model(j) || report_quality(j, t)) {
+        return STATUS_FAILED;
     }
-    if (status == STATUS_OK) {
-        status = make_map(j, t);
+    if (q->plots[0] == NULL) {
+        return STATUS_OK;
     }
-    if (status == STATUS_OK) {
-        status = write_map(j, t != NULL ? t->in.format : FORMAT_NPY);
-    }
-    if (status == STATUS_OK) {
-        status = write_model(j);
-    }
-    if (status == STATUS_OK) {
-        status = report_quality(j, t);
-    }
-    if (status == STATUS_OK && q->plot_count > 0) {
-        drop_disconnected(j);
-        status = j->rows > 0 ? write_plots(j) : complain("none of the points has a place on the map: nothing to plot");
-    }
-    return status;
+    drop_disconnected(j);
+    return j->rows > 0 ? write_plots(j) : complain("none of the points has a place on the map: nothing to plot");
 }
 
-int umap_run(umap_request *q) {
-    job j = {.q = q};
-    table t = {0};
-    int status = check_places(q);
-    if (status == STATUS_OK) {
-        status = machine_open(&q->machine, &j.context);
-    }
-    if (status == STATUS_OK && q->in_path != NULL) {
-        status = table_open(&t, q->in_path, q->in_format);
-    }
+int umap_run(void *request, napier_context *context) {
+    umap_request *const q = request;
+    job j = {.q = q, .context = context};
+    table t = {.view = {0}};
+    int status = q->shared.in_path != NULL && table_open(&t, q->shared.in_path, q->in_format);
     if (status == STATUS_OK) {
         set_progress(&j);
-        status = do_job(&j, q->in_path != NULL ? &t : NULL);
+        status = do_job(&j, q->shared.in_path != NULL ? &t : NULL);
         progress_end(&j.progress);
     }
-    napier_umap_model_destroy(j.context, j.model);
-    napier_context_destroy(j.context);
+    napier_umap_model_destroy(context, j.model);
     table_close(&t);
     labels_free(&j.labels);
     labels_free(&j.targets);

@@ -57,6 +57,43 @@ show() {
 f4_123='\0\0\200\077\0\0\0\100\0\0\100\100'
 f8_123='\0\0\0\0\0\0\360\077\0\0\0\0\0\0\0\100\0\0\0\0\0\0\010\100'
 
+# make_archives runs a Python script from standard input. Its archive(NAME, MEMBER=CONTENT, ...) writes a sparse matrix as
+# SciPy does, with some members changed (None: left out); npy(DESCR, SHAPE, BYTES) makes a member.
+make_archives() {
+    command -v python3 >/dev/null || skip "no python3 to make archives with"
+    {
+        cat <<'END'
+import struct, sys, zipfile
+
+def npy(descr, shape, elements):
+    text = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text.encode() + elements
+
+def archive(name, packed=zipfile.ZIP_DEFLATED, **changed):
+    # Point i is 1 in columns i % 5 and 5 + i % 3; every second row names the later column first.
+    rows = 40
+    columns = [c for i in range(rows) for c in ((i % 5, 5 + i % 3) if i % 2 else (5 + i % 3, i % 5))]
+    members = {
+        "indices": npy("<i4", (80,), struct.pack("<80i", *columns)),
+        "indptr": npy("<i4", (41,), struct.pack("<41i", *range(0, 82, 2))),
+        "format": npy("|S3", (), b"csr"),
+        "shape": npy("<i8", (2,), struct.pack("<2q", rows, 8)),
+        "data": npy("<f8", (80,), struct.pack("<80d", *[1.0] * 80)),
+    }
+    members.update(changed)
+    with zipfile.ZipFile(name, "w", packed) as z:
+        for member, content in members.items():
+            if content is not None:
+                with z.open(zipfile.ZipInfo(member + ".npy"), "w", force_zip64=True) if packed == 0 else z.open(member + ".npy", "w") as f:
+                    f.write(content)
+
+END
+        cat
+    } >make.py
+    python3 make.py || skip "python3 cannot make the archives"
+}
+
 # tiny_model DIR writes a random Qwen3 model of one layer in bf16 for the tokenizer of tests/support.
 tiny_model() {
     mkdir -p "$1" && cp "$here/../support/tiny_tokenizer.json" "$1/tokenizer.json"

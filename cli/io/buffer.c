@@ -1,7 +1,8 @@
-/* cli/plot/plot_buffer.c - growing text. */
-#include "plot_buffer.h"
+/* cli/io/buffer.c - growing text. */
+#include "buffer.h"
 
-#include "../io/output.h"
+#include "../program/memory.h"
+#include "output.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -10,36 +11,25 @@
 #include <string.h>
 
 /* Makes space for `size` more bytes and a '\0'. */
-static bool reserve(plot_buffer *b, size_t size) {
+static bool reserve(buffer *b, size_t size) {
     if (b->failed || size >= SIZE_MAX / 4 - b->size) {
         b->failed = true;
         return false;
     }
-    const size_t wanted = b->size + size + 1;
-    if (wanted <= b->capacity) {
-        return true;
-    }
-    const size_t capacity = wanted * 2 > 4096 ? wanted * 2 : 4096;
-    char *const bytes = realloc(b->bytes, capacity);
-    if (bytes == NULL) {
-        b->failed = true;
-        return false;
-    }
-    b->bytes = bytes;
-    b->capacity = capacity;
-    return true;
+    b->failed = !memory_grow(&b->bytes, &b->capacity, (int64_t)(b->size + size + 1), 1);
+    return !b->failed;
 }
 
-void buffer_add(plot_buffer *b, const void *bytes, size_t size) {
+void buffer_add(buffer *b, const void *bytes, size_t size) {
     if (size > 0 && reserve(b, size)) {
         memcpy(b->bytes + b->size, bytes, size);
         b->size += size;
     }
 }
 
-void buffer_text(plot_buffer *b, const char *text) { buffer_add(b, text, strlen(text)); }
+void buffer_text(buffer *b, const char *text) { buffer_add(b, text, strlen(text)); }
 
-void buffer_print(plot_buffer *b, const char *format, ...) {
+void buffer_print(buffer *b, const char *format, ...) {
     enum { USUAL = 256 };
     size_t room = USUAL;
     for (int attempt = 0; attempt < 2 && reserve(b, room); attempt++) {
@@ -59,7 +49,7 @@ void buffer_print(plot_buffer *b, const char *format, ...) {
     }
 }
 
-void buffer_xml(plot_buffer *b, const char *text) {
+void buffer_xml(buffer *b, const char *text) {
     for (const char *at = text; *at != '\0'; at++) {
         switch (*at) {
         case '<': buffer_text(b, "&lt;"); break;
@@ -74,7 +64,7 @@ void buffer_xml(plot_buffer *b, const char *text) {
 
 /* Characters that could end the script or the string are written as numeric escapes. So are the two line ends that
  * JavaScript has beyond those of ASCII (U+2028 and U+2029: E2 80 A8, E2 80 A9). */
-void buffer_json(plot_buffer *b, const char *text) {
+void buffer_json(buffer *b, const char *text) {
     buffer_text(b, "\"");
     for (const char *at = text; *at != '\0'; at++) {
         const unsigned char c = (unsigned char)*at;
@@ -90,7 +80,7 @@ void buffer_json(plot_buffer *b, const char *text) {
     buffer_text(b, "\"");
 }
 
-void buffer_base64(plot_buffer *b, const void *bytes, size_t size) {
+void buffer_base64(buffer *b, const void *bytes, size_t size) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *const from = bytes;
     if (size > SIZE_MAX / 8 || !reserve(b, size / 3 * 4 + 4)) {
@@ -116,23 +106,14 @@ void buffer_base64(plot_buffer *b, const void *bytes, size_t size) {
     b->size = (size_t)(to - b->bytes);
 }
 
-int buffer_write(const plot_buffer *b, const char *path) {
+int buffer_write(const buffer *b, const char *path) {
     if (b->failed) {
         return complain("%s: out of memory", path);
     }
-    output out;
-    int status = output_open(&out, path);
-    if (status == STATUS_OK && fwrite(b->bytes, 1, b->size, out.file) != b->size) {
-        status = output_error(&out);
-    }
-    if (status == STATUS_OK) {
-        status = output_commit(&out);
-    }
-    output_discard(&out);
-    return status;
+    return output_bytes(path, b->bytes, b->size);
 }
 
-void buffer_free(plot_buffer *b) {
+void buffer_free(buffer *b) {
     free(b->bytes);
     memset(b, 0, sizeof *b);
 }
