@@ -37,6 +37,7 @@ def arguments():
     parser.add_argument("--shapes", help="softmax: such as 1000000x8,1x1000000, only these; ops: MxKxN, products of these")
     parser.add_argument("--minutes", type=float, help="how long the whole run may take, where the suite has a limit")
     parser.add_argument("--rounds", type=int, help="turns of each way")
+    parser.add_argument("--epochs", type=int, default=0, help="umap: epochs of Napier's fits, where not its own choice")
     parser.add_argument("--cpu", action="store_true", help="processor time, for a machine that others use too")
     parser.add_argument("--resume", action="store_true", help="leave out the cells that --output holds already")
     parser.add_argument("--list", action="store_true", help="print the cells and stop")

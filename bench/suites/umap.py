@@ -23,7 +23,7 @@ def cells(options, threads):
     for count in threads:
         for name, (rows, cols) in list(SHAPES.items())[:1 if options.quick else None]:
             found.append(Cell(name, "fit", count, (name,), 8 * rows * cols,
-                              {"dtype": "f32", "rows": rows, "cols": cols, "n_neighbors": NEIGHBORS}))
+                              {"dtype": "f32", "rows": rows, "cols": cols, "n_neighbors": NEIGHBORS, "n_epochs": options.epochs}))
         for points in list(DOCUMENT)[:1 if options.quick else None]:
             found.append(Cell(f"document-{points}", "layout", count, (), 1 << 20, {"dtype": "f32", "rows": points, "cols": 15}))
     return found
