@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Napier against its floors and its peers; driver.py says how. bench/run.sh prepares the peers, builds the workers
-and calls this:
+"""Measures Napier against its floors and its peers; driver.py says how. bench/run.sh calls this:
 
     bench/run.sh SUITE [--quick] [--only REGEX] [--list] [--output FILE]     SUITE: softmax, ops, umap, model
 
@@ -16,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import build
 import report
 from driver import Bench, Crew
 from machine import available_bytes, cpu_model, distinct_cores, machine
@@ -23,7 +23,7 @@ from suites.common import Wrong
 
 HERE = Path(__file__).resolve().parent
 SUITES = ("softmax", "ops", "umap", "model")
-HIDDEN = ("--home", "--build", "--compiler", "--model", "--output")
+HIDDEN = ("--home", "--build", "--output")
 
 
 def arguments():
@@ -44,8 +44,6 @@ def arguments():
     parser.add_argument("--output", type=Path, help="the JSON-lines file, added to (default: a new one in the build folder)")
     for option in ("--home", "--build"):
         parser.add_argument(option, type=Path, required=True, help=argparse.SUPPRESS)
-    for option in ("--compiler", "--model"):
-        parser.add_argument(option, default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds and (options.rounds, options.rounds)
     return options
@@ -71,14 +69,13 @@ def chosen_cells(suite, options):
     return found
 
 
-def run(suite, options, todo, folder, output):
-    peers = options.peers.split(",") if options.peers else list(suite.QUICK_PEERS if options.quick else suite.PEERS)
+def run(suite, options, todo, peers, folder, output):
     bench = Bench(suite, options, folder)
     minutes = options.minutes or (suite.MINUTES and suite.MINUTES[options.quick])
     end = time.monotonic() + 60 * minutes if minutes else None
     weight = [1.0 + c.bytes / 2**28 for c in todo]
     header = {"machine": machine(), "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "command": "bench/run.sh " + " ".join(shown_arguments()), "compiler": options.compiler, "versions": {},
+              "command": "bench/run.sh " + " ".join(shown_arguments()), "compiler": build.compiler(options.build), "versions": {},
               "clock": "processor" if options.cpu else "wall"}
     with open(output, "a", encoding="utf-8") as f:
         try:
@@ -128,6 +125,7 @@ def in_memory():
 def main():
     options = arguments()
     suite = importlib.import_module(f"suites.{options.suite}")
+    peers = options.peers.split(",") if options.peers else list(suite.QUICK_PEERS if options.quick else suite.PEERS)
     todo = chosen_cells(suite, options)
     if options.list:
         print("\n".join(c.name for c in todo))
@@ -135,11 +133,16 @@ def main():
     if not todo:
         print("nothing to measure: no cell fits the filters", file=sys.stderr)
         return 2
+    build.workers(peers, options.home, options.build)
+    if suite.NAME == "model":
+        model = build.model(options.home, options.build, options.quick)
+        for cell in todo:
+            cell.words["model"] = model
     name = re.sub(r"[^a-z0-9]+", "-", cpu_model().lower()).strip("-")
     output = options.output or options.build / f"{datetime.date.today().isoformat()}-{suite.NAME}-{name}.jsonl"
     try:
         with in_memory() as folder:
-            run(suite, options, todo, Path(folder), output)
+            run(suite, options, todo, peers, Path(folder), output)
     except Wrong as why:
         print(f"FAILED: {why}", file=sys.stderr)
         return 1

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from machine import available_bytes, busy_seconds, distinct_cores, process_seconds, read
-from suites.common import WAYS_OF_FLOORS, Wrong, bf16_bits, compare, rounded
+from suites.common import WAYS_OF_FLOORS, Wrong, compare, rounded
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 1800  # seconds a worker may take for one answer

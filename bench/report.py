@@ -10,7 +10,6 @@ models are printed, as Markdown."""
 import argparse
 import importlib
 import json
-import statistics
 import sys
 from pathlib import Path
 

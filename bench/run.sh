@@ -1,5 +1,5 @@
 #!/bin/sh
-# The benchmarks: prepares the peers of a suite, builds Napier and the C workers, and measures.
+# The benchmarks: bench.py prepares the peers of a suite, builds Napier and the C workers, and measures.
 #
 #     bench/run.sh [SUITE] [OPTION...]        SUITE: softmax (the default), ops, umap, model or cuda; bench.py has the options
 #     bench/run.sh softmax --quick            9 minutes: a third of the shapes, Napier, PyTorch, ORT
@@ -17,18 +17,6 @@ mkdir -p "$build"
 
 # given OPTION WORD...: whether the option is among the words.
 given() { wanted=$1; shift; for word in "$@"; do [ "$word" = "$wanted" ] && return 0; done; return 1; }
-
-# The value of an option as argparse takes it: "--peers a,b" or "--peers=a,b".
-value_of() {
-    wanted=$1; shift
-    while [ $# -gt 0 ]; do
-        case $1 in
-        "$wanted") printf '%s' "${2:-}"; return ;;
-        "$wanted"=*) printf '%s' "${1#*=}"; return ;;
-        esac
-        shift
-    done
-}
 
 # cuda: an environment with PyTorch and, where they install, Liger-Kernel and quack, and the package built with CUDA in it.
 run_cuda() {
@@ -51,40 +39,4 @@ if given --report "$@"; then
     shift
     exec "$python" "$here/report.py" "$suite" "$@"
 fi
-if given --list "$@"; then
-    exec "$python" "$here/bench.py" "$suite" --home "$home" --build "$build" "$@"
-fi
-
-peers=$(value_of --peers "$@" | tr , ' ')
-case $suite-$(given --quick "$@" && echo quick || true) in
-softmax-quick) peers=${peers:-napier torch ort} ;;
-softmax-) peers=${peers:-napier torch ort jax scipy onednn xnnpack} ;;
-ops-*) peers=${peers:-napier torch} ;;
-umap-*) peers=${peers:-napier umap uwot} ;;
-model-*) peers=${peers:-napier transformers llama} ;;
-esac
-for peer in $peers; do
-    [ "$peer" = napier ] || "$here/setup.sh" "$peer"
-done
-
-cmake -S "$root" -B "$build" -DNAPIER_BENCH=ON -DNAPIER_TESTS=OFF -DNAPIER_CLI=OFF -DNAPIER_EXAMPLES=OFF -DNAPIER_CUDA=OFF \
-    -DNAPIER_ONEDNN="$home/onednn" >"$build/configure.log" || { cat "$build/configure.log" >&2; exit 1; }
-jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
-cmake --build "$build" --parallel "$jobs" --target napier_worker >"$build/build.log" || { cat "$build/build.log" >&2; exit 1; }
-for peer in onednn xnnpack; do
-    case " $peers " in
-    *" $peer "*) cmake --build "$build" --target "${peer}_worker" >"$build/$peer.log" 2>&1 ||
-        echo "bench: $peer: does not build, left out" >&2 ;;
-    esac
-done
-
-model=
-if [ "$suite" = model ]; then # 1.2 GB; of two layers where it need only be quick
-    model=$build/qwen3-0.6b-random layers=28
-    if given --quick "$@"; then model=$build/qwen3-two-layers-random layers=2; fi
-    "$here/setup.sh" transformers
-    [ -f "$model/model.safetensors" ] || "$home/rl/bin/python" "$here/model/make_model.py" "$model" --layers $layers
-fi
-cc=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
-compiler="$("$cc" --version | head -n 1), -O2 ${CFLAGS:-}"
-exec "$python" "$here/bench.py" "$suite" --home "$home" --build "$build" --compiler "$compiler" --model "$model" "$@"
+exec "$python" "$here/bench.py" "$suite" --home "$home" --build "$build" "$@"

@@ -4,9 +4,8 @@ import json
 import math
 import statistics
 import sys
-from pathlib import Path
 
-from report import DOCS, HERE, cache_bytes, commands, floors, is_long, machine_text, ms, ours, table, to_floor
+from report import DOCS, HERE, cache_bytes, commands, floors, is_long, machine_text, ms, ours, to_floor
 
 PAGE = DOCS / "benchmarks.md"
 RESULTS = "*-softmax-*.csv"

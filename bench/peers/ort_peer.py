@@ -2,7 +2,6 @@
 import functools
 
 import numpy as np
-import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 from worker import Skip

@@ -19,9 +19,9 @@ PROMPTS = {"prompt-132": (120, 12), "prompt-512": (500, 12), "all-132": (1, 131)
 SHARED = [(prompt, 12, count) for prompt in (10, 120, 1000) for count in (1, 2, 4, 8, 16)]
 
 
-def cell_of(options, label, op, threads, prompt, response, count):
+def cell_of(label, op, threads, prompt, response, count):
     return Cell(label, op, threads, (prompt, response, count), 6 << 30,
-                {"dtype": "f32", "prompt": prompt, "response": response, "count": count, "model": options.model})
+                {"dtype": "f32", "prompt": prompt, "response": response, "count": count})
 
 
 def cells(options, threads):
@@ -30,8 +30,8 @@ def cells(options, threads):
         prompts, shared = list(PROMPTS.items()), SHARED
         if options.quick:
             prompts, shared = prompts[:1], SHARED[2:3]
-        found += [cell_of(options, name, "score", count, *tokens, 1) for name, tokens in prompts]
-        found += [cell_of(options, f"share-{shape[0]}-{shape[2]}", "share", count, *shape) for shape in shared]
+        found += [cell_of(name, "score", count, *tokens, 1) for name, tokens in prompts]
+        found += [cell_of(f"share-{shape[0]}-{shape[2]}", "share", count, *shape) for shape in shared]
     return found
 
 

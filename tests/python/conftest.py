@@ -23,6 +23,12 @@ def settings_as_they_were():
     napier.set_isa("auto")
 
 
+def refuses(call, kind, text=""):
+    """The call raises an error of this kind, whose text matches."""
+    with pytest.raises(kind, match=text):
+        call()
+
+
 def bits(x):
     """The bytes of an array, in row-major order."""
     return np.ascontiguousarray(x).tobytes()

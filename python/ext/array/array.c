@@ -913,7 +913,7 @@ int dtype_fits_out(PyObject *dtype_given, napier_dtype dtype, PyObject *out_give
 
 int array_start(void) {
     numpy_module = PyImport_ImportModule("numpy");
-    PyObject *convert = numpy_module ? PyImport_ImportModule("napier._convert") : NULL;
+    PyObject *convert = numpy_module ? PyImport_ImportModule("napier._ops.convert") : NULL;
     if (!convert) {
         return -1;
     }

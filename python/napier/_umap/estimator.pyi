@@ -1,7 +1,7 @@
 """Types of napier.UMAP. Array: as in _napier.pyi."""
 from typing import Any, Optional, Self
 
-from ._umap_base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 Array = Any
 

@@ -6,14 +6,14 @@ import sys
 
 import numpy as np
 
-from . import _umap_stages as stages
+from . import stages
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import validate_data
 except ImportError:  # not installed, or older than 1.6: our own version of the parts used
-    from ._umap_base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, \
+    from .base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, NotFittedError, TransformerMixin, \
         validate_data
 
 _INITS = {"spectral": "spectral", "tswspectral": "spectral", "pca": "pca", "random": "random"}

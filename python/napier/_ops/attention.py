@@ -1,8 +1,8 @@
 """softmax(Q K^T) V: converts shapes, masks and offsets for the C functions."""
 import numpy as np
 
-from . import _napier
-from ._logsumexp import _array, _is_tensor
+from .. import _napier
+from .logsumexp import _array, _is_tensor
 
 
 def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,

@@ -1,8 +1,8 @@
 """logsumexp with SciPy's signature. C reduces one axis; several axes are first joined into one."""
 import numpy as np
 
-from ._convert import as_array, has_only_dlpack
-from ._napier import _logsumexp, _logsumexp_weighted
+from .convert import as_array, has_only_dlpack
+from .._napier import _logsumexp, _logsumexp_weighted
 
 
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False, *, temperature=1.0, dtype=None):

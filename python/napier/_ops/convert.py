@@ -84,7 +84,7 @@ def empty_on_device(like, shape, dtype):
 def call_with_copies(name, inputs, arguments):
     """A function of the extension, of all elements of arrays that are no single run: by copies that are. The first `inputs`
     of the arguments are such arrays."""
-    from . import _napier
+    from .. import _napier
     arrays = {key: _row_major(arguments.pop(key)) for key in list(arguments)[:inputs]}
     out = arguments.pop("out", None)
     if out is None:

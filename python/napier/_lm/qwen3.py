@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import _napier
-from ._logsumexp import _is_tensor
+from .. import _napier
+from .._ops.logsumexp import _is_tensor
 
 
 class BatchLogprobs(NamedTuple):

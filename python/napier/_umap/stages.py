@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import _napier
+from .. import _napier
 
 EDGE = np.dtype([("source", np.uint32), ("target", np.uint32), ("weight", np.float32)])
 METRICS = tuple(_napier._umap_metric_name(i, {}) for i in range(23))

@@ -3,7 +3,7 @@ import inspect
 
 import numpy as np
 
-from . import _umap_stages as stages
+from . import stages
 
 
 class NotFittedError(ValueError, AttributeError):
