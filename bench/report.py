@@ -78,7 +78,7 @@ def ms(record, variant):
 
 def ours(record):
     """The time of Napier, in the first of its forms."""
-    return next((found["ms"] for name, found in record["results"].items() if name.startswith("napier")), None)
+    return next((ms(record, name) for name in record["results"] if name.startswith("napier")), None)
 
 
 def to_floor(record, level2):
@@ -112,7 +112,7 @@ def line_of(record, level2):
         if floors(record, level2):
             parts.append(f"/floor {to_floor(record, level2):5.2f}")
     parts += [f"{name} {r['ms'] / mine if mine else r['ms']:.2f}{'x' if mine else ' ms'}"
-              for name, r in results.items() if name != "napier"]
+              for name, r in results.items() if r["ms"] != mine]
     parts += [f"NOT TIMED {name}: {why}" for name, why in record["skipped"].items() if why.startswith("wrong")]
     if record["foreign_cpu"] > 0.05:
         parts.append(f"(foreign load {record['foreign_cpu']:.0%})")
@@ -125,7 +125,7 @@ def main(arguments=None):
     parser.add_argument("results", nargs="*", type=Path)
     parser.add_argument("--output", type=Path, help="the page (default: the suite's in docs)")
     parser.add_argument("--summary", type=Path, help="softmax: write this summary of the results, and no page")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     page = importlib.import_module(f"pages.{options.suite}")
     paths = options.results or sorted((HERE / "results").glob(page.RESULTS))
     if not paths:
