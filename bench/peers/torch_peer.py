@@ -32,13 +32,7 @@ def reduction(function):
         x, axis = i.input.view(i.job.stored), (0, 1) if whole else i.job.axis
         out = i.room("result", *shape)
 
-        def torch_plain():
-            return {"result": function(x, axis)}
-
-        def torch_out():
-            return {"result": function(x, axis, out=out)}
-
-        return {"torch": torch_plain, "torch_out": torch_out}
+        return {"torch": lambda: {"result": function(x, axis)}, "torch_out": lambda: {"result": function(x, axis, out=out)}}
     return ways
 
 
@@ -93,41 +87,25 @@ def token_logprobs(i):
     from trl.trainer.utils import entropy_from_logits, selective_log_softmax
 
     x = i.logit_rows
-
-    def log_softmax_gather():
-        return {"logprobs": of_ids(torch.log_softmax(x, -1), i.ids)}
-
-    def logsumexp_path():
-        return {"logprobs": of_ids(x, i.ids) - torch.logsumexp(x, -1)}
-
-    def trl_selective():
-        return {"logprobs": selective_log_softmax(x, i.ids)}
-
-    def trl_with_entropy():
-        return {"logprobs": selective_log_softmax(x, i.ids), "entropy": entropy_from_logits(x)}
-
-    return [log_softmax_gather, logsumexp_path, trl_selective, trl_with_entropy]
+    return {
+        "log_softmax_gather": lambda: {"logprobs": of_ids(torch.log_softmax(x, -1), i.ids)},
+        "logsumexp_path": lambda: {"logprobs": of_ids(x, i.ids) - torch.logsumexp(x, -1)},
+        "trl_selective": lambda: {"logprobs": selective_log_softmax(x, i.ids)},
+        "trl_with_entropy": lambda: {"logprobs": selective_log_softmax(x, i.ids), "entropy": entropy_from_logits(x)},
+    }
 
 
 def fused_log_softmax(i):
     x, room = i.logit_rows, i.room("logprobs", i.rows, i.cols)
-
-    def torch_plain():
-        return {"logprobs": torch.log_softmax(x, -1)}
-
-    def torch_out():
-        return {"logprobs": torch.log_softmax(x, -1, out=room)}
-
-    return [torch_plain, torch_out]
+    return {
+        "torch_plain": lambda: {"logprobs": torch.log_softmax(x, -1)},
+        "torch_out": lambda: {"logprobs": torch.log_softmax(x, -1, out=room)},
+    }
 
 
 def gather(i):
     x = i.logit_rows
-
-    def torch_gather():
-        return {"gathered": of_ids(x, i.ids)}
-
-    return [torch_gather]
+    return {"torch_gather": lambda: {"gathered": of_ids(x, i.ids)}}
 
 
 # ---- From hidden states ------------------------------------------------------------------------------------------------
@@ -142,17 +120,11 @@ def linear(i):
     hidden, weights = sizes(i)
     room = i.room("logits", i.rows, i.cols)
 
-    def torch_matmul():
-        return {"logits": hidden @ weights.T}
-
-    def torch_matmul_out():
-        return {"logits": torch.matmul(hidden, weights.T, out=room)}
-
-    def torch_whole():
+    def whole():
         logits = hidden @ weights.T
         return {"logprobs": of_ids(logits, i.ids) - torch.logsumexp(logits, -1), "entropy": entropy_of(logits)}
 
-    def torch_chunked():
+    def chunked():
         parts = []
         for begin in range(0, i.rows, CHUNK):
             part = slice(begin, begin + CHUNK)
@@ -161,7 +133,12 @@ def linear(i):
         logprobs, entropy = zip(*parts)
         return {"logprobs": torch.cat(logprobs), "entropy": torch.cat(entropy)}
 
-    return [torch_matmul, torch_matmul_out, torch_whole, torch_chunked]
+    return {
+        "torch_matmul": lambda: {"logits": hidden @ weights.T},
+        "torch_matmul_out": lambda: {"logits": torch.matmul(hidden, weights.T, out=room)},
+        "torch_whole": whole,
+        "torch_chunked": chunked,
+    }
 
 
 def linear_backward(i):
@@ -177,13 +154,7 @@ def linear_backward(i):
             parts.append(logprobs.detach())
         return {"logprobs": torch.cat(parts), "grad_hidden": taken(hidden), "grad_weights": taken(weights)}
 
-    def torch_whole():
-        return step(i.rows)
-
-    def torch_chunked():
-        return step(CHUNK)
-
-    return [torch_whole, torch_chunked]
+    return {"torch_whole": lambda: step(i.rows), "torch_chunked": lambda: step(CHUNK)}
 
 
 # ---- Over responses ----------------------------------------------------------------------------------------------------
@@ -213,14 +184,10 @@ class Responses:
 def kl(i, estimate):
     r = Responses(i.offsets)
     policy, ref = r.padded(i.policy), r.padded(i.ref)
-
-    def torch_padded():
-        return {"kl": (estimate(ref - policy) * r.keep).sum(-1)}
-
-    def torch_flat():
-        return {"kl": r.sums(estimate(i.ref - i.policy))}
-
-    return [torch_padded, torch_flat]
+    return {
+        "torch_padded": lambda: {"kl": (estimate(ref - policy) * r.keep).sum(-1)},
+        "torch_flat": lambda: {"kl": r.sums(estimate(i.ref - i.policy))},
+    }
 
 
 def kl_k1(i):
@@ -245,7 +212,7 @@ def rubric(i):
         scores = torch.stack([r.sums(rubric[c][i.ids] * i.policy) for c in range(criteria)], -1) * i.factors
         return {"scores": scores, "rewards": scores.sum(-1)}
 
-    return [torch_padded, torch_flat]
+    return {"torch_padded": torch_padded, "torch_flat": torch_flat}
 
 
 def clipped(policy, old, ref, advantages):
@@ -289,14 +256,10 @@ class Batch:
 def grpo_token(i):
     b = Batch(i)
     policy = b.r.padded(i.policy)
-
-    def torch_padded():
-        return Padded({"losses": clipped(policy, b.old, b.ref, b.column) * b.r.keep}, b.r.mask)
-
-    def torch_flat():
-        return {"losses": clipped(i.policy, i.old, i.ref, b.each)}
-
-    return [torch_padded, torch_flat]
+    return {
+        "torch_padded": lambda: Padded({"losses": clipped(policy, b.old, b.ref, b.column) * b.r.keep}, b.r.mask),
+        "torch_flat": lambda: {"losses": clipped(i.policy, i.old, i.ref, b.each)},
+    }
 
 
 def grpo_loss(i):
@@ -313,7 +276,7 @@ def grpo_loss(i):
         loss.backward()
         return {"loss": loss.detach().double(), "grad_logprobs": taken(flat)}
 
-    return [torch_padded, torch_flat]
+    return {"torch_padded": torch_padded, "torch_flat": torch_flat}
 
 
 def grpo_from_logits(i):
@@ -332,19 +295,12 @@ def grpo_from_logits(i):
                 results["entropy"] = entropy_from_logits(x)
         return results
 
-    def log_softmax_gather():
-        return step(lambda logits, ids: of_ids(torch.log_softmax(logits, -1), ids))
-
-    def logsumexp_path():
-        return step(lambda logits, ids: of_ids(logits, ids) - torch.logsumexp(logits, -1))
-
-    def trl_selective():
-        return step(selective_log_softmax)
-
-    def trl_with_entropy():
-        return step(selective_log_softmax, True)
-
-    return [log_softmax_gather, logsumexp_path, trl_selective, trl_with_entropy]
+    return {
+        "log_softmax_gather": lambda: step(lambda logits, ids: of_ids(torch.log_softmax(logits, -1), ids)),
+        "logsumexp_path": lambda: step(lambda logits, ids: of_ids(logits, ids) - torch.logsumexp(logits, -1)),
+        "trl_selective": lambda: step(selective_log_softmax),
+        "trl_with_entropy": lambda: step(selective_log_softmax, True),
+    }
 
 
 # ---- Products ------------------------------------------------------------------------------------------------------------
@@ -354,11 +310,7 @@ def matmul(i):
     k = i.a.numel() // i.rows
     a, weights = i.matrix("a", i.rows, k), i.matrix("weights", i.cols, k)
     room = i.room("product", i.rows, i.cols)
-
-    def torch_out():
-        return {"product": torch.matmul(a, weights.t(), out=room)}
-
-    return [torch_out]
+    return {"torch_out": lambda: {"product": torch.matmul(a, weights.t(), out=room)}}
 
 
 def heads_of(i, grad):
@@ -373,7 +325,6 @@ def heads_of(i, grad):
 
 def attention(i):
     _, call = heads_of(i, False)
-
     return {"torch": lambda: {"output": call()}}
 
 
@@ -397,8 +348,7 @@ TRAINS = ("linear_backward", "grpo_loss", "grpo_from_logits", "attention_backwar
 def operation(function):
     def ways(job):
         torch.set_grad_enabled(job.op in TRAINS)
-        found = function(Inputs(job))
-        return found if isinstance(found, dict) else {way.__name__: way for way in found}
+        return function(Inputs(job))
     return ways
 
 

@@ -20,7 +20,7 @@ SHARED = [(prompt, 12, count) for prompt in (10, 120, 1000) for count in (1, 2, 
 
 
 def cell_of(label, op, threads, prompt, response, count):
-    return Cell(label, op, threads, (prompt, response, count), 6 << 30,
+    return Cell(label, op, threads, (prompt, response, count), 1 << 30,
                 {"dtype": "f32", "prompt": prompt, "response": response, "count": count})
 
 

@@ -41,7 +41,7 @@ def logit_cell(op, dtype, rows, threads):
     kind = "tokens" if op in TOKENS else "linear" if op.startswith("linear") else "logits"
     shape = {"tokens": f"{rows:.0e}".replace("e+0", "e"), "linear": f"{rows}x{HIDDEN}x{VOCABULARY}",
              "logits": f"{rows}x{VOCABULARY}"}[kind]
-    size = rows * (40 if kind == "tokens" else 8 * VOCABULARY) + (kind == "linear") * 8 * HIDDEN * VOCABULARY
+    size = rows * {"tokens": 40, "logits": 8 * VOCABULARY, "linear": 4 * VOCABULARY}[kind] + (kind == "linear") * 4 * HIDDEN * VOCABULARY
     return Cell(f"{op}-{dtype}-{shape}", op, threads, (kind, dtype, rows), size,
                 {"dtype": dtype, "rows": rows, "cols": VOCABULARY})
 
