@@ -1,5 +1,5 @@
 /* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch),
- * and DLPack capsules (other libraries). napier/_convert.py converts everything else, and dtypes that are not
+ * and DLPack capsules (other libraries). napier/_ops/convert.py converts everything else, and dtypes that are not
  * supported, through NumPy. */
 #include "../ext.h"
 
