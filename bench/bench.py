@@ -36,7 +36,7 @@ def arguments():
     parser.add_argument("--threads", help="such as 1,2")
     parser.add_argument("--shapes", help="softmax: such as 1000000x8,1x1000000, only these; ops: MxKxN, products of these")
     parser.add_argument("--minutes", type=float, help="how long the whole run may take, where the suite has a limit")
-    parser.add_argument("--rounds", type=int, help="turns of each way")
+    parser.add_argument("--rounds", type=int, help="turns of each way, also of those that take long")
     parser.add_argument("--epochs", type=int, default=0, help="umap: epochs of Napier's fits, where not its own choice")
     parser.add_argument("--cpu", action="store_true", help="processor time, for a machine that others use too")
     parser.add_argument("--resume", action="store_true", help="leave out the cells that --output holds already")
@@ -122,6 +122,15 @@ def in_memory():
                                        ignore_cleanup_errors=True)
 
 
+def publish(name, output):
+    """The page of a whole run; of softmax also the summary that is tracked."""
+    if name == "softmax":
+        summary = HERE / "results" / f"{output.stem}.csv"
+        report.main([name, str(output), "--summary", str(summary)])
+        output = summary
+    report.main([name, str(output)])
+
+
 def main():
     options = arguments()
     suite = importlib.import_module(f"suites.{options.suite}")
@@ -147,6 +156,8 @@ def main():
         print(f"FAILED: {why}", file=sys.stderr)
         return 1
     print(f"results: {output}; the page of them: bench/run.sh {suite.NAME} --report {output}")
+    if not any((options.quick, options.only, options.peers, options.variants, options.threads, options.shapes, options.output)):
+        publish(suite.NAME, output)
     return 0
 
 

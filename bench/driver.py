@@ -307,7 +307,8 @@ class Bench:
         the time we have. What takes longest keeps its first time."""
         least, most = self.options.rounds or self.suite.ROUNDS
         left = max(deadline - time.monotonic(), 0.5)
-        series = [s for s in series if s.first < self.suite.ONCE and s.first * 2 * least <= max(left, 2 * LONG)]
+        once = 1e9 if self.options.rounds else self.suite.ONCE
+        series = [s for s in series if s.first < once and s.first * 2 * least <= max(left, 2 * LONG)]
         slice_ = min(self.suite.SLICE, left / (least * (len(series) + 1)))
         for turn in range(most):
             late = time.monotonic() - deadline
