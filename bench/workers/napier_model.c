@@ -61,14 +61,14 @@ static napier_status one_by_one(napier_model *const model) {
     return status;
 }
 
-static int score(const int variant) {
+static unsigned score(const int variant) {
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     napier_model *const model = models[variant % 2];
     (void)bench_result("logprobs", 0);
     if (variant >= 4)
-        return (int)one_by_one(model);
+        return (unsigned)one_by_one(model);
     options.unshared = variant >= 2;
-    return (int)napier_model_batch_logprobs(context, model, &batch, &options, &results);
+    return (unsigned)napier_model_batch_logprobs(context, model, &batch, &options, &results);
 }
 
 const bench_case model_cases[] = {

@@ -17,10 +17,10 @@ static const char *set_up_matmul(const bench_case *const self) {
     return NULL;
 }
 
-static int matmul(const int variant) {
+static unsigned matmul(const int variant) {
     (void)variant;
     (void)bench_result("product", 0);
-    return (int)napier_matmul(context, a, weights, product);
+    return (unsigned)napier_matmul(context, a, weights, product);
 }
 
 /* ---- Attention: f32, [heads, tokens, dim] ------------------------------------------------------------------------ */
@@ -47,17 +47,17 @@ static napier_heads result_heads(const char *const name, const napier_const_head
     return heads_of(bench_result(name, count * sizeof(float)), like.heads, like.tokens, like.dim);
 }
 
-static int attention(const int variant) {
+static unsigned attention(const int variant) {
     (void)variant;
     (void)bench_result("output", 0);
-    return (int)napier_attention(context, q, k, v, output, lse, &attention_options);
+    return (unsigned)napier_attention(context, q, k, v, output, lse, &attention_options);
 }
 
-static int attention_backward(const int variant) {
+static unsigned attention_backward(const int variant) {
     (void)variant;
     (void)bench_result("grad_q", 0), (void)bench_result("grad_k", 0), (void)bench_result("grad_v", 0);
-    return (int)napier_attention_backward(context, grad, q, k, v, read_only(output), napier_read_only(lse), grad_q,
-                                          grad_k, grad_v, &attention_options);
+    return (unsigned)napier_attention_backward(context, grad, q, k, v, read_only(output), napier_read_only(lse), grad_q,
+                                               grad_k, grad_v, &attention_options);
 }
 
 static const char *set_up_attention(const bench_case *const self) {

@@ -47,17 +47,17 @@ static napier_token_results token_results(const int variant) {
     return r;
 }
 
-static int token_logprobs(const int variant) {
+static unsigned token_logprobs(const int variant) {
     const napier_token_results r = token_results(variant);
     return napier_token_logprobs(context, matrix_of("logits", rows, cols), indices_of("ids"), NULL, &r);
 }
 
-static int fused_log_softmax(const int variant) {
+static unsigned fused_log_softmax(const int variant) {
     (void)variant;
     return napier_fused_log_softmax(context, matrix_of("logits", rows, cols), result_like_logits("logprobs"), NULL);
 }
 
-static int gather(const int variant) {
+static unsigned gather(const int variant) {
     (void)variant;
     return napier_gather_logprobs(context, matrix_of("logits", rows, cols), indices_of("ids"),
                                   result_array("gathered", rows));
@@ -65,7 +65,7 @@ static int gather(const int variant) {
 
 static int64_t hidden_size(void) { return count_of("hidden", napier_dtype_size(dtype)) / rows; }
 
-static int linear(const int variant) {
+static unsigned linear(const int variant) {
     const int64_t h = hidden_size();
     const napier_const_matrix hidden = matrix_of("hidden", rows, h), weights = matrix_of("weights", cols, h);
     if (variant == 1)
@@ -75,7 +75,7 @@ static int linear(const int variant) {
 }
 
 /* Scores, and then the gradient of sum_i grad[i] logprob[i]: what a training step does. */
-static int linear_backward(const int variant) {
+static unsigned linear_backward(const int variant) {
     (void)variant;
     const int64_t h = hidden_size();
     const napier_status status = linear(0);
@@ -90,7 +90,7 @@ static int linear_backward(const int variant) {
 
 static int64_t responses(void) { return indices_of("offsets").size - 1; }
 
-static int kl(const int variant) {
+static unsigned kl(const int variant) {
     (void)variant;
     napier_kl_options options = NAPIER_KL_OPTIONS_INIT;
     options.estimator = estimator;
@@ -98,7 +98,7 @@ static int kl(const int variant) {
                                   result_array("kl", responses()));
 }
 
-static int rubric(const int variant) {
+static unsigned rubric(const int variant) {
     (void)variant;
     const int64_t criteria = count_of("factors", sizeof(float));
     return napier_rubric_score(context, vector_of("policy"), indices_of("ids"), indices_of("offsets"),
@@ -126,7 +126,7 @@ static napier_grpo_options grpo_options(void) {
 }
 
 /* The losses of all tokens, without a gradient. */
-static int grpo_token(const int variant) {
+static unsigned grpo_token(const int variant) {
     (void)variant;
     const napier_grpo_batch b = batch_of(true);
     const napier_grpo_options options = grpo_options();
@@ -136,7 +136,7 @@ static int grpo_token(const int variant) {
 static double *loss_result(void) { return bench_result("loss", sizeof(double)); }
 
 /* One number and its gradient. */
-static int grpo_loss(const int variant) {
+static unsigned grpo_loss(const int variant) {
     (void)variant;
     const napier_grpo_batch b = batch_of(true);
     const napier_grpo_options options = grpo_options();
@@ -147,7 +147,7 @@ static int grpo_loss(const int variant) {
     return status;
 }
 
-static int grpo_from_logits(const int variant) {
+static unsigned grpo_from_logits(const int variant) {
     const napier_grpo_batch b = batch_of(false);
     const napier_grpo_options options = grpo_options();
     const napier_matrix grad_logits = result_like_logits("grad_logits");

@@ -31,7 +31,7 @@ static int note(const char *const stage, const double done, void *const user) {
     return 0;
 }
 
-static int fit(const int variant) {
+static unsigned fit(const int variant) {
     const int64_t rows = bench_number("rows"), cols = bench_number("cols");
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     napier_umap_model *model = NULL;
@@ -44,7 +44,7 @@ static int fit(const int variant) {
     const napier_umap_samples samples = {napier_const_rows_f32(bench_input("data"), rows, cols), NULL};
     const napier_status status = napier_umap_fit(context, samples, &options, &model);
     if (status != NAPIER_OK)
-        return (int)status;
+        return (unsigned)status;
     const napier_const_matrix map = napier_umap_model_embedding(model);
     const size_t bytes = (size_t)(map.rows * map.cols) * sizeof(float);
     memcpy(bench_result("map", bytes), map.data, bytes);
@@ -112,7 +112,7 @@ static const char *set_up_layout(const bench_case *const self) {
     return refusal_of(napier_umap_sort_edges(counted, edges, points * DEGREE));
 }
 
-static int layout(const int variant) {
+static unsigned layout(const int variant) {
     napier_umap_optimizer_options how = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_umap_params params = NAPIER_UMAP_PARAMS_INIT;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
@@ -132,7 +132,7 @@ static int layout(const int variant) {
                                              napier_rows_f32(y, points, COMPONENTS));
     napier_umap_optimizer_destroy(counted, optimizer);
     bench_figure("workspace", (double)layout_ledger.most);
-    return (int)status;
+    return (unsigned)status;
 }
 
 const bench_case umap_cases[] = {

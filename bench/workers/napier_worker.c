@@ -42,7 +42,7 @@ void choose_floors(const void *in, void *out, size_t rows, size_t row_bytes, siz
     choice = floors_choose(choice.kernels, &work);
 }
 
-static int run_floor(const char *const variant) {
+static unsigned run_floor(const char *const variant) {
     if (strcmp(variant, "floor_memory") == 0)
         floors_memory(&choice, &work);
     else if (strcmp(variant, "floor_read") == 0)

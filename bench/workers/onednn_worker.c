@@ -67,14 +67,14 @@ static const char *set_up(const bench_case *const self) {
     return status == dnnl_success ? NULL : failed("softmax", status);
 }
 
-static int run(const int variant) {
+static unsigned run(const int variant) {
     (void)variant;
     const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, memory_in}, {DNNL_ARG_DST, memory_out}};
     last = dnnl_primitive_execute(primitive, stream, 2, args);
     if (last == dnnl_success)
         last = dnnl_stream_wait(stream);
     (void)bench_result("result", 0);
-    return (int)last;
+    return (unsigned)last;
 }
 
 int main(int argc, char **argv) {

@@ -250,7 +250,7 @@ static bool timed(const bench_peer *const peer, const int variant, double *const
     const char *const name = current->variants[variant];
     const bool is_floor = peer->floor && strncmp(name, "floor_", 6) == 0;
     const double processor_start = seconds(CLOCK_PROCESS_CPUTIME_ID), start = bench_now();
-    const int status = is_floor ? peer->floor(name) : current->run(variant);
+    const unsigned status = is_floor ? peer->floor(name) : current->run(variant);
     *wall = bench_now() - start;
     *processor = seconds(CLOCK_PROCESS_CPUTIME_ID) - processor_start;
     return status == 0;

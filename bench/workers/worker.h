@@ -27,17 +27,17 @@ enum { BENCH_VARIANTS = 8 };
 typedef struct bench_case {
     const char *name;
     const char *(*set_up)(const struct bench_case *self);
-    int (*run)(int variant);
+    unsigned (*run)(int variant);
     const char *variants[BENCH_VARIANTS];
 } bench_case;
 
 typedef struct bench_peer {
     const char *name, *version;
-    const bench_case *const *tables;   /* of cases, each ending with a case without a name; NULL after the last */
-    const char *(*start)(int threads); /* NULL, or why this library cannot run here */
-    const char *(*reason)(void);       /* of the last status that was not 0 */
-    int (*floor)(const char *variant); /* NULL, or runs a variant whose name begins with "floor_" */
-    void (*figures)(void);             /* NULL, or calls bench_figure with what is worth to know of this machine */
+    const bench_case *const *tables;        /* of cases, each ending with a case without a name; NULL after the last */
+    const char *(*start)(int threads);      /* NULL, or why this library cannot run here */
+    const char *(*reason)(void);            /* of the last status that was not 0 */
+    unsigned (*floor)(const char *variant); /* NULL, or runs a variant whose name begins with "floor_" */
+    void (*figures)(void);                  /* NULL, or calls bench_figure with what is worth to know of this machine */
 } bench_peer;
 
 int bench_serve(int argc, char **argv, bench_peer *peer);

@@ -38,10 +38,10 @@ static const char *set_up(const bench_case *const self) {
     return NULL;
 }
 
-static int run(const int variant) {
+static unsigned run(const int variant) {
     (void)variant;
     (void)bench_result("result", 0);
-    return (int)xnn_run_operator(softmax, pool);
+    return (unsigned)xnn_run_operator(softmax, pool);
 }
 
 int main(int argc, char **argv) {
