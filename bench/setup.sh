@@ -7,7 +7,6 @@
 # `rm -rf build` should not throw away. Only what is missing is fetched. A peer that cannot be had is named and left out;
 # the command fails only where nothing at all could be prepared. Napier itself depends on none of this.
 set -u
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
 python=${PYTHON:-python3}
 mkdir -p "$home" || exit 1

@@ -4,7 +4,7 @@ import pytest
 import scipy.special
 
 import napier
-from conftest import BF16, bits, refuses
+from conftest import BF16, bits, refuses, slope
 
 DTYPES = [np.float16, BF16, np.float32]
 OFFSETS = np.array([0, 5, 5, 9, 12])
@@ -121,15 +121,6 @@ def token_loss(z, ids, g):
     p = scipy.special.log_softmax(z, axis=1)
     return (g[0] * p[np.arange(len(ids)), ids] + g[1] * scipy.special.logsumexp(z, axis=1)
             - g[2] * (np.exp(p) * p).sum(1)).sum()
-
-
-def slope(f, x, step=1e-5):
-    result = np.empty_like(x)
-    for i in np.ndindex(x.shape):
-        d = np.zeros_like(x)
-        d[i] = step
-        result[i] = (f(x + d) - f(x - d)) / (2 * step)
-    return result
 
 
 def test_gradients_of_tokens(rng):

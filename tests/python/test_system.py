@@ -8,7 +8,6 @@ import inspect
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 import napier
-from conftest import bits, refuses
+from conftest import bits, refuses, run_python
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -131,8 +130,7 @@ def test_fork():
             t.join()
         assert napier.get_num_threads() == 4 and napier.softmax(x).tobytes() == want
     """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    run_python("-W", "ignore", "-c", code)
 
 
 def resident_bytes():
@@ -290,17 +288,16 @@ def test_every_c_function_of_umap_has_a_python_function():
 
 def test_importing_takes_nothing_heavy_along():
     code = "import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "[]", done.stderr
+    assert run_python("-c", code).strip() == "[]"
 
 
 @pytest.mark.skipif(not (pathlib.Path(napier.__file__).parent / "libs").is_dir(), reason="built without its libraries")
 def test_a_wheel_brings_its_libraries():
     """So that it runs where cJSON, PCRE2, utf8proc and libgomp are not installed: the process uses those beside it."""
     code = "import napier; print(open('/proc/self/maps').read(), napier.__file__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    home = pathlib.Path(done.stdout.split()[-1]).parent
-    used = set(re.findall(r"\S*/lib(?:cjson|pcre2-8|utf8proc|gomp)\.so\S*", done.stdout))
+    said = run_python("-c", code)
+    home = pathlib.Path(said.split()[-1]).parent
+    used = set(re.findall(r"\S*/lib(?:cjson|pcre2-8|utf8proc|gomp)\.so\S*", said))
     assert used and {pathlib.Path(path).parent for path in used} == {home / "libs"}, used
 
 
@@ -373,5 +370,4 @@ def test_torch_is_optional():
         except AttributeError as error:
             print(error)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.startswith("napier.torch: "), done.stderr
+    assert run_python("-c", code).startswith("napier.torch: ")

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from conftest import bits, refuses
+from conftest import bits, refuses, run_python
 from napier import UMAP, umap
 
 
@@ -40,7 +40,7 @@ def test_scikit_learns_checks():
 def test_import_is_light():
     code = ("import sys, napier; assert not {'sklearn', 'scipy', 'matplotlib'} & set(sys.modules); "
             "napier.UMAP; assert 'matplotlib' not in sys.modules")
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python("-c", code)
 
 
 def test_without_scikit_learn_and_scipy(digits):
@@ -315,8 +315,7 @@ def test_plot(digits, fitted, tmp_path):
 
 def test_the_example_runs():
     example = pathlib.Path(__file__).resolve().parents[2] / "examples" / "umap_digits.py"
-    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python(example)
 
 
 def test_doctests():
