@@ -23,26 +23,26 @@ test-peers:
 
 bench:
 	@tools/setup.sh bench
-	@bench/run.sh
+	@bench/run.sh softmax
 
 bench-umap:
 	@tools/setup.sh bench
-	@bench/umap/run.sh
+	@bench/run.sh umap
 
 bench-rl:
 	@tools/setup.sh bench
-	@bench/rl/run.sh
+	@bench/run.sh ops --only '^(?!attention|matmul)'
 
 bench-attention:
 	@tools/setup.sh bench
-	@bench/attention/run.sh
+	@bench/run.sh ops --only '^(attention|matmul)'
 
 bench-model:
 	@tools/setup.sh bench
-	@bench/model/run.sh
+	@bench/run.sh model
 
 bench-cuda:
-	@bench/cuda/run.sh
+	@bench/run.sh cuda
 
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
@@ -58,7 +58,7 @@ help:
 	@echo "make bench      set up and measure against other libraries, each in an environment of its own"
 	@echo "make bench-umap the same for maps: umap-learn and uwot"
 	@echo "make bench-rl   the same for the functions for RL: PyTorch and TRL"
-	@echo "make bench-attention  the same for attention: PyTorch"
+	@echo "make bench-attention  the same for attention and products: PyTorch"
 	@echo "make bench-model  the same for Qwen3: transformers, and prompts shared against unshared"
 	@echo "make bench-cuda the same on a GPU: PyTorch, torch.compile, Triton, Liger-Kernel and quack"
 	@echo "make install    install to PREFIX ($(PREFIX)); DESTDIR is honoured"

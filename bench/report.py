@@ -1,30 +1,20 @@
 #!/usr/bin/env python3
-"""Makes docs/benchmarks.md and docs/benchmarks.png from the results of bench.py.
+"""Makes the pages of the benchmark from results of bench.py.
 
-    bench/run.sh --report [--output FILE.md] [RESULTS ...]
-    bench/run.sh --report --summary FILE.csv RESULTS ...      one line a cell: what is tracked
+    bench/run.sh SUITE --report [--output FILE.md] [RESULTS ...]
+    bench/run.sh softmax --report --summary FILE.csv RESULTS ...      one line a cell: what is tracked
 
-RESULTS are JSON Lines as bench.py writes them, or such a summary. Where files share a cell the later file counts. Without a
-file: the newest summary in bench/results. The reasons for missed targets are written by hand in bench/findings.md, which
-goes into the page."""
+RESULTS are JSON Lines as bench.py writes them, or such a summary; where files share a cell the later one counts. Without a
+file: those of the suite in bench/results. softmax, ops and umap have pages in docs; the tables of attention, products and
+models are printed, as Markdown."""
 import argparse
-import csv
+import importlib
 import json
-import math
-import statistics
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAMES = {"torch": "PyTorch", "torch_out": "PyTorch `out=`", "ort": "ONNX Runtime", "jax": "JAX", "scipy": "SciPy",
-         "onednn": "oneDNN", "xnnpack": "XNNPACK"}
-COLUMNS = ("torch", "torch_out", "ort", "jax", "scipy", "onednn", "xnnpack")
-NOISY = 0.05  # share of a processor that something else took during a cell
-SLACK = 0.98  # a peer counts as faster from 2 % on: less is not told apart
-
-# The documents' figures on two cores: (op, rows, cols) -> milliseconds
-FIGURES = {("logsumexp", 1000, 50): 0.1, ("logsumexp", 10_000, 100): 1.0, ("logsumexp_all", 1000, 1000): 0.5,
-           ("softmax", 1000, 50): 0.2}
+DOCS = HERE.parent / "docs"
 
 
 # ---- What was measured ---------------------------------------------------------------------------------------------
@@ -41,380 +31,121 @@ def is_long(record, level2):
 
 def floors(record, level2):
     """Memory floor, compute floor and the greater of them, in ms. A softmax of rows that do not stay in L2 takes two
-    exponentials an element: the first pass only sums them."""
-    memory = record["memory_ms"]
+    exponentials an element: the first pass only sums them. None where the cell has no floors."""
+    memory = record.get("memory_ms", record.get("read_ms"))
+    if memory is None:
+        return None
     exps = record["rows"] * record["cols"] * (2 if record["op"] == "softmax" and is_long(record, level2) else 1)
     # One reduction is one thread's work only if nothing can be split; any number of elements can.
     compute = record["exp_ns"] * exps / record["threads"] * 1e-6
     return memory, compute, max(memory, compute)
 
 
-CELL = ("op", "dtype", "axis", "rows", "cols", "threads")
-FLOORS = ("memory_ms", "read_ms", "exp_ns", "clock_ghz", "foreign_cpu")
-WHO = ("napier", *COLUMNS)
-
-
-def write_summary(results, path):
-    """Headers as comments, then a line a cell: floors, and each library's milliseconds and error ("wrong": not timed)."""
-    with path.open("w", encoding="utf-8", newline="") as out:
-        for header in results.headers:
-            out.write("# " + json.dumps(header) + "\n")
-        rows = csv.writer(out, lineterminator="\n")
-        rows.writerow([*CELL, *FLOORS, *WHO, *(f"{who} error" for who in WHO)])
-        short = lambda x: "" if x is None else f"{x:.4g}"  # noqa: E731
-        for r in results.cells.values():
-            wrong = {who for who, why in r["skipped"].items() if why.startswith("wrong")}
-            rows.writerow([*(r[name] for name in CELL), *(short(r.get(name)) for name in FLOORS),
-                           *("wrong" if who in wrong else short(results.ms(r, who)) for who in WHO),
-                           *(short(r["errors"].get(who)) for who in WHO)])
-
-
-def read_summary(text):
-    """The headers and records that write_summary wrote."""
-    lines = text.splitlines()
-    headers = [json.loads(line[2:]) for line in lines if line.startswith("# ")]
-    records = []
-    for row in csv.DictReader(line for line in lines if not line.startswith("# ")):
-        record = {name: int(row[name]) if row[name].isdigit() else row[name] for name in CELL}
-        record |= {name: float(row[name]) for name in FLOORS if row[name]}
-        record["results"] = {who: {"ms": float(row[who])} for who in WHO if row[who] not in ("", "wrong")}
-        record["skipped"] = {who: "wrong" for who in WHO if row[who] == "wrong"}
-        record["errors"] = {who: float(row[f"{who} error"]) for who in WHO if row[f"{who} error"]}
-        records.append(record)
+def read_lines(text):
+    """The headers and records that bench.py wrote; a line that was cut off is left out."""
+    found = []
+    for line in text.splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            print("a line that was cut off is left out", file=sys.stderr)
+    headers, records = [], []
+    for each in found:
+        if "header" in each:
+            headers.append(each["header"])
+        else:
+            records.append(each | {"header": len(headers) - 1})
     return headers, records
 
 
-def read_lines(text):
-    """The headers and records that bench.py wrote."""
-    found = [json.loads(line) for line in text.splitlines()]
-    return [each["header"] for each in found if "header" in each], [each for each in found if "header" not in each]
+def read(paths, read_summary=None):
+    """The headers, and the last record of each cell; a record's header is its own."""
+    headers, records = [], {}
+    for path in paths:
+        reader = read_summary if path.suffix == ".csv" else read_lines
+        new_headers, new = reader(path.read_text(encoding="utf-8"))
+        headers += [header for header in new_headers if header not in headers]
+        for record in new:
+            records.pop(record["cell"], None)
+            records[record["cell"]] = record | {"header": new_headers[record["header"]] if new_headers else {}}
+    return headers, list(records.values())
 
 
-class Results:
-    def __init__(self, paths):
-        self.headers, self.cells = [], {}
-        for path in paths:
-            read = read_summary if path.suffix == ".csv" else read_lines
-            headers, records = read(path.read_text(encoding="utf-8"))
-            self.headers += [header for header in headers if header not in self.headers]
-            self.cells.update((self.key(record), record) for record in records)
-        self.machine = self.headers[-1]["machine"]
-        self.level2 = cache_bytes(self.machine, "L2")
-
-    @staticmethod
-    def key(record):
-        return record["op"], record["dtype"], record["threads"], record["axis"], record["rows"], record["cols"]
-
-    def get(self, op, dtype, threads, axis, rows, cols):
-        return self.cells.get((op, dtype, threads, axis, rows, cols))
-
-    def ms(self, record, variant):
-        found = record["results"].get(variant)
-        return found["ms"] if found else None
-
-    def ours(self, record):
-        return self.ms(record, "napier")
-
-    def floors(self, record):
-        return floors(record, self.level2)
-
-    def to_floor(self, record):
-        return self.ours(record) / self.floors(record)[2]
-
-    def best_peer(self, record):
-        """The fastest peer and how many times longer than Napier it takes."""
-        times = {v: self.ms(record, v) for v in record["results"] if v != "napier"}
-        if not times:
-            return None, None
-        best = min(times, key=times.get)
-        return best, times[best] / self.ours(record)
-
-    def last_axis(self, record):
-        return self.get(record["op"], record["dtype"], record["threads"], "last", record["rows"], record["cols"])
+def ms(record, variant):
+    found = record["results"].get(variant)
+    return found["ms"] if found else None
 
 
-# ---- Targets -------------------------------------------------------------------------------------------------------
-
-def targets(results, r):
-    """(target, met, what was found) for each promise that speaks of this cell."""
-    if results.ours(r) is None:
-        return
-    best, ratio = results.best_peer(r)
-    last, row_op = r["axis"] == "last", r["op"] in ("softmax", "log_softmax")
-    if row_op and best:
-        yield "not slower than the fastest peer", ratio >= SLACK, f"{NAMES[best]} takes {ratio:.2f} of Napier's time"
-    if row_op and last:
-        limit = 1.25 if r["cols"] >= 32 else 1.4
-        found = results.to_floor(r)
-        yield f"within {limit}x of the floor", found <= limit, f"{found:.2f}x"
-    if r["op"] == "logsumexp" and last and r["cols"] >= 64:
-        found = results.to_floor(r)
-        yield "logsumexp within 1.25x of its floor", found <= 1.25, f"{found:.2f}x"
-    if r["op"].startswith("logsumexp"):
-        torch = [t for t in (results.ms(r, "torch"), results.ms(r, "torch_out")) if t]
-        if torch:
-            found = min(torch) / results.ours(r)
-            yield "logsumexp 3x faster than PyTorch", found >= 3, f"{found:.2f}x"
-    if not last and results.last_axis(r) and results.ours(results.last_axis(r)):
-        found = results.ours(results.last_axis(r)) / results.ours(r)
-        yield "first axis keeps 0.4 of the last axis' speed", found >= 0.4, f"{found:.2f}"
-    figure = FIGURES.get((r["op"], r["rows"], r["cols"]))
-    if figure and last and r["dtype"] == "f32" and r["threads"] == 2:
-        yield "the documents' figures on two cores", results.ours(r) < figure, f"{results.ours(r):.3g} of {figure} ms"
+def ours(record):
+    """The time of Napier, in the first of its forms."""
+    return next((ms(record, name) for name in record["results"] if name.startswith("napier")), None)
 
 
-# ---- The page ------------------------------------------------------------------------------------------------------
-
-def number(x, digits=3):
-    if x is None:
-        return ""
-    return f"{x:.{digits}g}" if x < 10 ** digits else f"{x:.0f}"
+def to_floor(record, level2):
+    return ours(record) / floors(record, level2)[2]
 
 
-def shape_text(rows, cols):
-    short = {10**6: "1e6", 10**8: "1e8", 16_700_000: "16.7e6", 100_000: "1e5"}
-    return f"{short.get(rows, rows)} x {short.get(cols, cols)}"
+# ---- Text ----------------------------------------------------------------------------------------------------------
+
+def table(head, rows, left=1):
+    """A table in Markdown; all but the first `left` columns are numbers."""
+    line = lambda cells: "| " + " | ".join(map(str, cells)) + " |"  # noqa: E731
+    return [line(head), "|" + "---|" * left + "---:|" * (len(head) - left), *map(line, rows)]
 
 
-def mean(ratios):
-    """The geometric mean, or nothing."""
-    return f"{math.exp(statistics.fmean(map(math.log, ratios))):.2f}" if ratios else ""
+def machine_text(machine):
+    caches = ", ".join(f"{level} {size}" for level, size in machine.get("caches", {}).items())
+    parts = [f"{machine['cpu']} ({machine['arch']}), {machine['cores']} cores", caches]
+    return ", ".join(part for part in parts if part) + f"; {machine['memory_gib']} GiB; Linux {machine['kernel']}"
 
 
-def comparison(results):
-    """A row for each operation, dtype, axis and number of threads: how many times Napier's time each peer takes."""
-    groups = {}
-    for record in results.cells.values():
-        if results.ours(record):
-            groups.setdefault(tuple(record[name] for name in ("op", "dtype", "axis", "threads")), []).append(record)
-    lines = ["| operation | dtype | axis | threads | cells | ahead of all | fastest peer | "
-             + " | ".join(NAMES[peer] for peer in COLUMNS) + " |", "|---" * 3 + "|---:" * (4 + len(COLUMNS)) + "|"]
-    ops = ("softmax", "log_softmax", "logsumexp", "logsumexp_all")
-    for group, records in sorted(groups.items(), key=lambda g: (ops.index(g[0][0]), g[0][1] != "f32", g[0][2] != "last", g[0][3])):
-        fastest = [ratio for _, ratio in map(results.best_peer, records) if ratio]
-        ahead = sum(ratio >= 1 for ratio in fastest)
-        peers = [[results.ms(r, peer) / results.ours(r) for r in records if results.ms(r, peer)] for peer in COLUMNS]
-        lines.append("| " + " | ".join([*map(str, group), str(len(fastest)), str(ahead), f"**{mean(fastest)}**",
-                                        *map(mean, peers)]) + " |")
-    return "\n".join(lines)
+def commands(headers):
+    return list(dict.fromkeys(f"- Command: `{each['command'].strip()}`, started {each['started']}" for each in headers))
 
 
-def summary(results):
-    tally = {}
-    for record in results.cells.values():
-        for text, met, _ in targets(results, record):
-            good, total = tally.get(text, (0, 0))
-            tally[text] = good + met, total + 1
-    return "\n".join(["| target | met |", "|---|---:|",
-                      *(f"| {text} | {good} of {total} |" for text, (good, total) in sorted(tally.items()))])
-
-
-def errors_text(results):
-    """The largest error of each peer against float64, over all cells."""
-    worst = {}
-    for record in results.cells.values():
-        for variant, error in record["errors"].items():
-            kind = ("softmax, relative" if record["op"] == "softmax" else "logs, absolute", record["dtype"])
-            worst.setdefault(variant, {}).setdefault(kind, 0.0)
-            worst[variant][kind] = max(worst[variant][kind], error)
-    kinds = sorted({kind for found in worst.values() for kind in found}, key=lambda k: (k[1] != "f32", k[0]))
-    lines = ["| | " + " | ".join(f"{dtype}: {what}" for what, dtype in kinds) + " |", "|---" + "|---:" * len(kinds) + "|"]
-    for variant in ("napier", *COLUMNS):
-        if variant in worst:
-            lines.append(f"| {NAMES.get(variant, 'Napier')} | "
-                         + " | ".join(number(worst[variant].get(kind), 2) for kind in kinds) + " |")
-    wrong = {}
-    for record in results.cells.values():
-        for who in (who for who, why in record["skipped"].items() if why.startswith("wrong")):
-            wrong[who] = wrong.get(who, 0) + 1
-    lines += [f"\n{NAMES[who]} was not timed in {count} cells, where its error is above its dtype's tolerance."
-              for who, count in wrong.items()]
-    return "\n".join(lines)
-
-
-def bandwidths(results, threads):
-    """GB/s of copy and read on arrays far larger than the last cache; nanoseconds and cycles of one exponential."""
-    large = 4 * cache_bytes(results.machine, "L3")
-    copies, reads, exps, clocks = [], [], [], []
-    for r in results.cells.values():
-        if r["threads"] != threads or "memory_ms" not in r:
-            continue
-        item = 2 if r["dtype"] == "bf16" else 4
-        size = r["rows"] * r["cols"] * item
-        exps.append(r["exp_ns"])
-        if r.get("clock_ghz"):
-            clocks.append(r["clock_ghz"])
-        if size >= large:
-            reads.append(size / r["read_ms"] * 1e-6)
-            if r["op"] in ("softmax", "log_softmax") and not is_long(r, results.level2):
-                copies.append(2 * size / r["memory_ms"] * 1e-6)
-    middle = lambda values: statistics.median(values) if values else None  # noqa: E731
-    return middle(copies), middle(reads), middle(exps), middle(clocks)
-
-
-def machine_text(results):
-    m, h = results.machine, results.headers[-1]
-    caches = ", ".join(f"{level} {size}" for level, size in m["caches"].items())
-    versions = {}
-    for header in results.headers:
-        versions.update(header["versions"])
-    lines = [*dict.fromkeys(f"- Command: `{each['command'].strip()}`, started {each['started']}" for each in results.headers),
-             f"- CPU: {m['cpu']} ({m['arch']}), {m['cores']} cores, {caches}; {m['memory_gib']} GiB; Linux {m['kernel']}",
-             f"- Napier {versions.get('napier', '?')}, built with {h['compiler'] or 'cc'}",
-             "- Peers: " + (", ".join(f"{NAMES.get(p, p)} {v}" for p, v in versions.items() if p != "napier") or "none")]
-    absent = sorted({p for header in results.headers for p in header.get("left_out", ())})
-    if absent:
-        lines.append("- Not to be had on this machine, and left out: " + ", ".join(NAMES.get(p, p) for p in absent))
-    for threads in sorted({r["threads"] for r in results.cells.values()}):
-        copy, read, exp, clock = bandwidths(results, threads)
-        text = f"- {threads} thread{'s' if threads > 1 else ''}:"
-        if copy:
-            text += f" copy {copy:.1f} GB/s (read + write),"
-        if read:
-            text += f" read {read:.1f} GB/s,"
-        if exp:
-            text += f" exp + sum in L1 {exp:.3f} ns an element and core"
-            text += f" ({exp * clock:.2f} cycles at {clock:.2f} GHz)" if clock else ""
-        lines.append(text)
-    noisy = sum(r.get("foreign_cpu", 0) > NOISY for r in results.cells.values())
-    lines.append(f"- {len(results.cells)} cells; during {noisy} of them something else used more than {NOISY:.0%} of a processor.")
-    return "\n".join(lines)
-
-
-PREFACE = """# Benchmarks
-
-`make bench` (`bench/run.sh`) measures, and `bench/report.py` makes this page. Do not edit it: write the reasons for missed
-targets in `bench/findings.md`, which is included below. All cells, with the time of each library:
-{sources}.
-
-- R x C is R reductions of length C. Last axis: stored [R, C]. First axis: the same work stored [C, R].
-- A time is the median over rounds of the medians within a round. Each peer has one process. The peers take turns, and all
-  others sleep. Every result is compared with float64 before it is timed.
-- The memory floor is the fastest known copy of the shape's bytes, or for logsumexp a read of them. The compute floor is exp
-  and sum in L1 with the same instruction set: one exp an element, and two for a softmax of rows that do not fit L2. The floor
-  is the greater of the two.
-"""
-
-
-def page(results, paths, plot):
-    sources = ", ".join(f"[{path.name}](../bench/results/{path.name})" for path in paths)
-    parts = [PREFACE.format(sources=sources), "## Against each peer\n",
-             "How many times Napier's time a peer takes, as geometric means over cells; above 1 Napier is faster.\n"
-             "*Fastest peer* takes the fastest one of each cell. A blank: the peer cannot do it.\n", comparison(results)]
-    if plot:
-        parts += [f"\n![Time over floor, and the roofline]({plot.name})"]
-    parts += ["\n## Targets\n", summary(results)]
-    findings = HERE / "findings.md"
-    if findings.exists():
-        parts += ["\n## Why targets are missed\n", findings.read_text(encoding="utf-8").strip()]
-    parts += ["\n## Largest error against float64\n", errors_text(results), "\n## The run\n", machine_text(results)]
-    return "\n".join(parts) + "\n"
-
-
-# ---- The plot ------------------------------------------------------------------------------------------------------
-
-COLOURS = {"napier": "black", "torch": "#d95f02", "torch_out": "#e6ab02", "ort": "#7570b3", "jax": "#1b9e77",
-           "scipy": "#999999", "onednn": "#e7298a", "xnnpack": "#66a61e"}
-
-
-def plot_ratios(axes, results, op, threads):
-    records = sorted((r for r in results.cells.values()
-                      if (r["op"], r["dtype"], r["axis"], r["threads"]) == (op, "f32", "last", threads)
-                      and results.ours(r)), key=lambda r: (r["cols"], r["rows"]))
-    for variant in ("napier", *COLUMNS):
-        points = [(x, results.ms(r, variant) / results.floors(r)[2]) for x, r in enumerate(records)
-                  if results.ms(r, variant)]
-        if points:
-            axes.plot(*zip(*points), marker="o", markersize=4 if variant == "napier" else 3,
-                      linewidth=2 if variant == "napier" else 0.8, color=COLOURS[variant],
-                      label=NAMES.get(variant, "Napier").replace("`", ""), zorder=3 if variant == "napier" else 2)
-    axes.axhline(1.0, color="black", linewidth=0.8)
-    axes.axhline(1.25, color="black", linewidth=0.8, linestyle=":")
-    axes.set_yscale("log")
-    ticks = (0.5, 1, 2, 5, 10, 20, 50, 100)
-    axes.set_yticks(ticks, [str(t) for t in ticks])
-    axes.set_xticks(range(len(records)), [shape_text(r["rows"], r["cols"]) for r in records], rotation=90, fontsize=7)
-    axes.set_ylabel("time / floor")
-    axes.set_title(f"{op}, f32, last axis, {threads} thread{'s' if threads > 1 else ''} (dotted: 1.25)")
-    axes.grid(axis="y", alpha=0.3)
-    if records:
-        axes.legend(fontsize=8, ncols=4)
-
-
-def plot_roofline(axes, results, threads):
-    """Exponentials per second against exponentials per byte, for arrays that do not fit the last cache."""
-    copy, read, exp, _ = bandwidths(results, threads)
-    if not exp:
-        return
-    bandwidth, peak = copy or read or 1.0, threads / exp
-    x = [2.0 ** k for k in (-5, -4, -3, -2, -1, 0, 1)]
-    axes.plot(x, [min(peak, bandwidth * i) for i in x], color="black", linewidth=1.5,
-              label=f"{bandwidth:.0f} GB/s copy, {peak:.1f} Gexp/s")
-    if read:
-        axes.plot(x, [min(peak, read * i) for i in x], color="black", linewidth=1, linestyle=":",
-                  label=f"{read:.0f} GB/s read")
-    drawn = set()
-    for r in results.cells.values():
-        item = 2 if r["dtype"] == "bf16" else 4
-        n = r["rows"] * r["cols"]
-        if r["axis"] != "last" or r["threads"] != threads or n * item < 2 * cache_bytes(results.machine, "L3"):
-            continue
-        out = r["rows"] if r["op"] == "logsumexp" else n
-        moved = (n * (2 if is_long(r, results.level2) else 1) + out) * item
-        for variant in ("torch_out", "ort", "jax", "onednn", "xnnpack", "napier"):
-            if time := results.ms(r, variant):
-                label = NAMES.get(variant, "Napier").replace("`", "") if variant not in drawn else None
-                drawn.add(variant)
-                axes.plot(n / moved, n / time * 1e-6, "o", markersize=5 if variant == "napier" else 3,
-                          color=COLOURS[variant], alpha=0.7, label=label)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xlabel("elements per byte moved")
-    axes.set_ylabel("Gelements/s")
-    axes.set_title(f"Roofline, {threads} thread{'s' if threads > 1 else ''}, arrays larger than the last cache")
-    axes.legend(fontsize=8)
-    axes.grid(alpha=0.3)
-
-
-def draw(results, path):
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        print("no plot: matplotlib is missing", file=sys.stderr)
-        return None
-    threads = max(r["threads"] for r in results.cells.values())
-    figure, axes = plt.subplots(3, 1, figsize=(11, 16), constrained_layout=True)
-    plot_ratios(axes[0], results, "softmax", threads)
-    plot_ratios(axes[1], results, "logsumexp", threads)
-    plot_roofline(axes[2], results, threads)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-    return path
+def line_of(record, level2):
+    """One line for the eye."""
+    mine, results = ours(record), record["results"]
+    parts = [f"{record['cell']:<44}"]
+    if mine:
+        parts.append(f"napier {mine:9.4g} ms")
+        if floors(record, level2):
+            parts.append(f"/floor {to_floor(record, level2):5.2f}")
+    parts += [f"{name} {r['ms'] / mine if mine else r['ms']:.2f}{'x' if mine else ' ms'}"
+              for name, r in results.items() if r["ms"] != mine]
+    parts += [f"NOT TIMED {name}: {why}" for name, why in record["skipped"].items() if why.startswith("wrong")]
+    if record["foreign_cpu"] > 0.05:
+        parts.append(f"(foreign load {record['foreign_cpu']:.0%})")
+    return "  ".join(parts)
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Make docs/benchmarks.md from results.")
+    parser = argparse.ArgumentParser(description="Make the page of a suite from results.")
+    parser.add_argument("suite")
     parser.add_argument("results", nargs="*", type=Path)
-    parser.add_argument("--output", type=Path, default=HERE.parent / "docs/benchmarks.md")
-    parser.add_argument("--summary", type=Path, help="write this summary of the results, and no page")
-    options = parser.parse_args(arguments)
-    paths = options.results or sorted((HERE / "results").glob("*-softmax-*.csv"))[-1:]
+    parser.add_argument("--output", type=Path, help="the page (default: the suite's in docs)")
+    parser.add_argument("--summary", type=Path, help="softmax: write this summary of the results, and no page")
+    options = parser.parse_intermixed_args(arguments)
+    page = importlib.import_module(f"pages.{options.suite}")
+    paths = options.results or sorted((HERE / "results").glob(page.RESULTS))
     if not paths:
-        print("no summary in bench/results: run bench/run.sh first", file=sys.stderr)
+        print(f"no results of {options.suite} in bench/results: run bench/run.sh {options.suite} first", file=sys.stderr)
         return 1
-    results = Results(paths)
-    if not any(results.ours(r) for r in results.cells.values()):
+    headers, records = read(paths, getattr(page, "read_summary", None))
+    if not any(map(ours, records)):
         print("no cell in these results holds Napier's time", file=sys.stderr)
         return 1
     if options.summary:
-        write_summary(results, options.summary)
+        page.write_summary(headers, records, options.summary)
         return 0
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    plot = draw(results, options.output.with_suffix(".png"))
-    options.output.write_text(page(results, paths, plot), encoding="utf-8")
-    print(f"report: {options.output}")
+    output = options.output or page.PAGE
+    text = page.page(headers, records, paths, output)
+    if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+        print(f"report: {output}")
+    else:
+        print(text)
     return 0
 
 

@@ -1,60 +1,42 @@
 #!/bin/sh
-# make bench: prepares the peers, builds Napier and the C workers, and measures. All options go to bench.py:
+# The benchmarks: bench.py prepares the peers of a suite, builds Napier and the C workers, and measures.
 #
-#     bench/run.sh --quick                                   9 minutes: a third of the shapes, Napier, PyTorch, ORT
-#     bench/run.sh                                           everything, at most 85 minutes
-#     bench/run.sh --peers napier --only 'softmax-f32-last-.*-t1' --output /tmp/mine.jsonl
-#     bench/run.sh --report                                  no measuring: docs/benchmarks.md from results
+#     bench/run.sh [SUITE] [OPTION...]        SUITE: softmax (the default), ops, umap, model or cuda; bench.py has the options
+#     bench/run.sh softmax --quick            9 minutes: a third of the shapes, Napier, PyTorch, ORT
+#     bench/run.sh ops --only 'kl|attention'  some cells; --list shows their names
+#     bench/run.sh SUITE --report [FILE...]   no measuring: the page or the tables, from results (report.py)
 #
-# common.sh says which variables of the environment count.
+# NAPIER_BENCH_HOME: where peers live (setup.sh). NAPIER_BENCH_BUILD: where workers are built (build/bench). CC, CFLAGS.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=$(dirname "$here")
-# shellcheck source=bench/common.sh
-. "$here/common.sh"
+home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
+build=${NAPIER_BENCH_BUILD:-$root/build/bench}
+export NAPIER_BENCH_HOME="$home"
+mkdir -p "$build"
 
-# The value of an option as argparse takes it: "--peers a,b" or "--peers=a,b".
-value_of() {
-    wanted=$1; shift
-    while [ $# -gt 0 ]; do
-        case $1 in
-        "$wanted") printf '%s' "${2:-}"; return ;;
-        "$wanted"=*) printf '%s' "${1#*=}"; return ;;
-        esac
-        shift
-    done
-}
+# given OPTION WORD...: whether the option is among the words.
 given() { wanted=$1; shift; for word in "$@"; do [ "$word" = "$wanted" ] && return 0; done; return 1; }
 
-python=$(python_of plot)
+# cuda: an environment with PyTorch and, where they install, Liger-Kernel and quack, and the package built with CUDA in it.
+run_cuda() {
+    if given --list "$@" || given --help "$@"; then exec "${PYTHON:-python3}" "$here/cuda/bench_cuda.py" "$@"; fi
+    nvidia-smi -L >/dev/null 2>&1 || { echo "no CUDA device" >&2; exit 1; }
+    "$here/setup.sh" cuda
+    "$home/cuda/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+        --force-reinstall --config-settings="build-dir=$build/cuda" --config-settings=cmake.define.NAPIER_CUDA=ON "$root"
+    exec "$home/cuda/bin/python" "$here/cuda/bench_cuda.py" "$@"
+}
+
+suite=softmax
+case ${1:-} in softmax | ops | umap | model | cuda) suite=$1; shift ;; esac
+[ "$suite" != cuda ] || run_cuda "$@"
+
+"$here/setup.sh" plot
+python=$home/plot/bin/python
+[ -x "$python" ] || { echo "bench: no environment: see $home/plot.log" >&2; exit 1; }
 if given --report "$@"; then
     shift
-    exec "$python" "$here/report.py" "$@"
+    exec "$python" "$here/report.py" "$suite" "$@"
 fi
-
-peers=$(value_of --peers "$@" | tr , ' ')
-if [ -z "$peers" ]; then
-    if given --quick "$@"; then peers="napier torch ort"; else peers="napier torch ort jax scipy onednn xnnpack"; fi
-fi
-for peer in $peers; do
-    [ "$peer" = napier ] || "$here/setup.sh" "$peer"
-done
-
-# shellcheck disable=SC2086 # a list of files
-make_worker "$build/napier_worker" $core "$here"/floors/*.c "$here/worker.c" "$here/peers/napier_worker.c"
-for peer in $peers; do
-    case $peer in
-    onednn)
-        if [ -f "$home/onednn/ready" ]; then
-            # rpath of the old kind: it is also searched for what libdnnl itself needs
-            $cc $optimise -std=c11 -I"$here" -I"$home/onednn/include" "$here/peers/onednn_worker.c" "$here/worker.c" \
-                -L"$home/onednn/lib" -Wl,--disable-new-dtags -Wl,-rpath,"$home/onednn/lib" -ldnnl \
-                -o "$build/onednn_worker" || echo "bench: onednn: does not build, left out" >&2
-        fi ;;
-    xnnpack)
-        $cc $optimise -std=c11 -I"$here" "$here/peers/xnnpack_worker.c" "$here/worker.c" -lXNNPACK -lpthreadpool \
-            -o "$build/xnnpack_worker" 2>"$build/xnnpack.log" || echo "bench: xnnpack: does not build, left out" >&2 ;;
-    esac
-done
-
-exec "$python" "$here/bench.py" --home "$home" --build "$build" --compiler "$compiler" "$@"
+exec "$python" "$here/bench.py" "$suite" --home "$home" --build "$build" "$@"

@@ -1,16 +1,14 @@
 #!/bin/sh
-# Fetches the benchmark's peers, each into an environment of its own, and builds the C workers.
+# Fetches the benchmark's peers, each into an environment of its own.
 #
-#     bench/setup.sh [peer ...]      default: all of torch ort jax scipy onednn xnnpack plot (also: umap uwot rl llama)
+#     bench/setup.sh peer ...      of: torch transformers ort jax scipy onednn xnnpack umap uwot llama cuda plot
 #
 # The environments lie in $NAPIER_BENCH_HOME, by default ~/.cache/napier/bench: PyTorch alone is 5.5 GB, which a
 # `rm -rf build` should not throw away. Only what is missing is fetched. A peer that cannot be had is named and left out;
 # the command fails only where nothing at all could be prepared. Napier itself depends on none of this.
 set -u
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 home=${NAPIER_BENCH_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/napier/bench}
 python=${PYTHON:-python3}
-[ $# -gt 0 ] || set -- torch ort jax scipy onednn xnnpack plot
 mkdir -p "$home" || exit 1
 
 say() { printf 'bench/setup: %s\n' "$*" >&2; }
@@ -46,16 +44,21 @@ debian() {
 
 for peer in "$@"; do
     case $peer in
-    torch) venv torch torch numpy ;;
+    torch | transformers) venv rl torch trl transformers numpy ;;
     ort) venv ort onnxruntime onnx numpy ;;
     jax) venv jax jax numpy ml_dtypes ;;
     scipy) venv scipy scipy numpy ;;
     onednn) venv onednn onednn onednn-devel ;;
     xnnpack) debian libxnnpack-dev && debian libpthreadpool-dev ;;
     umap) venv umap umap-learn numpy ;;
-    rl) venv rl torch trl transformers numpy ;;
     llama) venv llama llama-cpp-python gguf numpy ;; # compiled from source: five minutes on two cores
     uwot) debian r-cran-uwot ;;
+    cuda)
+        venv cuda torch numpy scikit-build-core || exit 1
+        for extra in liger-kernel quack-kernels; do
+            "$home/cuda/bin/python" -m pip install --quiet --disable-pip-version-check "$extra" ||
+                say "$extra: not available, left out"
+        done ;;
     plot) venv plot numpy matplotlib ;;
     *) say "unknown peer: $peer"; exit 2 ;;
     esac

@@ -6,11 +6,10 @@
  * the time in which the device copies as many (its floor), and the median time of every algorithm over ROUNDS
  * launches, measured by events. Inputs rotate through more memory than the L2 cache holds; the algorithms take turns
  * within a round. Status 1: no CUDA device, or a result that is not the CPU's. */
-#include <cuda_runtime_api.h>
+#include "device.h"
+
 #include <napier/cuda/softmax.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ALGORITHMS = 4, COLUMNS = ALGORITHMS + 1, MOST_ROUNDS = 1000, COPY = ALGORITHMS };
@@ -37,30 +36,6 @@ static const shape shapes[] = {
     {LOGSUMEXP, NAPIER_BF16, 8192, 151936}, {SOFTMAX, NAPIER_F32, 1, 16777216},
     {LOGSUMEXP, NAPIER_F32, 1, 1 << 28},
 };
-
-/* ---- A device that may fail -------------------------------------------------------------------------------------- */
-
-static void must(cudaError_t error, const char *what) {
-    if (error != cudaSuccess) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-
-static void *device_new(size_t bytes) {
-    void *memory = NULL;
-    must(cudaMalloc(&memory, bytes), "cudaMalloc");
-    return memory;
-}
-
-static void *host_new(size_t bytes) {
-    void *const memory = malloc(bytes);
-    if (memory == NULL) {
-        fprintf(stderr, "no memory\n");
-        exit(1);
-    }
-    return memory;
-}
 
 /* ---- One shape --------------------------------------------------------------------------------------------------- */
 
@@ -143,22 +118,15 @@ static bool same_as_host(run *r, const void *host_in, napier_context *host) {
     return same;
 }
 
-static int by_size(const void *a, const void *b) {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 /* Medians of all algorithms and of a copy, in milliseconds. */
 static void measure(run *r, int rounds, float *median) {
     static float times[COLUMNS][MOST_ROUNDS];
-    cudaEvent_t begin, end;
-    must(cudaEventCreate(&begin), "cudaEventCreate");
-    must(cudaEventCreate(&end), "cudaEventCreate");
+    const stopwatch watch = stopwatch_new();
     const size_t copied = (r->in_bytes + r->out_bytes) / 2; /* as many bytes read and written */
     for (int round = -3; round < rounds; round++) {         /* the first three warm up */
         for (int a = 0; a < COLUMNS; a++) {
             const int at = (round + 3) * COLUMNS + a, copy = at % r->copies, other = (at + 1) % r->copies;
-            must(cudaEventRecord(begin, NULL), "cudaEventRecord");
+            stopwatch_start(&watch);
             if (a == COPY) {
                 const char *const from = r->in + (size_t)copy * r->in_bytes;
                 char *const to =
@@ -167,21 +135,16 @@ static void measure(run *r, int rounds, float *median) {
             } else {
                 must_call(r, (napier_algorithm)a, copy);
             }
-            must(cudaEventRecord(end, NULL), "cudaEventRecord");
-            must(cudaEventSynchronize(end), "cudaEventSynchronize");
-            float ms = 0;
-            must(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+            const float ms = stopwatch_stop(&watch);
             if (round >= 0) {
                 times[a][round] = ms;
             }
         }
     }
     for (int a = 0; a < COLUMNS; a++) {
-        qsort(times[a], (size_t)rounds, sizeof(float), by_size);
-        median[a] = times[a][rounds / 2];
+        median[a] = median_of(times[a], rounds);
     }
-    must(cudaEventDestroy(begin), "cudaEventDestroy");
-    must(cudaEventDestroy(end), "cudaEventDestroy");
+    stopwatch_free(&watch);
 }
 
 static size_t largest_workspace(run *r) {

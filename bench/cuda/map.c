@@ -6,11 +6,9 @@
  * A line for each: the median of ROUNDS, in ms, by events; for the layout also what one epoch takes, from 200 against
  * 100 epochs, and its floor by the instructions counted in docs/cuda-umap.md. Status 1: no CUDA device, or bits that
  * are not the CPU's. */
-#include <cuda_runtime_api.h>
+#include "device.h"
+
 #include <napier/cuda/umap.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { OFFSETS = 11, DEGREE = 2 * OFFSETS, MOST_ROUNDS = 100, SMALL = 4000, NEIGHBORS = 15 };
@@ -20,33 +18,11 @@ static napier_cuda_context *cuda;
 
 /* ---- A device that may fail -------------------------------------------------------------------------------------- */
 
-static void must(cudaError_t error, const char *what) {
-    if (error != cudaSuccess) {
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-        exit(1);
-    }
-}
-
 static void must_be_ok(napier_status status, const char *text) {
     if (status != NAPIER_OK) {
         fprintf(stderr, "status %d: %s\n", (int)status, text);
         exit(1);
     }
-}
-
-static void *host_new(size_t bytes) {
-    void *const memory = malloc(bytes);
-    if (memory == NULL) {
-        fputs("no memory\n", stderr);
-        exit(1);
-    }
-    return memory;
-}
-
-static void *device_new(size_t bytes) {
-    void *memory = NULL;
-    must(cudaMalloc(&memory, bytes), "cudaMalloc");
-    return memory;
 }
 
 static void *device_copy(const void *from, size_t bytes) {
@@ -127,34 +103,23 @@ static void call(task *t) {
     must_be_ok(status, napier_cuda_last_error(cuda));
 }
 
-static int by_time(const void *a, const void *b) {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of `rounds`, after one that is not counted. */
 static float time_of(task *t, int rounds) {
     float ms[MOST_ROUNDS];
-    cudaEvent_t begin, end;
-    must(cudaEventCreate(&begin), "event");
-    must(cudaEventCreate(&end), "event");
+    const stopwatch watch = stopwatch_new();
     t->workspace = (napier_cuda_workspace){NULL, 0};
     call(t);
     t->workspace.data = device_new(t->workspace.size);
     call(t);
     for (int i = 0; i < rounds; i++) {
-        must(cudaEventRecord(begin, NULL), "event");
+        stopwatch_start(&watch);
         call(t);
-        must(cudaEventRecord(end, NULL), "event");
-        must(cudaEventSynchronize(end), "event");
-        must(cudaEventElapsedTime(&ms[i], begin, end), "event");
+        ms[i] = stopwatch_stop(&watch);
     }
     must_be_ok(napier_cuda_synchronize(cuda, NULL), napier_cuda_last_error(cuda));
     must(cudaFree(t->workspace.data), "cudaFree");
-    must(cudaEventDestroy(begin), "event");
-    must(cudaEventDestroy(end), "event");
-    qsort(ms, (size_t)rounds, sizeof *ms, by_time);
-    return ms[rounds / 2];
+    stopwatch_free(&watch);
+    return median_of(ms, rounds);
 }
 
 /* ---- Layout ------------------------------------------------------------------------------------------------------ */

@@ -4,30 +4,16 @@
 
 Rounds alternate between the contestants; the least time of many counts. One thread for small calls; all of them for the large.
 """
-import argparse
-import json
 import subprocess
 import sys
-import time
 
 import numpy as np
 
 import napier
+from timing import add_rows, least, parser
 
 
-def least(calls, repeats, rounds=30):
-    """The least time of each call, in seconds."""
-    best = [float("inf")] * len(calls)
-    for _ in range(rounds):
-        for i, call in enumerate(calls):
-            begin = time.perf_counter()
-            for _ in range(repeats):
-                call()
-            best[i] = min(best[i], (time.perf_counter() - begin) / repeats)
-    return best
-
-
-def small(torch):
+def small(torch, rounds):
     x = np.random.default_rng(0).standard_normal(10).astype(np.float32)
     t = torch.from_numpy(x)
     out, logits = np.empty_like(x), np.zeros((4, 100), np.float32)
@@ -42,11 +28,11 @@ def small(torch):
             ("logsumexp, tensor", lambda: napier.logsumexp(t, -1), lambda: torch.logsumexp(t, -1))]
     with torch.no_grad():
         for name, ours, theirs in rows:
-            times = least([ours] + ([theirs] if theirs else []), 5000)
+            times = least([ours] + ([theirs] if theirs else []), rounds, 5000)
             yield name, "us", times[0] * 1e6, times[1] * 1e6 if theirs else None
 
 
-def large(torch):
+def large(torch, rounds):
     napier.set_num_threads(0)
     torch.set_num_threads(napier.get_num_threads())
     for rows, cols in [(32768, 1024), (1000, 50257), (100000, 100)]:
@@ -55,7 +41,7 @@ def large(torch):
         with torch.no_grad():
             ours, ours_out, theirs, theirs_out = least(
                 [lambda: napier.softmax(t), lambda: napier.softmax(x, out=out), lambda: torch.softmax(t, -1),
-                 lambda: torch.softmax(t, -1, out=t_out)], 1, 15)
+                 lambda: torch.softmax(t, -1, out=t_out)], rounds // 2)
         yield f"softmax, {rows} x {cols}", "ms", ours * 1e3, theirs * 1e3
         yield f"softmax, {rows} x {cols}, out=", "ms", ours_out * 1e3, theirs_out * 1e3
 
@@ -69,18 +55,13 @@ def importing():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", help="add the rows to a file, one JSON object a line")
-    options = parser.parse_args()
+    options = parser(__doc__, 30).parse_args()
     import torch
-    results = [*importing(), *small(torch), *large(torch)]
+    results = [*importing(), *small(torch, options.rounds), *large(torch, options.rounds)]
     print(f"{'':34s} {'napier':>10s} {'PyTorch':>10s}")
     for name, unit, ours, theirs in results:
         print(f"{name:34s} {ours:7.2f} {unit} " + (f"{theirs:7.2f} {unit}  {theirs / ours:.2f}x" if theirs else ""))
-    if options.json:
-        with open(options.json, "a", encoding="ascii") as file:
-            for name, unit, ours, theirs in results:
-                print(json.dumps({"what": name, "unit": unit, "napier": ours, "torch": theirs}), file=file)
+    add_rows(options.json, [dict(zip(("what", "unit", "napier", "torch"), row)) for row in results])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 import napier
+from timing import least
 
 
 def call_of(sequences, queries=12, prefix=1000, heads=16, key_heads=8, dim=128):
@@ -20,18 +21,9 @@ def call_of(sequences, queries=12, prefix=1000, heads=16, key_heads=8, dim=128):
     return lambda: napier.attention(q, k, v, causal=True, query_offsets=offsets, key_offsets=prefix + offsets, prefix=whole)
 
 
-def least(call, rounds=30):
-    best = float("inf")
-    for _ in range(rounds):
-        begin = time.process_time()
-        call()
-        best = min(best, time.process_time() - begin)
-    return best
-
-
 def main():
     napier.set_num_threads(1)
-    one, eight = least(call_of(1)), least(call_of(8))
+    one, eight = least([call_of(1), call_of(8)], 30, clock=time.process_time)
     print(f"1 sequence {1e3 * one:.2f} ms, 8 sequences {1e3 * eight:.2f} ms: {eight / one:.1f} times")
 
 

@@ -6,12 +6,11 @@ torch.softmax(out=) on the same tensors, taking turns in one process.
 In an environment with napier and torch. C is called by ctypes, with the addresses of the tensors that Python is given. Bits of
 both are compared. The least time of many rounds counts; every round begins with another contestant.
 """
-import argparse
 import ctypes
-import json
 import os
 import sys
-import time
+
+from timing import add_rows, least, parser
 
 SHAPES = [(32768, 1024), (100_000, 50), (128, 151_936)]
 DTYPES = ["float32", "bfloat16"]
@@ -44,27 +43,13 @@ def c_softmax(path):
     return call
 
 
-def take_turns(calls, rounds):
-    """The least time of each call, in milliseconds."""
-    best = dict.fromkeys(calls, float("inf"))
-    names = list(calls)
-    for r in range(rounds + 1):
-        for i in range(len(names)):
-            name = names[(r + i) % len(names)]
-            begin = time.perf_counter()
-            calls[name]()
-            took = 1e3 * (time.perf_counter() - begin)
-            if r > 0:  # the first round touches memory
-                best[name] = min(best[name], took)
-    return best
-
-
 def measure(torch, napier, call, rows, cols, dtype, rounds):
     x = torch.randn(rows, cols, generator=torch.Generator().manual_seed(0)).to(getattr(torch, dtype))
     out = torch.empty_like(x)
     mx, mout = matrix(x), matrix(out)
-    times = take_turns({"python": lambda: napier.softmax(x, out=out), "c": lambda: call(mx, mout),
-                        "torch": lambda: torch.softmax(x, -1, out=out)}, rounds)
+    calls = {"python": lambda: napier.softmax(x, out=out), "c": lambda: call(mx, mout),
+             "torch": lambda: torch.softmax(x, -1, out=out)}
+    times = dict(zip(calls, (1e3 * seconds for seconds in least(list(calls.values()), rounds))))
     call(mx, mout)
     if not torch.equal(napier.softmax(x), out):
         sys.exit(f"{rows} x {cols} {dtype}: Python and C differ")
@@ -72,12 +57,10 @@ def measure(torch, napier, call, rows, cols, dtype, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--library", default=LIBRARY, help="libnapier.so, of the same build as the package")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--json", help="add the rows to a file, one JSON object a line")
-    options = parser.parse_args()
+    words = parser(__doc__, 30)
+    words.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    words.add_argument("--library", default=LIBRARY, help="libnapier.so, of the same build as the package")
+    options = words.parse_args()
     # before anything loads OpenMP: idle threads of one pool must not take the cores of another
     os.environ.update(OMP_NUM_THREADS=str(options.threads), OMP_WAIT_POLICY="passive")
     import torch
@@ -95,9 +78,7 @@ def main():
                 what = f"{rows} x {cols} {dtype}"
                 print(f"{what:26s} {t['python']:6.2f} ms {t['c']:6.2f} ms {t['torch']:6.2f} ms {t['python'] / t['c']:10.3f} "
                       f"{t['torch'] / t['python']:15.2f} {t['torch'] / t['c']:10.2f}", flush=True)
-                if options.json:
-                    with open(options.json, "a", encoding="ascii") as file:
-                        print(json.dumps({"what": what, "threads": options.threads, **t}), file=file)
+                add_rows(options.json, [{"what": what, "threads": options.threads, **t}])
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ of Chinese drawn at random: byte-level BPE with the expression, normal form and 
 of the same kinds. Rounds alternate between the contestants; the median of a contestant's processor times counts. That of
 tokenizers is without reading the ids out of its results, which napier gives as a list.
 """
-import argparse
 import glob
-import json
 import os
 import random
 import statistics
@@ -24,6 +22,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 import napier
+from timing import add_rows, parser, turns
 
 PATTERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
            r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -80,16 +79,9 @@ def train(texts, size):
 
 # ---- Times ---------------------------------------------------------------------------------------------------------
 
-def seconds(call):
-    begin = time.process_time()
-    call()
-    return time.process_time() - begin
-
-
 def medians(calls, rounds):
-    """The median of each call's processor times, in seconds; the first round warms up."""
-    times = [[seconds(call) for call in calls] for _ in range(rounds + 1)][1:]
-    return [statistics.median(column) for column in zip(*times)]
+    """The median of each call's processor times, in seconds."""
+    return [statistics.median(times) for times in turns(calls, rounds, clock=time.process_time)]
 
 
 def measure(name, texts, ours, theirs, rounds):
@@ -104,11 +96,9 @@ def measure(name, texts, ours, theirs, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", help="add the rows to a file, one JSON object a line")
-    parser.add_argument("--vocabulary", type=int, default=60000, help="tokens to train (default: 60000)")
-    parser.add_argument("--rounds", type=int, default=9)
-    options = parser.parse_args()
+    words = parser(__doc__, 9)
+    words.add_argument("--vocabulary", type=int, default=60000, help="tokens to train (default: 60000)")
+    options = words.parse_args()
     sources, texts = code(), prose()
     trained = train([sources, texts, chinese(300000, 1)], options.vocabulary)
     with tempfile.TemporaryDirectory() as folder:
@@ -125,10 +115,7 @@ def main():
     for case in cases:
         name, napiers, one, batch = row = measure(*case, ours, theirs, options.rounds)
         print(f"{name:26s} {napiers:8.1f} {one:8.2f} {batch:18.2f}   {napiers / one:.1f}x, {napiers / batch:.1f}x", flush=True)
-        if options.json:
-            with open(options.json, "a", encoding="ascii") as file:
-                names = ("what", "napier", "encode", "encode_batch_fast")
-                print(json.dumps(dict(zip(names, row)) | {"unit": "MB/s"}), file=file)
+        add_rows(options.json, [dict(zip(("what", "napier", "encode", "encode_batch_fast"), row)) | {"unit": "MB/s"}])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ buffer protocol or DLPack, without copies. They return the same kind of array. S
 (autograd) and `napier.UMAP`.
 """
 from . import rl
-from ._attention import attention, attention_backward
-from ._logsumexp import logsumexp
+from ._ops.attention import attention, attention_backward
+from ._ops.logsumexp import logsumexp
 from ._napier import (SoftmaxState, __version__, cuda_device_count, get_isa, get_num_threads, isa_available, log_softmax,
                       log_softmax_backward, logsumexp_all, logsumexp_all_backward, logsumexp_backward, matmul,
                       numerics_version, release_memory, set_isa, set_num_threads, softmax, softmax_backward)
@@ -34,7 +34,7 @@ def reduce_softmax(x, axis=-1, **options):
 
 
 # Imported on first use: the estimator imports scikit-learn if it is installed.
-_LAZY = {"Qwen3": "_qwen3", "Tokenizer": "_qwen3", "UMAP": "_umap_estimator", "umap": "umap"}
+_LAZY = {"Qwen3": "_lm.qwen3", "Tokenizer": "_lm.qwen3", "UMAP": "_umap.estimator", "umap": "umap"}
 
 
 def __getattr__(name):

@@ -27,7 +27,7 @@ except ImportError as error:  # without the harness, the class can still be used
 else:
     missing = None
 
-from ._qwen3 import Qwen3
+from ._lm.qwen3 import Qwen3
 
 
 def _special_token(model, name):

@@ -18,7 +18,7 @@ from torch.autograd import forward_ad
 from torch.library import custom_op
 
 from . import _napier
-from ._attention import _arguments
+from ._ops.attention import _arguments
 from .rl import TokenLogprobs, _shaped, _token_arguments, _want
 
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):

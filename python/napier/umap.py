@@ -14,7 +14,7 @@ Functions that may take long have a parameter `progress`, a function of (stage, 
 the work stops with a RuntimeError. They also have `threads`; 0 is the number set by napier.set_num_threads. Ctrl-C
 stops them too.
 """
-from ._umap_stages import (  # noqa: F401
+from ._umap.stages import (  # noqa: F401
     apply, disconnected, EDGE, edge_gradients, edges, find_ab_params, fit, fuzzy_simplicial_set, gradients, Graph,
     graph_from_edges, inverse_transform, join_categories, join_numbers, loss, metric_disconnection, metric_from_name,
     metric_name, METRICS, Model, model_embedding, model_features, model_from_bytes, model_load, model_save,
@@ -30,6 +30,6 @@ del _name
 
 def __getattr__(name):
     if name == "UMAP":  # `from napier import umap` in place of `import umap`
-        from ._umap_estimator import UMAP
+        from ._umap.estimator import UMAP
         return UMAP
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,14 +9,11 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from napier_c import napier
+from support import Skip
 
 CONFIG = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=32,
               intermediate_size=96, vocab_size=307, max_position_embeddings=4096, rope_theta=1e6, rms_norm_eps=1e-6,
               tie_word_embeddings=True, attention_bias=False, use_sliding_window=False)
-
-
-class Skip(Exception):
-    """What run_set.py takes for a test that cannot be run."""
 
 
 def make(dtype=torch.float32, seed=1, spread=0.3, **changes):

@@ -15,7 +15,8 @@ import re
 
 import numpy as np
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from support import ROOT
+
 BUILD = os.environ.get("NAPIER_PEERS_BUILD", os.path.join(ROOT, "build", "peers"))
 
 SCALARS = {

@@ -7,10 +7,7 @@ import numpy as np
 import torch
 
 from napier_c import napier
-
-
-class Skip(Exception):
-    """Raised by a test that cannot be run here; its text says why."""
+from support import Skip
 
 
 def f32(x):

@@ -10,10 +10,6 @@ import warnings
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class Skip(Exception):
-    """Raised by a test that cannot be run here; its text says why."""
-
-
 def run(name, test):
     """One test: 0 passed, 1 failed, 2 skipped. What it returns is a remark, such as the figures it compared."""
     begin = time.perf_counter()

@@ -1,19 +1,13 @@
 """Plain napier functions on PyTorch tensors: kinds of result, layouts, integers, and what is refused."""
+import functools
 import threading
 
 import torch
 
 import napier
+import support
 
-
-def raises(kind, text, call):
-    try:
-        call()
-    except kind as error:
-        assert text in str(error), f"{error!r} does not say {text!r}"
-        assert "\n" not in str(error)
-    else:
-        raise AssertionError(f"no {kind} about {text!r}")
+raises = functools.partial(support.raises, one_line=True)
 
 
 def test_results_are_tensors():

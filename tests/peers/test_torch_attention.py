@@ -1,15 +1,14 @@
 """napier.torch.attention: values and gradients against scaled_dot_product_attention in float64; compiled graphs; examples that
 need PyTorch."""
 import os
-import subprocess
-import sys
 
 import torch
 
 import napier
 import napier.torch as nt
+from support import ROOT, python, raises
 
-EXAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples")
+EXAMPLES = os.path.join(ROOT, "examples")
 
 
 def theirs(q, k, v, mask=None, causal=False):
@@ -129,15 +128,10 @@ def test_errors():
     for call, kind, text in [(lambda: nt.attention(q, q, q, mask=mask), RuntimeError, "mask: has no gradient"),
                              (lambda: nt.attention(q.numpy(), q, q), TypeError, "q: expected a tensor"),
                              (lambda: nt.attention(q, q[:, :, :, :3], q), ValueError, "k: dim 3")]:
-        try:
-            call()
-        except kind as error:
-            assert text in str(error), error
-        else:
-            raise AssertionError(text)
+        raises(kind, text, call)
 
 
 def test_the_classifier_of_the_gallery():
-    done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "torch_classifier.py")], capture_output=True, text=True)
+    done = python(os.path.join(EXAMPLES, "torch_classifier.py"))
     assert done.returncode == 0 and "are the same" in done.stdout, done.stderr
     return done.stdout.splitlines()[-1]

@@ -5,6 +5,7 @@ import torch
 
 import napier
 import napier.torch as nt
+from support import python, raises
 
 HALVES = (torch.bfloat16, torch.float16)
 OFFSETS = torch.tensor([0, 5, 5, 9, 12])
@@ -507,12 +508,7 @@ def test_errors():
         (lambda: nt.grpo_loss(x[0], ADVANTAGES, OFFSETS, colour=1), TypeError, "colour"),
         (lambda: nt.rubric_score(x[0], [0, 0, 0, 0], [0, 4], x, x[0]), RuntimeError, "rubric: has no gradient"),
     ]:
-        try:
-            call()
-        except kind as error:
-            assert text in str(error), f"{error!r} does not say {text!r}"
-        else:
-            raise AssertionError(f"no {kind.__name__} about {text!r}")
+        raises(kind, text, call)
 
 
 def test_examples_in_docstrings():
@@ -530,9 +526,6 @@ def test_scaled_gradient_of_sixteen_bits():
 
 
 def test_the_package_knows_it():
-    import subprocess
-    import sys
-
     code = "import napier, sys; assert 'torch' not in sys.modules; print(napier.torch.softmax.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = python("-c", code)
     assert done.stdout.strip() == "softmax", done.stderr

@@ -1,17 +1,15 @@
 """bench/cuda without a GPU: its Triton kernels in Triton's interpreter, its cases on the CPU at small shapes (their inputs,
 contestants and checks), and what the program says where there is no device."""
+import functools
 import os
-import subprocess
 import sys
 
 import torch
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "cuda")
+import support
 
-
-def python(*arguments, **environment):
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=300, cwd=FOLDER,
-                          env={**os.environ, **environment})
+FOLDER = os.path.join(support.ROOT, "bench", "cuda")
+python = functools.partial(support.python, cwd=FOLDER)
 
 
 def test_bench_cuda_says_that_there_is_no_device():
@@ -39,7 +37,7 @@ print("right")
 def test_bench_cuda_triton_kernels():
     done = python("-c", INTERPRETED, TRITON_INTERPRET="1")
     if "No module named 'triton'" in done.stderr:
-        raise type("Skip", (Exception,), {})("no Triton")
+        raise support.Skip("no Triton")
     assert done.stdout.strip() == "right", done.stderr[-2000:]
 
 

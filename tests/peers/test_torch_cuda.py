@@ -1,30 +1,16 @@
 """napier.torch on a GPU: what it says where there is none; the functions that have kernels on the emulated device of tests/cuda,
 through the same extension, autograd and compiled graphs; and on a real one where PyTorch finds it: the CPU's bits."""
 import os
-import subprocess
-import sys
 
 import torch
 
 import napier
 import napier.torch as nt
 import test_torch_autograd as cpu
+from support import Skip, python, raises
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EMULATED = os.path.join(os.environ.get("NAPIER_PEERS_BUILD", ""), "library", "python", "emulated")
-
-
-class Skip(Exception):
-    """What cannot be run here."""
-
-
-def raises(kind, text, call):
-    try:
-        call()
-    except kind as error:
-        assert text in str(error), f"{error!r} does not say {text!r}"
-    else:
-        raise AssertionError(f"no {kind.__name__} about {text!r}")
 
 
 def test_cuda_is_not_there():
@@ -160,8 +146,7 @@ def on_tensor_cores():
 def test_emulated_device():
     if not os.path.isdir(os.path.join(EMULATED, "napier")):
         raise Skip("the extension was not built for the emulated device (NAPIER_PYTHON_EMULATED)")
-    done = subprocess.run([sys.executable, "-c", "import test_torch_cuda; test_torch_cuda.emulated()"], capture_output=True,
-                          text=True, timeout=600, env={**os.environ, "PYTHONPATH": EMULATED + os.pathsep + HERE})
+    done = python("-c", "import test_torch_cuda; test_torch_cuda.emulated()", PYTHONPATH=EMULATED + os.pathsep + HERE)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip()
 

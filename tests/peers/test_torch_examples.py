@@ -1,18 +1,15 @@
 """examples/grpo_qwen3.py: rewards rise, and the C forward pass agrees with PyTorch's on the way."""
 import os
 import re
-import subprocess
-import sys
 import tempfile
 
-EXAMPLES = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
+from support import ROOT, python
 
 
 def test_a_small_qwen3_learns_by_reward():
     with tempfile.TemporaryDirectory() as folder:
         curve = os.path.join(folder, "curve.svg")
-        done = subprocess.run([sys.executable, os.path.join(EXAMPLES, "grpo_qwen3.py"), "--steps", "140", "--curve", curve],
-                              capture_output=True, text=True)
+        done = python(os.path.join(ROOT, "examples", "grpo_qwen3.py"), "--steps", 140, "--curve", curve)
         assert done.returncode == 0, done.stderr
         with open(curve, encoding="ascii") as file:
             assert file.read().startswith("<svg")

@@ -1,8 +1,8 @@
 """napier.Qwen3 and napier.lm_eval against transformers and lm-evaluation-harness's own class, in float32, on a small random
 model."""
+import functools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 import model_data
 import napier
 from napier.lm_eval import NapierLM, missing
+from support import Skip, python
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKENIZER = os.path.join(os.path.dirname(HERE), "support", "tiny_tokenizer.json")
@@ -20,8 +21,14 @@ PAIRS = [("the cat", " sat on the mat"), ("the cat", " ran"), ("", "An empty con
          ("Question: 2+2?\nAnswer:", " 5 or more"), ("a b c d e f g", " h"), ("naïve", " ☃ 漢字")]
 
 
-class Skip(Exception):
-    """This test cannot be run here."""
+def with_harness(test):
+    """A test that needs the lm-evaluation-harness."""
+    @functools.wraps(test)
+    def run():
+        if missing is not None:
+            raise Skip(f"no lm-evaluation-harness: {missing}")
+        return test()
+    return run
 
 
 def both(**tokenizer_files):
@@ -61,9 +68,8 @@ def test_the_head_is_a_tensor():
             assert head.dtype == given and torch.equal(head.float(), theirs.lm_head.weight.detach())
 
 
+@with_harness
 def test_the_harness():
-    if missing is not None:
-        raise Skip(f"no lm-evaluation-harness: {missing}")
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
     theirs, mine = both()
@@ -84,10 +90,9 @@ def test_the_harness():
     return f"{len(PAIRS)} requests and texts within {worst:.1e}"
 
 
+@with_harness
 def test_the_harness_s_prefix_token():
     """hf takes it from the tokenizer, whatever config.json says (bos and eos are 278 there)."""
-    if missing is not None:
-        raise Skip(f"no lm-evaluation-harness: {missing}")
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
     end, start = "<|im_end|>", {"content": "<|im_start|>", "__type": "AddedToken"}
@@ -109,14 +114,13 @@ def test_the_harness_s_prefix_token():
     assert seen == {278, 280, 279, 5}
 
 
+@with_harness
 def test_the_harness_keeps_its_models():
     """In a process of its own: the harness loads its models only where it knows none yet."""
-    if missing is not None:
-        raise Skip(f"no lm-evaluation-harness: {missing}")
     code = ("import napier.lm_eval as ours; from lm_eval.api.registry import get_model; "
             "print(get_model('dummy').__name__, get_model('hf').__name__, get_model('napier') is ours.NapierLM)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-3:] == ["DummyLM", "HFLM", "True"], done.stdout
+    done = python("-c", code)
+    assert done.stdout.split()[-3:] == ["DummyLM", "HFLM", "True"], done.stdout + done.stderr
 
 
 TASK = """task: tiny
@@ -130,10 +134,9 @@ doc_to_target: "{{{{answer}}}}"
 """
 
 
+@with_harness
 def test_the_harness_s_command():
     """python -m napier.lm_eval, with a task in a folder: napier's answers are hf's."""
-    if missing is not None:
-        raise Skip(f"no lm-evaluation-harness: {missing}")
     _, mine = both(tokenizer_config={"eos_token": "<|im_end|>"})
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "tiny.yaml"), "w", encoding="utf-8") as task:
@@ -145,9 +148,8 @@ def test_the_harness_s_command():
 
         def answers(name, *options):
             out = os.path.join(folder, name)
-            environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": folder, "HF_DATASETS_OFFLINE": "1"}
-            done = subprocess.run([sys.executable, "-m", "napier.lm_eval", *options, "--tasks", "tiny", "--include_path", folder,
-                                   "--output_path", out, "--log_samples"], capture_output=True, text=True, env=environment)
+            done = python("-m", "napier.lm_eval", *options, "--tasks", "tiny", "--include_path", folder, "--output_path", out,
+                          "--log_samples", HF_HUB_OFFLINE="1", HF_HOME=folder, HF_DATASETS_OFFLINE="1")
             assert done.returncode == 0, done.stderr
             (samples,) = (os.path.join(where, f) for where, _, files in os.walk(out) for f in files if f.startswith("samples_"))
             with open(samples, encoding="utf-8") as file:
@@ -162,9 +164,8 @@ def test_the_harness_s_command():
     return f"{len(ours)} questions within {worst:.1e}"
 
 
+@with_harness
 def test_which_model_the_command_takes():
-    if missing is not None:
-        raise Skip(f"no lm-evaluation-harness: {missing}")
     import lm_eval.__main__ as command
     from napier.lm_eval import main
     for given, wanted in (("--tasks x", "--model napier --tasks x"), ("run --tasks x", "run --model napier --tasks x"),

@@ -7,17 +7,8 @@ from torch.autograd import forward_ad
 
 import napier.torch as nt
 import test_torch_autograd as cpu
+from support import raises
 from test_torch_autograd import ADVANTAGES, N, OFFSETS, V, ids_of, normal
-
-
-def raises(kind, texts, call):
-    try:
-        result = call()
-    except kind as error:
-        for text in (texts,) if isinstance(texts, str) else texts:
-            assert text in str(error), f"{error!r} does not say {text!r}"
-        return
-    raise AssertionError(f"no {kind.__name__} about {texts!r}, but {result}")
 
 
 def constant(*shape, **options):

@@ -1,4 +1,7 @@
 """What all tests of the package share: random arrays of every kind of layout, and float64 as the judge."""
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,6 +24,29 @@ def settings_as_they_were():
     import napier
     napier.set_num_threads(0)
     napier.set_isa("auto")
+
+
+def refuses(call, kind, text=""):
+    """The call raises an error of this kind, whose text matches."""
+    with pytest.raises(kind, match=text):
+        call()
+
+
+def run_python(*arguments, **options):
+    """What a program prints, which must succeed."""
+    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def slope(f, x, step=1e-5):
+    """The gradient of f at x, by differences in float64."""
+    result = np.empty_like(x)
+    for i in np.ndindex(x.shape):
+        d = np.zeros_like(x)
+        d[i] = step
+        result[i] = (f(x + d) - f(x - d)) / (2 * step)
+    return result
 
 
 def bits(x):

@@ -1,39 +1,28 @@
 """The gallery: every program in examples/ that needs no PyTorch runs to its end. (Those with PyTorch: tests/peers.)"""
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+from conftest import run_python
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 
-def run(name, *arguments, cwd):
-    done = subprocess.run([sys.executable, str(EXAMPLES / name), *arguments], capture_output=True, text=True, cwd=cwd,
-                          timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def programs():
-    return [p for p in sorted(EXAMPLES.glob("*.py"))]
-
-
-@pytest.mark.parametrize("path", programs(), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
 def test_begins_with_what_it_shows(path):
     text = path.read_text().removeprefix("#!/usr/bin/env python3\n")
     assert text.startswith('"""') and len(path.read_text().splitlines()) < 200
 
 
 def test_logsumexp_of_a_file_larger_than_memory(tmp_path):
-    said = run("streaming_logsumexp.py", "64", cwd=tmp_path)
+    said = run_python(EXAMPLES / "streaming_logsumexp.py", 64, cwd=tmp_path)
     assert "the same bits" in said and not list(tmp_path.iterdir())
 
 
 def test_normalised_logprobs(tmp_path):
-    assert "within the bound" in run("normalised_logprobs.py", cwd=tmp_path)
+    assert "within the bound" in run_python(EXAMPLES / "normalised_logprobs.py", cwd=tmp_path)
 
 
 def test_grpo_on_a_toy_policy(tmp_path):
-    said = run("grpo_toy.py", "grpo.svg", cwd=tmp_path)
+    said = run_python(EXAMPLES / "grpo_toy.py", "grpo.svg", cwd=tmp_path)
     assert "mean reward" in said and (tmp_path / "grpo.svg").read_text().startswith("<svg")

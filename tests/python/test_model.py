@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import napier
-from conftest import BF16, bits
+from conftest import BF16, bits, refuses
 from napier import _napier
 
 TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "support" / "tiny_tokenizer.json"
@@ -167,8 +167,7 @@ def test_chat():
                                 ({**user, "tool_calls": [call]}, ValueError, "tool calls of a user"),
                                 ({"role": "user"}, TypeError, r"messages\[0\]: content"),
                                 ({"role": "user", "content": [{"type": "text", "text": "q"}]}, TypeError, "content")]:
-        with pytest.raises(kind, match=word):
-            chat([message])
+        refuses(lambda: chat([message]), kind, word)
 
 
 @have
@@ -180,7 +179,7 @@ def test_progress_and_errors(model, directory, tmp_path):
     def fail(stage, done):
         raise KeyError("mine")
 
-    for call, kind, text in [
+    for refused in [
         (lambda: model.batch_logprobs([[5]], [[6]], progress=lambda *_: True), RuntimeError, "cancel"),
         (lambda: model.batch_logprobs([[5]], [[6]], progress=fail), KeyError, "mine"),
         (lambda: model.batch_logprobs([[5]], [[VOCABULARY]]), ValueError, str(VOCABULARY)),
@@ -194,8 +193,7 @@ def test_progress_and_errors(model, directory, tmp_path):
         (lambda: napier.Tokenizer(tmp_path / "none"), OSError, "none"),
         (lambda: napier.Tokenizer(b"{"), ValueError, "Tokenizer"),
     ]:
-        with pytest.raises(kind, match=text):
-            call()
+        refuses(*refused)
     assert len(model.batch_logprobs([[]], [[6]], prefix_token=1).logprobs) == 1
 
 
@@ -223,8 +221,7 @@ def test_lm_eval(model):
     windows = list(lm._windows(list(range(10, 18))))
     assert [x for _, part in windows for x in part] == list(range(10, 18))
     assert all(len(a) + len(b) <= 4 and a for a, b in windows)
-    with pytest.raises(NotImplementedError):
-        lm.generate_until([])
+    refuses(lambda: lm.generate_until([]), NotImplementedError)
 
 
 @have
@@ -233,8 +230,7 @@ def test_lm_eval_s_arguments(directory, tmp_path):
     for name, value in (("dtype", "float32"), ("max_lenght", 512), ("trust_remote_code", True)):
         with pytest.raises(TypeError, match=f"^{name}: not an argument of the model napier, whose are pretrained, compute"):
             NapierLM(directory, **{name: value})
-    with pytest.raises(ValueError, match="^max_length: expected 1 or more, got 0"):
-        NapierLM(directory, max_length=0)
+    refuses(lambda: NapierLM(directory, max_length=0), ValueError, "^max_length: expected 1 or more, got 0")
     lm = NapierLM(str(directory), compute="bfloat16", max_length="7", prefix_token_id="9", batch_size=1, device="cuda:0")
     assert (lm.model.info["compute"], lm.max_length, lm.prefix_token_id) == ("bfloat16", 7, 9)
     for file in directory.iterdir():
@@ -256,13 +252,10 @@ def test_lm_eval_s_arguments(directory, tmp_path):
         tokens("tokenizer_config.json", {"eos_token": None})
     assert NapierLM(tmp_path, prefix_token_id=3).prefix_token_id == 3
     (tmp_path / "tokenizer.json").unlink()
-    with pytest.raises(ValueError, match="^pretrained: .* has no tokenizer.json"):
-        NapierLM(tmp_path)
+    refuses(lambda: NapierLM(tmp_path), ValueError, "^pretrained: .* has no tokenizer.json")
 
 
 @pytest.mark.skipif(_napier._has_model, reason="this build has the model")
 def test_a_build_without_says_so():
-    with pytest.raises(NotImplementedError, match="no tokenizer and no model"):
-        napier.Tokenizer("tokenizer.json")
-    with pytest.raises(NotImplementedError):
-        napier.Qwen3(".")
+    refuses(lambda: napier.Tokenizer("tokenizer.json"), NotImplementedError, "no tokenizer and no model")
+    refuses(lambda: napier.Qwen3("."), NotImplementedError)

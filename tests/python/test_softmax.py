@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import napier
-from conftest import BF16, FLOATS, TOLERANCE, bits, layouts
+from conftest import BF16, FLOATS, TOLERANCE, bits, layouts, refuses, slope
 
 MAPS = [(napier.softmax, scipy.special.softmax), (napier.log_softmax, scipy.special.log_softmax)]
 both = pytest.mark.parametrize("ours, theirs", MAPS, ids=["softmax", "log_softmax"])
@@ -72,8 +72,7 @@ def test_kinds_of_array(ours, theirs, tmp_path):
         assert_close(ours(y), want, np.float64)
         assert type(ours(y)) is np.ndarray
     assert_close(ours(bytearray([1, 2, 3])), theirs(np.array([1.0, 2.0, 3.0])), np.float64)
-    with pytest.raises(TypeError, match="x: masked"):
-        ours(np.ma.masked_array([1.0, 2.0], [True, False]))
+    refuses(lambda: ours(np.ma.masked_array([1.0, 2.0], [True, False])), TypeError, "x: masked")
 
 
 def nested(kind, x):
@@ -119,14 +118,12 @@ def test_buffers_of_every_sort(ours, theirs):
 
     for y, text in ((b"abc", "dtype .S3"), (array.array("u", "abc"), "dtype <U1"), ((ctypes.c_char * 3)(), "dtype .S1"),
                     ((Record * 3)(), "dtype .*x"), (np.zeros(3, "V0"), "dtype .V0")):
-        with pytest.raises(TypeError, match="^x: expected numbers, got an array of " + text):
-            ours(y)
+        refuses(lambda: ours(y), TypeError, "^x: expected numbers, got an array of " + text)
     for out, kind, text in ((bytes(12), TypeError, "bytes"), (memoryview(bytes(12)).cast("f"), ValueError, "read-only"),
                             ((ctypes.c_float.__ctype_be__ * 3)(), TypeError, "c_float_be_Array_3"),
                             ((ctypes.c_int * 3)(), TypeError, "c_int_Array_3"), (packed["y"], TypeError, "float32"),
                             (packed["z"], ValueError, "bfloat16")):
-        with pytest.raises(kind, match="^out: .*" + text):
-            ours([1.0, 2.0, 3.0], out=out)
+        refuses(lambda: ours([1.0, 2.0, 3.0], out=out), kind, "^out: .*" + text)
 
 
 def test_buffers_of_ids_and_masks():
@@ -165,8 +162,7 @@ def test_all_elements(ours, theirs, rng):
         assert bits(ours(y, None, temperature=2.0, dtype="float64", algorithm="online")) == \
             bits(ours(y.ravel(), temperature=2.0, dtype="float64"))
         assert ours(np.full_like(y, -np.inf), None, masked_rows="zero").max() <= 0
-        with pytest.raises(ValueError, match="^out: its shape"):
-            ours(y, None, out=np.zeros(4, np.float32))
+        refuses(lambda: ours(y, None, out=np.zeros(4, np.float32)), ValueError, "^out: its shape")
     assert ours([[1.0, 2.0], [3.0, 4.0]], None).shape == (2, 2) and bits(ours(x)) == bits(ours(x, -1))
     assert bits(napier.safe_softmax(x, None)) == bits(napier.softmax(x, None))
 
@@ -174,8 +170,7 @@ def test_all_elements(ours, theirs, rng):
 @both
 def test_out_and_dtype(ours, theirs):
     x, out = np.float32([1, 2, 3]), np.zeros(3)
-    with pytest.raises(ValueError, match="^dtype: float32 is not the dtype of out, float64"):
-        ours(x, out=out, dtype=np.float32)
+    refuses(lambda: ours(x, out=out, dtype=np.float32), ValueError, "^dtype: float32 is not the dtype of out, float64")
     assert not out.any() and ours(x, out=out, dtype="float64") is out and bits(out) == bits(ours(x, dtype="float64"))
     with pytest.raises(ValueError, match="^dtype: float32 is not the dtype of out, float64"):
         napier.SoftmaxState().update(x).apply(x, dtype="float32", out=out)
@@ -236,22 +231,18 @@ def test_out_that_cannot_be(ours, theirs):
     x = np.zeros((3, 4))
     read_only = np.zeros((3, 4))
     read_only.flags.writeable = False
-    with pytest.raises(ValueError, match="^out: .*read-only"):
-        ours(x, out=read_only)
-    with pytest.raises(ValueError, match="^out: its shape"):
-        ours(x, out=np.zeros((4, 3)))
+    refuses(lambda: ours(x, out=read_only), ValueError, "^out: .*read-only")
+    refuses(lambda: ours(x, out=np.zeros((4, 3))), ValueError, "^out: its shape")
     for wrong in (np.zeros((3, 4), int), [[0.0] * 4] * 3, np.zeros((3, 4), ">f8"), np.zeros((3, 4), complex)):
-        with pytest.raises(TypeError, match="^out: expected an array of float32"):
-            ours(x, out=wrong)
+        refuses(lambda: ours(x, out=wrong), TypeError, "^out: expected an array of float32")
     memory = np.zeros((4, 5, 6))
     for part, shifted in ((memory[:3, :4], memory[1:, :4]), (memory[:3], memory[1:]), (memory[:3, :4], memory[:3, 1:])):
-        with pytest.raises(ValueError, match="overlap"):
-            ours(part, out=shifted)
+        refuses(lambda: ours(part, out=shifted), ValueError, "overlap")
 
 
 @both
 def test_errors_name_the_argument(ours, theirs):
-    for call, kind, text in [
+    for refused in [
         (lambda: ours([1j, 2.0]), TypeError, "^x: complex"),
         (lambda: ours(np.zeros(2, np.complex64)), TypeError, "^x: complex"),
         (lambda: ours(["a"]), TypeError, "^x: expected numbers"),
@@ -273,8 +264,7 @@ def test_errors_name_the_argument(ours, theirs):
         (lambda: ours(), TypeError, "missing required argument 'x'"),
         (lambda: ours([1.0], 0, 1.0), TypeError, "takes 2 positional arguments"),
     ]:
-        with pytest.raises(kind, match=text):
-            call()
+        refuses(*refused)
 
 
 @both
@@ -345,7 +335,7 @@ def test_logsumexp_of_special_things():
     x = np.array([1.0, 3.0])
     assert napier.logsumexp(x, temperature=2.0) == pytest.approx(scipy.special.logsumexp(x / 2))
     assert napier.logsumexp_all([[1.0, 2.0], [3.0, 4.0]]) == napier.logsumexp([1.0, 2.0, 3.0, 4.0])
-    for call, kind, text in [
+    for refused in [
         (lambda: napier.logsumexp([1.0], axis=1), IndexError, "^axis: 1"),
         (lambda: napier.logsumexp([[1.0]], axis=(0, 2)), IndexError, "^axis: 2"),
         (lambda: napier.logsumexp([[1.0]], axis=(0, -2)), ValueError, "^axis: .*twice"),
@@ -359,8 +349,7 @@ def test_logsumexp_of_special_things():
         (lambda: napier.logsumexp(np.ma.masked_array([1.0], [True])), TypeError, "^a: masked"),
         (lambda: napier.logsumexp([1.0], temperature=np.nan), ValueError, "temperature"),
     ]:
-        with pytest.raises(kind, match=text):
-            call()
+        refuses(*refused)
 
 
 @settings(max_examples=120, deadline=None)
@@ -437,14 +426,9 @@ def test_what_has_dlpack_only(rng):
         assert bits(napier.softmax(OnlyDlpack(x))) == bits(napier.softmax(x))
 
 
-def central_difference(f, x, grad, step=1e-6):
-    """The vector-Jacobian product of f at x with grad, by differences in float64."""
-    result = np.empty_like(x)
-    for i in np.ndindex(x.shape):
-        d = np.zeros_like(x)
-        d[i] = step
-        result[i] = np.sum((f(x + d) - f(x - d)) * grad) / (2 * step)
-    return result
+def central_difference(f, x, grad):
+    """The vector-Jacobian product of f at x with grad."""
+    return slope(lambda z: np.sum(f(z) * grad), x, 1e-6)
 
 
 def test_gradients(rng):
@@ -505,5 +489,4 @@ def test_errors_of_gradients():
         (lambda: napier.logsumexp_all_backward(x, np.ones(3)), "^grad_lse: expected 1 element"),
         (lambda: napier.logsumexp_all_backward(np.ones((1, 1, 1)), 1.0), "^x: expected 1 or 2 dimensions"),
     ]:
-        with pytest.raises(ValueError, match=text):
-            call()
+        refuses(call, ValueError, text)

@@ -8,7 +8,6 @@ import inspect
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 
 import napier
-from conftest import bits
+from conftest import bits, refuses, run_python
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -56,18 +55,16 @@ def test_bits_do_not_depend_on_settings():
 
 
 def test_wrong_settings():
-    for call, kind, text in [
+    for refused in [
         (lambda: napier.set_num_threads(-1), ValueError, "^threads: -1"),
         (lambda: napier.set_num_threads("2"), TypeError, "^threads: expected an integer"),
         (lambda: napier.set_isa("mmx"), ValueError, "^isa: 'mmx' is not one of 'auto'"),
         (lambda: napier.isa_available(3), ValueError, "^isa: 3"),
     ]:
-        with pytest.raises(kind, match=text):
-            call()
+        refuses(*refused)
     for isa in ("neon", "avx512"):
         if not napier.isa_available(isa):
-            with pytest.raises(NotImplementedError, match="^isa: this machine"):
-                napier.set_isa(isa)
+            refuses(lambda: napier.set_isa(isa), NotImplementedError, "^isa: this machine")
 
 
 def test_many_threads_at_once():
@@ -133,8 +130,7 @@ def test_fork():
             t.join()
         assert napier.get_num_threads() == 4 and napier.softmax(x).tobytes() == want
     """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    run_python("-W", "ignore", "-c", code)
 
 
 def resident_bytes():
@@ -215,15 +211,13 @@ def test_memory_of_large_results_comes_back():
 
 def test_results_too_large_are_refused():
     g = np.ones(4, np.float32)
-    with pytest.raises((MemoryError, ValueError)):
-        napier.rl.gather_logprobs_backward(g, [0, 0, 0, 0], 2**62)
-    with pytest.raises(ValueError, match="dimension of size -1"):
-        napier.rl.gather_logprobs_backward(g, [0, 0, 0, 0], -1)
+    refuses(lambda: napier.rl.gather_logprobs_backward(g, [0, 0, 0, 0], 2**62), (MemoryError, ValueError))
+    refuses(lambda: napier.rl.gather_logprobs_backward(g, [0, 0, 0, 0], -1), ValueError, "dimension of size -1")
 
 
 # ---- The package is whole -------------------------------------------------------------------------------------------------
 
-MODULES = ["napier", "napier._attention", "napier._logsumexp", "napier._qwen3", "napier.lm_eval", "napier._napier", "napier.rl"]
+MODULES = ["napier", "napier._ops.attention", "napier._ops.logsumexp", "napier._lm.qwen3", "napier.lm_eval", "napier._napier", "napier.rl"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -294,17 +288,16 @@ def test_every_c_function_of_umap_has_a_python_function():
 
 def test_importing_takes_nothing_heavy_along():
     code = "import sys, napier; print([m for m in ('scipy', 'sklearn', 'torch', 'matplotlib', 'ml_dtypes') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "[]", done.stderr
+    assert run_python("-c", code).strip() == "[]"
 
 
 @pytest.mark.skipif(not (pathlib.Path(napier.__file__).parent / "libs").is_dir(), reason="built without its libraries")
 def test_a_wheel_brings_its_libraries():
     """So that it runs where cJSON, PCRE2, utf8proc and libgomp are not installed: the process uses those beside it."""
     code = "import napier; print(open('/proc/self/maps').read(), napier.__file__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    home = pathlib.Path(done.stdout.split()[-1]).parent
-    used = set(re.findall(r"\S*/lib(?:cjson|pcre2-8|utf8proc|gomp)\.so\S*", done.stdout))
+    said = run_python("-c", code)
+    home = pathlib.Path(said.split()[-1]).parent
+    used = set(re.findall(r"\S*/lib(?:cjson|pcre2-8|utf8proc|gomp)\.so\S*", said))
     assert used and {pathlib.Path(path).parent for path in used} == {home / "libs"}, used
 
 
@@ -325,12 +318,12 @@ def found_signature(target):
     return [p.name for p in parameters if p.kind != p.KEYWORD_ONLY], [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
 
 
-STUBBED = ["_napier", "_attention", "_logsumexp", "_qwen3", "lm_eval", "rl", "torch", "umap", "_umap_estimator"]
+STUBBED = ["_napier", "_ops.attention", "_ops.logsumexp", "_lm.qwen3", "lm_eval", "rl", "torch", "umap", "_umap.estimator"]
 
 
 def stubbed(name):
     import ast
-    path = pathlib.Path(napier.__file__).parent / f"{name}.pyi"
+    path = pathlib.Path(napier.__file__).parent / (name.replace(".", "/") + ".pyi")
     if not path.exists():
         pytest.skip(f"no {name}.pyi")
     return {name: (names, keywords) for name, names, keywords in signatures_in_stubs(ast.parse(path.read_text()))}
@@ -377,5 +370,4 @@ def test_torch_is_optional():
         except AttributeError as error:
             print(error)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.startswith("napier.torch: "), done.stderr
+    assert run_python("-c", code).startswith("napier.torch: ")

@@ -1,5 +1,5 @@
 /* array.c - arrays in and out without copies: the buffer protocol (NumPy), DLPack's exchange of C functions (PyTorch),
- * and DLPack capsules (other libraries). napier/_convert.py converts everything else, and dtypes that are not
+ * and DLPack capsules (other libraries). napier/_ops/convert.py converts everything else, and dtypes that are not
  * supported, through NumPy. */
 #include "../ext.h"
 
@@ -913,7 +913,7 @@ int dtype_fits_out(PyObject *dtype_given, napier_dtype dtype, PyObject *out_give
 
 int array_start(void) {
     numpy_module = PyImport_ImportModule("numpy");
-    PyObject *convert = numpy_module ? PyImport_ImportModule("napier._convert") : NULL;
+    PyObject *convert = numpy_module ? PyImport_ImportModule("napier._ops.convert") : NULL;
     if (!convert) {
         return -1;
     }

@@ -1,5 +1,5 @@
 /* attention.c - softmax(Q K^T) V and its gradients, for a batch [B, H, T, D] and for ragged tokens [T, H, D].
- * napier/_attention.py has the names. */
+ * napier/_ops/attention.py has the names. */
 #include "rl.h"
 
 #include <string.h>

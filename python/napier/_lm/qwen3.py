@@ -1,0 +1,235 @@
+"""napier.Qwen3 and napier.Tokenizer: per-token log-probabilities of responses given prompts, from a Qwen3 in a directory."""
+import json
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import _napier
+from .._ops.logsumexp import _is_tensor
+
+
+class BatchLogprobs(NamedTuple):
+    """The result of batch_logprobs: values for each token of the responses, one response after another."""
+    logprobs: object
+    token_ids: object
+    offsets: object
+
+
+class Scores(NamedTuple):
+    """The result of score."""
+    logprobs: object
+    token_ids: object
+    offsets: object
+    entropy: object
+    argmax: object
+    is_greedy: object
+
+
+class Tokenizer:
+    """A byte-level BPE tokenizer from a tokenizer.json: a path, or the JSON itself as bytes.
+
+    Ids are those of Hugging Face tokenizers. encode adds no token before or after the text.
+    """
+
+    def __init__(self, path):
+        self._handle = (_napier._tokenizer_from_json if isinstance(path, bytes) else _napier._tokenizer_load)(path)
+        self._path = path
+
+    def __reduce__(self):
+        return Tokenizer, (self._path if isinstance(self._path, bytes) else os.path.abspath(self._path),)
+
+    def __len__(self):
+        return _napier._tokenizer_vocab_size(self._handle)
+
+    def encode(self, text, *, plain_special=False):
+        """The ids of a text, as a list. plain_special: encode "<|im_end|>" and other special tokens as plain text."""
+        return _napier._tokenizer_encode(self._handle, text, plain_special)
+
+    def decode(self, ids, *, skip_special=False):
+        """The text of ids. Bytes that are not UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids, skip_special=skip_special).decode("utf-8", "replace")
+
+    def decode_bytes(self, ids, *, skip_special=False):
+        """The bytes of ids."""
+        return _napier._tokenizer_decode(self._handle, _ids(ids, "ids"), skip_special)
+
+    def token(self, id):
+        """The bytes of the token with this id, or None."""
+        return _napier._tokenizer_token(self._handle, id)
+
+    def id_of(self, token):
+        """The id of the token with exactly this text, or None."""
+        id = _napier._tokenizer_id(self._handle, token)
+        return None if id < 0 else id
+
+    def is_special(self, id):
+        """True if the id is that of an added token marked special."""
+        return _napier._tokenizer_is_special(self._handle, id)
+
+    @staticmethod
+    def chat(messages, *, tools=None, add_generation_prompt=True, disable_thinking=False):
+        """A conversation in Qwen3's chat format, as its template renders it.
+
+        messages : list of {"role": .., "content": ..}. A message of the assistant may have "reasoning_content" and
+            "tool_calls". "name" and "tool_call_id" are ignored, as by the template; any other key is an error
+        tools : list of tools, each a dict, or its JSON as a str
+        """
+        rendered = [_message(f"messages[{i}]", m) for i, m in enumerate(messages)]
+        tools = "\n".join(map(_json, tools or ()))
+        return _napier._chat_text(rendered, tools, add_generation_prompt, disable_thinking).decode()
+
+
+class Qwen3:
+    """A Qwen3 language model on the CPU, for log-probabilities of given responses. The bits are the same on every machine and
+    in every batch.
+
+    Parameters
+    ----------
+    directory : path
+        Has config.json, model.safetensors (or shards), and tokenizer.json if you pass texts.
+    compute : 'float32' or 'bfloat16'
+        bfloat16: activations are rounded to bfloat16 before products, as in bf16 inference. Weights are used as stored.
+    memory : int
+        Bytes that a call may use besides the weights and its results; 0: 1 GiB.
+    """
+
+    def __init__(self, directory, *, compute="float32", memory=0):
+        self._arguments = os.path.abspath(os.fspath(directory)), compute, int(memory)
+        self._handle = _napier._model_load(*self._arguments)
+        self.directory = self._arguments[0]
+        path = os.path.join(self.directory, "tokenizer.json")
+        self.tokenizer = Tokenizer(path) if os.path.exists(path) else None
+        self.info = _napier._model_info(self._handle)
+
+    @classmethod
+    def from_pretrained(cls, path, *, compute="float32", memory=0):
+        """Loads a model from a local directory in the format of transformers. It does not download."""
+        return cls(path, compute=compute, memory=memory)
+
+    def __reduce__(self):
+        return _load, self._arguments
+
+    def __repr__(self):
+        return f"<Qwen3 {self.info['parameters']:,} parameters, {self.info['layers']} layers, {self.info['compute']}>"
+
+    def encode(self, text):
+        """The ids of a text, from the model's tokenizer."""
+        if self.tokenizer is None:
+            raise ValueError("text: this model's directory has no tokenizer.json; give ids")
+        return self.tokenizer.encode(text)
+
+    def decode(self, ids, *, skip_special=False):
+        """The text of ids."""
+        if self.tokenizer is None:
+            raise ValueError("ids: this model's directory has no tokenizer.json")
+        return self.tokenizer.decode(ids, skip_special=skip_special)
+
+    def head(self):
+        """A copy of the head's weights [vocabulary, hidden], for linear_token_logprobs or torch.from_numpy. float32 and float16
+        are copied as stored; bfloat16 is widened exactly to float32, because NumPy does not have it."""
+        return _napier._model_head(self._handle)
+
+    def forward(self, ids, offsets=None, *, hidden=False, logits=True, progress=None):
+        """The logits [N, V] of ids [N], float32. With hidden=True returns (hidden, logits), where hidden are the states after
+        the last norm, which the head multiplies. offsets: the starts of several sequences, and the end of the last."""
+        offsets = None if offsets is None else _ids(offsets, "offsets")
+        h, z = _napier._model_forward(self._handle, _ids(ids, "ids"), offsets, hidden, logits, progress)
+        return (h, z) if hidden else z
+
+    def logprobs_for(self, prompt, response, *, temperature=1.0):
+        """The log-probability of each token of a response [T] after a prompt. Both are texts or ids."""
+        return self.batch_logprobs([prompt], [response], temperature=temperature).logprobs
+
+    def batch_logprobs(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, progress=None):
+        """The log-probability of each token of many responses: (logprobs [T], token_ids [T], offsets [B + 1]).
+
+        Parameters
+        ----------
+        prompts, responses : lists of texts, or of lists of ids
+            Response b answers prompt b, or prompt prompt_of[b]. Equal prompts and common beginnings run once.
+        prefix_token : int
+            Replaces an empty prompt. Without it an empty prompt is an error.
+        progress : function of (stage, done)
+            If it returns a true value, the call stops.
+
+        The three results are the input of napier.kl_per_response, rubric_score and grpo_loss.
+        """
+        scores = self.score(prompts, responses, prompt_of=prompt_of, temperature=temperature, prefix_token=prefix_token,
+                            progress=progress, entropy=False, greedy=False)
+        return BatchLogprobs(*scores[:3])
+
+    def score(self, prompts, responses, *, prompt_of=None, temperature=1.0, prefix_token=None, entropy=True, greedy=True,
+              unshared=False, progress=None):
+        """batch_logprobs with the entropy of each token's distribution, the most probable token, and whether the response has
+        that token."""
+        lists = self._lists(prompts, responses, prompt_of)
+        logprobs, entropies, argmax = _napier._model_scores(
+            self._handle, *lists, float(temperature), -1 if prefix_token is None else prefix_token, unshared, progress, entropy,
+            greedy)
+        ids, offsets = lists[2], lists[3]
+        return Scores(logprobs, ids, offsets, entropies, argmax, None if argmax is None else argmax == ids)
+
+    def plan(self, prompts, responses, *, prompt_of=None, prefix_token=None, unshared=False):
+        """The work of a call of batch_logprobs: a dict with the numbers of tokens that run through the model, of chunks and of
+        bytes."""
+        lists = self._lists(prompts, responses, prompt_of)
+        return _napier._model_plan(self._handle, *lists, 1.0, -1 if prefix_token is None else prefix_token, unshared, None)
+
+    def judge(self, prompts, verdicts, values, *, weights=None, criteria=1, temperature=1.0, progress=None):
+        """Uses the model as a judge. Returns (scores [B, C], rewards [B], logprobs [B * C, V]).
+
+        prompts : list of B * C texts or lists of ids; prompt b * criteria + c asks about response b and criterion c
+        verdicts : list of V texts or lists of ids, such as ["Yes", "No"]
+        values : V numbers, the value of each verdict
+        weights : C numbers, default 1
+        """
+        prompt_ids, prompt_offsets = self._ragged(prompts, "prompts")
+        verdict_ids, verdict_offsets = self._ragged(verdicts, "verdicts")
+        weights = None if weights is None else np.asarray(weights, np.float32)
+        return _napier._model_judge(self._handle, prompt_ids, prompt_offsets, criteria, verdict_ids, verdict_offsets,
+                                    np.asarray(values, np.float64), weights, float(temperature), progress)
+
+    def _lists(self, prompts, responses, prompt_of):
+        if isinstance(responses, str) or isinstance(prompts, str):
+            raise TypeError("prompts, responses: expected lists of texts or of ids, got one text")
+        if prompt_of is None and len(prompts) != len(responses):
+            raise ValueError(f"prompts: {len(prompts)} for {len(responses)} responses, and no prompt_of")
+        prompt_of = None if prompt_of is None else _ids(prompt_of, "prompt_of")
+        return (*self._ragged(prompts, "prompts"), *self._ragged(responses, "responses"), prompt_of)
+
+    def _ragged(self, texts, name):
+        """Returns all ids as one array, and the offsets of the lists."""
+        lists = [self.encode(x) if isinstance(x, (str, bytes)) else _ids(x, name) for x in texts]
+        offsets = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(x) for x in lists], out=offsets[1:])
+        return np.concatenate([np.asarray(x, np.int64) for x in lists] or [np.zeros(0, np.int64)]), offsets
+
+
+def _json(value):
+    """The JSON of a value as the template writes it. A str is JSON already."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _message(name, m):
+    for key, value in m.items():
+        if value is not None and key not in ("role", "content", "reasoning_content", "tool_calls", "name", "tool_call_id"):
+            raise ValueError(f"{name}: {key!r} has no place in Qwen3's chat format; leave it out")
+    calls = [call.get("function") or call for call in m.get("tool_calls") or ()]
+    content = m.get("content")
+    if not isinstance(content, (str, bytes)) and not (content is None and calls):
+        raise TypeError(f"{name}: content: expected a text, got {content!r}")
+    return m["role"], content, m.get("reasoning_content"), [(call["name"], _json(call["arguments"])) for call in calls]
+
+
+def _load(directory, compute, memory):
+    return Qwen3(directory, compute=compute, memory=memory)
+
+
+def _ids(ids, name):
+    x = np.asarray(ids.detach().cpu() if _is_tensor(ids) else ids)
+    if x.size == 0:
+        return np.zeros(0, np.int64)
+    if x.dtype.kind not in "iu" or x.ndim != 1:
+        raise TypeError(f"{name}: expected one dimension of integers, got {x.ndim} of {x.dtype}")
+    return np.ascontiguousarray(x, np.int64)

@@ -1,0 +1,1 @@
+"""Functions whose arguments need work in Python, and arrays of other libraries."""

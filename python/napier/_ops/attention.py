@@ -1,0 +1,111 @@
+"""softmax(Q K^T) V: converts shapes, masks and offsets for the C functions."""
+import numpy as np
+
+from .. import _napier
+from .logsumexp import _array, _is_tensor
+
+
+def attention(q, k, v, *, mask=None, causal=False, scale=None, masked_rows="nan", query_offsets=None, key_offsets=None,
+              prefix=None, return_lse=False):
+    """softmax(scale * q k^T + mask) v, without the matrix of scores.
+
+    Parameters
+    ----------
+    q : array [batch, heads, queries, dim], or [heads, queries, dim]
+        The layout of torch.nn.functional.scaled_dot_product_attention. With query_offsets: [tokens, heads, dim], with
+        the tokens of all sequences one after another.
+    k, v : arrays [batch, key heads, keys, dim], [.., keys, v dim]
+        float32, float16 or bfloat16, the same for all; float64 becomes float32, because the arithmetic is float32.
+        heads is a multiple of key heads; heads / key heads consecutive heads share a key head. With query_offsets:
+        [key tokens, key heads, dim].
+    mask : array that broadcasts to [batch, heads, queries, keys], or None
+        float32: added to the scaled scores; bool or int8: 0 hides the key. With query_offsets: [heads, tokens, keys],
+        where the column of a key is its index in its sequence.
+    causal : bool
+        The last query attends to all keys, and each earlier query to one key fewer. (With PyTorch's is_causal, the
+        first query attends only to the first key. Both are the same if there are as many queries as keys.)
+    scale : float, default 1 / sqrt(dim)
+    masked_rows : 'nan' or 'zero'
+        The result of a query that attends to no key.
+    query_offsets, key_offsets : int arrays [sequences + 1]
+        The index of each sequence's first token in q, and in k and v (default: the same as in q).
+    prefix : pair of int arrays [sequences], or None
+        Rows begin .. end of k and v that precede each sequence's own keys; sequences may share them.
+    return_lse : bool
+        Whether to return (output, lse). lse is the logsumexp of each query's scores in float32: [batch, heads,
+        queries], or [tokens, heads] with query_offsets.
+
+    Examples
+    --------
+    >>> import numpy as np, napier
+    >>> q = k = np.eye(3, dtype="f4")[None]           # one head, three queries and keys
+    >>> v = np.arange(6, dtype="f4").reshape(1, 3, 2)
+    >>> napier.attention(q, k, v, causal=True, scale=100.0)[0].round(5).tolist()
+    [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    """
+    q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
+    arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
+    output, lse = _napier._attention(*arguments)
+    if plain:
+        output, lse = output[0], lse[0]
+    return (output, lse) if return_lse else output
+
+
+def attention_backward(grad_output, q, k, v, output, lse, *, mask=None, causal=False, scale=None, masked_rows="nan",
+                       query_offsets=None, key_offsets=None, prefix=None):
+    """The gradients (grad_q, grad_k, grad_v) of attention, from its output and lse, and the gradient with respect to
+    its output."""
+    q, k, v = _array(q, "q"), _array(k, "k"), _array(v, "v")
+    arguments, plain = _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix)
+    grad_output, output, lse = _array(grad_output, "grad_output"), _array(output, "output"), _array(lse, "lse")
+    if plain:
+        grad_output, output, lse = grad_output[None], output[None], lse[None]
+    grads = _napier._attention_backward(*arguments, grad_output, output, lse)
+    return tuple(g[0] for g in grads) if plain else grads
+
+
+def _arguments(q, k, v, mask, scale, causal, masked_rows, query_offsets, key_offsets, prefix):
+    """The arguments of the C functions, and whether q, k and v were made a batch of one."""
+    if query_offsets is None:
+        if key_offsets is not None or prefix is not None:
+            raise ValueError("query_offsets: missing, but there are key_offsets or a prefix")
+        plain = q.ndim == 3
+        if plain:
+            q, k, v = q[None], k[None], v[None]
+        shape = (*q.shape[:3], k.shape[2]) if q.ndim == k.ndim == 4 else None
+        offsets = (None,) * 4
+    else:
+        plain = False
+        shape = None if mask is None or q.ndim != 3 else (q.shape[1], q.shape[0], _array(mask, "mask").shape[-1])
+        keys = query_offsets if key_offsets is None else key_offsets
+        begin, end = (None, None) if prefix is None else prefix
+        offsets = (_int64(query_offsets), _int64(keys), _int64(begin), _int64(end))
+    mask = None if mask is None or shape is None else _mask(mask, shape)
+    return (q, k, v, mask, 0.0 if scale is None else float(scale), bool(causal), masked_rows, *offsets), plain
+
+
+def _int64(x):
+    """Offsets as int64. There are few of them, so a copy costs little."""
+    if x is None:
+        return None
+    if _is_tensor(x):
+        return x.long()
+    x = np.asarray(x)
+    if x.dtype.kind not in "iu":
+        raise TypeError(f"offsets: expected integers, got {x.dtype}")
+    return np.ascontiguousarray(x, np.int64)
+
+
+def _mask(mask, shape):
+    """A view of the mask in the scores' shape."""
+    mask = _array(mask, "mask")
+    if _is_tensor(mask):
+        return mask.float().expand(shape) if mask.dtype.is_floating_point else mask.expand(shape)
+    if mask.dtype.kind not in "biu":
+        mask = mask.astype(np.float32, copy=False)
+    elif mask.dtype.itemsize != 1:
+        mask = mask != 0
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(f"mask: shape {mask.shape} does not broadcast to {shape}") from None

@@ -1,0 +1,101 @@
+"""What is no plain array yet: lists, numbers, integers where floats are wanted, foreign byte orders, bfloat16."""
+import numpy as np
+
+_FLOATS, _INTEGERS, _BYTES, _WRITABLE, _SINGLE, _DEVICE = 1, 2, 4, 8, 16, 32
+
+
+def _as_numpy(x, name):
+    if type(x).__module__.split(".")[0] == "torch":
+        x = x.detach()
+        if x.dtype.is_complex:
+            raise TypeError(f"{name}: complex numbers are not supported")
+        return x.resolve_neg().cpu().numpy()
+    try:
+        return as_array(x)
+    except ValueError as error:
+        raise ValueError(f"{name}: not an array: {error}") from None
+
+
+def has_only_dlpack(x):
+    """asarray would make an array of one object of it."""
+    return hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
+
+
+def as_array(x):
+    """x as NumPy's array."""
+    return np.from_dlpack(x) if has_only_dlpack(x) else np.asarray(x)
+
+
+def _has_floats(array, name, wide):
+    """`wide`: what is no float of 16 or 32 bits becomes this."""
+    kind = array.dtype.kind
+    if array.dtype.name == "bfloat16":
+        return np.require(array.view(np.uint16), requirements="A"), True
+    if kind == "c":
+        raise TypeError(f"{name}: complex numbers are not supported")
+    if kind == "f" and array.dtype.itemsize in (2, 4):
+        return array.astype(array.dtype.newbyteorder("="), order="C"), False
+    if kind in "iub" or kind == "f" or array.dtype.name.startswith("float8"):
+        return array.astype(wide, order="C"), False
+    raise TypeError(f"{name}: expected numbers, got an array of dtype {array.dtype}")
+
+
+def convert(x, name, what):
+    """(array, whether it is the bits of bfloat16): x as an array of a dtype that `what` allows."""
+    array = _as_numpy(x, name)
+    if what & _WRITABLE:
+        if array is not x or array.dtype.name != "bfloat16":
+            raise TypeError(f"{name}: expected an array of float32, float16, bfloat16 or float64 to write to, "
+                            f"got {type(x).__name__}" + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else ""))
+        return array.view(np.uint16), True
+    if what & (_FLOATS | _SINGLE):
+        return _has_floats(array, name, np.float64 if what & _FLOATS else np.float32)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)
+    if what & _INTEGERS:
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"{name}: expected integers, got an array of dtype {array.dtype}")
+        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{name}: {array.max()} does not fit 64 bits with a sign")
+        return array.astype(np.int64, order="C"), False
+    return (array != 0).astype(np.uint8, order="C"), False
+
+
+def convert_on_device(x, name, what):
+    """As convert, of a tensor on a GPU, and there."""
+    import torch
+    if x.dtype.is_complex:
+        raise TypeError(f"{name}: complex numbers are not supported")
+    if what & (_FLOATS | _SINGLE):
+        return x.to(torch.float64 if what & _FLOATS else torch.float32)
+    if what & _INTEGERS:
+        if x.dtype.is_floating_point or x.dtype == torch.bool:
+            raise TypeError(f"{name}: expected integers, got a tensor of {x.dtype}")
+        return x.to(torch.int64)
+    return x != 0
+
+
+def empty_on_device(like, shape, dtype):
+    """A new tensor beside another one."""
+    import torch
+    return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
+
+
+def call_with_copies(name, inputs, arguments):
+    """A function of the extension, of all elements of arrays that are no single run: by copies that are. The first `inputs`
+    of the arguments are such arrays."""
+    from .. import _napier
+    arrays = {key: _row_major(arguments.pop(key)) for key in list(arguments)[:inputs]}
+    out = arguments.pop("out", None)
+    if out is None:
+        return getattr(_napier, name)(**arrays, **arguments, axis=None)
+    if hasattr(out, "contiguous"):
+        out.detach().copy_(getattr(_napier, name)(**arrays, **arguments, axis=None, out=out.detach().clone().contiguous()))
+    else:
+        place = np.asarray(out)
+        place[...] = getattr(_napier, name)(**arrays, **arguments, axis=None, out=np.empty(place.shape, place.dtype))
+    return out
+
+
+def _row_major(x):
+    return x.detach().contiguous() if hasattr(x, "contiguous") else np.ascontiguousarray(as_array(x))

@@ -1,0 +1,1 @@
+"""Maps: the stages that napier.umap shows, and the estimator."""

@@ -1,0 +1,663 @@
+"""The stages of UMAP; see napier.umap."""
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import _napier
+
+EDGE = np.dtype([("source", np.uint32), ("target", np.uint32), ("weight", np.float32)])
+METRICS = tuple(_napier._umap_metric_name(i, {}) for i in range(23))
+
+_METHODS = {"auto": 0, "exact": 1, "nn_descent": 2}
+_OPTIMIZERS = {"sgd": 0, "momentum": 1, "adam": 2}
+_EDGE_USES = {"weighted": 0, "sampled": 1}
+_RATES = {"edge": 0, "vertex": 1}
+_INITS = {"spectral": 0, "pca": 1, "random": 2}
+_ALIASES = {"l2": "euclidean", "l1": "manhattan", "taxicab": "manhattan", "cityblock": "manhattan",
+            "linfinity": "chebyshev", "linfty": "chebyshev", "linf": "chebyshev", "kulsinksi": "kulsinski"}
+
+
+class Graph(NamedTuple):
+    """A weighted graph in CSR form like scipy.sparse.csr_matrix, for machines without SciPy."""
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    shape: tuple
+
+
+class Quality(NamedTuple):
+    """The quality of a map. Each value is 0 to 1; knn_accuracy is NaN without labels."""
+    trustworthiness: float
+    neighbor_preservation: float
+    knn_accuracy: float
+
+
+# ---- Arguments -------------------------------------------------------------------------------------------------------
+
+def _word(value, name, words):
+    if isinstance(value, str) and value in words:
+        return words[value]
+    raise ValueError(f"{name}: {value!r} is not one of {', '.join(map(repr, words))}")
+
+
+def _array(x, name, dtype, ndim):
+    """x as a contiguous array of this dtype; checks the number of dimensions."""
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"{name}: not an array: {error}") from None
+    wanted = np.dtype(dtype)
+    if array.dtype.kind == "c" or array.dtype.kind not in "fiub" and array.size and array.dtype.name != "bfloat16":
+        raise TypeError(f"{name}: expected numbers, got an array of dtype {array.dtype}")
+    if wanted.kind in "iu" and array.dtype != wanted and array.size:
+        if array.dtype.kind not in "iub":
+            raise TypeError(f"{name}: expected integers, got an array of dtype {array.dtype}")
+        limits = np.iinfo(wanted)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise ValueError(f"{name}: {array.min()} .. {array.max()} does not fit {wanted}")
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: expected {ndim} dimension{'s' if ndim > 1 else ''}, got {array.ndim}")
+    return np.ascontiguousarray(array, dtype=wanted)
+
+
+def _in_place(x, name):
+    """Checks the caller's array, which is changed in place."""
+    if not isinstance(x, np.ndarray) or x.dtype != np.float32 or x.ndim != 2 or not x.flags.c_contiguous:
+        raise TypeError(f"{name}: expected a contiguous float32 array of 2 dimensions, which is changed in place")
+    if not x.flags.writeable:
+        raise ValueError(f"{name}: the array is read-only")
+    return x
+
+
+def _is_sparse(x):
+    return hasattr(x, "indptr") or hasattr(x, "tocsr")
+
+
+def _csr(x, name):
+    """x as a CSR matrix in which the columns of each row are ascending and distinct."""
+    if not hasattr(x, "indptr") or getattr(x, "format", "csr") != "csr":
+        x = x.tocsr()
+    if hasattr(x, "has_canonical_format") and not x.has_canonical_format:
+        x = x.copy()
+        x.sum_duplicates()
+    if len(x.shape) != 2:
+        raise ValueError(f"{name}: expected 2 dimensions, got {len(x.shape)}")
+    return x
+
+
+def _samples(x, name="X"):
+    """Samples in the form for the extension: an array, or (rows, cols, row_starts, columns, values)."""
+    if _is_sparse(x):
+        x = _csr(x, name)
+        if np.asarray(x.data).dtype.kind == "c":
+            raise TypeError(f"{name}: complex numbers are not supported")
+        return (int(x.shape[0]), int(x.shape[1]), _array(x.indptr, name, np.int64, 1),
+                _array(x.indices, name, np.int32, 1), _array(x.data, name, np.float32, 1))
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise ValueError(f"{name}: not an array: {error}") from None
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name}: complex numbers are not supported")
+    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{name}: expected numbers: {error}") from None
+    if array.ndim != 2:
+        raise ValueError(f"{name}: expected 2 dimensions, got {array.ndim}")
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float32)
+    elif array.dtype.kind == "f" and array.dtype.itemsize not in (2, 4, 8):
+        array = array.astype(np.float64)
+    return array
+
+
+def _rows(samples):
+    return samples[0] if isinstance(samples, tuple) else samples.shape[0]
+
+
+def _without_none(**options):
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _common(threads, progress):
+    return {"threads": threads, "progress": progress}
+
+
+def edges(graph):
+    """Edges as an array of dtype EDGE. `graph` is a sparse matrix (one edge for every stored element, sorted), a tuple
+    (source, target, weight) of arrays, or such an array.
+
+    >>> edges(([0, 1], [1, 0], [0.5, 0.5]))["target"]
+    array([1, 0], dtype=uint32)
+    """
+    if isinstance(graph, np.ndarray) and graph.dtype == EDGE:
+        if graph.ndim != 1:
+            raise ValueError(f"edges: expected 1 dimension, got {graph.ndim}")
+        return np.ascontiguousarray(graph)
+    if _is_sparse(graph):
+        graph = _csr(graph, "edges")
+        indptr = np.asarray(graph.indptr)
+        parts = (np.repeat(np.arange(graph.shape[0]), np.diff(indptr)), graph.indices, graph.data)
+    elif isinstance(graph, (tuple, list)) and len(graph) == 3:
+        parts = graph
+    else:
+        raise TypeError(f"edges: expected an array of dtype napier.umap.EDGE, a sparse matrix, or (source, target, "
+                        f"weight), got {type(graph).__name__}")
+    source, target = (_array(p, "edges", np.uint32, 1) for p in parts[:2])
+    weight = _array(parts[2], "edges", np.float32, 1)
+    if not len(source) == len(target) == len(weight):
+        raise ValueError(f"edges: {len(source)} sources, {len(target)} targets, {len(weight)} weights")
+    made = np.empty(len(source), EDGE)
+    made["source"], made["target"], made["weight"] = source, target, weight
+    return made
+
+
+def _bits(array):
+    """Edges in the form for the extension."""
+    return edges(array).view(np.int32).reshape(-1, 3)
+
+
+def _vertices(graph):
+    """(edges, n) of a square sparse matrix."""
+    if not _is_sparse(graph):
+        raise TypeError(f"graph: expected a sparse matrix, got {type(graph).__name__}")
+    if graph.shape[0] != graph.shape[1]:
+        raise ValueError(f"graph: {graph.shape[0]} rows are not {graph.shape[1]} columns")
+    return _bits(graph), int(graph.shape[0])
+
+
+def _graph(triple):
+    indptr, indices, data = (np.frombuffer(part, dtype) for part, dtype in
+                             zip(triple, (np.int64, np.int32, np.float32), strict=True))
+    shape = (len(indptr) - 1, len(indptr) - 1)
+    try:
+        from scipy.sparse import csr_matrix
+    except ImportError:
+        return Graph(data, indices, indptr, shape)
+    if len(indices) < 2**31:
+        indptr = indptr.astype(np.int32)  # like SciPy: both of one dtype
+    graph = csr_matrix((data, indices, indptr), shape=shape)
+    graph.has_sorted_indices = graph.has_canonical_format = True
+    return graph
+
+
+def _params(a=None, b=None, learning_rate=None, negative_sample_rate=None, repulsion_strength=None, epsilon=None,
+            clip=None, max_norm=None):
+    """The curve and the forces; see find_ab_params. Defaults are those of the C library: the curve of min_dist 0.1
+    and spread 1, rate 1, 5 samples, strength 1, epsilon 0.001, each component of a force clipped to 4."""
+    return _without_none(a=a, b=b, learning_rate=learning_rate, negative_sample_rate=negative_sample_rate,
+                         repulsion_strength=repulsion_strength, epsilon=epsilon, clip=clip, max_norm=max_norm)
+
+
+# ---- The curve, edges and forces ------------------------------------------------------------------------------------
+
+def find_ab_params(spread=1.0, min_dist=0.1):
+    """(a, b) of the curve 1 / (1 + a d^2b) that is 1 up to min_dist and falls as exp(-(d - min_dist) / spread) beyond.
+
+    >>> a, b = find_ab_params(1.0, 0.1)
+    >>> round(a, 2), round(b, 2)
+    (1.58, 0.9)
+    """
+    return _napier._umap_find_ab_params(min_dist, spread, {})
+
+
+def sort_edges(edges):
+    """A copy of the edges, sorted by source, target and weight."""
+    made = globals()["edges"](edges).copy()
+    _napier._umap_sort_edges(made.view(np.int32).reshape(-1, 3), {})
+    return made
+
+
+def segments(edges, n):
+    """(starts, counts), int64 [n]: edge e of vertex v is edges[starts[v] + e], e < counts[v]."""
+    n = _count(n, "n")
+    starts, counts = np.empty(n, np.int64), np.empty(n, np.int64)
+    _napier._umap_segments(_bits(edges), starts, counts, {})
+    return starts, counts
+
+
+def graph_from_edges(edges, n):
+    """Makes a graph of n vertices from sorted edges. Edges of weight 0 are left out."""
+    return _graph(_napier._umap_graph_from_edges(_bits(edges), _count(n, "n"), {}))
+
+
+def _count(value, name):
+    value = int(np.asarray(value).item()) if not isinstance(value, int) else value
+    if value < 0:
+        raise ValueError(f"{name}: {value} is negative")
+    return value
+
+
+def _like(embedding):
+    embedding = _array(embedding, "embedding", np.float32, 2)
+    return embedding, np.zeros_like(embedding)
+
+
+def edge_gradients(embedding, edges, **params):
+    """(on sources, on targets): the attractive force of each edge times its weight, float32 [edges, n_components].
+    Parameters: a, b, learning_rate, negative_sample_rate, repulsion_strength, epsilon, clip, max_norm."""
+    embedding = _array(embedding, "embedding", np.float32, 2)
+    bits = _bits(edges)
+    on_source, on_target = np.empty((2, len(bits), embedding.shape[1]), np.float32)
+    _napier._umap_edge_gradients(embedding, bits, on_source, on_target, _params(**params))
+    return on_source, on_target
+
+
+def reduce_segments(edge_gradients, starts, counts):
+    """gradients[v]: the sum of the rows starts[v] .. starts[v] + counts[v] - 1."""
+    each = _array(edge_gradients, "edge_gradients", np.float32, 2)
+    starts = _array(starts, "starts", np.int64, 1)
+    sums = np.empty((len(starts), each.shape[1]), np.float32)
+    _napier._umap_reduce_segments(each, starts, _array(counts, "counts", np.int64, 1), sums, {})
+    return sums
+
+
+def gradients(embedding, edges, move_targets=True, **params):
+    """The attractive forces on every vertex: float32 [n, n_components]. Edges must be sorted."""
+    embedding, sums = _like(embedding)
+    _napier._umap_gradients(embedding, _bits(edges), int(move_targets), sums, _params(**params))
+    return sums
+
+
+def apply(embedding, gradients, learning_rate=1.0):
+    """embedding += learning_rate * gradients, in place. Returns the embedding."""
+    _napier._umap_apply(learning_rate, _array(gradients, "gradients", np.float32, 2), _in_place(embedding, "embedding"),
+                        {})
+    return embedding
+
+
+def negative_targets(n, rate=5, epoch=0, seed=42):
+    """The negative samples of an epoch: uint32 [n, rate], each in 0 .. n - 1, a function of (seed, epoch, vertex,
+    draw)."""
+    targets = np.empty((_count(n, "n"), _count(rate, "rate")), np.int32)
+    _napier._umap_negative_targets(epoch, targets, {"seed": seed})
+    return targets.view(np.uint32)
+
+
+def _targets(targets):
+    return None if targets is None else _array(targets, "targets", np.uint32, 2).view(np.int32)
+
+
+def negative_gradients(embedding, targets, **params):
+    """The repulsive forces on every vertex from its targets [n, rate]."""
+    embedding, sums = _like(embedding)
+    _napier._umap_negative_gradients(embedding, _targets(targets), sums, _params(**params))
+    return sums
+
+
+def loss(embedding, edges, targets=None, **params):
+    """- sum over edges of w log q(d), and over the targets of repulsion_strength log(1 - q(d))."""
+    embedding = _array(embedding, "embedding", np.float32, 2)
+    return _napier._umap_loss(embedding, _bits(edges), _targets(targets), _params(**params))
+
+
+# ---- Optimizers and epochs ------------------------------------------------------------------------------------------
+
+class Optimizer:
+    """The velocity or moments of n points, which optimize_epochs updates. The method is 'sgd', 'momentum' (with beta)
+    or 'adam' (with beta1, beta2, eps). Can be pickled."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, n, n_components=2, method="adam", beta=0.9, beta1=0.5, beta2=0.9, eps=1e-7):
+        options = {"method": _word(method, "method", _OPTIMIZERS), "beta": beta, "beta1": beta1, "beta2": beta2,
+                   "eps": eps}
+        self._capsule = _napier._umap_optimizer_create(n, n_components, options)
+
+    def to_bytes(self):
+        """The optimizer as bytes, the same on every machine."""
+        return _napier._umap_optimizer_to_bytes(self._capsule, {})
+
+    @classmethod
+    def from_bytes(cls, data):
+        """An optimizer from its bytes; ValueError if they are invalid."""
+        made = cls.__new__(cls)
+        made._capsule = _napier._umap_optimizer_from_bytes(bytes(data), {})
+        return made
+
+    def __reduce__(self):
+        return Optimizer.from_bytes, (self.to_bytes(),)
+
+
+optimizer_create = Optimizer
+
+
+def optimizer_to_bytes(optimizer):
+    return optimizer.to_bytes()
+
+
+def optimizer_from_bytes(data):
+    return Optimizer.from_bytes(data)
+
+
+def optimize_epochs(embedding, edges, optimizer=None, targets=None, *, first=0, count=1, total=None, seed=42,
+                    edge_use="weighted", rate_per="edge", move_targets=True, threads=0, progress=None, **params):
+    """Runs epochs first .. first + count - 1 of `total` (default: first + count) over sorted edges. Changes the
+    embedding in place and returns it. The rate falls from learning_rate to 0 over `total`. targets [n,
+    negative_sample_rate] are the samples of every epoch (only with rate_per='vertex'); None: drawn from (seed, epoch).
+    optimizer None: a new Optimizer."""
+    embedding = _in_place(embedding, "embedding")
+    optimizer = Optimizer(*embedding.shape) if optimizer is None else optimizer
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"optimizer: expected a napier.umap.Optimizer, got {type(optimizer).__name__}")
+    epochs = {"first": first, "count": count, "total": first + count if total is None else total, "seed": seed,
+              "edge_use": _word(edge_use, "edge_use", _EDGE_USES), "rate_per": _word(rate_per, "rate_per", _RATES),
+              "move_targets": int(move_targets)}
+    _napier._umap_optimize_epochs(_bits(edges), _targets(targets), optimizer._capsule, embedding, _params(**params),
+                                  epochs | _common(threads, progress))
+    return embedding
+
+
+# ---- Neighbours -----------------------------------------------------------------------------------------------------
+
+def metric_name(metric):
+    """The name of a metric, given its number; None if there is none."""
+    return _napier._umap_metric_name(metric, {})
+
+
+def metric_from_name(name):
+    """The number of a metric, given its name; -1 if there is none."""
+    return _napier._umap_metric_from_name(name, {})
+
+
+def _metric(metric, metric_kwds, name="metric"):
+    """(options, metric_values) of a metric and its keywords."""
+    if not isinstance(metric, str):
+        raise TypeError(f"{name}: {metric!r} is not a name; for distances of your own give name 'precomputed' and the "
+                        f"matrix")
+    number = metric_from_name(_ALIASES.get(metric, metric))
+    if number < 0:
+        raise ValueError(f"{name}: {metric!r} is not one of {', '.join(METRICS)}")
+    word, keys = METRICS[number], dict(metric_kwds or {})
+    known = {"minkowski": ("p",), "seuclidean": ("V", "v"), "mahalanobis": ("VI", "vinv")}.get(word, ())
+    for key in keys:
+        if key not in known:
+            raise ValueError(f"{name}_kwds: {word} takes no {key!r}")
+    options, values = {"metric": number}, None
+    for key, value in keys.items():
+        if key == "p":
+            options["p"] = value
+        else:
+            values = np.ascontiguousarray(value, dtype=np.float32).ravel()
+    return options, values
+
+
+def metric_disconnection(metric):
+    """The distance from which on points are not neighbours, unless fit gets another. It is the distance of points that
+    have nothing in common: 1 for jaccard and dice, 1 less its rounding for hellinger, 2 less their rounding for cosine
+    and correlation, else infinity."""
+    return _napier._umap_metric_disconnection(_metric(metric, None)[0]["metric"], {})
+
+
+def nearest_neighbors(X, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto", random_state=42,
+                      threads=0, progress=None):
+    """(indices int32, distances float32), both [n, n_neighbors]: the nearest rows of every row, nearest first. The
+    first is the row itself. method: 'exact', 'nn_descent', or 'auto' for the faster one. metric_kwds: p (minkowski), V
+    (seuclidean), VI (mahalanobis).
+
+    >>> indices, distances = nearest_neighbors([[0.0], [1.0], [3.0]], 2)
+    >>> indices.tolist(), distances.tolist()
+    ([[0, 1], [1, 0], [2, 1]], [[0.0, 1.0], [0.0, 1.0], [0.0, 2.0]])
+    """
+    options, values = _metric(metric, metric_kwds)
+    samples = _samples(X)
+    options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
+    shape = (_rows(samples), _count(n_neighbors, "n_neighbors"))
+    indices, distances = np.empty(shape, np.int32), np.empty(shape, np.float32)
+    _napier._umap_nearest_neighbors(samples, values, indices, distances, options | _common(threads, progress))
+    return indices, distances
+
+
+def nearest_neighbors_of(X, queries, n_neighbors=15, metric="euclidean", metric_kwds=None, *, method="auto",
+                         random_state=42, threads=0, progress=None):
+    """The nearest rows of X for each row of `queries`: indices and distances, both [queries, n_neighbors]."""
+    options, values = _metric(metric, metric_kwds)
+    samples, asked = _samples(X), _samples(queries, "queries")
+    options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "seed": random_state}
+    shape = (_rows(asked), _count(n_neighbors, "n_neighbors"))
+    indices, distances = np.empty(shape, np.int32), np.empty(shape, np.float32)
+    _napier._umap_nearest_neighbors_of(samples, asked, values, indices, distances,
+                                       options | _common(threads, progress))
+    return indices, distances
+
+
+# ---- The fuzzy set --------------------------------------------------------------------------------------------------
+
+def smooth_knn_dist(distances, local_connectivity=1.0):
+    """(sigmas, rhos), float32 [n]: each point's scale, and the distance of its neighbour number local_connectivity."""
+    distances = _array(distances, "distances", np.float32, 2)
+    rhos, sigmas = np.empty((2, len(distances)), np.float32)
+    _napier._umap_smooth_knn_dist(distances, local_connectivity, rhos, sigmas, {})
+    return sigmas, rhos
+
+
+def fuzzy_simplicial_set(indices, distances, local_connectivity=1.0, set_op_mix_ratio=1.0):
+    """The symmetrised graph of memberships, from neighbours as nearest_neighbors returns them. set_op_mix_ratio 1 is
+    the union, 0 the intersection."""
+    return _graph(_napier._umap_fuzzy_simplicial_set(_array(indices, "indices", np.int32, 2),
+                                                     _array(distances, "distances", np.float32, 2),
+                                                     local_connectivity, set_op_mix_ratio, {}))
+
+
+def join_categories(graph, categories, target_weight=0.5):
+    """The graph combined with categories, integers [n], negative if unknown. Edges between different categories get
+    less weight."""
+    categories = _array(categories, "categories", np.int32, 1)
+    return _graph(_napier._umap_join_categories(*_vertices(graph), categories, target_weight, {}))
+
+
+def join_numbers(graph, numbers, n_neighbors=15, target_weight=0.5):
+    """The graph combined with the fuzzy set of numbers [n]."""
+    numbers = _array(numbers, "numbers", np.float32, 1)
+    return _graph(_napier._umap_join_numbers(*_vertices(graph), numbers, n_neighbors, target_weight, {}))
+
+
+# ---- Starts ---------------------------------------------------------------------------------------------------------
+
+def spectral_layout(graph, X=None, n_components=2, random_state=42, *, threads=0):
+    """Eigenvectors of the graph's normalised Laplacian, float32 [n, n_components]. X is the data; it is used to place
+    the connected components if there are many."""
+    bits, n = _vertices(graph)
+    samples = np.empty((0, 0), np.float32) if X is None else _samples(X)
+    embedding = np.empty((n, _count(n_components, "n_components")), np.float32)
+    _napier._umap_spectral_layout(bits, n, samples, embedding, {"seed": random_state, "threads": threads})
+    return embedding
+
+
+def pca_layout(X, n_components=2, random_state=42, *, threads=0):
+    """The first principal components of X, float32 [n, n_components]."""
+    samples = _samples(X)
+    embedding = np.empty((_rows(samples), _count(n_components, "n_components")), np.float32)
+    _napier._umap_pca_layout(samples, embedding, {"seed": random_state, "threads": threads})
+    return embedding
+
+
+def random_layout(n, n_components=2, random_state=42):
+    """Uniform random numbers in [-10, 10), float32 [n, n_components]."""
+    embedding = np.empty((_count(n, "n"), _count(n_components, "n_components")), np.float32)
+    _napier._umap_random_layout(embedding, {"seed": random_state})
+    return embedding
+
+
+# ---- Layouts and models ---------------------------------------------------------------------------------------------
+
+def optimize_layout(graph, embedding, *, n_epochs=None, a=None, b=None, min_dist=0.1, spread=1.0, learning_rate=1.0,
+                    repulsion_strength=1.0, negative_sample_rate=5, random_state=42, threads=0, progress=None):
+    """The layout of a symmetric graph, float32 [n, n_components], from the start `embedding`, which is not changed."""
+    bits, n = _vertices(graph)
+    embedding = _array(embedding, "embedding", np.float32, 2).copy()
+    options = _without_none(n_epochs=n_epochs, a=a, b=b)
+    options |= {"min_dist": min_dist, "spread": spread, "learning_rate": learning_rate, "seed": random_state,
+                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate}
+    _napier._umap_optimize_layout(bits, n, embedding, options | _common(threads, progress))
+    return embedding
+
+
+def disconnected(embedding):
+    """The number of NaN rows in an embedding: points that have no neighbour."""
+    return _napier._umap_disconnected(_array(embedding, "embedding", np.float32, 2), {})
+
+
+def _warn_of_disconnected(embedding):
+    count = disconnected(embedding)
+    if count:
+        warnings.warn(f"{count} of {len(embedding)} points have no neighbour nearer than disconnection_distance: their "
+                      f"rows of the map are NaN. A larger disconnection_distance (numpy.inf: none) gives them a place.",
+                      stacklevel=3)
+
+
+class Model:
+    """A fitted map, made by fit, model_load or model_from_bytes. Can be pickled."""
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    @property
+    def embedding(self):
+        """A copy of the map, float32 [n, n_components]."""
+        points, components, _ = _napier._umap_model_shape(self._capsule, {})
+        return np.frombuffer(_napier._umap_model_embedding(self._capsule, {}), np.float32).reshape(points, components)
+
+    @property
+    def n_components(self):
+        return _napier._umap_model_shape(self._capsule, {})[1]
+
+    @property
+    def n_features(self):
+        """The number of columns that transform expects."""
+        return _napier._umap_model_shape(self._capsule, {})[2]
+
+    def transform(self, X, *, threads=0):
+        """Positions of new rows on the map. Each depends only on its row and the model. A row without a neighbour is
+        NaN, with a warning."""
+        embedding = self._transform(X, threads)
+        _warn_of_disconnected(embedding)
+        return embedding
+
+    def _transform(self, X, threads):
+        samples = _samples(X)
+        embedding = np.empty((_rows(samples), self.n_components), np.float32)
+        _napier._umap_transform(self._capsule, samples, embedding, {"threads": threads})
+        return embedding
+
+    def inverse_transform(self, points, *, threads=0):
+        """Data, float32 [n, features], for points of the map [n, n_components]."""
+        points = _array(points, "points", np.float32, 2)
+        samples = np.empty((len(points), self.n_features), np.float32)
+        _napier._umap_inverse_transform(self._capsule, points, samples, {"threads": threads})
+        return samples
+
+    def save(self, path):
+        """Saves the model to one file, with the same bytes on every machine."""
+        _napier._umap_model_save(self._capsule, path, {})
+
+    def to_bytes(self):
+        """The model as bytes: the contents of a saved file."""
+        return _napier._umap_model_to_bytes(self._capsule, {})
+
+    @classmethod
+    def load(cls, path):
+        """Loads a model from a file; ValueError if it is damaged."""
+        return cls(_napier._umap_model_load(path, {}))
+
+    @classmethod
+    def from_bytes(cls, data):
+        """A model from its bytes; ValueError if they are invalid."""
+        return cls(_napier._umap_model_from_bytes(bytes(data), {}))
+
+    def __reduce__(self):
+        return Model.from_bytes, (self.to_bytes(),)
+
+
+def fit(X, *, n_neighbors=15, metric="euclidean", metric_kwds=None, method="auto", knn=None, n_components=2,
+        n_epochs=None, min_dist=0.1, spread=1.0, a=None, b=None, learning_rate=1.0, set_op_mix_ratio=1.0,
+        local_connectivity=1.0, repulsion_strength=1.0, negative_sample_rate=5, init="spectral", random_state=42,
+        transform_seed=42, categories=None, numbers=None, target_n_neighbors=0, target_weight=0.5, densmap=False,
+        dens_lambda=2.0, dens_frac=0.3, dens_var_shift=0.1, disconnection_distance=None, threads=0, progress=None):
+    """Fits a Model of the rows of X. knn: (indices, distances) as nearest_neighbors returns them, to skip the search.
+    init: 'spectral', 'pca', 'random' or an array [n, n_components]. categories (negative: unknown) or numbers: targets
+    for supervision. disconnection_distance: points at this distance or farther are not neighbours (None:
+    metric_disconnection). Points without any neighbour are NaN, with a warning."""
+    if disconnection_distance is not None and not disconnection_distance > 0:
+        raise ValueError(f"disconnection_distance: {disconnection_distance!r} is not above 0")
+    options, values = _metric(metric, metric_kwds)
+    samples = _samples(X)
+    given = not isinstance(init, str)
+    options |= {"n_neighbors": n_neighbors, "method": _word(method, "method", _METHODS), "n_components": n_components,
+                "min_dist": min_dist, "spread": spread, "learning_rate": learning_rate,
+                "set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity,
+                "repulsion_strength": repulsion_strength, "negative_sample_rate": negative_sample_rate,
+                "init": 3 if given else _word(init, "init", _INITS), "seed": random_state,
+                "transform_seed": transform_seed, "target_n_neighbors": target_n_neighbors,
+                "target_weight": target_weight, "densmap": int(bool(densmap)), "dens_lambda": dens_lambda,
+                "dens_frac": dens_frac, "dens_var_shift": dens_var_shift}
+    options |= _without_none(n_epochs=n_epochs, a=a, b=b, disconnection_distance=disconnection_distance)
+    options |= _common(threads, progress)
+    indices, distances = (None, None) if knn is None else (_array(knn[0], "knn", np.int32, 2),
+                                                           _array(knn[1], "knn", np.float32, 2))
+    capsule = _napier._umap_fit(samples, values, indices, distances,
+                                _array(init, "init", np.float32, 2) if given else None,
+                                None if categories is None else _array(categories, "categories", np.int32, 1),
+                                None if numbers is None else _array(numbers, "numbers", np.float32, 1), options)
+    model = Model(capsule)
+    _warn_of_disconnected(model.embedding)
+    return model
+
+
+def transform(model, X, *, threads=0):
+    return model.transform(X, threads=threads)
+
+
+def inverse_transform(model, points, *, threads=0):
+    return model.inverse_transform(points, threads=threads)
+
+
+def model_embedding(model):
+    return model.embedding
+
+
+def model_features(model):
+    return model.n_features
+
+
+def model_save(model, path):
+    model.save(path)
+
+
+def model_load(path):
+    return Model.load(path)
+
+
+def model_to_bytes(model):
+    return model.to_bytes()
+
+
+def model_from_bytes(data):
+    return Model.from_bytes(data)
+
+
+for _name in ("transform", "inverse_transform", "to_bytes", "save", "from_bytes", "load"):
+    (globals().get(_name) or globals()["model_" + _name]).__doc__ = getattr(Model, _name).__doc__
+model_embedding.__doc__ = Model.embedding.__doc__
+model_features.__doc__ = Model.n_features.__doc__
+optimizer_to_bytes.__doc__ = Optimizer.to_bytes.__doc__
+optimizer_from_bytes.__doc__ = Optimizer.from_bytes.__doc__
+del _name
+
+
+# ---- Quality --------------------------------------------------------------------------------------------------------
+
+def quality_of(X, embedding, labels=None, n_neighbors=15, metric="euclidean", metric_kwds=None, *, rows=0, threads=0,
+               progress=None):
+    """How well a map preserves the neighbours of the data, as a Quality. labels: integers [n], for the vote. rows: the
+    number of points to evaluate; 0: all, at a cost that grows with n^2."""
+    options, values = _metric(metric, metric_kwds)
+    options |= {"n_neighbors": n_neighbors} | _common(threads, progress)
+    labels = None if labels is None else _array(labels, "labels", np.int32, 1)
+    return Quality(*_napier._umap_quality_of(_samples(X), values, _array(embedding, "embedding", np.float32, 2), labels,
+                                             rows, options))
