@@ -37,10 +37,10 @@ static inline napier_const_vector vector_read_only(napier_vector v) {
     return (napier_const_vector){v.data, v.size, v.stride, v.dtype};
 }
 /* The vector's elements as rows, `row_stride` elements apart. */
-static inline napier_const_matrix rows_of(napier_const_vector v, int64_t rows, int64_t cols, int64_t row_stride) {
+static inline napier_const_matrix as_rows(napier_const_vector v, int64_t rows, int64_t cols, int64_t row_stride) {
     return (napier_const_matrix){v.data, rows, cols, row_stride, v.stride, v.dtype};
 }
-static inline napier_matrix rows_of_out(napier_vector v, int64_t rows, int64_t cols, int64_t row_stride) {
+static inline napier_matrix as_rows_out(napier_vector v, int64_t rows, int64_t cols, int64_t row_stride) {
     return (napier_matrix){v.data, rows, cols, row_stride, v.stride, v.dtype};
 }
 

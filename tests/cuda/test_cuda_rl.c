@@ -18,8 +18,8 @@ static void check_gather(int64_t rows, int64_t cols, napier_dtype dtype, int64_t
     for (int64_t i = 0; i < rows; i++) {
         ids[i] = rng_below(&r, cols);
     }
-    napier_const_matrix x = rows_of(vector_of(policy, rows * row_stride, dtype, 1), rows, cols, row_stride);
-    napier_matrix g = rows_of_out(vector_new(rows * row_stride, dtype, 1), rows, cols, row_stride);
+    napier_const_matrix x = as_rows(vector_of(policy, rows * row_stride, dtype, 1), rows, cols, row_stride);
+    napier_matrix g = as_rows_out(vector_new(rows * row_stride, dtype, 1), rows, cols, row_stride);
     x.col_stride = g.col_stride = stride;
     const napier_vector y = vector_new(rows, dtypes[(cols + 1) % 3], 2);
     const napier_indices at = indices_of(ids, rows, cols % 2 ? NAPIER_I32 : NAPIER_I64);
@@ -43,12 +43,12 @@ static void test_gather(void **state) {
     const napier_vector y = vector_new(3, NAPIER_F32, 1), g = vector_new(12, NAPIER_F32, 1);
     const float *const got = y.data, *const gradient = g.data;
     const napier_indices at = indices_of(wrong, 3, NAPIER_I64);
-    const napier_const_matrix rows = rows_of(x, 3, 4, 4);
+    const napier_const_matrix rows = as_rows(x, 3, 4, 4);
     both_case("gather of wrong ids");
     bad(through_gather_logprobs(cpu, rows, at, y), "ids: the id at index 1 is no column");
     assert_true(isnan(policy[1]) || got[0] == policy[1]);
     all_nan(got + 1, NAPIER_F32, 2);
-    bad(through_gather_logprobs_backward(cpu, vector_read_only(y), at, rows_of_out(g, 3, 4, 4)),
+    bad(through_gather_logprobs_backward(cpu, vector_read_only(y), at, as_rows_out(g, 3, 4, 4)),
         "ids: the id at index 1 is no column");
     assert_true(gradient[0] == 0.0f);
     all_nan(gradient + 4, NAPIER_F32, 8);
@@ -135,10 +135,10 @@ static void check_rubric(int64_t responses, int64_t most, int64_t criteria, int6
     for (int64_t i = 0; i < criteria * cols; i++) {
         marks[i] = rng_below(&r, 2) ? 0.0f : (float)rng_normal(&r);
     }
-    const napier_const_matrix rubric = rows_of(vector_of(marks, criteria * cols, dtype, 1), criteria, cols, cols);
+    const napier_const_matrix rubric = as_rows(vector_of(marks, criteria * cols, dtype, 1), criteria, cols, cols);
     const napier_const_vector weights = vector_of(marks + 1, criteria, NAPIER_F32, 1);
     const napier_const_vector logprobs = vector_of(policy, n, dtype, 1);
-    const napier_matrix scores = rows_of_out(vector_new(responses * criteria, dtype, 1), responses, criteria, criteria);
+    const napier_matrix scores = as_rows_out(vector_new(responses * criteria, dtype, 1), responses, criteria, criteria);
     const napier_vector rewards = vector_new(responses, NAPIER_F32, 2), gradient = vector_new(n, dtype, 2);
     const napier_indices at = indices_of(offsets, responses + 1, NAPIER_I64);
     const napier_indices token = indices_of(ids, n, most % 2 ? NAPIER_I32 : NAPIER_I64);
@@ -162,7 +162,7 @@ static void test_rubric(void **state) {
     const napier_vector rewards = vector_new(1, NAPIER_F32, 1);
     both_case("rubric of a wrong id");
     bad(through_rubric_score(cpu, vector_of(policy, 2, NAPIER_F32, 1), indices_of(token, 2, NAPIER_I64),
-                             indices_of(at, 2, NAPIER_I64), rows_of(vector_of(ref, 5, NAPIER_F32, 1), 1, 5, 5),
+                             indices_of(at, 2, NAPIER_I64), as_rows(vector_of(ref, 5, NAPIER_F32, 1), 1, 5, 5),
                              vector_of(ref, 1, NAPIER_F32, 1), (napier_matrix){0}, rewards),
         "ids: the id at index 1 is no column");
     all_nan(rewards.data, NAPIER_F32, 1);

@@ -139,10 +139,10 @@ static void check_logits(const sides *s, int64_t cols, napier_dtype dtype, const
     for (int64_t i = 0; i < n; i++) {
         tokens[i] = i % 13 == 5 ? -100 : rng_below(&r, cols);
     }
-    const napier_const_matrix x = rows_of(vector_of(values, n * cols, dtype, 1), n, cols, cols);
+    const napier_const_matrix x = as_rows(vector_of(values, n * cols, dtype, 1), n, cols, cols);
     const napier_matrix same_place = {(void *)(uintptr_t)x.data, n, cols, cols, 1, dtype};
     const napier_matrix grad =
-        in_place ? same_place : rows_of_out(vector_new(n * cols, dtypes[(o->type + 1) % 3], 1), n, cols, cols);
+        in_place ? same_place : as_rows_out(vector_new(n * cols, dtypes[(o->type + 1) % 3], 1), n, cols, cols);
     const napier_vector logprobs = vector_new(n, NAPIER_F32, 1), entropies = vector_new(n, NAPIER_BF16, 1), none = {0};
     const napier_indices ids = indices_of(tokens, n, NAPIER_I64);
     napier_token_options t = NAPIER_TOKEN_OPTIONS_INIT;

@@ -9,7 +9,7 @@ enum { MOST_COLS = 40100, MOST_ROWS = 24, MOST_IDS = 3, TOP = 7 };
 static napier_matrix make_rows(int64_t rows, int64_t cols, int kind, napier_dtype dtype, int64_t stride, int64_t gap) {
     static double wide[MOST_COLS];
     const int64_t row_stride = cols * stride + gap;
-    napier_matrix m = rows_of_out(vector_new(rows * row_stride, dtype, 1), rows, cols, row_stride);
+    napier_matrix m = as_rows_out(vector_new(rows * row_stride, dtype, 1), rows, cols, row_stride);
     m.col_stride = cols > 1 ? stride : 1;
     for (int64_t i = 0; i < rows; i++) {
         row_fill((row_kind)((kind + i) % ROW_KINDS), (uint64_t)(i + 3 * kind + cols), dtype, wide, cols);
@@ -35,7 +35,7 @@ static napier_token_results make_results(int64_t rows, int64_t per_row, int64_t 
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
     r.lse = vector_new(rows, NAPIER_F32, 2);
     if (per_row > 0) {
-        r.logprobs = rows_of_out(vector_new(rows * per_row, dtypes[want], 1), rows, per_row, per_row);
+        r.logprobs = as_rows_out(vector_new(rows * per_row, dtypes[want], 1), rows, per_row, per_row);
     }
     if (want >= WANT_ENTROPY) {
         r.entropy = vector_new(rows, NAPIER_F32, 1);
@@ -44,7 +44,7 @@ static napier_token_results make_results(int64_t rows, int64_t per_row, int64_t 
     if (want == WANT_ALL) {
         r.top_k = top_k;
         r.top_ids = array_new((size_t)(rows * top_k) * 8);
-        r.top_logprobs = rows_of_out(vector_new(rows * top_k, NAPIER_F32, 1), rows, top_k, top_k);
+        r.top_logprobs = as_rows_out(vector_new(rows * top_k, NAPIER_F32, 1), rows, top_k, top_k);
         r.loss = per_row == 1 ? vector_new(rows, NAPIER_BF16, 1) : r.loss;
         r.rank = per_row > 0 ? array_new((size_t)(rows * per_row) * 8) : NULL;
     }
@@ -139,13 +139,13 @@ static void check_gradient(napier_matrix x, int64_t per_row, int which, const na
         v[i] = vector_of(values, n, i == 1 ? NAPIER_BF16 : NAPIER_F32, 1);
     }
     napier_token_gradients of = NAPIER_TOKEN_GRADIENTS_INIT;
-    of.logprobs = which & 1 && per_row > 0 ? rows_of(v[0], x.rows, per_row, per_row) : of.logprobs;
+    of.logprobs = which & 1 && per_row > 0 ? as_rows(v[0], x.rows, per_row, per_row) : of.logprobs;
     of.lse = which & 2 ? v[1] : of.lse;
     of.entropy = which & 4 ? v[2] : of.entropy;
     of.loss = which & 8 && per_row == 1 ? v[3] : of.loss;
     const napier_indices ids = make_ids(x.rows, per_row, x.cols);
     const napier_matrix y =
-        in_place ? x : rows_of_out(vector_new(x.rows * (x.cols + 1), out, 1), x.rows, x.cols, x.cols + 1);
+        in_place ? x : as_rows_out(vector_new(x.rows * (x.cols + 1), out, 1), x.rows, x.cols, x.cols + 1);
     both_case("gradient %d x %d, dtype %d to %d, K %d, of %d, T %g, cap %g%s", (int)x.rows, (int)x.cols, (int)x.dtype,
               (int)out, (int)per_row, which, o->temperature, o->softcap, o->keep ? ", keep" : "");
     SAME(token_logprobs_backward, napier_read_only(x), ids, o, &of, y);
@@ -212,8 +212,8 @@ static void check_kl_full(int64_t rows, int64_t cols, int kind, napier_dtype p_d
     }
     const napier_const_vector g = vector_of(gradients, rows, NAPIER_F32, 1);
     const napier_vector kl = vector_new(rows, NAPIER_F32, 2);
-    const napier_matrix gp = in_place ? p : rows_of_out(vector_new(rows * cols, NAPIER_F32, 1), rows, cols, cols);
-    const napier_matrix gq = rows_of_out(vector_new(rows * cols, NAPIER_BF16, 1), rows, cols, cols);
+    const napier_matrix gp = in_place ? p : as_rows_out(vector_new(rows * cols, NAPIER_F32, 1), rows, cols, cols);
+    const napier_matrix gq = as_rows_out(vector_new(rows * cols, NAPIER_BF16, 1), rows, cols, cols);
     napier_softmax_options o = NAPIER_SOFTMAX_OPTIONS_INIT;
     o.temperature = temperature;
     both_case("kl_full %d x %d, kind %d, dtypes %d %d, T %g", (int)rows, (int)cols, kind, (int)p_dtype, (int)q_dtype,
@@ -240,7 +240,7 @@ static void test_bad_ids(void **state) {
     const int64_t wrong[4] = {3, -100, 10, INT64_MIN};
     const napier_indices ids = indices_of(wrong, 4, NAPIER_I64);
     napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
-    r.logprobs = rows_of_out(vector_new(4, NAPIER_F32, 1), 4, 1, 1);
+    r.logprobs = as_rows_out(vector_new(4, NAPIER_F32, 1), 4, 1, 1);
     r.rank = array_new(32);
     const float *const got = r.logprobs.data;
     both_case("wrong ids");
