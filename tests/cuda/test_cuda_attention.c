@@ -2,13 +2,14 @@
  * prefixes, dtypes, strides, dims, infinities and orders of threads; and offsets that are wrong. */
 #include "both.h"
 
+/* What a case has: among them masks of bytes or floats, and zeros in place of NaN for rows that are masked. */
+enum { CAUSAL = 1, PREFIXES = 2, GAPS = 4, SPECIAL = 8, BYTES = 16, FLOATS = 32, ZERO = 64 };
+
 typedef struct attention_case {
     int64_t heads, kv_heads, dim, v_dim;
     napier_dtype dtype;
     int sequences; /* 0: one without offsets */
-    bool causal, prefixes, gaps, special;
-    int mask; /* 0 none, 1 bytes, 2 floats */
-    napier_masked_rows masked_rows;
+    int has;
     double scale;
     uint64_t seed;
 } attention_case;
@@ -24,7 +25,7 @@ typedef struct attention_data {
 
 /* Heads of tokens with a gap after each token and each head, if gaps are wanted. */
 static napier_heads new_heads(const attention_case *c, int64_t tokens, int64_t heads, int64_t dim) {
-    const int64_t head = dim + (c->gaps ? 3 : 0), token = heads * head + (c->gaps ? 1 : 0);
+    const int64_t head = dim + ((c->has & GAPS) ? 3 : 0), token = heads * head + ((c->has & GAPS) ? 1 : 0);
     void *const data = array_new((size_t)(tokens * token) * napier_dtype_size(c->dtype) + 16);
     return (napier_heads){data, tokens, heads, dim, token, head, 1, c->dtype};
 }
@@ -35,17 +36,17 @@ static napier_const_heads read_only(napier_heads h) {
 
 static float unit(rng *r) { return (float)(2.0 * rng_uniform(r) - 1.0); }
 
-static void fill(napier_heads h, double scale, bool special, rng *r) {
+static void fill(napier_heads h, double scale, int has, rng *r) {
     for (int64_t t = 0; t < h.tokens; t++) {
         for (int64_t head = 0; head < h.heads; head++) {
             for (int64_t i = 0; i < h.dim; i++) {
                 const int64_t draw = rng_below(r, 400);
                 const double x = scale * (double)unit(r);
                 element_set(h.data, h.dtype, t * h.token_stride + head * h.head_stride + i,
-                            !special || draw > 2 ? x
-                            : draw == 0          ? (double)NAN
-                            : draw == 1          ? 1e30
-                                                 : -(double)INFINITY);
+                            !(has & SPECIAL) || draw > 2 ? x
+                            : draw == 0                  ? (double)NAN
+                            : draw == 1                  ? 1e30
+                                                         : -(double)INFINITY);
             }
         }
     }
@@ -61,20 +62,20 @@ static void choose_offsets(attention_data *d, rng *r) {
     int64_t *const q = d->offsets[0], *const k = d->offsets[1], *const begin = d->offsets[2],
                    *const end = d->offsets[3];
     q[0] = 0;
-    k[0] = d->c.prefixes ? 5 : d->c.gaps ? 2 : 0;
+    k[0] = (d->c.has & PREFIXES) ? 5 : (d->c.has & GAPS) ? 2 : 0;
     for (int i = 0; i < n; i++) {
         const int64_t queries = rng_below(r, 40), more = rng_below(r, 300);
         q[i + 1] = q[i] + (i == 1 ? 0 : queries + 1);
-        k[i + 1] = k[i] + (d->c.prefixes ? queries : i == 2 ? 1 : i == 3 ? 0 : queries + 1 + more);
+        k[i + 1] = k[i] + ((d->c.has & PREFIXES) ? queries : i == 2 ? 1 : i == 3 ? 0 : queries + 1 + more);
     }
     d->queries = q[n];
-    d->keys = k[n] + (d->c.gaps ? 3 : 0);
+    d->keys = k[n] + ((d->c.has & GAPS) ? 3 : 0);
     if (d->c.sequences == 0) {
         k[0] = 0, d->keys = k[1];
     }
     for (int i = 0; i < n; i++) { /* shared, own, overlapping */
         begin[i] = i % 3 == 2 ? 2 : 0;
-        end[i] = d->c.prefixes ? (i % 3 == 1 ? 0 : k[0] + (i == 3 ? 9 : 0)) : 0;
+        end[i] = (d->c.has & PREFIXES) ? (i % 3 == 1 ? 0 : k[0] + (i == 3 ? 9 : 0)) : 0;
         const int64_t keys = k[i + 1] - k[i] + end[i] - begin[i];
         if (end[i] < begin[i] || end[i] > d->keys) {
             end[i] = begin[i];
@@ -85,10 +86,10 @@ static void choose_offsets(attention_data *d, rng *r) {
 
 static const void *make_mask(const attention_data *d, rng *r) {
     const int64_t count = d->queries * d->c.heads * d->mask_keys;
-    void *const mask = array_new((size_t)count * (d->c.mask == 1 ? 1 : 4));
+    void *const mask = array_new((size_t)count * (d->c.has & BYTES ? 1 : 4));
     for (int64_t i = 0; i < count; i++) {
         const bool hidden = rng_below(r, 5) == 0 || i / d->mask_keys % 7 == 3; /* some of any row, all of some rows */
-        if (d->c.mask == 1) {
+        if (d->c.has & BYTES) {
             ((uint8_t *)mask)[i] = !hidden;
         } else {
             ((float *)mask)[i] = hidden ? -INFINITY : 3 * unit(r);
@@ -100,20 +101,20 @@ static const void *make_mask(const attention_data *d, rng *r) {
 static napier_attention_options make_options(const attention_data *d, rng *r) {
     napier_attention_options o = NAPIER_ATTENTION_OPTIONS_INIT;
     o.scale = d->c.scale;
-    o.causal = d->c.causal;
-    o.masked_rows = d->c.masked_rows;
+    o.causal = d->c.has & CAUSAL;
+    o.masked_rows = d->c.has & ZERO ? NAPIER_MASKED_ZERO : NAPIER_MASKED_NAN;
     if (d->c.sequences > 0) {
         o.sequences = d->c.sequences;
         o.query_offsets = d->offsets[0];
         o.key_offsets = d->offsets[1];
     }
-    if (d->c.prefixes) {
+    if (d->c.has & PREFIXES) {
         o.prefix_begin = d->offsets[2];
         o.prefix_end = d->offsets[3];
     }
-    if (d->c.mask) {
+    if (d->c.has & (BYTES | FLOATS)) {
         o.mask = make_mask(d, r);
-        o.mask_is_bytes = d->c.mask == 1;
+        o.mask_is_bytes = (d->c.has & BYTES) != 0;
         o.mask_token_stride = d->c.heads * d->mask_keys;
         o.mask_head_stride = d->mask_keys;
         o.mask_key_stride = 1;
@@ -136,10 +137,10 @@ static attention_data data_of(attention_case c) {
     d.grad_v = new_heads(&c, d.keys, c.kv_heads, c.v_dim);
     d.lse = napier_rows_f32(array_new((size_t)(d.queries * c.heads) * 4), d.queries, c.heads);
     d.options = make_options(&d, &r);
-    fill(d.q, 2, c.special, &r);
-    fill(d.k, 2, c.special, &r);
-    fill(d.v, 1, c.special, &r);
-    fill(d.grad_output, 1, c.special, &r);
+    fill(d.q, 2, c.has, &r);
+    fill(d.k, 2, c.has, &r);
+    fill(d.v, 1, c.has, &r);
+    fill(d.grad_output, 1, c.has, &r);
     device_order(c.seed);
     both_case("case %d", (int)c.seed);
     return d;
@@ -154,52 +155,13 @@ static attention_data data_of(attention_case c) {
         napier_read_only((d).lse), (d).grad_q, (d).grad_k, (d).grad_v, &(d).options
 
 static const attention_case CASES[] = {
-    {.heads = 1, .kv_heads = 1, .dim = 1, .v_dim = 1, .dtype = NAPIER_F32, .seed = 0},
-    {.heads = 4, .kv_heads = 2, .dim = 40, .v_dim = 24, .dtype = NAPIER_F32, .sequences = 5, .causal = true, .seed = 1},
-    {.heads = 2, .kv_heads = 1, .dim = 33, .v_dim = 130, .dtype = NAPIER_BF16, .causal = true, .gaps = true, .seed = 2},
-    {.heads = 3,
-     .kv_heads = 1,
-     .dim = 16,
-     .v_dim = 8,
-     .dtype = NAPIER_F16,
-     .sequences = 4,
-     .causal = true,
-     .prefixes = true,
-     .gaps = true,
-     .mask = 1,
-     .masked_rows = NAPIER_MASKED_ZERO,
-     .seed = 3},
-    {.heads = 2,
-     .kv_heads = 2,
-     .dim = 20,
-     .v_dim = 20,
-     .dtype = NAPIER_F32,
-     .sequences = 6,
-     .prefixes = true,
-     .mask = 2,
-     .scale = -0.5,
-     .seed = 4},
-    {.heads = 2,
-     .kv_heads = 1,
-     .dim = 12,
-     .v_dim = 17,
-     .dtype = NAPIER_F32,
-     .sequences = 5,
-     .causal = true,
-     .special = true,
-     .mask = 1,
-     .gaps = true,
-     .seed = 5},
-    {.heads = 2,
-     .kv_heads = 2,
-     .dim = 8,
-     .v_dim = 8,
-     .dtype = NAPIER_BF16,
-     .sequences = 4,
-     .causal = true,
-     .scale = 40,
-     .special = true,
-     .seed = 6},
+    {1, 1, 1, 1, NAPIER_F32, 0, 0, 0, 0},
+    {4, 2, 40, 24, NAPIER_F32, 5, CAUSAL, 0, 1},
+    {2, 1, 33, 130, NAPIER_BF16, 0, CAUSAL | GAPS, 0, 2},
+    {3, 1, 16, 8, NAPIER_F16, 4, CAUSAL | PREFIXES | GAPS | BYTES | ZERO, 0, 3},
+    {2, 2, 20, 20, NAPIER_F32, 6, PREFIXES | FLOATS, -0.5, 4},
+    {2, 1, 12, 17, NAPIER_F32, 5, CAUSAL | GAPS | SPECIAL | BYTES, 0, 5},
+    {2, 2, 8, 8, NAPIER_BF16, 4, CAUSAL | SPECIAL, 40, 6},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 
@@ -217,46 +179,12 @@ static void test_bits(void **state) {
 /* ---- Tensor cores ------------------------------------------------------------------------------------------------ */
 
 static const attention_case TENSOR_CASES[] = {
-    {.heads = 2, .kv_heads = 1, .dim = 128, .v_dim = 128, .dtype = NAPIER_BF16, .causal = true, .seed = 20},
-    {.heads = 4,
-     .kv_heads = 2,
-     .dim = 40,
-     .v_dim = 24,
-     .dtype = NAPIER_F16,
-     .sequences = 5,
-     .causal = true,
-     .seed = 21},
-    {.heads = 2,
-     .kv_heads = 2,
-     .dim = 64,
-     .v_dim = 72,
-     .dtype = NAPIER_BF16,
-     .sequences = 6,
-     .prefixes = true,
-     .mask = 2,
-     .scale = -0.2,
-     .seed = 22},
-    {.heads = 2,
-     .kv_heads = 1,
-     .dim = 16,
-     .v_dim = 56,
-     .dtype = NAPIER_F16,
-     .sequences = 5,
-     .causal = true,
-     .special = true,
-     .mask = 1,
-     .masked_rows = NAPIER_MASKED_ZERO,
-     .seed = 23},
-    {.heads = 2,
-     .kv_heads = 2,
-     .dim = 8,
-     .v_dim = 8,
-     .dtype = NAPIER_BF16,
-     .sequences = 4,
-     .causal = true,
-     .special = true,
-     .seed = 24},
-    {.heads = 1, .kv_heads = 1, .dim = 33, .v_dim = 8, .dtype = NAPIER_BF16, .seed = 25}, /* rows on odd places */
+    {2, 1, 128, 128, NAPIER_BF16, 0, CAUSAL, 0, 20},
+    {4, 2, 40, 24, NAPIER_F16, 5, CAUSAL, 0, 21},
+    {2, 2, 64, 72, NAPIER_BF16, 6, PREFIXES | FLOATS, -0.2, 22},
+    {2, 1, 16, 56, NAPIER_F16, 5, CAUSAL | SPECIAL | BYTES | ZERO, 0, 23},
+    {2, 2, 8, 8, NAPIER_BF16, 4, CAUSAL | SPECIAL, 0, 24},
+    {1, 1, 33, 8, NAPIER_BF16, 0, 0, 0, 25}, /* rows on odd places */
 };
 
 static void check_close(const char *what, const void *got, const void *wanted, napier_dtype dtype, int64_t count,
@@ -291,8 +219,7 @@ static void test_tensor_cores(void **state) {
 /* The last queries of a sequence by themselves: their rows stand elsewhere in a tile, and the bits are the same. */
 static void test_tensor_rows(void **state) {
     (void)state;
-    const attention_case c = {
-        .heads = 2, .kv_heads = 1, .dim = 64, .v_dim = 64, .dtype = NAPIER_BF16, .causal = true, .seed = 30};
+    const attention_case c = {2, 1, 64, 64, NAPIER_BF16, 0, CAUSAL, 0, 30};
     attention_data d = data_of(c);
     const size_t row = (size_t)(c.heads * c.v_dim) * 2; /* bytes */
     through_mode = NAPIER_CUDA_BATCH_INVARIANT;

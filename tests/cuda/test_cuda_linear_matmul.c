@@ -60,16 +60,16 @@ static void test_bits(void **state) {
     through_mode = NAPIER_CUDA_BITWISE;
     for (int i = 0; i < 54; i++) {
         const int64_t *const s = shapes[i % 9];
-        const product_case c = {.m = s[0],
-                                .k = s[1],
-                                .n = s[2],
-                                .a = types[i % 3],
-                                .b = types[i / 3 % 3],
-                                .out = types[i / 7 % 3],
-                                .la = (layout)(i % LAYOUTS),
-                                .lb = (layout)((i / 2) % LAYOUTS),
-                                .lo = (layout)((i / 3) % LAYOUTS),
-                                .kind = i % 4};
+        const product_case c = {s[0],
+                                s[1],
+                                s[2],
+                                types[i % 3],
+                                types[i / 3 % 3],
+                                types[i / 7 % 3],
+                                (layout)(i % LAYOUTS),
+                                (layout)(i / 2 % LAYOUTS),
+                                (layout)(i / 3 % LAYOUTS),
+                                i % 4};
         check_bits(&c, (uint64_t)i);
     }
 }
@@ -80,15 +80,16 @@ static void test_pairs(void **state) {
     through_mode = NAPIER_CUDA_BITWISE;
     for (int kind = 0; kind < 4; kind++) {
         for (int i = 0; i < 3; i++) {
-            const product_case c = {.m = 40 + 60 * i,
-                                    .k = (int64_t[]){32, 96, 71}[i],
-                                    .n = 70,
-                                    .a = NAPIER_BF16,
-                                    .b = NAPIER_BF16,
-                                    .out = NAPIER_F32,
-                                    .la = i == 1 ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS,
-                                    .lb = i == 1 ? LAYOUT_CONTIGUOUS : LAYOUT_TRANSPOSED,
-                                    .kind = kind};
+            const product_case c = {40 + 60 * i,
+                                    (int64_t[]){32, 96, 71}[i],
+                                    70,
+                                    NAPIER_BF16,
+                                    NAPIER_BF16,
+                                    NAPIER_F32,
+                                    i == 1 ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS,
+                                    i == 1 ? LAYOUT_CONTIGUOUS : LAYOUT_TRANSPOSED,
+                                    LAYOUT_CONTIGUOUS,
+                                    kind};
             check_bits(&c, (uint64_t)(10 * kind + i));
         }
     }
@@ -130,15 +131,10 @@ static void test_tensor_cores(void **state) {
     through_mode = NAPIER_CUDA_BATCH_INVARIANT;
     for (int i = 0; i < 24; i++) {
         const int64_t *const s = shapes[i % 6];
-        const product_case c = {.m = s[0],
-                                .k = s[1],
-                                .n = s[2],
-                                .a = i % 2 ? NAPIER_F16 : NAPIER_BF16,
-                                .b = i % 2 ? NAPIER_F16 : NAPIER_BF16,
-                                .out = (napier_dtype[]){NAPIER_F32, NAPIER_BF16, NAPIER_F16}[i % 3],
-                                .la = layouts[i / 6],
-                                .lb = layouts[(i + i / 6) % 4],
-                                .lo = layouts[i % 4]};
+        const napier_dtype in = i % 2 ? NAPIER_F16 : NAPIER_BF16,
+                           out = (napier_dtype[]){NAPIER_F32, NAPIER_BF16, NAPIER_F16}[i % 3];
+        const product_case c = {s[0],           s[1], s[2], in, in, out, layouts[i / 6], layouts[(i + i / 6) % 4],
+                                layouts[i % 4], 0};
         const product p = make_product(&c, (uint64_t)i);
         fine(through_matmul(cpu, grid_input(&p.a), grid_input(&p.b), p.out.view));
         check_near(&p, &c);

@@ -1,5 +1,5 @@
 /* tests/cuda/test_cuda_linear_tokens.c - log-probabilities from hidden states on tensor cores, and their gradients:
- * against float64, the same bits for a row wherever it stands, rows that are not finite, ids that are no column, and
+ * against the CPU's, which are exact in comparison; the same bits for a row wherever it stands, rows that are not finite, ids that are no column, and
  * errors. */
 #include <napier/rl.h>
 
@@ -22,8 +22,7 @@ typedef struct token_data {
     uint8_t *keep;
     napier_token_options options;
     napier_token_results results; /* lse, entropy, argmax; logprobs; loss if per_row is 1 */
-    double *logits;               /* [rows][cols], exact */
-    double *size;                 /* [rows][cols]: sum of |hidden weights| */
+    napier_matrix logits;         /* f32 */
 } token_data;
 
 static double unit(rng *r) { return 2.0 * rng_uniform(r) - 1.0; }
@@ -32,23 +31,6 @@ static void fill(grid *g, double scale, rng *r) {
     for (int64_t i = 0; i < g->view.rows; i++) {
         for (int64_t j = 0; j < g->view.cols; j++) {
             grid_set(g, i, j, scale * unit(r));
-        }
-    }
-}
-
-static void multiply(token_data *d) {
-    d->logits = array_new((size_t)(d->c.rows * d->c.cols) * sizeof(double));
-    d->size = array_new((size_t)(d->c.rows * d->c.cols) * sizeof(double));
-    for (int64_t i = 0; i < d->c.rows; i++) {
-        for (int64_t j = 0; j < d->c.cols; j++) {
-            double sum = 0, size = 0;
-            for (int64_t k = 0; k < d->c.hidden; k++) {
-                const double x = grid_get(&d->hidden, i, k) * grid_get(&d->weights, j, k);
-                sum += x;
-                size += fabs(x);
-            }
-            d->logits[i * d->c.cols + j] = sum;
-            d->size[i * d->c.cols + j] = size;
         }
     }
 }
@@ -95,7 +77,8 @@ static token_data data_of(token_case c) {
     }
     d.options = options_for(&d);
     d.results = new_results(&c);
-    multiply(&d);
+    d.logits = napier_rows_f32(array_new((size_t)(c.rows * c.cols) * sizeof(float)), c.rows, c.cols);
+    fine(napier_matmul(cpu, grid_input(&d.hidden), napier_const_transposed(grid_input(&d.weights)), d.logits));
     both_case("case %d: %d x %d x %d", (int)c.seed, (int)c.rows, (int)c.hidden, (int)c.cols);
     return d;
 }
@@ -113,39 +96,27 @@ static napier_status run_case(const token_data *d) {
 static float at(napier_vector v, int64_t i) { return ((const float *)v.data)[i]; }
 static float logprob(const token_data *d, int64_t i) { return ((const float *)d->results.logprobs.data)[i]; }
 
-/* ---- float64 ----------------------------------------------------------------------------------------------------- */
+/* ---- On tensor cores --------------------------------------------------------------------------------------------- */
 
-typedef struct exact_row {
-    double max, lse, entropy, total, kept, error; /* error: what z may be off by */
-} exact_row;
-
-static double exact_z(const token_data *d, int64_t i, int64_t j) {
-    const double x = d->logits[i * d->c.cols + j];
+static double logit(const token_data *d, int64_t row, int64_t j) {
+    const double x = element_get(d->logits.data, NAPIER_F32, row * d->c.cols + j);
     const double capped = d->c.softcap != 0 ? d->c.softcap * tanh(x / d->c.softcap) : x;
-    return d->keep[i * d->c.cols + j] || !d->c.keep ? capped / d->c.temperature : -(double)INFINITY;
+    return d->keep[row * d->c.cols + j] || !d->c.keep ? capped / d->c.temperature : -(double)INFINITY;
 }
 
-static exact_row exact_of(const token_data *d, int64_t i) {
-    exact_row e = {.max = -(double)INFINITY};
+/* By how much a row's logits may be off: sums of |hidden weights| in f32, and their own rounding. */
+static double error_of(const token_data *d, int64_t row) {
+    double error = 0;
     for (int64_t j = 0; j < d->c.cols; j++) {
-        const double z = exact_z(d, i, j);
-        e.max = fmax(e.max, z);
-        e.error = fmax(e.error, (double)(d->c.hidden + 16) * 0x1p-22 * d->size[i * d->c.cols + j]);
-        e.total += z > -(double)INFINITY ? z : 0;
-        e.kept += z > -(double)INFINITY;
-        e.error = fmax(e.error, z > -(double)INFINITY ? fabs(z) * 0x1p-21 : 0);
+        const double z = logit(d, row, j);
+        double size = 0;
+        for (int64_t k = 0; k < d->c.hidden; k++) {
+            size += fabs(grid_get(&d->hidden, row, k) * grid_get(&d->weights, j, k));
+        }
+        error = fmax(error, (double)(d->c.hidden + 16) * 0x1p-22 * size);
+        error = fmax(error, z > -(double)INFINITY ? fabs(z) * 0x1p-21 : 0);
     }
-    e.error /= fmin(d->c.temperature, 1.0);
-    double sum = 0;
-    for (int64_t j = 0; j < d->c.cols; j++) {
-        sum += exp(exact_z(d, i, j) - e.max);
-    }
-    e.lse = e.max + log(sum);
-    for (int64_t j = 0; j < d->c.cols; j++) {
-        const double l = exact_z(d, i, j) - e.lse;
-        e.entropy -= l > -(double)INFINITY ? exp(l) * l : 0;
-    }
-    return e;
+    return error / fmin(d->c.temperature, 1.0);
 }
 
 static void near(const char *what, int64_t row, double got, double wanted, double error) {
@@ -153,24 +124,22 @@ static void near(const char *what, int64_t row, double got, double wanted, doubl
            error);
 }
 
-static void check_row(const token_data *d, int64_t i) {
+/* A row of the results against the CPU's. */
+static void check_row(const token_data *d, const napier_token_results *wanted, int64_t i) {
     const napier_token_results *const r = &d->results;
-    const exact_row e = exact_of(d, i);
-    const double tiny = 4e-6 + fabs(e.lse) * 0x1p-22, s = d->c.smoothing;
-    near("lse", i, (double)at(r->lse, i), e.lse, e.error + tiny);
-    near("entropy", i, (double)at(r->entropy, i), e.entropy, 2 * e.error * (1 + e.lse - e.max + e.entropy) + tiny);
-    expect(r->argmax[i] >= 0 && exact_z(d, i, r->argmax[i]) >= e.max - 2 * e.error, "argmax of row %lld", (long long)i);
-    for (int64_t k = 0; k < d->c.per_row; k++) {
-        const int64_t id = d->ids[i * d->c.per_row + k];
-        const double wanted = id < 0 ? 0 : exact_z(d, i, id) - e.lse;
-        const float got = logprob(d, i * d->c.per_row + k);
-        near("logprob", i, (double)got, wanted, id < 0 ? 0 : 2 * e.error + tiny);
-        expect(got <= 0.0f, "a positive log-probability");
-        if (d->c.per_row == 1) {
-            const double loss = (1 - s) * -wanted + s * (e.lse - e.total / e.kept) + d->c.z_loss * e.lse * e.lse;
-            near("loss", i, (double)at(r->loss, i), id < 0 ? 0 : loss,
-                 (4 + 2 * d->c.z_loss * fabs(e.lse)) * (e.error + tiny));
-        }
+    const double lse = (double)at(wanted->lse, i), entropy = (double)at(wanted->entropy, i);
+    const double error = error_of(d, i), tiny = 4e-6 + fabs(lse) * 0x1p-22, max = logit(d, i, wanted->argmax[i]);
+    near("lse", i, (double)at(r->lse, i), lse, error + tiny);
+    near("entropy", i, (double)at(r->entropy, i), entropy, 2 * error * (1 + lse - max + entropy) + tiny);
+    expect(r->argmax[i] >= 0 && logit(d, i, r->argmax[i]) >= max - 2 * error, "argmax of row %lld", (long long)i);
+    for (int64_t k = i * d->c.per_row; k < (i + 1) * d->c.per_row; k++) {
+        const double chosen = element_get(wanted->logprobs.data, NAPIER_F32, k);
+        near("logprob", i, (double)logprob(d, k), chosen, d->ids[k] < 0 ? 0 : 2 * error + tiny);
+        expect(logprob(d, k) <= 0.0f, "a positive log-probability");
+    }
+    if (d->c.per_row == 1) {
+        const double bound = (4 + 2 * d->c.z_loss * fabs(lse)) * (error + tiny);
+        near("loss", i, (double)at(r->loss, i), (double)at(wanted->loss, i), d->ids[i] < 0 ? 0 : bound);
     }
 }
 
@@ -186,9 +155,12 @@ static void test_forward(void **state) {
     for (int i = 0; i < CASE_COUNT; i += SANITIZED ? 2 : 1) {
         const token_data d = data_of(CASES[i]);
         device_order((uint64_t)i);
+        const napier_token_results wanted = new_results(&d.c);
+        fine(napier_linear_token_logprobs(cpu, grid_input(&d.hidden), grid_input(&d.weights), case_ids(&d), &d.options,
+                                          &wanted));
         fine(run_case(&d));
         for (int64_t row = 0; row < d.c.rows; row += (d.c.rows > 100 ? 11 : 1)) {
-            check_row(&d, row);
+            check_row(&d, &wanted, row);
         }
         arrays_free();
     }
@@ -290,38 +262,14 @@ static void test_bitwise(void **state) {
 
 /* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
-/* The gradient of logit j of row i. */
-static double exact_gradient(const token_data *d, const napier_token_gradients *g, const exact_row *e, int64_t i,
-                             int64_t j) {
-    const double z = exact_z(d, i, j), l = z - e->lse, probability = exp(l), s = d->c.smoothing;
-    if (!(z > -(double)INFINITY)) {
-        return 0;
-    }
-    double sum = element_get(g->lse.data, NAPIER_F32, i) * probability -
-                 element_get(g->entropy.data, NAPIER_F32, i) * probability * (l + e->entropy);
-    for (int64_t k = i * d->c.per_row; k < (i + 1) * d->c.per_row; k++) {
-        const double chosen = d->ids[k] == j ? 1.0 : 0.0;
-        if (d->ids[k] < 0) {
-            continue;
-        }
-        sum += element_get(g->logprobs.data, NAPIER_F32, k) * (chosen - probability);
-        if (d->c.per_row == 1) {
-            sum += element_get(g->loss.data, NAPIER_F32, i) *
-                   ((1 - s) * (probability - chosen) + s * (probability - 1 / e->kept) +
-                    2 * d->c.z_loss * e->lse * probability);
-        }
-    }
-    const double t = d->c.softcap != 0 ? tanh(d->logits[i * d->c.cols + j] / d->c.softcap) : 0;
-    return sum / d->c.temperature * (1 - t * t);
-}
-
-static void check_sums(const char *what, const grid *got, const double *g, int64_t rows, int64_t terms,
-                       int64_t row_step, int64_t term_step, const grid *factors) {
+/* rows of `got` against sums of g, the gradient of the logits, times `factors`. */
+static void check_sums(const char *what, const grid *got, const float *g, int64_t rows, int64_t terms, int64_t row_step,
+                       int64_t term_step, const grid *factors) {
     for (int64_t i = 0; i < rows; i += (rows > 100 ? 13 : 1)) {
         for (int64_t c = 0; c < got->view.cols; c++) {
             double sum = 0, size = 0;
             for (int64_t t = 0; t < terms; t++) {
-                const double x = g[i * row_step + t * term_step] * grid_get(factors, t, c);
+                const double x = (double)g[i * row_step + t * term_step] * grid_get(factors, t, c);
                 sum += x;
                 size += fabs(x) + 1e-6 * fabs(grid_get(factors, t, c));
             }
@@ -359,18 +307,13 @@ static void check_backward(const token_case *c, napier_dtype out, bool wants_hid
     fine(through_linear_token_logprobs_backward(cpu, grid_input(&d.hidden), grid_input(&d.weights), case_ids(&d),
                                                 &d.options, &g, to_hidden, to_weights));
     expect(grid_damage(&hidden) == 0 && grid_damage(&weights) == 0, "bytes beside the gradients");
-    double *const exact = array_new((size_t)(n * c->cols) * sizeof *exact);
-    for (int64_t i = 0; i < n; i++) {
-        const exact_row e = exact_of(&d, i);
-        for (int64_t j = 0; j < c->cols; j++) {
-            exact[i * c->cols + j] = exact_gradient(&d, &g, &e, i, j);
-        }
-    }
+    const napier_matrix dense = napier_rows_f32(array_new((size_t)(n * c->cols) * sizeof(float)), n, c->cols);
+    fine(napier_token_logprobs_backward(cpu, napier_read_only(d.logits), case_ids(&d), &d.options, &g, dense));
     if (wants_hidden) {
-        check_sums("grad_hidden", &hidden, exact, n, c->cols, c->cols, 1, &d.weights);
+        check_sums("grad_hidden", &hidden, dense.data, n, c->cols, c->cols, 1, &d.weights);
     }
     if (wants_weights) {
-        check_sums("grad_weights", &weights, exact, c->cols, n, 1, c->cols, &d.hidden);
+        check_sums("grad_weights", &weights, dense.data, c->cols, n, 1, c->cols, &d.hidden);
     }
     arrays_free();
 }
