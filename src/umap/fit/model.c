@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "umap/layout/densmap.h"
 #include "umap/layout/epochs.h"
@@ -100,11 +101,9 @@ static napier_status check_given(napier_context *context, const napier_umap_opti
     for (int64_t i = 0; i < n * k; i++) {
         const float d = o->knn_distances[i];
         const int rises = i % k == 0 || d >= o->knn_distances[i - 1];
-        if (o->knn_indices[i] < -1 || o->knn_indices[i] >= n || !(d >= 0.0f) || !rises) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "knn_indices, knn_distances: neighbour %lld of row %lld is %ld at %g",
-                               (long long)(i % k), (long long)(i / k), (long)o->knn_indices[i], (double)d);
-        }
+        NAPIER_REFUSE_IF(context, o->knn_indices[i] < -1 || o->knn_indices[i] >= n || !(d >= 0.0f) || !rises,
+                         "knn_indices, knn_distances: neighbour %lld of row %lld is %ld at %g", (long long)(i % k),
+                         (long long)(i / k), (long)o->knn_indices[i], (double)d);
     }
     return NAPIER_OK;
 }
@@ -207,10 +206,7 @@ static napier_status pruned(napier_context *context, const napier_umap_graph *gr
     for (int64_t e = 0; e < count; e++) {
         highest = graph->weights[e] > highest ? graph->weights[e] : highest;
     }
-    const napier_status status = napier_umap_graph_create(context, graph->n, count, out);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_graph_create(context, graph->n, count, out));
     const float least = highest / (float)epochs;
     int64_t kept = 0;
     for (int64_t v = 0; v < graph->n; v++) {
@@ -277,31 +273,18 @@ static napier_status lay_out(napier_context *context, const napier_umap_graph *g
     return status;
 }
 
-static napier_status run_optimize_layout(napier_context *context, const napier_umap_graph *graph,
-                                         const napier_umap_options *options, napier_matrix embedding) {
-    napier_umap_options o;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_graph(context, "graph", graph);
-    if (!status)
-        status = napier_umap_check_options(context, options, graph->n, &o);
-    if (!status)
-        status = napier_check_matrix_out(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
-    if (!status)
-        status = napier_umap_check_apart_graph(context, "embedding", embedding, graph);
-    return status ? status : lay_out(context, graph, &o, NULL, embedding);
-}
-
 napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
                                           const napier_umap_options *options, napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_optimize_layout(context, graph, options, embedding);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_DEFAULT_FENV;
+    napier_umap_options o;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_graph(context, "graph", graph));
+    NAPIER_TRY(napier_umap_check_options(context, options, graph->n, &o));
+    NAPIER_TRY(napier_check_matrix_out(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", napier_read_only(embedding)));
+    NAPIER_TRY(napier_umap_check_apart_graph(context, "embedding", embedding, graph));
+    return lay_out(context, graph, &o, NULL, embedding);
 }
 
 /* Sets points without edges to NaN: only samples moved them, so their position has no meaning. */
@@ -339,8 +322,9 @@ static napier_status fit_points(napier_context *context, napier_umap_samples sam
     return status;
 }
 
-static napier_status run_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
-                             napier_umap_model **out) {
+napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
+                              napier_umap_model **out) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_options o;
     napier_umap_model *model = NULL;
     napier_status status = napier_begin(context);
@@ -370,12 +354,4 @@ static napier_status run_fit(napier_context *context, napier_umap_samples sample
     }
     *out = model;
     return NAPIER_OK;
-}
-
-napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
-                              napier_umap_model **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_fit(context, samples, options, out);
-    napier_fenv_leave(caller);
-    return status;
 }

@@ -18,9 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/base/fenv.h"
 #include "core/base/bytes.h"
 #include "core/base/output_file.h"
+#include "core/base/scope.h"
 #include "umap/fit/model.h"
 #include "umap/options/params.h"
 
@@ -102,13 +102,11 @@ static uint8_t *put_data(uint8_t *at, const napier_samples_copy *data) {
 
 napier_status napier_umap_model_to_bytes(napier_context *context, const napier_umap_model *model, uint8_t *bytes,
                                          size_t capacity, size_t *size) {
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (!model || !size || (!bytes && capacity > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", !model ? "model" : !size ? "size" : "bytes");
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model || !size || (!bytes && capacity > 0), "%s: NULL",
+                     !model  ? "model"
+                     : !size ? "size"
+                             : "bytes");
     const sizes s = sizes_of(model);
     *size = (size_t)bytes_of(&s, &model->options, model->data.dense != NULL);
     if (capacity < *size) {
@@ -116,9 +114,8 @@ napier_status napier_umap_model_to_bytes(napier_context *context, const napier_u
     }
     const napier_const_matrix map = napier_umap_model_embedding(model);
     const uintptr_t to = (uintptr_t)bytes, from = (uintptr_t)map.data;
-    if (to < from + (size_t)(map.rows * map.cols) * sizeof(float) && from < to + *size) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "bytes: overlap the model");
-    }
+    NAPIER_REFUSE_IF(context, to < from + (size_t)(map.rows * map.cols) * sizeof(float) && from < to + *size,
+                     "bytes: overlap the model");
     uint8_t *at = napier_put_bytes(bytes, magic, sizeof magic);
     at = napier_put_u32(at, format_of(&model->options));
     at = napier_put_u32(at, model->data.dense != NULL);
@@ -259,11 +256,8 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
     }
     model->data.rows = (int64_t)s->n;
     model->data.cols = (int64_t)s->cols;
-    const napier_status status =
-        dense ? get_dense(context, at, &model->data) : get_sparse(context, at, (int64_t)s->sparse, &model->data);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(dense ? get_dense(context, at, &model->data)
+                     : get_sparse(context, at, (int64_t)s->sparse, &model->data));
     at += dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
     napier_get_floats(at, model->embedding, (int64_t)s->embedding);
     const napier_status placed =
@@ -271,15 +265,14 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
     return placed ? corrupt(context, "an embedding that is not finite") : NAPIER_OK;
 }
 
-static napier_status run_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                          napier_umap_model **out) {
+napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                           napier_umap_model **out) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (status) {
         return status;
     }
-    if (!out || (!bytes && size > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", out ? "bytes" : "out");
-    }
+    NAPIER_REFUSE_IF(context, !out || (!bytes && size > 0), "%s: NULL", out ? "bytes" : "out");
     *out = NULL;
     if (size < MODEL_HEAD + MODEL_OPTIONS + MODEL_SIZES + MODEL_CHECKSUM || memcmp(bytes, magic, sizeof magic) != 0) {
         return corrupt(context, "not a map of this library");
@@ -318,14 +311,6 @@ static napier_status run_model_from_bytes(napier_context *context, const uint8_t
     }
     *out = model;
     return NAPIER_OK;
-}
-
-napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                           napier_umap_model **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_model_from_bytes(context, bytes, size, out);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */

@@ -2,8 +2,8 @@
  * labels. For each row it computes all distances in the data and on the map. */
 #include <math.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/options/force.h"
 #include "umap/metric/metric.h"
 #include "umap/options/params.h"
@@ -157,9 +157,10 @@ static napier_status run_quality(napier_context *context, quality_task *t, napie
     return status;
 }
 
-static napier_status run_quality_of(napier_context *context, napier_umap_samples samples,
-                                    const napier_neighbors_options *options, napier_const_matrix embedding,
-                                    const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
+                                     const napier_neighbors_options *options, napier_const_matrix embedding,
+                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
+    NAPIER_DEFAULT_FENV;
     const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_neighbors_options *o = options ? options : &defaults;
     napier_status status = napier_begin(context);
@@ -172,16 +173,13 @@ static napier_status run_quality_of(napier_context *context, napier_umap_samples
     if (status) {
         return status;
     }
-    if (embedding.rows != napier_samples_rows(samples)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "embedding: %lld rows, the samples have %lld",
-                           (long long)embedding.rows, (long long)napier_samples_rows(samples));
-    }
+    NAPIER_REFUSE_IF(context, embedding.rows != napier_samples_rows(samples),
+                     "embedding: %lld rows, the samples have %lld", (long long)embedding.rows,
+                     (long long)napier_samples_rows(samples));
     const int64_t n = embedding.rows - napier_umap_disconnected(embedding), k = o->n_neighbors;
-    if (k < 1 || k > (n - 1) / 2 || rows < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "n_neighbors %lld, rows %lld: not 1 to below half of %lld points on the map, and 0 or more",
-                           (long long)k, (long long)rows, (long long)n);
-    }
+    NAPIER_REFUSE_IF(context, k < 1 || k > (n - 1) / 2 || rows < 0,
+                     "n_neighbors %lld, rows %lld: not 1 to below half of %lld points on the map, and 0 or more",
+                     (long long)k, (long long)rows, (long long)n);
     napier_points *points = NULL;
     status = napier_points_create(context, "samples", samples, o, NULL, &points);
     if (status) {
@@ -195,14 +193,5 @@ static napier_status run_quality_of(napier_context *context, napier_umap_samples
                          .labels = labels};
     status = run_quality(context, &task, out);
     napier_points_destroy(context, points);
-    return status;
-}
-
-napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
-                                     const napier_neighbors_options *options, napier_const_matrix embedding,
-                                     const int32_t *labels, int64_t rows, napier_umap_quality *out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_quality_of(context, samples, options, embedding, labels, rows, out);
-    napier_fenv_leave(caller);
     return status;
 }

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
@@ -210,25 +210,20 @@ static void leave_out(const napier_umap_model *model, nearest *n) {
 }
 
 static napier_status check_rows(napier_context *context, const napier_umap_model *model, napier_umap_samples samples) {
-    if (!model) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
-    }
-    const napier_status status = napier_samples_check(context, samples);
-    if (status) {
-        return status;
-    }
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_samples_check(context, samples));
     if (model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
     }
-    if (napier_samples_cols(samples) != model->data.cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld columns, the model was fitted on %lld",
-                           (long long)napier_samples_cols(samples), (long long)model->data.cols);
-    }
+    NAPIER_REFUSE_IF(context, napier_samples_cols(samples) != model->data.cols,
+                     "samples: %lld columns, the model was fitted on %lld", (long long)napier_samples_cols(samples),
+                     (long long)model->data.cols);
     return NAPIER_OK;
 }
 
-static napier_status run_transform(napier_context *context, const napier_umap_model *model, napier_umap_samples samples,
-                                   napier_matrix embedding) {
+napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
+                                    napier_umap_samples samples, napier_matrix embedding) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (!status)
         status = check_rows(context, model, samples);
@@ -261,14 +256,6 @@ static napier_status run_transform(napier_context *context, const napier_umap_mo
     return status;
 }
 
-napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
-                                    napier_umap_samples samples, napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_transform(context, model, samples, embedding);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 /* ---- Back to data ------------------------------------------------------------------------------------------------ */
 
 typedef struct inverse_task {
@@ -295,10 +282,7 @@ static napier_status find_on_map(napier_context *context, const napier_umap_mode
                                  float *places, int32_t *kept, nearest *near) {
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
     const int64_t count = gather_places(model, places, kept);
-    if (count == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: none of its %lld points has a place on the map",
-                           (long long)model->n);
-    }
+    NAPIER_REFUSE_IF(context, count == 0, "model: none of its %lld points has a place on the map", (long long)model->n);
     const int64_t wanted = model->options.neighbors.n_neighbors;
     options.n_neighbors = wanted < count ? wanted : count;
     const napier_umap_samples map = {napier_const_rows_f32(places, count, model->options.n_components), NULL};
@@ -319,8 +303,9 @@ static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end)
     }
 }
 
-static napier_status run_inverse_transform(napier_context *context, const napier_umap_model *model,
-                                           napier_const_matrix points, napier_matrix samples) {
+napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
+                                            napier_const_matrix points, napier_matrix samples) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (!status && !model)
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
@@ -360,13 +345,5 @@ static napier_status run_inverse_transform(napier_context *context, const napier
     nearest_release(context, &near);
     napier_free(&context->allocator, places);
     napier_free(&context->allocator, kept);
-    return status;
-}
-
-napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
-                                            napier_const_matrix points, napier_matrix samples) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_inverse_transform(context, model, points, samples);
-    napier_fenv_leave(caller);
     return status;
 }

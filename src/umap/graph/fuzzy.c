@@ -14,8 +14,8 @@
 
 #include <napier/umap.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/f64.h"
 #include "umap/graph/fuzzy.h"
@@ -50,16 +50,10 @@ static void mark_faults(void *argument, int worker, int64_t begin, int64_t end) 
 }
 
 napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors) {
-    if (n < 0 || n >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n: %lld points are not 0 to 2^31 - 1", (long long)n);
-    }
-    if (n_neighbors < 1 || n_neighbors >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors: %lld is not 1 to 2^31 - 1",
-                           (long long)n_neighbors);
-    }
-    if (n > 0 && !distances) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "distances: NULL");
-    }
+    NAPIER_REFUSE_IF(context, n < 0 || n >= (int64_t)1 << 31, "n: %lld points are not 0 to 2^31 - 1", (long long)n);
+    NAPIER_REFUSE_IF(context, n_neighbors < 1 || n_neighbors >= (int64_t)1 << 31,
+                     "n_neighbors: %lld is not 1 to 2^31 - 1", (long long)n_neighbors);
+    NAPIER_REFUSE_IF(context, n > 0 && !distances, "distances: NULL");
     return NAPIER_OK;
 }
 
@@ -84,11 +78,9 @@ static napier_status check_rows(napier_context *context, const int32_t *indices,
         return NAPIER_OK;
     }
     const int64_t at = row * k + column;
-    if (indices && (indices[at] < -1 || indices[at] >= n)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column,
-                           (long long)row, (long)indices[at], (long long)n);
-    }
+    NAPIER_REFUSE_IF(context, indices && (indices[at] < -1 || indices[at] >= n),
+                     "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column, (long long)row,
+                     (long)indices[at], (long long)n);
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                        "distances: neighbour %lld of row %lld is at %g: not a finite, ascending distance of at least 0",
                        (long long)column, (long long)row, (double)distances[at]);
@@ -238,10 +230,8 @@ static napier_status smooth(napier_context *context, const float *distances, int
 }
 
 napier_status napier_umap_check_connectivity(napier_context *context, double local_connectivity) {
-    if (!(local_connectivity >= 0.0) || !(local_connectivity < 0x1p31)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "local_connectivity: %g is not a finite number from 0 on",
-                           local_connectivity);
-    }
+    NAPIER_REFUSE_IF(context, !(local_connectivity >= 0.0) || !(local_connectivity < 0x1p31),
+                     "local_connectivity: %g is not a finite number from 0 on", local_connectivity);
     return NAPIER_OK;
 }
 
@@ -249,39 +239,21 @@ static napier_status check_scales_apart(napier_context *context, const float *di
                                         float *rhos, float *sigmas) {
     const napier_const_matrix read = napier_const_rows_f32(distances, n, n_neighbors);
     const napier_matrix first = napier_rows_f32(rhos, 1, n), second = napier_rows_f32(sigmas, 1, n);
-    napier_status status = napier_umap_check_apart(context, "rhos", first, "distances", read);
-    if (!status)
-        status = napier_umap_check_apart(context, "sigmas", second, "distances", read);
-    if (!status)
-        status = napier_umap_check_apart(context, "sigmas", second, "rhos", napier_read_only(first));
-    return status;
-}
-
-static napier_status run_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
-                                         int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_knn(context, distances, n, n_neighbors);
-    if (!status)
-        status = napier_umap_check_connectivity(context, local_connectivity);
-    if (!status && n > 0 && (!rhos || !sigmas))
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", rhos ? "sigmas" : "rhos");
-    if (!status)
-        status = check_rows(context, NULL, distances, n, n_neighbors);
-    if (!status)
-        status = check_scales_apart(context, distances, n, n_neighbors, rhos, sigmas);
-    if (!status)
-        status = smooth(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
-    return status;
+    NAPIER_TRY(napier_umap_check_apart(context, "rhos", first, "distances", read));
+    NAPIER_TRY(napier_umap_check_apart(context, "sigmas", second, "distances", read));
+    return napier_umap_check_apart(context, "sigmas", second, "rhos", napier_read_only(first));
 }
 
 napier_status napier_umap_smooth_knn_dist(napier_context *context, const float *distances, int64_t n,
                                           int64_t n_neighbors, double local_connectivity, float *rhos, float *sigmas) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status =
-        run_smooth_knn_dist(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
-    napier_fenv_leave(caller);
-    return status;
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_knn(context, distances, n, n_neighbors));
+    NAPIER_TRY(napier_umap_check_connectivity(context, local_connectivity));
+    NAPIER_REFUSE_IF(context, n > 0 && (!rhos || !sigmas), "%s: NULL", rhos ? "sigmas" : "rhos");
+    NAPIER_TRY(check_rows(context, NULL, distances, n, n_neighbors));
+    NAPIER_TRY(check_scales_apart(context, distances, n, n_neighbors, rhos, sigmas));
+    return smooth(context, distances, n, n_neighbors, local_connectivity, rhos, sigmas);
 }
 
 /* ---- Directed memberships ---------------------------------------------------------------------------------------- */
@@ -391,10 +363,9 @@ static void close_up(napier_umap_graph *graph, int64_t k) {
 static napier_status refuse_repeats(napier_context *context, const member_task *t, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         for (int64_t e = 1; t->repeats[i / ROW_CHUNK] && e < t->counts[i]; e++) {
-            if (t->targets[i * t->k + e] == t->targets[i * t->k + e - 1]) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: row %lld has neighbour %lu twice",
-                                   (long long)i, (unsigned long)t->targets[i * t->k + e]);
-            }
+            NAPIER_REFUSE_IF(context, t->targets[i * t->k + e] == t->targets[i * t->k + e - 1],
+                             "indices: row %lld has neighbour %lu twice", (long long)i,
+                             (unsigned long)t->targets[i * t->k + e]);
         }
     }
     return NAPIER_OK;
@@ -447,16 +418,15 @@ napier_status napier_umap_directed_set(napier_context *context, const int32_t *i
     return status;
 }
 
-static napier_status run_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
-                                              int64_t n, int64_t n_neighbors, double local_connectivity,
-                                              double set_op_mix_ratio, napier_umap_graph **out) {
+napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
+                                               int64_t n, int64_t n_neighbors, double local_connectivity,
+                                               double set_op_mix_ratio, napier_umap_graph **out) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (status) {
         return status;
     }
-    if (!out) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
-    }
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
     status = napier_umap_check_knn(context, distances, n, n_neighbors);
     if (!status && n > 0 && !indices)
@@ -473,15 +443,5 @@ static napier_status run_fuzzy_simplicial_set(napier_context *context, const int
     if (!status)
         status = napier_umap_graph_union(context, directed, set_op_mix_ratio, out);
     napier_umap_graph_destroy(context, directed);
-    return status;
-}
-
-napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
-                                               int64_t n, int64_t n_neighbors, double local_connectivity,
-                                               double set_op_mix_ratio, napier_umap_graph **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_fuzzy_simplicial_set(context, indices, distances, n, n_neighbors,
-                                                          local_connectivity, set_op_mix_ratio, out);
-    napier_fenv_leave(caller);
     return status;
 }

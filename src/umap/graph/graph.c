@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "umap/graph/edges.h"
 #include "umap/options/params.h"
 
@@ -28,19 +28,16 @@ static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64
     }
 }
 
-static napier_status run_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
+napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
+    NAPIER_DEFAULT_FENV;
     const napier_status status = napier_begin(context);
     if (status) {
         return status;
     }
-    if (count < 0 || (count > 0 && !edges)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: %s, count %lld", edges ? "given" : "NULL",
-                           (long long)count);
-    }
+    NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
+                     (long long)count);
     for (int64_t e = 0; e < count; e++) {
-        if (isnan(edges[e].weight)) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: the weight of edge %lld is NaN", (long long)e);
-        }
+        NAPIER_REFUSE_IF(context, isnan(edges[e].weight), "edges: the weight of edge %lld is NaN", (long long)e);
     }
     if (is_sorted(edges, count)) {
         return NAPIER_OK;
@@ -67,73 +64,48 @@ static napier_status run_sort_edges(napier_context *context, napier_umap_edge *e
     return NAPIER_OK;
 }
 
-napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_sort_edges(context, edges, count);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 /* ---- Checking ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_check_counts(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                        int64_t n) {
-    if (n < 0 || n >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n: %lld vertices are not 0 to 2^31 - 1", (long long)n);
-    }
-    if (count < 0 || (count > 0 && !edges)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: %s, count %lld", edges ? "given" : "NULL",
-                           (long long)count);
-    }
+    NAPIER_REFUSE_IF(context, n < 0 || n >= (int64_t)1 << 31, "n: %lld vertices are not 0 to 2^31 - 1", (long long)n);
+    NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
+                     (long long)count);
     return NAPIER_OK;
 }
 
 napier_status napier_umap_check_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                       int64_t n) {
-    const napier_status status = napier_umap_check_counts(context, edges, count, n);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_counts(context, edges, count, n));
     for (int64_t e = 0; e < count; e++) {
         const napier_umap_edge *edge = &edges[e];
-        if (edge->source >= n || edge->target >= n) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: edge %lld (%lu, %lu) leaves the %lld vertices",
-                               (long long)e, (unsigned long)edge->source, (unsigned long)edge->target, (long long)n);
-        }
-        if (!napier_is_weight(edge->weight)) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "edges: the weight of edge %lld is %g", (long long)e,
-                               (double)edge->weight);
-        }
-        if (e > 0 && napier_edge_is_after(&edges[e - 1], edge)) {
-            return napier_fail(
-                context, NAPIER_INVALID_ARGUMENT,
-                "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)", (long long)e,
-                (unsigned long)edge->source, (unsigned long)edge->target, (unsigned long)edges[e - 1].source,
-                (unsigned long)edges[e - 1].target);
-        }
+        NAPIER_REFUSE_IF(context, edge->source >= n || edge->target >= n,
+                         "edges: edge %lld (%lu, %lu) leaves the %lld vertices", (long long)e,
+                         (unsigned long)edge->source, (unsigned long)edge->target, (long long)n);
+        NAPIER_REFUSE_IF(context, !napier_is_weight(edge->weight), "edges: the weight of edge %lld is %g", (long long)e,
+                         (double)edge->weight);
+        NAPIER_REFUSE_IF(context, e > 0 && napier_edge_is_after(&edges[e - 1], edge),
+                         "edges: edge %lld (%lu, %lu) comes after (%lu, %lu): not sorted (napier_umap_sort_edges)",
+                         (long long)e, (unsigned long)edge->source, (unsigned long)edge->target,
+                         (unsigned long)edges[e - 1].source, (unsigned long)edges[e - 1].target);
     }
     return NAPIER_OK;
 }
 
 napier_status napier_umap_check_graph(napier_context *context, const char *name, const napier_umap_graph *graph) {
-    if (!graph || graph->n < 0 || graph->n >= (int64_t)1 << 31 || !graph->starts || graph->starts[0] != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL, or without rows", name);
-    }
+    NAPIER_REFUSE_IF(context,
+                     !graph || graph->n < 0 || graph->n >= (int64_t)1 << 31 || !graph->starts || graph->starts[0] != 0,
+                     "%s: NULL, or without rows", name);
     for (int64_t v = 0; v < graph->n; v++) {
-        if (graph->starts[v + 1] < graph->starts[v]) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld ends before it begins", name,
-                               (long long)v);
-        }
+        NAPIER_REFUSE_IF(context, graph->starts[v + 1] < graph->starts[v], "%s: row %lld ends before it begins", name,
+                         (long long)v);
         for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e++) {
             const int rises = e == graph->starts[v] || graph->targets[e] > graph->targets[e - 1];
-            if (!rises || graph->targets[e] >= graph->n) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: target %lu of row %lld is out of order", name,
-                                   (unsigned long)graph->targets[e], (long long)v);
-            }
-            if (!(graph->weights[e] > 0.0f) || !(graph->weights[e] <= 0x1.fffffep127f)) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: a weight of row %lld is %g", name,
-                                   (long long)v, (double)graph->weights[e]);
-            }
+            NAPIER_REFUSE_IF(context, !rises || graph->targets[e] >= graph->n,
+                             "%s: target %lu of row %lld is out of order", name, (unsigned long)graph->targets[e],
+                             (long long)v);
+            NAPIER_REFUSE_IF(context, !(graph->weights[e] > 0.0f) || !(graph->weights[e] <= 0x1.fffffep127f),
+                             "%s: a weight of row %lld is %g", name, (long long)v, (double)graph->weights[e]);
         }
     }
     return NAPIER_OK;
@@ -141,28 +113,17 @@ napier_status napier_umap_check_graph(napier_context *context, const char *name,
 
 /* ---- Segments and graphs ----------------------------------------------------------------------------------------- */
 
-static napier_status run_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
-                                  int64_t *starts, int64_t *counts) {
-    napier_status status = napier_begin(context);
-    if (!status) {
-        status = napier_umap_check_edges(context, edges, count, n);
-    }
-    if (status) {
-        return status;
-    }
-    if (n > 0 && (!starts || !counts)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", starts ? "counts" : "starts");
-    }
+napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
+                                   int64_t *starts, int64_t *counts) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, n));
+    NAPIER_REFUSE_IF(context, n > 0 && (!starts || !counts), "%s: NULL", starts ? "counts" : "starts");
     const napier_const_matrix read = napier_umap_edge_words(edges, count);
-    status = napier_umap_check_apart(context, "starts", napier_rows(starts, 1, n, NAPIER_F64), "edges", read);
-    if (!status)
-        status = napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "edges", read);
-    if (!status)
-        status = napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "starts",
-                                         napier_umap_array(starts, n, NAPIER_F64));
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_apart(context, "starts", napier_rows(starts, 1, n, NAPIER_F64), "edges", read));
+    NAPIER_TRY(napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "edges", read));
+    NAPIER_TRY(napier_umap_check_apart(context, "counts", napier_rows(counts, 1, n, NAPIER_F64), "starts",
+                                       napier_umap_array(starts, n, NAPIER_F64)));
     int64_t e = 0;
     for (int64_t v = 0; v < n; v++) {
         starts[v] = e;
@@ -172,14 +133,6 @@ static napier_status run_segments(napier_context *context, const napier_umap_edg
         counts[v] = e - starts[v];
     }
     return NAPIER_OK;
-}
-
-napier_status napier_umap_segments(napier_context *context, const napier_umap_edge *edges, int64_t count, int64_t n,
-                                   int64_t *starts, int64_t *counts) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_segments(context, edges, count, n, starts, counts);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 napier_status napier_umap_graph_create(napier_context *context, int64_t n, int64_t count, napier_umap_graph **out) {
@@ -210,8 +163,9 @@ void napier_umap_graph_destroy(napier_context *context, napier_umap_graph *graph
     }
 }
 
-static napier_status run_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
-                                          int64_t n, napier_umap_graph **out) {
+napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
+                                           int64_t n, napier_umap_graph **out) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (!status && !out) {
         status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
@@ -241,21 +195,10 @@ static napier_status run_graph_from_edges(napier_context *context, const napier_
     return NAPIER_OK;
 }
 
-napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
-                                           int64_t n, napier_umap_graph **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_graph_from_edges(context, edges, count, n, out);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 napier_status napier_umap_graph_reversed(napier_context *context, const napier_umap_graph *graph,
                                          napier_umap_graph **out) {
     const int64_t n = graph->n, count = napier_umap_graph_edges(graph);
-    const napier_status status = napier_umap_graph_create(context, n, count, out);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_graph_create(context, n, count, out));
     napier_umap_graph *reversed = *out;
     memset(reversed->starts, 0, ((size_t)n + 1) * sizeof *reversed->starts);
     for (int64_t e = 0; e < count; e++) {

@@ -11,8 +11,8 @@
 
 #include <napier/umap.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/math/f64.h"
 #include "umap/graph/fuzzy.h"
 #include "umap/graph/graph.h"
@@ -58,29 +58,23 @@ static napier_status reset_local_connectivity(napier_context *context, napier_um
 
 static napier_status check_arguments(napier_context *context, napier_umap_graph **graph, const void *targets,
                                      const char *name, double target_weight) {
-    napier_status status = napier_begin(context);
-    if (!status && !graph)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "graph: NULL");
-    if (!status)
-        status = napier_umap_check_graph(context, "graph", *graph);
-    if (!status && (*graph)->n > 0 && !targets)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
-    if (!status && !(target_weight >= 0.0 && target_weight <= 1.0))
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "target_weight: %g is not 0 to 1", target_weight);
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !graph, "graph: NULL");
+    NAPIER_TRY(napier_umap_check_graph(context, "graph", *graph));
+    NAPIER_REFUSE_IF(context, (*graph)->n > 0 && !targets, "%s: NULL", name);
+    NAPIER_REFUSE_IF(context, !(target_weight >= 0.0 && target_weight <= 1.0), "target_weight: %g is not 0 to 1",
+                     target_weight);
+    return NAPIER_OK;
 }
 
 /* ---- Categories -------------------------------------------------------------------------------------------------- */
 
-static napier_status run_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
-                                         double target_weight) {
-    napier_status status = check_arguments(context, graph, categories, "categories", target_weight);
+napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
+                                          double target_weight) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(check_arguments(context, graph, categories, "categories", target_weight));
     napier_umap_graph *joint = NULL;
-    if (!status)
-        status = napier_umap_graph_create(context, (*graph)->n, napier_umap_graph_edges(*graph), &joint);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_graph_create(context, (*graph)->n, napier_umap_graph_edges(*graph), &joint));
     const double far_dist = target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
     const double far = napier_f64_exp(-far_dist), unknown = napier_f64_exp(-UNKNOWN_DIST);
     const napier_umap_graph *g = *graph;
@@ -95,14 +89,6 @@ static napier_status run_join_categories(napier_context *context, napier_umap_gr
     }
     joint->starts[g->n] = g->starts[g->n];
     return reset_local_connectivity(context, joint, graph);
-}
-
-napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
-                                          double target_weight) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_join_categories(context, graph, categories, target_weight);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 /* ---- Neighbours on a line ---------------------------------------------------------------------------------------- */
@@ -332,22 +318,18 @@ static napier_status intersection(napier_context *context, const napier_umap_gra
     return status;
 }
 
-static napier_status run_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
-                                      int64_t n_neighbors, double target_weight) {
+napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
+                                       int64_t n_neighbors, double target_weight) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = check_arguments(context, graph, numbers, "numbers", target_weight);
     if (status) {
         return status;
     }
     const int64_t n = (*graph)->n;
-    if (n_neighbors < 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "n_neighbors: %lld is less than 1",
-                           (long long)n_neighbors);
-    }
+    NAPIER_REFUSE_IF(context, n_neighbors < 1, "n_neighbors: %lld is less than 1", (long long)n_neighbors);
     for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(numbers[i])) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "numbers: element %lld is %g", (long long)i,
-                               (double)numbers[i]);
-        }
+        NAPIER_REFUSE_IF(context, !isfinite(numbers[i]), "numbers: element %lld is %g", (long long)i,
+                         (double)numbers[i]);
     }
     if (n == 0) {
         return NAPIER_OK;
@@ -358,12 +340,4 @@ static napier_status run_join_numbers(napier_context *context, napier_umap_graph
         status = intersection(context, *graph, right, target_weight, &joint);
     napier_umap_graph_destroy(context, right);
     return status ? status : reset_local_connectivity(context, joint, graph);
-}
-
-napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
-                                       int64_t n_neighbors, double target_weight) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_join_numbers(context, graph, numbers, n_neighbors, target_weight);
-    napier_fenv_leave(caller);
-    return status;
 }

@@ -2,8 +2,8 @@
  * result. */
 #include <math.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
 
@@ -87,10 +87,9 @@ static napier_status check_apart(napier_context *context, const char *name, napi
 /* Searches and writes the result. The points have been checked. */
 static napier_status run(napier_context *context, const napier_neighbors_options *options, const napier_points *samples,
                          const napier_points *queries, int32_t *indices, float *distances) {
-    if (options->n_neighbors > samples->n) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is more than the %lld samples",
-                           (long long)options->n_neighbors, (long long)samples->n);
-    }
+    NAPIER_REFUSE_IF(context, options->n_neighbors > samples->n,
+                     "options: n_neighbors %lld is more than the %lld samples", (long long)options->n_neighbors,
+                     (long long)samples->n);
     napier_status status = napier_search_check_outputs(context, indices, distances, queries->n, options->n_neighbors);
     if (status || queries->n == 0) {
         return status;
@@ -109,9 +108,9 @@ static napier_status run(napier_context *context, const napier_neighbors_options
     return status;
 }
 
-static napier_status run_nearest_neighbors(napier_context *context, napier_umap_samples samples,
-                                           const napier_neighbors_options *options, int32_t *indices,
-                                           float *distances) {
+napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
+                                       const napier_neighbors_options *options, int32_t *indices, float *distances) {
+    NAPIER_DEFAULT_FENV;
     napier_neighbors_options o;
     napier_points *points = NULL;
     napier_status status = napier_begin(context);
@@ -127,17 +126,10 @@ static napier_status run_nearest_neighbors(napier_context *context, napier_umap_
     return status;
 }
 
-napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
-                                       const napier_neighbors_options *options, int32_t *indices, float *distances) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_nearest_neighbors(context, samples, options, indices, distances);
-    napier_fenv_leave(caller);
-    return status;
-}
-
-static napier_status run_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
-                                              napier_umap_samples queries, const napier_neighbors_options *options,
-                                              int32_t *indices, float *distances) {
+napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
+                                          napier_umap_samples queries, const napier_neighbors_options *options,
+                                          int32_t *indices, float *distances) {
+    NAPIER_DEFAULT_FENV;
     napier_neighbors_options o;
     napier_points *points = NULL, *others = NULL;
     napier_status status = napier_begin(context);
@@ -157,14 +149,5 @@ static napier_status run_nearest_neighbors_of(napier_context *context, napier_um
         }
         napier_points_destroy(context, points);
     }
-    return status;
-}
-
-napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
-                                          napier_umap_samples queries, const napier_neighbors_options *options,
-                                          int32_t *indices, float *distances) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_nearest_neighbors_of(context, samples, queries, options, indices, distances);
-    napier_fenv_leave(caller);
     return status;
 }

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/knn/neighbors_tree.h"
 
 enum {
@@ -280,10 +281,7 @@ static napier_status make_side(const exact *e, const napier_points *points, bool
     const napier_search *s = e->search;
     const napier_allocator *a = &s->context->allocator;
     out->points = points;
-    const napier_status status = napier_tree_create(s, points, e->subspace, &out->tree);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_tree_create(s, points, e->subspace, &out->tree));
     const int64_t places = out->tree->panels * NAPIER_PANEL;
     out->limits = napier_alloc(a, (size_t)places, sizeof(float));
     out->reaches = looks ? napier_alloc(a, (size_t)out->tree->nodes, sizeof(float)) : NULL;

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 
 napier_status napier_search_progress(const napier_search *s, double done) {
@@ -22,20 +23,12 @@ napier_status napier_search_no_memory(const napier_search *s, const char *what) 
 napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
                                          int64_t least, napier_neighbors_options *o) {
     *o = (napier_neighbors_options)NAPIER_NEIGHBORS_OPTIONS_INIT;
-    const napier_status status = napier_read_options(context, "options", "NAPIER_NEIGHBORS_OPTIONS_INIT", options, o);
-    if (status) {
-        return status;
-    }
-    if (o->n_neighbors < least) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than %lld",
-                           (long long)o->n_neighbors, (long long)least);
-    }
-    if (!napier_metric_name(o->metric)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: metric %d is none", (int)o->metric);
-    }
-    if ((int)o->method < NAPIER_NEIGHBORS_AUTO || (int)o->method > NAPIER_NEIGHBORS_NN_DESCENT) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: method %d is none", (int)o->method);
-    }
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_NEIGHBORS_OPTIONS_INIT", options, o));
+    NAPIER_REFUSE_IF(context, o->n_neighbors < least, "options: n_neighbors %lld is less than %lld",
+                     (long long)o->n_neighbors, (long long)least);
+    NAPIER_REFUSE_IF(context, !napier_metric_name(o->metric), "options: metric %d is none", (int)o->metric);
+    NAPIER_REFUSE_IF(context, (int)o->method < NAPIER_NEIGHBORS_AUTO || (int)o->method > NAPIER_NEIGHBORS_NN_DESCENT,
+                     "options: method %d is none", (int)o->method);
     return NAPIER_OK;
 }
 
@@ -50,16 +43,11 @@ napier_status napier_search_check_outputs(napier_context *context, const int32_t
     if (rows == 0) {
         return NAPIER_OK;
     }
-    if (!indices || !distances) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", indices ? "distances" : "indices");
-    }
-    if ((uintptr_t)indices % sizeof *indices != 0 || (uintptr_t)distances % sizeof *distances != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: not aligned to 4 bytes",
-                           (uintptr_t)indices % sizeof *indices != 0 ? "indices" : "distances");
-    }
+    NAPIER_REFUSE_IF(context, !indices || !distances, "%s: NULL", indices ? "distances" : "indices");
+    NAPIER_REFUSE_IF(context,
+                     (uintptr_t)indices % sizeof *indices != 0 || (uintptr_t)distances % sizeof *distances != 0,
+                     "%s: not aligned to 4 bytes", (uintptr_t)indices % sizeof *indices != 0 ? "indices" : "distances");
     const size_t bytes = (size_t)rows * (size_t)n_neighbors * sizeof *indices;
-    if (overlap(indices, bytes, distances, bytes)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "distances: overlaps indices");
-    }
+    NAPIER_REFUSE_IF(context, overlap(indices, bytes, distances, bytes), "distances: overlaps indices");
     return NAPIER_OK;
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "umap/layout/sampling.h"
@@ -72,34 +72,25 @@ napier_status napier_umap_run_epochs(napier_context *context, const napier_epoch
 napier_status napier_umap_read_epochs(napier_context *context, const napier_umap_epochs *epochs,
                                       napier_umap_epochs *e) {
     *e = (napier_umap_epochs)NAPIER_UMAP_EPOCHS_INIT;
-    const napier_status status = napier_read_options(context, "epochs", "NAPIER_UMAP_EPOCHS_INIT", epochs, e);
-    if (status) {
-        return status;
-    }
-    if (e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
-        e->first > e->total - e->count) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "epochs: first %lld, count %lld do not lie in total %lld (1 to 2^22 - 1)",
-                           (long long)e->first, (long long)e->count, (long long)e->total);
-    }
-    if ((int)e->edge_use < 0 || (int)e->edge_use > NAPIER_UMAP_EDGES_SAMPLED || (int)e->rate_per < 0 ||
-        (int)e->rate_per > NAPIER_UMAP_RATE_PER_VERTEX) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: edge_use %d or rate_per %d is none",
-                           (int)e->edge_use, (int)e->rate_per);
-    }
+    NAPIER_TRY(napier_read_options(context, "epochs", "NAPIER_UMAP_EPOCHS_INIT", epochs, e));
+    NAPIER_REFUSE_IF(context,
+                     e->first < 0 || e->count < 0 || e->total < 1 || e->total >= (int64_t)1 << 22 ||
+                         e->first > e->total - e->count,
+                     "epochs: first %lld, count %lld do not lie in total %lld (1 to 2^22 - 1)", (long long)e->first,
+                     (long long)e->count, (long long)e->total);
+    NAPIER_REFUSE_IF(context,
+                     (int)e->edge_use < 0 || (int)e->edge_use > NAPIER_UMAP_EDGES_SAMPLED || (int)e->rate_per < 0 ||
+                         (int)e->rate_per > NAPIER_UMAP_RATE_PER_VERTEX,
+                     "epochs: edge_use %d or rate_per %d is none", (int)e->edge_use, (int)e->rate_per);
     return NAPIER_OK;
 }
 
 static napier_status check_optimizer(napier_context *context, const napier_umap_optimizer *optimizer,
                                      napier_matrix embedding) {
-    if (!optimizer) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "optimizer: NULL");
-    }
-    if (optimizer->n != embedding.rows || optimizer->components != embedding.cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "optimizer: made for %lld x %lld, the embedding is %lld x %lld", (long long)optimizer->n,
-                           (long long)optimizer->components, (long long)embedding.rows, (long long)embedding.cols);
-    }
+    NAPIER_REFUSE_IF(context, !optimizer, "optimizer: NULL");
+    NAPIER_REFUSE_IF(context, optimizer->n != embedding.rows || optimizer->components != embedding.cols,
+                     "optimizer: made for %lld x %lld, the embedding is %lld x %lld", (long long)optimizer->n,
+                     (long long)optimizer->components, (long long)embedding.rows, (long long)embedding.cols);
     return NAPIER_OK;
 }
 
@@ -108,16 +99,15 @@ static napier_status check_given(napier_context *context, const napier_umap_epoc
     if (!targets) {
         return NAPIER_OK;
     }
-    if (e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: given, but rate_per is per edge");
-    }
+    NAPIER_REFUSE_IF(context, e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX, "targets: given, but rate_per is per edge");
     return napier_umap_check_targets(context, targets, rate, n);
 }
 
-static napier_status run_optimize_epochs(napier_context *context, const napier_umap_params *params,
-                                         const napier_umap_epochs *epochs, const napier_umap_edge *edges, int64_t count,
-                                         const uint32_t *targets, napier_umap_optimizer *optimizer,
-                                         napier_matrix embedding) {
+napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                          const napier_umap_epochs *epochs, const napier_umap_edge *edges,
+                                          int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
+                                          napier_matrix embedding) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_epochs e;
     napier_umap_params p;
     napier_forces forces;
@@ -159,16 +149,5 @@ static napier_status run_optimize_epochs(napier_context *context, const napier_u
     }
     napier_umap_graph_destroy(context, graph);
     napier_umap_graph_destroy(context, pulls);
-    return status;
-}
-
-napier_status napier_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
-                                          const napier_umap_epochs *epochs, const napier_umap_edge *edges,
-                                          int64_t count, const uint32_t *targets, napier_umap_optimizer *optimizer,
-                                          napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status =
-        run_optimize_epochs(context, params, epochs, edges, count, targets, optimizer, embedding);
-    napier_fenv_leave(caller);
     return status;
 }

@@ -1,6 +1,6 @@
 /* umap/layout/gradient.c - the primitives: forces of edges, their sums, samples, and the step that applies them. */
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/random.h"
@@ -44,34 +44,26 @@ static napier_status check_optional(napier_context *context, const char *name, n
     if (!result.data) {
         return NAPIER_OK;
     }
-    napier_status status = napier_umap_check_result(context, name, result, count, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, name, result, "embedding", embedding);
-    return status ? status
-                  : napier_umap_check_apart(context, name, result, "edges", napier_umap_edge_words(edges, count));
+    NAPIER_TRY(napier_umap_check_result(context, name, result, count, embedding.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, name, result, "embedding", embedding));
+    return napier_umap_check_apart(context, name, result, "edges", napier_umap_edge_words(edges, count));
 }
 
-static napier_status run_edge_gradients(napier_context *context, const napier_umap_params *params,
-                                        napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                        napier_matrix source_gradients, napier_matrix target_gradients) {
+napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
+                                         napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                         napier_matrix source_gradients, napier_matrix target_gradients) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_params p;
     edge_task task;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &task.forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_edges(context, edges, count, embedding.rows);
-    if (!status)
-        status = check_optional(context, "source_gradients", source_gradients, edges, count, embedding);
-    if (!status)
-        status = check_optional(context, "target_gradients", target_gradients, edges, count, embedding);
-    if (!status && source_gradients.data && target_gradients.data)
-        status = napier_umap_check_apart(context, "target_gradients", target_gradients, "source_gradients",
-                                         napier_read_only(source_gradients));
-    if (status) {
-        return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &task.forces));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, embedding.rows));
+    NAPIER_TRY(check_optional(context, "source_gradients", source_gradients, edges, count, embedding));
+    NAPIER_TRY(check_optional(context, "target_gradients", target_gradients, edges, count, embedding));
+    if (source_gradients.data && target_gradients.data) {
+        NAPIER_TRY(napier_umap_check_apart(context, "target_gradients", target_gradients, "source_gradients",
+                                           napier_read_only(source_gradients)));
     }
     task.y = embedding.data;
     task.components = embedding.cols;
@@ -80,16 +72,6 @@ static napier_status run_edge_gradients(napier_context *context, const napier_um
     task.target = target_gradients.data;
     napier_parallel(context, count, NAPIER_GRADIENT_CHUNK, edges_task, &task);
     return NAPIER_OK;
-}
-
-napier_status napier_umap_edge_gradients(napier_context *context, const napier_umap_params *params,
-                                         napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                         napier_matrix source_gradients, napier_matrix target_gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status =
-        run_edge_gradients(context, params, embedding, edges, count, source_gradients, target_gradients);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 /* ---- Sums over segments ------------------------------------------------------------------------------------------ */
@@ -118,48 +100,27 @@ static void segments_task(void *argument, int worker, int64_t begin, int64_t end
     }
 }
 
-static napier_status run_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
-                                         const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_embedding(context, "edge_gradients", edge_gradients);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, gradients.rows, edge_gradients.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "edge_gradients", edge_gradients);
-    if (status) {
-        return status;
-    }
-    if (gradients.rows > 0 && (!starts || !counts)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", starts ? "counts" : "starts");
-    }
+napier_status napier_umap_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
+                                          const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_embedding(context, "edge_gradients", edge_gradients));
+    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, gradients.rows, edge_gradients.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "edge_gradients", edge_gradients));
+    NAPIER_REFUSE_IF(context, gradients.rows > 0 && (!starts || !counts), "%s: NULL", starts ? "counts" : "starts");
     for (int64_t v = 0; v < gradients.rows; v++) {
-        if (starts[v] < 0 || counts[v] < 0 || starts[v] > edge_gradients.rows - counts[v]) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "starts: segment %lld (%lld, %lld edges) leaves the %lld rows", (long long)v,
-                               (long long)starts[v], (long long)counts[v], (long long)edge_gradients.rows);
-        }
+        NAPIER_REFUSE_IF(context, starts[v] < 0 || counts[v] < 0 || starts[v] > edge_gradients.rows - counts[v],
+                         "starts: segment %lld (%lld, %lld edges) leaves the %lld rows", (long long)v,
+                         (long long)starts[v], (long long)counts[v], (long long)edge_gradients.rows);
     }
     const napier_const_matrix read[2] = {napier_umap_array(starts, gradients.rows, NAPIER_F64),
                                          napier_umap_array(counts, gradients.rows, NAPIER_F64)};
-    status = napier_umap_check_apart(context, "gradients", gradients, "starts", read[0]);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "starts", read[0]));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]));
     segment_task task = {
         napier_umap_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
     napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
     return NAPIER_OK;
-}
-
-napier_status napier_umap_reduce_segments(napier_context *context, napier_const_matrix edge_gradients,
-                                          const int64_t *starts, const int64_t *counts, napier_matrix gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_reduce_segments(context, edge_gradients, starts, counts, gradients);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 /* ---- Forces on all vertices -------------------------------------------------------------------------------------- */
@@ -184,9 +145,10 @@ static napier_status run_layout(napier_layout *layout, napier_matrix gradients) 
     return status;
 }
 
-static napier_status run_gradients(napier_context *context, const napier_umap_params *params,
-                                   napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                   int move_targets, napier_matrix gradients) {
+napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
+                                    napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
+                                    int move_targets, napier_matrix gradients) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_params p;
     napier_forces forces;
     napier_umap_graph *graph = NULL, *pulls = NULL;
@@ -217,17 +179,9 @@ static napier_status run_gradients(napier_context *context, const napier_umap_pa
     return status;
 }
 
-napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
-                                    napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
-                                    int move_targets, napier_matrix gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_gradients(context, params, embedding, edges, count, move_targets, gradients);
-    napier_fenv_leave(caller);
-    return status;
-}
-
-static napier_status run_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
-                               napier_matrix embedding) {
+napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
+                                napier_matrix embedding) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (!status)
         status = napier_umap_check_embedding(context, "gradients", gradients);
@@ -242,24 +196,12 @@ static napier_status run_apply(napier_context *context, float learning_rate, nap
     return status;
 }
 
-napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
-                                napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_apply(context, learning_rate, gradients, embedding);
-    napier_fenv_leave(caller);
-    return status;
-}
-
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 napier_status napier_umap_negative_targets(napier_context *context, uint64_t seed, int64_t epoch, int64_t n,
                                            int64_t rate, uint32_t *targets) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_draws(context, epoch, n, rate, targets);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_draws(context, epoch, n, rate, targets));
     const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
     const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
     uint32_t drawn[1024];
@@ -272,39 +214,22 @@ napier_status napier_umap_negative_targets(napier_context *context, uint64_t see
     return NAPIER_OK;
 }
 
-static napier_status run_negative_gradients(napier_context *context, const napier_umap_params *params,
-                                            napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
-                                            napier_matrix gradients) {
+napier_status napier_umap_negative_gradients(napier_context *context, const napier_umap_params *params,
+                                             napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
+                                             napier_matrix gradients) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_params p;
     napier_forces forces;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_targets(context, targets, rate, embedding.rows);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "targets",
-                                         napier_umap_array(targets, embedding.rows * rate, NAPIER_F32));
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_targets(context, targets, rate, embedding.rows));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "targets",
+                                       napier_umap_array(targets, embedding.rows * rate, NAPIER_F32)));
     napier_layout layout = layout_of(context, &forces, embedding);
     layout.given = targets;
     layout.rate = (double)rate;
     return run_layout(&layout, gradients);
-}
-
-napier_status napier_umap_negative_gradients(napier_context *context, const napier_umap_params *params,
-                                             napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
-                                             napier_matrix gradients) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_negative_gradients(context, params, embedding, targets, rate, gradients);
-    napier_fenv_leave(caller);
-    return status;
 }

@@ -1,7 +1,7 @@
 /* umap/layout/loss.c - the fuzzy-set cross-entropy of an embedding, over given edges and samples. It uses double, the
  * exp and log of core/math/f64.h, and blocks of a fixed size whose sums are added in order. */
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/math/f64.h"
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
@@ -82,9 +82,10 @@ static napier_status add_loss(napier_context *context, loss_task *task, double *
     return NAPIER_OK;
 }
 
-static napier_status run_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
-                              const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
-                              double *loss) {
+napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
+                               const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
+                               double *loss) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_params p;
     napier_forces forces;
     napier_status status = napier_begin(context);
@@ -114,14 +115,5 @@ static napier_status run_loss(napier_context *context, const napier_umap_params 
     if (!status) {
         *loss = sum;
     }
-    return status;
-}
-
-napier_status napier_umap_loss(napier_context *context, const napier_umap_params *params, napier_const_matrix embedding,
-                               const napier_umap_edge *edges, int64_t count, const uint32_t *targets, int64_t rate,
-                               double *loss) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_loss(context, params, embedding, edges, count, targets, rate, loss);
-    napier_fenv_leave(caller);
     return status;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/base/bytes.h"
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "umap/isa/umap_kernels.h"
 
@@ -15,21 +15,18 @@
 static int is_share(float x) { return x >= 0.0f && x < 1.0f; }
 
 napier_status napier_umap_check_optimizer_options(napier_context *context, const napier_umap_optimizer_options *o) {
-    if ((int)o->method < NAPIER_UMAP_SGD || (int)o->method > NAPIER_UMAP_ADAM) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: method %d is none", (int)o->method);
-    }
-    if (!is_share(o->beta) || !is_share(o->beta1) || !is_share(o->beta2)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: beta %g, beta1 %g, beta2 %g are not in [0, 1)",
-                           (double)o->beta, (double)o->beta1, (double)o->beta2);
-    }
-    if (!(o->eps > 0.0f) || !isfinite(o->eps)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: eps %g is not above 0", (double)o->eps);
-    }
+    NAPIER_REFUSE_IF(context, (int)o->method < NAPIER_UMAP_SGD || (int)o->method > NAPIER_UMAP_ADAM,
+                     "options: method %d is none", (int)o->method);
+    NAPIER_REFUSE_IF(context, !is_share(o->beta) || !is_share(o->beta1) || !is_share(o->beta2),
+                     "options: beta %g, beta1 %g, beta2 %g are not in [0, 1)", (double)o->beta, (double)o->beta1,
+                     (double)o->beta2);
+    NAPIER_REFUSE_IF(context, !(o->eps > 0.0f) || !isfinite(o->eps), "options: eps %g is not above 0", (double)o->eps);
     return NAPIER_OK;
 }
 
-static napier_status run_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
-                                          int64_t n, int64_t n_components, napier_umap_optimizer **out) {
+napier_status napier_umap_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
+                                           int64_t n, int64_t n_components, napier_umap_optimizer **out) {
+    NAPIER_DEFAULT_FENV;
     napier_umap_optimizer_options o = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_status status = napier_begin(context);
     if (!status && !out)
@@ -69,14 +66,6 @@ static napier_status run_optimizer_create(napier_context *context, const napier_
     }
     *out = made;
     return NAPIER_OK;
-}
-
-napier_status napier_umap_optimizer_create(napier_context *context, const napier_umap_optimizer_options *options,
-                                           int64_t n, int64_t n_components, napier_umap_optimizer **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_optimizer_create(context, options, n, n_components, out);
-    napier_fenv_leave(caller);
-    return status;
 }
 
 void napier_umap_optimizer_destroy(napier_context *context, napier_umap_optimizer *optimizer) {
@@ -149,16 +138,11 @@ static size_t arrays_of(const napier_umap_optimizer *o) { return (o->first ? 1u 
 
 napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napier_umap_optimizer *optimizer,
                                              uint8_t *bytes, size_t capacity, size_t *size) {
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (!optimizer || !size || (!bytes && capacity > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL",
-                           !optimizer ? "optimizer"
-                           : !size    ? "size"
-                                      : "bytes");
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !optimizer || !size || (!bytes && capacity > 0), "%s: NULL",
+                     !optimizer ? "optimizer"
+                     : !size    ? "size"
+                                : "bytes");
     const int64_t elements = optimizer->n * optimizer->components;
     *size = OPTIMIZER_HEAD + arrays_of(optimizer) * (size_t)elements * sizeof(float) + sizeof(uint64_t);
     if (capacity < *size) {
@@ -185,15 +169,14 @@ static napier_status corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "bytes: %s", what);
 }
 
-static napier_status run_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                              napier_umap_optimizer **out) {
+napier_status napier_umap_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
+                                               napier_umap_optimizer **out) {
+    NAPIER_DEFAULT_FENV;
     napier_status status = napier_begin(context);
     if (status) {
         return status;
     }
-    if (!out || (!bytes && size > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", out ? "bytes" : "out");
-    }
+    NAPIER_REFUSE_IF(context, !out || (!bytes && size > 0), "%s: NULL", out ? "bytes" : "out");
     *out = NULL;
     if (size < OPTIMIZER_HEAD + sizeof(uint64_t) || memcmp(bytes, magic, sizeof magic) != 0) {
         return corrupt(context, "not an optimizer of UMAP");
@@ -236,12 +219,4 @@ static napier_status run_optimizer_from_bytes(napier_context *context, const uin
         }
     }
     return NAPIER_OK;
-}
-
-napier_status napier_umap_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
-                                               napier_umap_optimizer **out) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_optimizer_from_bytes(context, bytes, size, out);
-    napier_fenv_leave(caller);
-    return status;
 }

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/metric/direction.h"
 #include "umap/metric/read.h"
 
@@ -307,17 +308,11 @@ static napier_status sparse_room(napier_context *context, const char *name, napi
 static napier_status fill_sparse(napier_context *context, const char *name, napier_points *points,
                                  napier_umap_samples samples) {
     const napier_csr_matrix *m = samples.sparse;
-    napier_status status = check_entries(context, name, points->metric, samples);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(check_entries(context, name, points->metric, samples));
     int64_t *starts;
     int32_t *columns;
     float *values;
-    status = sparse_room(context, name, points, m->row_starts[m->rows], &starts, &columns, &values);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(sparse_room(context, name, points, m->row_starts[m->rows], &starts, &columns, &values));
     starts[0] = 0;
     for (int64_t i = 0; i < points->n; i++) {
         const int64_t at = starts[i];
@@ -455,10 +450,8 @@ static napier_status scale_by_variances(napier_context *context, napier_points *
         }
     }
     for (int64_t c = 0; c < p->cols; c++) {
-        if (!isfinite(p->metric_values[c]) || (given && !(p->metric_values[c] > 0.0f) && !like)) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "metric_values: variance %lld is %g", (long long)c,
-                               (double)p->metric_values[c]);
-        }
+        NAPIER_REFUSE_IF(context, !isfinite(p->metric_values[c]) || (given && !(p->metric_values[c] > 0.0f) && !like),
+                         "metric_values: variance %lld is %g", (long long)c, (double)p->metric_values[c]);
     }
     if (p->rows) {
         napier_parallel(context, p->n, ROW_CHUNK, divide_rows, p);
@@ -559,9 +552,7 @@ static napier_status inverse_covariance(napier_context *context, napier_points *
     for (int64_t c = 0; c < p->cols; c++) {
         means[c] /= (double)p->n;
     }
-    if (p->n < 2) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s", advice);
-    }
+    NAPIER_REFUSE_IF(context, p->n < 2, "%s", advice);
     covariance_task task = {p, means, work};
     napier_parallel(context, p->cols, 16, covariance_rows, &task);
     double largest = 0.0;
@@ -573,9 +564,7 @@ static napier_status inverse_covariance(napier_context *context, napier_points *
         const double pivot = work[j * p->cols + j];
         regular = pivot * pivot > 1e-10 * largest;
     }
-    if (!regular) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s", advice);
-    }
+    NAPIER_REFUSE_IF(context, !regular, "%s", advice);
     invert(work, p->cols, means, p->metric_values);
     return NAPIER_OK;
 }
@@ -607,11 +596,9 @@ static napier_status known_inverse(napier_context *context, napier_points *p, co
         for (int64_t j = 0; j < p->cols; j++) {
             const float x = known[i * p->cols + j], mirror = known[j * p->cols + i];
             const float size = fabsf(x) + fabsf(mirror);
-            if (!isfinite(x) || fabsf(x - mirror) > 1e-3f * size + 1e-30f) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                                   "metric_values: element (%lld, %lld) is %g, its mirror %g: not a symmetric matrix",
-                                   (long long)i, (long long)j, (double)x, (double)mirror);
-            }
+            NAPIER_REFUSE_IF(context, !isfinite(x) || fabsf(x - mirror) > 1e-3f * size + 1e-30f,
+                             "metric_values: element (%lld, %lld) is %g, its mirror %g: not a symmetric matrix",
+                             (long long)i, (long long)j, (double)x, (double)mirror);
             p->metric_values[i * p->cols + j] = x;
         }
     }
@@ -658,28 +645,17 @@ static napier_status turn_by_covariance(napier_context *context, napier_points *
 
 static napier_status check_metric(napier_context *context, const char *name, const napier_neighbors_options *options,
                                   const napier_points *like, int64_t n, int64_t cols) {
-    if (!napier_metric_name(options->metric)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "metric: %d is no metric", (int)options->metric);
-    }
-    if (options->metric == NAPIER_METRIC_MINKOWSKI && !(options->p >= 1.0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "p: %g is not a number of at least 1", options->p);
-    }
-    if (options->metric == NAPIER_METRIC_HAVERSINE && cols != 2) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "%s: haversine takes 2 columns (latitude, longitude), not %lld", name, (long long)cols);
-    }
-    if (options->metric == NAPIER_METRIC_MAHALANOBIS && cols > MOST_MAHALANOBIS_COLUMNS) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld columns are more than mahalanobis' %d", name,
-                           (long long)cols, MOST_MAHALANOBIS_COLUMNS);
-    }
-    if (options->metric == NAPIER_METRIC_PRECOMPUTED && !like && n != cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: distances are %lld x %lld, not square", name,
-                           (long long)n, (long long)cols);
-    }
-    if (like && (like->metric != options->metric || like->cols != cols)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld columns are not %lld", name, (long long)cols,
-                           (long long)like->cols);
-    }
+    NAPIER_REFUSE_IF(context, !napier_metric_name(options->metric), "metric: %d is no metric", (int)options->metric);
+    NAPIER_REFUSE_IF(context, options->metric == NAPIER_METRIC_MINKOWSKI && !(options->p >= 1.0),
+                     "p: %g is not a number of at least 1", options->p);
+    NAPIER_REFUSE_IF(context, options->metric == NAPIER_METRIC_HAVERSINE && cols != 2,
+                     "%s: haversine takes 2 columns (latitude, longitude), not %lld", name, (long long)cols);
+    NAPIER_REFUSE_IF(context, options->metric == NAPIER_METRIC_MAHALANOBIS && cols > MOST_MAHALANOBIS_COLUMNS,
+                     "%s: %lld columns are more than mahalanobis' %d", name, (long long)cols, MOST_MAHALANOBIS_COLUMNS);
+    NAPIER_REFUSE_IF(context, options->metric == NAPIER_METRIC_PRECOMPUTED && !like && n != cols,
+                     "%s: distances are %lld x %lld, not square", name, (long long)n, (long long)cols);
+    NAPIER_REFUSE_IF(context, like && (like->metric != options->metric || like->cols != cols),
+                     "%s: %lld columns are not %lld", name, (long long)cols, (long long)like->cols);
     return NAPIER_OK;
 }
 

@@ -4,43 +4,35 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 
 /* ---- Structure ----------------------------------------------------------------------------------------------------- */
 
 static napier_status check_csr(napier_context *context, const char *name, const napier_csr_matrix *m) {
-    if (m->rows < 0 || m->cols < 0 || !m->row_starts) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: CSR of %lld x %lld, row_starts %s", name,
-                           (long long)m->rows, (long long)m->cols, m->row_starts ? "given" : "NULL");
-    }
+    NAPIER_REFUSE_IF(context, m->rows < 0 || m->cols < 0 || !m->row_starts, "%s: CSR of %lld x %lld, row_starts %s",
+                     name, (long long)m->rows, (long long)m->cols, m->row_starts ? "given" : "NULL");
     if (m->rows >= (int64_t)1 << 31) {
         return NAPIER_OK; /* refused below */
     }
-    if (m->row_starts[0] != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row_starts[0] %lld is not 0", name,
-                           (long long)m->row_starts[0]);
-    }
+    NAPIER_REFUSE_IF(context, m->row_starts[0] != 0, "%s: row_starts[0] %lld is not 0", name,
+                     (long long)m->row_starts[0]);
     for (int64_t r = 0; r < m->rows; r++) {
-        if (m->row_starts[r + 1] < m->row_starts[r]) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row_starts[%lld] %lld is less than %lld", name,
-                               (long long)(r + 1), (long long)m->row_starts[r + 1], (long long)m->row_starts[r]);
-        }
+        NAPIER_REFUSE_IF(context, m->row_starts[r + 1] < m->row_starts[r],
+                         "%s: row_starts[%lld] %lld is less than %lld", name, (long long)(r + 1),
+                         (long long)m->row_starts[r + 1], (long long)m->row_starts[r]);
     }
-    if (m->row_starts[m->rows] > 0 && (!m->columns || !m->values)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s NULL", name, m->columns ? "values" : "columns");
-    }
+    NAPIER_REFUSE_IF(context, m->row_starts[m->rows] > 0 && (!m->columns || !m->values), "%s: %s NULL", name,
+                     m->columns ? "values" : "columns");
     for (int64_t r = 0; r < m->rows; r++) {
         for (int64_t e = m->row_starts[r]; e < m->row_starts[r + 1]; e++) {
-            if (m->columns[e] < 0 || m->columns[e] >= m->cols) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld has column %ld of %lld", name,
-                                   (long long)r, (long)m->columns[e], (long long)m->cols);
-            }
-            if (e > m->row_starts[r] && m->columns[e] <= m->columns[e - 1]) {
-                return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                                   "%s: columns of row %lld do not ascend: %ld after %ld", name, (long long)r,
-                                   (long)m->columns[e], (long)m->columns[e - 1]);
-            }
+            NAPIER_REFUSE_IF(context, m->columns[e] < 0 || m->columns[e] >= m->cols,
+                             "%s: row %lld has column %ld of %lld", name, (long long)r, (long)m->columns[e],
+                             (long long)m->cols);
+            NAPIER_REFUSE_IF(context, e > m->row_starts[r] && m->columns[e] <= m->columns[e - 1],
+                             "%s: columns of row %lld do not ascend: %ld after %ld", name, (long long)r,
+                             (long)m->columns[e], (long)m->columns[e - 1]);
         }
     }
     return NAPIER_OK;
@@ -48,20 +40,13 @@ static napier_status check_csr(napier_context *context, const char *name, const 
 
 napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
                                 int64_t *cols) {
-    const napier_status status =
-        samples.sparse ? check_csr(context, name, samples.sparse) : napier_check_matrix(context, name, samples.dense);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(samples.sparse ? check_csr(context, name, samples.sparse)
+                              : napier_check_matrix(context, name, samples.dense));
     *n = samples.sparse ? samples.sparse->rows : samples.dense.rows;
     *cols = samples.sparse ? samples.sparse->cols : samples.dense.cols;
-    if (*n >= (int64_t)1 << 31 || *cols >= (int64_t)1 << 31) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %lld x %lld are not fewer than 2^31 rows and columns",
-                           name, (long long)*n, (long long)*cols);
-    }
-    if (*cols < 1) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: no columns", name);
-    }
+    NAPIER_REFUSE_IF(context, *n >= (int64_t)1 << 31 || *cols >= (int64_t)1 << 31,
+                     "%s: %lld x %lld are not fewer than 2^31 rows and columns", name, (long long)*n, (long long)*cols);
+    NAPIER_REFUSE_IF(context, *cols < 1, "%s: no columns", name);
     return NAPIER_OK;
 }
 

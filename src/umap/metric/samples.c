@@ -5,6 +5,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "umap/options/params.h"
@@ -24,19 +25,16 @@ napier_status napier_samples_check(napier_context *context, napier_umap_samples 
         return napier_check_matrix(context, "samples", samples.dense);
     }
     const napier_csr_matrix *m = samples.sparse;
-    if (m->rows < 0 || m->cols < 0 || m->cols >= (int64_t)1 << 31 || !m->row_starts || m->row_starts[0] != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: CSR of %lld x %lld without row_starts from 0",
-                           (long long)m->rows, (long long)m->cols);
-    }
+    NAPIER_REFUSE_IF(
+        context, m->rows < 0 || m->cols < 0 || m->cols >= (int64_t)1 << 31 || !m->row_starts || m->row_starts[0] != 0,
+        "samples: CSR of %lld x %lld without row_starts from 0", (long long)m->rows, (long long)m->cols);
     for (int64_t r = 0; r < m->rows; r++) {
-        if (m->row_starts[r + 1] < m->row_starts[r]) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: row_starts[%lld] %lld is less than %lld",
-                               (long long)(r + 1), (long long)m->row_starts[r + 1], (long long)m->row_starts[r]);
-        }
+        NAPIER_REFUSE_IF(context, m->row_starts[r + 1] < m->row_starts[r],
+                         "samples: row_starts[%lld] %lld is less than %lld", (long long)(r + 1),
+                         (long long)m->row_starts[r + 1], (long long)m->row_starts[r]);
     }
-    if (m->row_starts[m->rows] > 0 && (!m->columns || !m->values)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %s NULL", m->columns ? "values" : "columns");
-    }
+    NAPIER_REFUSE_IF(context, m->row_starts[m->rows] > 0 && (!m->columns || !m->values), "samples: %s NULL",
+                     m->columns ? "values" : "columns");
     return NAPIER_OK;
 }
 
@@ -47,15 +45,11 @@ napier_status napier_samples_check_apart(napier_context *context, const char *na
     }
     const napier_csr_matrix *m = samples.sparse;
     const int64_t entries = m->row_starts[m->rows];
-    napier_status status = napier_umap_check_apart(context, name, out, samples_name,
-                                                   napier_umap_array(m->row_starts, m->rows + 1, NAPIER_F64));
-    if (!status)
-        status = napier_umap_check_apart(context, name, out, samples_name,
-                                         napier_umap_array(m->columns, entries, NAPIER_F32));
-    if (!status)
-        status = napier_umap_check_apart(context, name, out, samples_name,
-                                         napier_umap_array(m->values, entries, NAPIER_F32));
-    return status;
+    NAPIER_TRY(napier_umap_check_apart(context, name, out, samples_name,
+                                       napier_umap_array(m->row_starts, m->rows + 1, NAPIER_F64)));
+    NAPIER_TRY(
+        napier_umap_check_apart(context, name, out, samples_name, napier_umap_array(m->columns, entries, NAPIER_F32)));
+    return napier_umap_check_apart(context, name, out, samples_name, napier_umap_array(m->values, entries, NAPIER_F32));
 }
 
 static float element(napier_const_matrix m, int64_t i, int64_t j) {

@@ -11,7 +11,7 @@
 #include <napier/umap.h>
 
 #include "core/base/context.h"
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/math/f64.h"
 
 enum { POINTS = 300, MOST_STEPS = 200 };
@@ -85,38 +85,19 @@ static curve fit(double min_dist) {
     return c;
 }
 
-static napier_status run_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (!a || !b) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", a ? "b" : "a");
-    }
-    if (a == b) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "b: the same memory as a");
-    }
-    if (!(spread > 0.0) || isinf(spread)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g is not a finite number above 0", spread);
-    }
-    if (!(min_dist >= 0.0) || !(min_dist <= spread)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "min_dist: %g is not from 0 to spread %g", min_dist,
-                           spread);
-    }
+napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !a || !b, "%s: NULL", a ? "b" : "a");
+    NAPIER_REFUSE_IF(context, a == b, "b: the same memory as a");
+    NAPIER_REFUSE_IF(context, !(spread > 0.0) || isinf(spread), "spread: %g is not a finite number above 0", spread);
+    NAPIER_REFUSE_IF(context, !(min_dist >= 0.0) || !(min_dist <= spread), "min_dist: %g is not from 0 to spread %g",
+                     min_dist, spread);
     const curve c = fit(min_dist / spread);
     const double scaled = napier_f64_exp(c.log_a - 2.0 * c.b * napier_f64_log(spread));
-    if (!(scaled >= (double)FLT_MIN) || !(scaled <= (double)FLT_MAX)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "spread: %g gives a curve whose a is %g, no f32", spread,
-                           scaled);
-    }
+    NAPIER_REFUSE_IF(context, !(scaled >= (double)FLT_MIN) || !(scaled <= (double)FLT_MAX),
+                     "spread: %g gives a curve whose a is %g, no f32", spread, scaled);
     *a = (float)scaled;
     *b = (float)c.b;
     return NAPIER_OK;
-}
-
-napier_status napier_umap_find_ab_params(napier_context *context, double min_dist, double spread, float *a, float *b) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_find_ab_params(context, min_dist, spread, a, b);
-    napier_fenv_leave(caller);
-    return status;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 
 /* umap-learn's numbers of epochs. */
@@ -10,81 +11,53 @@ enum { NAPIER_UMAP_SMALL = 10000, NAPIER_UMAP_EPOCHS_SMALL = 500, NAPIER_UMAP_EP
 
 /* Checks least <= value <= most; most +inf allows any finite value. */
 static napier_status check_number(napier_context *context, const char *name, double value, double least, double most) {
-    if (!isfinite(value) || value < least || value > most) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: %s %g is not %g to %g", name, value, least,
-                           most);
-    }
+    NAPIER_REFUSE_IF(context, !isfinite(value) || value < least || value > most, "options: %s %g is not %g to %g", name,
+                     value, least, most);
     return NAPIER_OK;
 }
 
 static napier_status check_counts(napier_context *context, const napier_umap_options *o, int64_t n) {
-    if (o->neighbors.n_neighbors < 2) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is less than 2",
-                           (long long)o->neighbors.n_neighbors);
-    }
-    if (o->n_components < 1 || o->n_components > NAPIER_UMAP_MOST_COMPONENTS) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_components %lld is not 1 to %d",
-                           (long long)o->n_components, NAPIER_UMAP_MOST_COMPONENTS);
-    }
-    if (n >= ((int64_t)1 << 31) / o->n_components) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld points in %lld components are 2^31 or more",
-                           (long long)n, (long long)o->n_components);
-    }
-    if (o->n_epochs < 0 || o->n_epochs > 1000000) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_epochs %lld is not 0 to 1000000",
-                           (long long)o->n_epochs);
-    }
-    if ((int)o->init < 0 || (int)o->init > NAPIER_UMAP_INIT_GIVEN ||
-        (o->init == NAPIER_UMAP_INIT_GIVEN && !o->init_embedding)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: init %d is none, or its embedding is NULL",
-                           (int)o->init);
-    }
-    if ((o->knn_indices == NULL) != (o->knn_distances == NULL)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: of knn_indices and knn_distances one is NULL");
-    }
-    if (o->knn_indices && o->neighbors.n_neighbors > n) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: n_neighbors %lld is more than the %lld points that knn_indices can name",
-                           (long long)o->neighbors.n_neighbors, (long long)n);
-    }
-    if (o->target_categories && o->target_numbers) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: target_categories and target_numbers are both given");
-    }
+    NAPIER_REFUSE_IF(context, o->neighbors.n_neighbors < 2, "options: n_neighbors %lld is less than 2",
+                     (long long)o->neighbors.n_neighbors);
+    NAPIER_REFUSE_IF(context, o->n_components < 1 || o->n_components > NAPIER_UMAP_MOST_COMPONENTS,
+                     "options: n_components %lld is not 1 to %d", (long long)o->n_components,
+                     NAPIER_UMAP_MOST_COMPONENTS);
+    NAPIER_REFUSE_IF(context, n >= ((int64_t)1 << 31) / o->n_components,
+                     "samples: %lld points in %lld components are 2^31 or more", (long long)n,
+                     (long long)o->n_components);
+    NAPIER_REFUSE_IF(context, o->n_epochs < 0 || o->n_epochs > 1000000, "options: n_epochs %lld is not 0 to 1000000",
+                     (long long)o->n_epochs);
+    NAPIER_REFUSE_IF(context,
+                     (int)o->init < 0 || (int)o->init > NAPIER_UMAP_INIT_GIVEN ||
+                         (o->init == NAPIER_UMAP_INIT_GIVEN && !o->init_embedding),
+                     "options: init %d is none, or its embedding is NULL", (int)o->init);
+    NAPIER_REFUSE_IF(context, (o->knn_indices == NULL) != (o->knn_distances == NULL),
+                     "options: of knn_indices and knn_distances one is NULL");
+    NAPIER_REFUSE_IF(context, o->knn_indices && o->neighbors.n_neighbors > n,
+                     "options: n_neighbors %lld is more than the %lld points that knn_indices can name",
+                     (long long)o->neighbors.n_neighbors, (long long)n);
+    NAPIER_REFUSE_IF(context, o->target_categories && o->target_numbers,
+                     "options: target_categories and target_numbers are both given");
     return NAPIER_OK;
 }
 
 static napier_status check_numbers(napier_context *context, const napier_umap_options *o) {
-    napier_status status = check_number(context, "spread", o->spread, 1e-6, 1e6);
-    if (!status)
-        status = check_number(context, "min_dist", o->min_dist, 0.0, o->spread);
-    if (!status)
-        status = check_number(context, "a", o->a, 0.0, 1e6);
-    if (!status)
-        status = check_number(context, "b", o->b, 0.0, 100.0);
-    if (!status)
-        status = check_number(context, "learning_rate", o->learning_rate, 1e-6, 1e6);
-    if (!status)
-        status = check_number(context, "set_op_mix_ratio", o->set_op_mix_ratio, 0.0, 1.0);
-    if (!status)
-        status = check_number(context, "local_connectivity", o->local_connectivity, 0.0, 1e6);
-    if (!status)
-        status = check_number(context, "repulsion_strength", o->repulsion_strength, 0.0, 1e6);
-    if (!status)
-        status = check_number(context, "negative_sample_rate", o->negative_sample_rate, 0.0, 1000.0);
-    if (!status)
-        status = check_number(context, "target_weight", o->target_weight, 0.0, 1.0);
-    if (!status)
-        status = check_number(context, "dens_lambda", o->dens_lambda, 0.0, 1e6);
-    if (!status)
-        status = check_number(context, "dens_frac", o->dens_frac, 0.0, 1.0);
-    if (!status)
-        status = check_number(context, "dens_var_shift", o->dens_var_shift, 0.0, 1e6);
-    if (!status && !(o->disconnection_distance >= 0.0))
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "options: disconnection_distance %g is not 0 (by the metric) or more",
-                             o->disconnection_distance);
-    return status;
+    NAPIER_TRY(check_number(context, "spread", o->spread, 1e-6, 1e6));
+    NAPIER_TRY(check_number(context, "min_dist", o->min_dist, 0.0, o->spread));
+    NAPIER_TRY(check_number(context, "a", o->a, 0.0, 1e6));
+    NAPIER_TRY(check_number(context, "b", o->b, 0.0, 100.0));
+    NAPIER_TRY(check_number(context, "learning_rate", o->learning_rate, 1e-6, 1e6));
+    NAPIER_TRY(check_number(context, "set_op_mix_ratio", o->set_op_mix_ratio, 0.0, 1.0));
+    NAPIER_TRY(check_number(context, "local_connectivity", o->local_connectivity, 0.0, 1e6));
+    NAPIER_TRY(check_number(context, "repulsion_strength", o->repulsion_strength, 0.0, 1e6));
+    NAPIER_TRY(check_number(context, "negative_sample_rate", o->negative_sample_rate, 0.0, 1000.0));
+    NAPIER_TRY(check_number(context, "target_weight", o->target_weight, 0.0, 1.0));
+    NAPIER_TRY(check_number(context, "dens_lambda", o->dens_lambda, 0.0, 1e6));
+    NAPIER_TRY(check_number(context, "dens_frac", o->dens_frac, 0.0, 1.0));
+    NAPIER_TRY(check_number(context, "dens_var_shift", o->dens_var_shift, 0.0, 1e6));
+    NAPIER_REFUSE_IF(context, !(o->disconnection_distance >= 0.0),
+                     "options: disconnection_distance %g is not 0 (by the metric) or more", o->disconnection_distance);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,

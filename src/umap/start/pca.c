@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/isa/umap_kernels.h"
 #include "core/math/f64.h"
 #include "umap/start/eigen.h"
@@ -439,8 +439,9 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
     return status;
 }
 
-static napier_status run_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
-                                    napier_matrix embedding) {
+napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                                     napier_matrix embedding) {
+    NAPIER_DEFAULT_FENV;
     int64_t n = 0, cols = 0, found = 0;
     napier_status status = napier_begin(context);
     if (!status)
@@ -473,13 +474,5 @@ static napier_status run_pca_layout(napier_context *context, napier_umap_samples
         memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
     }
     napier_free(&context->allocator, scores);
-    return status;
-}
-
-napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
-                                     napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_pca_layout(context, samples, seed, embedding);
-    napier_fenv_leave(caller);
     return status;
 }

@@ -15,8 +15,8 @@
 
 #include <napier/umap.h>
 
-#include "core/base/fenv.h"
 #include "core/base/parallel.h"
+#include "core/base/scope.h"
 #include "umap/start/duo.h"
 #include "umap/start/eigen.h"
 #include "umap/graph/graph.h"
@@ -499,12 +499,9 @@ static napier_status make_layout(spectral *s, napier_umap_samples samples, int64
     if (!s->labels || !s->order || !s->degrees || !s->layout) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "embedding: no memory for %lld vertices", (long long)s->n);
     }
-    napier_status status = split(s);
-    if (!status)
-        status = place_components(s, samples, cols);
-    if (!status)
-        status = lay_out_components(s, seed);
-    return status;
+    NAPIER_TRY(split(s));
+    NAPIER_TRY(place_components(s, samples, cols));
+    return lay_out_components(s, seed);
 }
 
 static void release(spectral *s) {
@@ -527,15 +524,14 @@ static napier_status check_samples(napier_context *context, napier_umap_samples 
         return NAPIER_OK;
     }
     const napier_status status = napier_read_check(context, "samples", samples, &rows, cols);
-    if (!status && rows != n) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: %lld rows are not the graph's %lld vertices",
-                           (long long)rows, (long long)n);
-    }
+    NAPIER_REFUSE_IF(context, !status && rows != n, "samples: %lld rows are not the graph's %lld vertices",
+                     (long long)rows, (long long)n);
     return status;
 }
 
-static napier_status run_spectral_layout(napier_context *context, const napier_umap_graph *graph,
-                                         napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
+                                          napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+    NAPIER_DEFAULT_FENV;
     int64_t cols = 0;
     napier_status status = napier_begin(context);
     if (!status)
@@ -559,13 +555,5 @@ static napier_status run_spectral_layout(napier_context *context, const napier_u
         memcpy(embedding.data, s.layout, (size_t)(s.n * s.components) * sizeof *s.layout);
     }
     release(&s);
-    return status;
-}
-
-napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
-                                          napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
-    const napier_status status = run_spectral_layout(context, graph, samples, seed, embedding);
-    napier_fenv_leave(caller);
     return status;
 }
