@@ -350,5 +350,19 @@ CUDA_INLINE int64_t cuda_token_count_kept(const napier_cuda_token_job *job, int6
     }
     return cuda_warp_add_i64(kept);
 }
+
+#else
+#include "core/gpu/launch.h"
+#include "ops/tokens/token_call.h"
+
+/* Makes a job from a call that has been read, with memory from the workspace. */
+napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_cuda_room *room,
+                                           const napier_token_call *call, napier_const_matrix logits);
+
+/* Computes the slots of all rows. */
+napier_status napier_cuda_token_sums(const napier_cuda_call *gpu, const napier_cuda_token_job *job);
+/* Computes the slots, and then all results except the top k. */
+napier_status napier_cuda_token_run(const napier_cuda_call *gpu, const napier_cuda_token_job *job);
 #endif
+
 #endif
