@@ -1,4 +1,4 @@
-/* core/base/view.c - checks views, and whether two views overlap.
+/* core/base/view.c - dtypes, and the checks of arguments: views, whether two views overlap, ids and offsets.
  *
  * Overlap is a question about integers. Elements of two views share a byte if
  *
@@ -21,6 +21,26 @@
 #include <stdint.h>
 
 enum { MAX_TERMS = 5, SEARCH_LIMIT = 1 << 16 };
+
+size_t napier_dtype_size(napier_dtype dtype) {
+    switch (dtype) {
+    case NAPIER_F32: return 4;
+    case NAPIER_F16:
+    case NAPIER_BF16: return 2;
+    case NAPIER_F64: return 8;
+    }
+    return 0;
+}
+
+const char *napier_dtype_name(napier_dtype dtype) {
+    switch (dtype) {
+    case NAPIER_F32: return "f32";
+    case NAPIER_F16: return "f16";
+    case NAPIER_BF16: return "bf16";
+    case NAPIER_F64: return "f64";
+    }
+    return "unknown";
+}
 
 /* ---- One view -------------------------------------------------------------------------------------------------- */
 
@@ -75,11 +95,11 @@ static int is_empty(napier_const_matrix view) { return view.rows == 0 || view.co
 
 /* The names of shape and strides in messages: a vector has other names for them than a matrix. */
 typedef struct words {
-    const char *rows, *cols, *row_stride, *col_stride;
+    const char *rows, *cols, *row_stride, *col_stride, *row;
 } words;
 
-static const words matrix_words = {"rows", "cols", "row_stride", "col_stride"};
-static const words vector_words = {"size", "size", "stride", "stride"};
+static const words matrix_words = {"rows", "cols", "row_stride", "col_stride", "row"};
+static const words vector_words = {"size", "size", "stride", "stride", "element"};
 
 static napier_status check_view(napier_context *context, const char *name, napier_const_matrix view,
                                 const words *word) {
@@ -115,8 +135,8 @@ static napier_status check_view(napier_context *context, const char *name, napie
     if (!find_extent(view, &e)) {
         if (word == &vector_words) {
             return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", name, view.cols,
-                               view.col_stride);
+                               "%s: size %" PRId64 " with stride %" PRId64 " leaves the address space", name,
+                               view.rows * view.cols, view.rows > 1 ? view.row_stride : view.col_stride);
         }
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
                            "%s: shape %" PRId64 " x %" PRId64 " with row_stride %" PRId64 " and col_stride %" PRId64
@@ -164,8 +184,8 @@ static napier_status check_distinct(napier_context *context, const char *name, n
                            word->col_stride);
     }
     if (view.row_stride == 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every row to one place", name,
-                           word->row_stride);
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s 0 writes every %s to one place", name,
+                           word->row_stride, word->row);
     }
     if (magnitude(view.col_stride) == 1) {
         return napier_fail(context, NAPIER_INVALID_ARGUMENT,
@@ -181,25 +201,6 @@ static napier_status check_distinct(napier_context *context, const char *name, n
                        "%s: row_stride %" PRId64 " and col_stride %" PRId64 " put two elements of %" PRId64
                        " x %" PRId64 " in one place",
                        name, view.row_stride, view.col_stride, view.rows, view.cols);
-}
-
-napier_status napier_check_matrix(napier_context *context, const char *name, napier_const_matrix view) {
-    return check_view(context, name, view, &matrix_words);
-}
-
-napier_status napier_check_vector(napier_context *context, const char *name, napier_const_vector view) {
-    return check_view(context, name, napier_vector_row(view), &vector_words);
-}
-
-napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view) {
-    const napier_status status = check_view(context, name, napier_read_only(view), &matrix_words);
-    return status != NAPIER_OK ? status : check_distinct(context, name, napier_read_only(view), &matrix_words);
-}
-
-napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view) {
-    const napier_const_matrix row = napier_read_only(napier_vector_row_out(view));
-    const napier_status status = check_view(context, name, row, &vector_words);
-    return status != NAPIER_OK ? status : check_distinct(context, name, row, &vector_words);
 }
 
 /* ---- Two views ------------------------------------------------------------------------------------------------- */
@@ -363,13 +364,205 @@ static int same_view(napier_const_matrix a, napier_const_matrix b) {
            (a.rows <= 1 || a.row_stride == b.row_stride) && (a.cols <= 1 || a.col_stride == b.col_stride);
 }
 
-napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
-                                 napier_const_matrix in) {
-    const napier_const_matrix written = napier_read_only(out);
-    if (same_view(written, in) || !share_a_byte(written, in)) {
+static napier_status check_overlap(napier_context *context, const char *out_name, napier_const_matrix out,
+                                   const char *name, napier_const_matrix other, int may_be_same) {
+    if ((may_be_same && same_view(out, other)) || !share_a_byte(out, other)) {
         return NAPIER_OK;
     }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: data %p overlaps %s at %p%s", out_name, out.data, name,
+                       other.data, may_be_same ? ", and is not the same view (same data, dtype and strides)" : "");
+}
+
+/* ---- The arguments of a call ------------------------------------------------------------------------------------- */
+
+static napier_status check_shape(napier_context *context, const napier_argument *a) {
+    const napier_const_matrix view = a->view;
+    if (view.rows == a->rows && view.cols == a->cols) {
+        return NAPIER_OK;
+    }
+    if (a->is & NAPIER_IS_VECTOR) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %" PRId64 " is not %" PRId64, a->name,
+                           view.rows * view.cols, a->rows * a->cols);
+    }
     return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                       "%s: data %p overlaps %s at %p, and is not the same view (same data, dtype and strides)",
-                       out_name, out.data, in_name, in.data);
+                       "%s: shape %" PRId64 " x %" PRId64 " is not %s%s%s%" PRId64 " x %" PRId64, a->name, view.rows,
+                       view.cols, a->like ? "that of " : "", a->like ? a->like : "", a->like ? ", " : "", a->rows,
+                       a->cols);
+}
+
+static napier_status check_argument(napier_context *context, const napier_argument *a) {
+    const words *const word = a->is & NAPIER_IS_VECTOR ? &vector_words : &matrix_words;
+    napier_status status = check_view(context, a->name, a->view, word);
+    if (status) {
+        return status;
+    }
+    if ((a->is & NAPIER_IS_NARROW) && a->view.dtype == NAPIER_F64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", a->name);
+    }
+    status = check_shape(context, a);
+    return status || !(a->is & NAPIER_IS_OUT) ? status : check_distinct(context, a->name, a->view, word);
+}
+
+static int is_absent(const napier_argument *a) { return (a->is & NAPIER_MAY_BE_ABSENT) && !a->view.data; }
+
+napier_status napier_check_arguments(napier_context *context, const napier_argument *all, size_t count) {
+    napier_status status = NAPIER_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = is_absent(&all[i]) ? NAPIER_OK : check_argument(context, &all[i]);
+    }
+    for (size_t i = 0; i < count && !status; i++) {
+        for (size_t j = 0; j < count && !status; j++) {
+            const int checked = j > i && (all[j].is & NAPIER_IS_OUT); /* when j was the output */
+            if (i != j && !checked && (all[i].is & NAPIER_IS_OUT) && !is_absent(&all[i]) && !is_absent(&all[j])) {
+                status = check_overlap(context, all[i].name, all[i].view, all[j].name, all[j].view,
+                                       (all[j].is & NAPIER_MAY_BE_OUT) != 0);
+            }
+        }
+    }
+    return status;
+}
+
+napier_status napier_check_matrix(napier_context *context, const char *name, napier_const_matrix view) {
+    return check_view(context, name, view, &matrix_words);
+}
+
+napier_status napier_check_vector(napier_context *context, const char *name, napier_const_vector view) {
+    return check_view(context, name, napier_vector_row(view), &vector_words);
+}
+
+napier_status napier_check_matrix_out(napier_context *context, const char *name, napier_matrix view) {
+    const napier_argument out = {name, napier_read_only(view), NAPIER_IS_OUT, view.rows, view.cols, NULL};
+    return check_argument(context, &out);
+}
+
+napier_status napier_check_vector_out(napier_context *context, const char *name, napier_vector view) {
+    const napier_argument out = napier_row_argument(name, napier_read_only_vector(view), NAPIER_IS_OUT, view.size);
+    return check_argument(context, &out);
+}
+
+napier_status napier_check_alias(napier_context *context, const char *out_name, napier_matrix out, const char *in_name,
+                                 napier_const_matrix in) {
+    return check_overlap(context, out_name, napier_read_only(out), in_name, in, 1);
+}
+
+napier_status napier_check_apart(napier_context *context, const char *a_name, napier_vector a, const char *b_name,
+                                 napier_const_vector b) {
+    return check_overlap(context, a_name, napier_vector_row(napier_read_only_vector(a)), b_name, napier_vector_row(b),
+                         0);
+}
+
+napier_status napier_check_not_f64(napier_context *context, const char *name, napier_dtype dtype) {
+    if (dtype == NAPIER_F64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: dtype f64 is not f32, f16 or bf16", name);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_check_tokens(napier_context *context, const char *name, napier_const_vector v, int64_t size,
+                                  bool optional) {
+    const napier_argument in =
+        napier_row_argument(name, v, NAPIER_IS_NARROW | (optional ? NAPIER_MAY_BE_ABSENT : 0u), size);
+    return napier_check_arguments(context, &in, 1);
+}
+
+napier_status napier_check_tokens_out(napier_context *context, const char *name, napier_vector v, int64_t size,
+                                      bool optional) {
+    const napier_argument out =
+        napier_row_argument(name, napier_read_only_vector(v),
+                            NAPIER_IS_OUT | NAPIER_IS_NARROW | (optional ? NAPIER_MAY_BE_ABSENT : 0u), size);
+    return napier_check_arguments(context, &out, 1);
+}
+
+/* ---- Ids and offsets --------------------------------------------------------------------------------------------- */
+
+napier_status napier_check_indices(napier_context *context, const char *name, napier_indices indices) {
+    if (indices.type != NAPIER_I32 && indices.type != NAPIER_I64) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: type %d is no type of index", name,
+                           (int)indices.type);
+    }
+    return napier_check_vector(context, name, napier_indices_bytes(indices));
+}
+
+napier_status napier_check_offset_count(napier_context *context, const char *name, napier_indices offsets) {
+    const napier_status status = napier_check_indices(context, name, offsets);
+    if (!status && offsets.size < 1) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size 0, but B responses have B + 1 offsets", name);
+    }
+    return status;
+}
+
+napier_status napier_check_offsets_of(napier_context *context, const char *name, napier_indices offsets,
+                                      int64_t tokens) {
+    const napier_status status = napier_check_offset_count(context, name, offsets);
+    if (status) {
+        return status;
+    }
+    int64_t before = 0;
+    for (int64_t i = 0; i < offsets.size; i++) {
+        const int64_t at = napier_index_at(offsets, i);
+        if (i == 0 && at != 0) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s[0] is %" PRId64 ", not 0", name, name, at);
+        }
+        if (at < before) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                               "%s: %s[%" PRId64 "] is %" PRId64 ", less than %" PRId64 " before it", name, name, i, at,
+                               before);
+        }
+        before = at;
+    }
+    if (before != tokens) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
+                           "%s: %s[%" PRId64 "] is %" PRId64 ", not the number of tokens, %" PRId64, name, name,
+                           offsets.size - 1, before, tokens);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_check_offsets_on(napier_context *context, napier_place place, napier_indices offsets,
+                                      int64_t tokens) {
+    return place == NAPIER_ON_HOST ? napier_check_offsets_of(context, "offsets", offsets, tokens)
+                                   : napier_check_offset_count(context, "offsets", offsets);
+}
+
+/* Checks whole blocks first. An unsigned comparison finds negative ids too. */
+static bool ids_within(napier_indices ids, int64_t begin, int64_t end, int64_t limit) {
+    unsigned bad = 0;
+    if (ids.type == NAPIER_I32) {
+        const uint32_t most = limit > INT32_MAX ? (uint32_t)INT32_MAX + 1u : (uint32_t)limit;
+        const int32_t *id = ids.data;
+        for (int64_t i = begin; i < end; i++) {
+            bad |= (unsigned)((uint32_t)id[i] >= most);
+        }
+    } else {
+        const int64_t *id = ids.data;
+        for (int64_t i = begin; i < end; i++) {
+            bad |= (unsigned)((uint64_t)id[i] >= (uint64_t)limit);
+        }
+    }
+    return !bad;
+}
+
+napier_status napier_check_ids_on(napier_context *context, napier_place place, const char *name, napier_indices ids,
+                                  int64_t size, int64_t limit) {
+    enum { BLOCK = 4096 };
+    const napier_status status = napier_check_indices(context, name, ids);
+    if (status) {
+        return status;
+    }
+    if (ids.size != size) {
+        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %" PRId64 " is not %" PRId64, name, ids.size,
+                           size);
+    }
+    int64_t i = place == NAPIER_ON_HOST ? 0 : size;
+    while (i < size && ids_within(ids, i, size - i < BLOCK ? size : i + BLOCK, limit)) {
+        i += BLOCK;
+    }
+    while (i < size && ids_within(ids, i, i + 1, limit)) {
+        i++;
+    }
+    if (i >= size) {
+        return NAPIER_OK;
+    }
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %s[%" PRId64 "] is %" PRId64 ", not an id below %" PRId64,
+                       name, name, i, napier_index_at(ids, i), limit);
 }

@@ -12,7 +12,7 @@
 #include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "core/math/f64.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 #include "ops/softmax/state/state.h"
 
 _Static_assert((int)NAPIER_TILE == (int)NAPIER_F64_TILE, "one tile for both compute types");

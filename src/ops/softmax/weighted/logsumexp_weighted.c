@@ -12,10 +12,8 @@
 #include <napier/softmax.h>
 
 #include "core/base/fenv.h"
-#include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/softmax/arguments.h"
-#include "ops/softmax/options.h"
 #include "ops/softmax/signed_digits.h"
 #include "ops/softmax/f64/span_f64.h"
 #include "ops/softmax/weighted/weighted_f64.h"
@@ -484,56 +482,19 @@ static napier_status run_split(napier_context *context, const job *j) {
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-static napier_status check_inputs(napier_context *context, const job *j) {
-    napier_status status = napier_check_matrix(context, "logits", j->logits);
-    if (!status)
-        status = napier_check_matrix(context, "weights", j->weights);
-    if (!status) {
-        status = napier_check_same_shape(context, "weights", j->weights.rows, j->weights.cols, "logits", j->logits.rows,
-                                         j->logits.cols);
-    }
-    return status;
-}
-
-static napier_status check_output(napier_context *context, const char *name, napier_vector out, const job *j) {
-    napier_status status = napier_check_vector_out(context, name, out);
-    if (!status)
-        status = napier_check_size(context, name, out.size, j->logits.rows);
-    if (!status)
-        status = napier_check_alias(context, name, napier_column(out), "logits", j->logits);
-    if (!status)
-        status = napier_check_alias(context, name, napier_column(out), "weights", j->weights);
-    return status;
-}
-
-/* lse and sign must share no memory; equal views are not allowed either. */
-static napier_status check_apart(napier_context *context, const job *j) {
-    const napier_vector lse = j->lse;
-    if (lse.data == j->sign.data && lse.size > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "sign: is lse");
-    }
-    const napier_const_matrix column = {lse.data, lse.size, 1, lse.stride, 1, lse.dtype};
-    return napier_check_alias(context, "sign", napier_column(j->sign), "lse", column);
-}
-
 napier_status napier_logsumexp_weighted(napier_context *context, napier_const_matrix logits,
                                         napier_const_matrix weights, napier_vector lse, napier_vector sign,
                                         const napier_softmax_options *options) {
     job j = {.logits = logits, .weights = weights, .lse = lse, .sign = sign};
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = check_inputs(context, &j);
-    if (!status)
-        status = check_output(context, "lse", lse, &j);
-    if (!status && sign.data)
-        status = check_output(context, "sign", sign, &j);
-    if (!status && sign.data)
-        status = check_apart(context, &j);
-    if (status) {
-        return status;
-    }
-    const napier_dtype compute = napier_compute_dtype(napier_compute_dtype(logits.dtype, weights.dtype), lse.dtype);
-    status = napier_softmax_options_read(context, options, compute, &j.options);
+    const int64_t rows = logits.rows;
+    const napier_argument all[] = {
+        {"logits", logits, NAPIER_MAY_BE_OUT, rows, logits.cols, NULL},
+        {"weights", weights, NAPIER_MAY_BE_OUT, rows, logits.cols, "logits"},
+        napier_column_argument("lse", napier_read_only_vector(lse), NAPIER_IS_OUT, rows),
+        napier_column_argument("sign", napier_read_only_vector(sign), NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, rows)};
+    const napier_dtype compute = napier_compute_dtype3(logits.dtype, weights.dtype, lse.dtype);
+    const napier_status status =
+        napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, compute, &j.options);
     if (status) {
         return status;
     }
