@@ -29,11 +29,13 @@ static inline napier_matrix napier_column(napier_vector v) {
 /* ---- The arguments of a call ------------------------------------------------------------------------------------- */
 
 enum {
-    NAPIER_IS_OUT = 1,        /* written: it shares no byte with another argument, nor its elements with each other */
-    NAPIER_IS_VECTOR = 2,     /* messages name its size and stride, as those of a vector */
-    NAPIER_IS_NARROW = 4,     /* f32, f16 or bf16 */
-    NAPIER_MAY_BE_ABSENT = 8, /* with data NULL, and then nothing is checked */
-    NAPIER_MAY_BE_OUT = 16    /* an output may be exactly this view (data, dtype and strides): in place */
+    NAPIER_IS_OUT = 1,         /* written: it shares no byte with another argument, nor its elements with each other */
+    NAPIER_IS_VECTOR = 2,      /* messages name its size and stride, as those of a vector */
+    NAPIER_IS_NARROW = 4,      /* f32, f16 or bf16 */
+    NAPIER_IS_F32 = 8,         /* f32 */
+    NAPIER_IS_HEADS = 16,      /* there is a third axis: [tokens, heads, dim] */
+    NAPIER_MAY_BE_ABSENT = 32, /* with data NULL, and then nothing is checked */
+    NAPIER_MAY_BE_OUT = 64     /* an output may be exactly this view (data, dtype and strides): in place */
 };
 
 typedef struct napier_argument {
@@ -42,14 +44,23 @@ typedef struct napier_argument {
     unsigned is;              /* bits from above */
     int64_t rows, cols;       /* the shape that it must have */
     const char *like;         /* the argument that has this shape, for the message; or NULL */
+    int64_t dim, dim_stride;  /* the third axis, ... */
+    int64_t dims;             /* ... and the size that it must have */
+    size_t element;           /* bytes of an element; 0: those of the dtype */
 } napier_argument;
 
+/* A matrix in a table of arguments. */
+#define NAPIER_ARGUMENT(name_, view_, is_, rows_, cols_, like_) \
+    { .name = name_, .view = view_, .is = is_, .rows = rows_, .cols = cols_, .like = like_ }
+
 static inline napier_argument napier_row_argument(const char *name, napier_const_vector v, unsigned is, int64_t size) {
-    return (napier_argument){name, napier_vector_row(v), NAPIER_IS_VECTOR | is, 1, size, NULL};
+    return (napier_argument){
+        .name = name, .view = napier_vector_row(v), .is = NAPIER_IS_VECTOR | is, .rows = 1, .cols = size};
 }
 static inline napier_argument napier_column_argument(const char *name, napier_const_vector v, unsigned is,
                                                      int64_t size) {
-    return (napier_argument){name, napier_const_column(v), NAPIER_IS_VECTOR | is, size, 1, NULL};
+    return (napier_argument){
+        .name = name, .view = napier_const_column(v), .is = NAPIER_IS_VECTOR | is, .rows = size, .cols = 1};
 }
 
 /* Checks each argument, then each output against all other arguments. The check is exact for any strides: two

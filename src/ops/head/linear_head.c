@@ -12,10 +12,11 @@ enum { NAPIER_HEAD_BYTES = 224 << 20, NAPIER_HEAD_LEAST = 32 << 20 };
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
 static napier_token_matrices matrices_of(napier_const_matrix hidden, napier_const_matrix weights) {
-    return (napier_token_matrices){weights.rows,
-                                   2,
-                                   {{"hidden", hidden, NAPIER_IS_NARROW, hidden.rows, hidden.cols, NULL},
-                                    {"weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL}}};
+    return (napier_token_matrices){
+        weights.rows,
+        2,
+        {NAPIER_ARGUMENT("hidden", hidden, NAPIER_IS_NARROW, hidden.rows, hidden.cols, NULL),
+         NAPIER_ARGUMENT("weights", weights, NAPIER_IS_NARROW, weights.rows, weights.cols, NULL)}};
 }
 
 /* Refuses sums that do not match or are too long to pack, and decides whether the matrix engine computes the others. */
@@ -53,8 +54,10 @@ napier_status napier_head_back_read(napier_context *context, napier_place place,
     const unsigned is = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_const_matrix out[2] = {napier_read_only(grad_hidden), napier_read_only(grad_weights)};
     napier_token_matrices matrices = matrices_of(hidden, weights);
-    matrices.all[2] = (napier_argument){"grad_hidden", out[0], is, hidden.rows, hidden.cols, "hidden"};
-    matrices.all[3] = (napier_argument){"grad_weights", out[1], is, weights.rows, weights.cols, "weights"};
+    matrices.all[2] = (napier_argument){
+        .name = "grad_hidden", .view = out[0], .is = is, .rows = hidden.rows, .cols = hidden.cols, .like = "hidden"};
+    matrices.all[3] =
+        (napier_argument)NAPIER_ARGUMENT("grad_weights", out[1], is, weights.rows, weights.cols, "weights");
     matrices.count = 4;
     napier_status status = napier_begin(context);
     if (status) {

@@ -9,9 +9,9 @@
 napier_status napier_matmul_check(napier_context *context, napier_const_matrix a, napier_const_matrix b,
                                   napier_matrix product) {
     const napier_argument all[] = {
-        {"a", a, NAPIER_IS_NARROW, a.rows, a.cols, NULL},
-        {"b", b, NAPIER_IS_NARROW, b.rows, b.cols, NULL},
-        {"product", napier_read_only(product), NAPIER_IS_NARROW | NAPIER_IS_OUT, a.rows, b.cols, NULL}};
+        NAPIER_ARGUMENT("a", a, NAPIER_IS_NARROW, a.rows, a.cols, NULL),
+        NAPIER_ARGUMENT("b", b, NAPIER_IS_NARROW, b.rows, b.cols, NULL),
+        NAPIER_ARGUMENT("product", napier_read_only(product), NAPIER_IS_NARROW | NAPIER_IS_OUT, a.rows, b.cols, NULL)};
     const napier_status status = napier_begin(context);
     if (status) {
         return status;

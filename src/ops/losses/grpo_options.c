@@ -274,9 +274,9 @@ napier_status napier_grpo_logits_check(napier_context *context, napier_place pla
     const int64_t tokens = g->logits.rows, cols = g->logits.cols;
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument others[] = {
-        {"logits", g->logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, tokens, cols, NULL},
+        NAPIER_ARGUMENT("logits", g->logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, tokens, cols, NULL),
         napier_row_argument("ids", napier_indices_bytes(g->ids), 0, tokens),
-        {"grad_logits", napier_read_only(g->grad_logits), out, tokens, cols, "logits"},
+        NAPIER_ARGUMENT("grad_logits", napier_read_only(g->grad_logits), out, tokens, cols, "logits"),
         napier_row_argument("logprobs", napier_read_only_vector(g->logprobs), out, tokens),
         napier_row_argument("entropies", napier_read_only_vector(g->entropies), out, tokens)};
     napier_grpo_batch b;

@@ -79,8 +79,8 @@ napier_status napier_kl_full_check(napier_context *context, napier_const_matrix 
     const int64_t rows = policy_logits.rows, cols = policy_logits.cols;
     const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT;
     const napier_argument all[] = {
-        {"policy_logits", policy_logits, in, rows, cols, NULL},
-        {"ref_logits", ref_logits, in, rows, cols, "policy_logits"},
+        NAPIER_ARGUMENT("policy_logits", policy_logits, in, rows, cols, NULL),
+        NAPIER_ARGUMENT("ref_logits", ref_logits, in, rows, cols, "policy_logits"),
         napier_column_argument("kl", napier_read_only_vector(kl), NAPIER_IS_OUT | NAPIER_IS_NARROW, rows)};
     return napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, o);
 }
@@ -93,11 +93,11 @@ napier_status napier_kl_full_backward_check(napier_context *context, napier_cons
     const unsigned in = NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT;
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument all[] = {
-        {"policy_logits", policy_logits, in, rows, cols, NULL},
-        {"ref_logits", ref_logits, in, rows, cols, "policy_logits"},
+        NAPIER_ARGUMENT("policy_logits", policy_logits, in, rows, cols, NULL),
+        NAPIER_ARGUMENT("ref_logits", ref_logits, in, rows, cols, "policy_logits"),
         napier_row_argument("grad_kl", grad_kl, in, rows),
-        {"grad_policy_logits", napier_read_only(grad_policy_logits), out, rows, cols, "policy_logits"},
-        {"grad_ref_logits", napier_read_only(grad_ref_logits), out, rows, cols, "policy_logits"}};
+        NAPIER_ARGUMENT("grad_policy_logits", napier_read_only(grad_policy_logits), out, rows, cols, "policy_logits"),
+        NAPIER_ARGUMENT("grad_ref_logits", napier_read_only(grad_ref_logits), out, rows, cols, "policy_logits")};
     return napier_softmax_arguments(context, all, sizeof all / sizeof *all, options, NAPIER_F32, o);
 }
 

@@ -14,10 +14,11 @@ static napier_status check_call(napier_context *context, napier_place place, nap
     enum { COMMON = 4, MOST = COMMON + 3 };
     const napier_const_matrix rubric = t->job.rubric;
     const napier_indices ids = t->job.ids, offsets = t->responses.offsets;
-    napier_argument arguments[MOST] = {{"rubric", rubric, NAPIER_IS_NARROW, rubric.rows, rubric.cols, NULL},
-                                       napier_row_argument("weights", t->weights, NAPIER_IS_NARROW, rubric.rows),
-                                       napier_row_argument("token_ids", napier_indices_bytes(ids), 0, ids.size),
-                                       napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size)};
+    napier_argument arguments[MOST] = {
+        NAPIER_ARGUMENT("rubric", rubric, NAPIER_IS_NARROW, rubric.rows, rubric.cols, NULL),
+        napier_row_argument("weights", t->weights, NAPIER_IS_NARROW, rubric.rows),
+        napier_row_argument("token_ids", napier_indices_bytes(ids), 0, ids.size),
+        napier_row_argument("offsets", napier_indices_bytes(offsets), 0, offsets.size)};
     for (size_t i = 0; i < count; i++) {
         arguments[COMMON + i] = all[i];
     }
@@ -44,7 +45,7 @@ napier_status napier_rubric_check(napier_context *context, napier_place place, n
     const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument all[] = {
         napier_row_argument("logprobs", t->job.logprobs, NAPIER_IS_NARROW, t->job.logprobs.size),
-        {"scores", napier_read_only(t->scores), out, responses, t->job.rubric.rows, NULL},
+        NAPIER_ARGUMENT("scores", napier_read_only(t->scores), out, responses, t->job.rubric.rows, NULL),
         napier_row_argument("rewards", napier_read_only_vector(t->rewards), out, responses)};
     return check_call(context, place, t, t->job.logprobs.size, all, sizeof all / sizeof *all);
 }
@@ -56,7 +57,7 @@ napier_status napier_rubric_backward_check(napier_context *context, napier_place
     const napier_argument all[] = {
         napier_row_argument("grad_logprobs", napier_read_only_vector(grad), NAPIER_IS_OUT | NAPIER_IS_NARROW,
                             grad.size),
-        {"grad_scores", t->grad_scores, in | NAPIER_MAY_BE_OUT, responses, t->job.rubric.rows, NULL},
+        NAPIER_ARGUMENT("grad_scores", t->grad_scores, in | NAPIER_MAY_BE_OUT, responses, t->job.rubric.rows, NULL),
         napier_row_argument("grad_rewards", t->grad_rewards, in, responses)};
     return check_call(context, place, t, grad.size, all, sizeof all / sizeof *all);
 }

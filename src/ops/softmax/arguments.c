@@ -62,15 +62,16 @@ napier_status napier_softmax_arguments(napier_context *context, const napier_arg
 napier_status napier_elementwise_arguments(napier_context *context, const char *name, napier_const_matrix logits,
                                            napier_matrix result, const napier_softmax_options *options,
                                            napier_softmax_options *o) {
-    const napier_argument all[] = {{"logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL},
-                                   {name, napier_read_only(result), NAPIER_IS_OUT, logits.rows, logits.cols, "logits"}};
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
+        NAPIER_ARGUMENT(name, napier_read_only(result), NAPIER_IS_OUT, logits.rows, logits.cols, "logits")};
     return napier_softmax_arguments(context, all, 2, options, napier_compute_dtype(logits.dtype, result.dtype), o);
 }
 
 napier_status napier_logsumexp_arguments(napier_context *context, napier_const_matrix logits, napier_vector lse,
                                          int64_t size, const napier_softmax_options *options,
                                          napier_softmax_options *o) {
-    const napier_argument all[] = {{"logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL},
+    const napier_argument all[] = {NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
                                    napier_column_argument("lse", napier_read_only_vector(lse), NAPIER_IS_OUT, size)};
     return napier_softmax_arguments(context, all, 2, options, napier_compute_dtype(logits.dtype, lse.dtype), o);
 }
@@ -80,9 +81,9 @@ napier_status napier_gradient_arguments(napier_context *context, const char *res
                                         const napier_softmax_options *options, napier_dtype compute,
                                         napier_softmax_options *o) {
     const napier_argument all[] = {
-        {result_name, result, NAPIER_MAY_BE_OUT, result.rows, result.cols, NULL},
-        {"grad_logits", napier_read_only(out), NAPIER_IS_OUT, result.rows, result.cols, result_name},
-        {grad_name, grad ? *grad : result, NAPIER_MAY_BE_OUT, result.rows, result.cols, result_name}};
+        NAPIER_ARGUMENT(result_name, result, NAPIER_MAY_BE_OUT, result.rows, result.cols, NULL),
+        NAPIER_ARGUMENT("grad_logits", napier_read_only(out), NAPIER_IS_OUT, result.rows, result.cols, result_name),
+        NAPIER_ARGUMENT(grad_name, grad ? *grad : result, NAPIER_MAY_BE_OUT, result.rows, result.cols, result_name)};
     return napier_softmax_arguments(context, all, grad ? 3 : 2, options, compute, o);
 }
 
@@ -91,10 +92,10 @@ napier_status napier_logsumexp_gradient_arguments(napier_context *context, napie
                                                   napier_const_vector grad_lse, int64_t size, napier_matrix grad_logits,
                                                   const napier_softmax_options *options, napier_dtype compute,
                                                   napier_softmax_options *o) {
-    const napier_argument all[] = {
-        {"logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL},
-        {"grad_logits", napier_read_only(grad_logits), NAPIER_IS_OUT, logits.rows, logits.cols, "logits"},
-        napier_row_argument("grad_lse", grad_lse, NAPIER_MAY_BE_OUT, size)};
+    const napier_argument all[] = {NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
+                                   NAPIER_ARGUMENT("grad_logits", napier_read_only(grad_logits), NAPIER_IS_OUT,
+                                                   logits.rows, logits.cols, "logits"),
+                                   napier_row_argument("grad_lse", grad_lse, NAPIER_MAY_BE_OUT, size)};
     const napier_status status = napier_softmax_arguments(context, all, 3, options, compute, o);
     o->masked_rows = NAPIER_MASKED_ZERO;
     return status;

@@ -52,7 +52,7 @@ static void gather_task(void *argument, int worker, int64_t begin, int64_t end) 
 napier_status napier_gather_check(napier_context *context, napier_place place, napier_const_matrix logprobs,
                                   napier_indices ids, napier_vector gathered) {
     const napier_argument all[] = {
-        {"logprobs", logprobs, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logprobs.rows, logprobs.cols, NULL},
+        NAPIER_ARGUMENT("logprobs", logprobs, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logprobs.rows, logprobs.cols, NULL),
         napier_row_argument("gathered", napier_read_only_vector(gathered), NAPIER_IS_OUT | NAPIER_IS_NARROW,
                             logprobs.rows),
         napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
@@ -106,7 +106,8 @@ napier_status napier_gather_backward_check(napier_context *context, napier_place
                                            napier_matrix grad_logprobs) {
     const napier_matrix out = grad_logprobs;
     const napier_argument all[] = {
-        {"grad_logprobs", napier_read_only(out), NAPIER_IS_OUT | NAPIER_IS_NARROW, out.rows, out.cols, NULL},
+        NAPIER_ARGUMENT("grad_logprobs", napier_read_only(out), NAPIER_IS_OUT | NAPIER_IS_NARROW, out.rows, out.cols,
+                        NULL),
         napier_row_argument("grad_gathered", grad_gathered, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, out.rows),
         napier_row_argument("ids", napier_indices_bytes(ids), 0, ids.size)};
     return check_all(context, place, all, ids, out.rows, out.cols);

@@ -222,9 +222,9 @@ napier_status napier_token_back_check(napier_context *context, napier_place plac
     const napier_token_matrices matrices = {
         logits.cols,
         2,
-        {{"logits", logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL},
-         {"grad_logits", napier_read_only(grad_logits), NAPIER_IS_NARROW | NAPIER_IS_OUT, logits.rows, logits.cols,
-          "logits"}}};
+        {NAPIER_ARGUMENT("logits", logits, NAPIER_IS_NARROW | NAPIER_MAY_BE_OUT, logits.rows, logits.cols, NULL),
+         NAPIER_ARGUMENT("grad_logits", napier_read_only(grad_logits), NAPIER_IS_NARROW | NAPIER_IS_OUT, logits.rows,
+                         logits.cols, "logits")}};
     const napier_status status = napier_begin(context);
     return status ? status : napier_token_back_read(context, place, &matrices, ids, options, gradients, call);
 }

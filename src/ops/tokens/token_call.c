@@ -109,6 +109,9 @@ static napier_token_call call_of(const napier_token_matrices *matrices, napier_i
         .rows = rows, .cols = matrices->cols, .ids = ids, .per_row = rows > 0 ? ids.size / rows : 0};
 }
 
+/* int64_t results as a view. Only their place in memory matters. */
+#define INTEGERS(data_, rows_, cols_) ((napier_const_matrix){data_, rows_, cols_, cols_, 1, NAPIER_F64})
+
 static napier_status check_results(napier_context *context, napier_place place, const napier_token_matrices *matrices,
                                    const napier_token_results *r, const napier_token_call *call) {
     const int64_t most = call->cols < TOP_LIMIT ? call->cols : TOP_LIMIT, rows = call->rows, k = call->per_row;
@@ -124,15 +127,14 @@ static napier_status check_results(napier_context *context, napier_place place, 
     const unsigned out = NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, is = out | NAPIER_IS_NARROW;
     const unsigned vector = is | NAPIER_IS_VECTOR;
     const napier_argument all[RESULTS] = {
-        {"logprobs", napier_read_only(r->logprobs), is, rows, k, NULL},
-        {"lse", napier_read_only(napier_column(r->lse)), vector, rows, 1, NULL},
-        {"entropy", napier_read_only(napier_column(r->entropy)), vector, rows, 1, NULL},
-        {"loss", napier_read_only(napier_column(r->loss)), vector, rows, 1, NULL},
-        {"top_logprobs", napier_read_only(r->top_logprobs), is, rows, r->top_k, NULL},
-        /* integers, as elements that are as wide */
-        {"argmax", {r->argmax, rows, 1, 1, 1, NAPIER_F64}, out, rows, 1, NULL},
-        {"rank", {r->rank, rows, k, k, 1, NAPIER_F64}, out, rows, k, NULL},
-        {"top_ids", {r->top_ids, rows, r->top_k, r->top_k, 1, NAPIER_F64}, out, rows, r->top_k, NULL},
+        NAPIER_ARGUMENT("logprobs", napier_read_only(r->logprobs), is, rows, k, NULL),
+        NAPIER_ARGUMENT("lse", napier_read_only(napier_column(r->lse)), vector, rows, 1, NULL),
+        NAPIER_ARGUMENT("entropy", napier_read_only(napier_column(r->entropy)), vector, rows, 1, NULL),
+        NAPIER_ARGUMENT("loss", napier_read_only(napier_column(r->loss)), vector, rows, 1, NULL),
+        NAPIER_ARGUMENT("top_logprobs", napier_read_only(r->top_logprobs), is, rows, r->top_k, NULL),
+        NAPIER_ARGUMENT("argmax", INTEGERS(r->argmax, rows, 1), out, rows, 1, NULL),
+        NAPIER_ARGUMENT("rank", INTEGERS(r->rank, rows, k), out, rows, k, NULL),
+        NAPIER_ARGUMENT("top_ids", INTEGERS(r->top_ids, rows, r->top_k), out, rows, r->top_k, NULL),
     };
     return check_call(context, place, matrices, call, all, RESULTS, r->logprobs.data || r->rank, r->loss.data);
 }
@@ -186,10 +188,11 @@ napier_status napier_token_back_read(napier_context *context, napier_place place
     call->wants = (napier_token_wants){.entropy = g.entropy.data};
     const unsigned is = NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT;
     const napier_argument all[GRADIENTS] = {
-        {"gradients: logprobs", g.logprobs, is, call->rows, call->per_row, NULL},
-        {"gradients: lse", napier_const_column(g.lse), is | NAPIER_IS_VECTOR, call->rows, 1, NULL},
-        {"gradients: entropy", napier_const_column(g.entropy), is | NAPIER_IS_VECTOR, call->rows, 1, NULL},
-        {"gradients: loss", napier_const_column(g.loss), is | NAPIER_IS_VECTOR, call->rows, 1, NULL},
+        NAPIER_ARGUMENT("gradients: logprobs", g.logprobs, is, call->rows, call->per_row, NULL),
+        NAPIER_ARGUMENT("gradients: lse", napier_const_column(g.lse), is | NAPIER_IS_VECTOR, call->rows, 1, NULL),
+        NAPIER_ARGUMENT("gradients: entropy", napier_const_column(g.entropy), is | NAPIER_IS_VECTOR, call->rows, 1,
+                        NULL),
+        NAPIER_ARGUMENT("gradients: loss", napier_const_column(g.loss), is | NAPIER_IS_VECTOR, call->rows, 1, NULL),
     };
     return check_call(context, place, matrices, call, all, GRADIENTS, g.logprobs.data, g.loss.data);
 }

@@ -38,7 +38,7 @@ napier_status napier_token_logprobs_check(napier_context *context, napier_place 
                                           napier_indices ids, const napier_token_options *options,
                                           const napier_token_results *results, napier_token_call *call) {
     const napier_token_matrices matrices = {
-        logits.cols, 1, {{"logits", logits, NAPIER_IS_NARROW, logits.rows, logits.cols, NULL}}};
+        logits.cols, 1, {NAPIER_ARGUMENT("logits", logits, NAPIER_IS_NARROW, logits.rows, logits.cols, NULL)}};
     const napier_status status = napier_begin(context);
     return status ? status : napier_token_call_read(context, place, &matrices, ids, options, results, call);
 }

@@ -488,8 +488,8 @@ napier_status napier_logsumexp_weighted(napier_context *context, napier_const_ma
     job j = {.logits = logits, .weights = weights, .lse = lse, .sign = sign};
     const int64_t rows = logits.rows;
     const napier_argument all[] = {
-        {"logits", logits, NAPIER_MAY_BE_OUT, rows, logits.cols, NULL},
-        {"weights", weights, NAPIER_MAY_BE_OUT, rows, logits.cols, "logits"},
+        NAPIER_ARGUMENT("logits", logits, NAPIER_MAY_BE_OUT, rows, logits.cols, NULL),
+        NAPIER_ARGUMENT("weights", weights, NAPIER_MAY_BE_OUT, rows, logits.cols, "logits"),
         napier_column_argument("lse", napier_read_only_vector(lse), NAPIER_IS_OUT, rows),
         napier_column_argument("sign", napier_read_only_vector(sign), NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT, rows)};
     const napier_dtype compute = napier_compute_dtype3(logits.dtype, weights.dtype, lse.dtype);
