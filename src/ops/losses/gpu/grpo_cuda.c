@@ -118,15 +118,10 @@ napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct C
                                           napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                           const napier_grpo_options *options, napier_vector losses,
                                           napier_vector grad_logprobs) {
+    const napier_grpo_outputs out = {.losses = losses, .grad_logprobs = grad_logprobs};
     napier_grpo_run run;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_grpo_read_views(context->host, batch, options, false, 0, &run));
-    NAPIER_TRY(napier_grpo_check_out(context->host, "losses", losses, &run));
-    NAPIER_TRY(napier_grpo_check_out(context->host, "grad_logprobs", grad_logprobs, &run));
-    NAPIER_TRY(
-        napier_check_apart(context->host, "grad_logprobs", grad_logprobs, "losses", napier_read_only_vector(losses)));
-    run.job.losses = losses;
-    run.job.grad_logprobs = grad_logprobs;
+    NAPIER_TRY(napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run));
     run.totals = run.job.sequence && grad_logprobs.data;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     const napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
@@ -139,17 +134,12 @@ napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstrea
                                     napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                     const napier_grpo_options *options, napier_grpo_metrics *metrics,
                                     napier_vector grad_logprobs, napier_vector grad_entropies) {
+    const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_entropies = grad_entropies};
     napier_grpo_run run;
     NAPIER_TRY(napier_cuda_begin(context));
     NAPIER_REFUSE_IF(context->host, !metrics, "metrics: NULL");
-    NAPIER_TRY(napier_grpo_read_views(context->host, batch, options, false, 0, &run));
-    NAPIER_TRY(napier_grpo_check_out(context->host, "grad_logprobs", grad_logprobs, &run));
-    NAPIER_TRY(napier_grpo_check_out(context->host, "grad_entropies", grad_entropies, &run));
-    NAPIER_TRY(napier_check_apart(context->host, "grad_entropies", grad_entropies, "grad_logprobs",
-                                  napier_read_only_vector(grad_logprobs)));
+    NAPIER_TRY(napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run));
     run.mean = run.totals = true;
-    run.job.grad_logprobs = grad_logprobs;
-    run.job.grad_entropies = grad_entropies;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
     job.metrics = metrics;

@@ -6,7 +6,7 @@
 #include "ops/losses/calls.h"
 #include "ops/tokens/gpu/responses_cuda.h"
 #include "ops/tokens/gpu/token_cuda.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_kl_full_rows, napier_kl_full_tiles, napier_kl_full_finish, napier_kl_full_gradients);
 

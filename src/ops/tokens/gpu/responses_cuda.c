@@ -1,4 +1,4 @@
-/* ops/tokens/gpu/responses_cuda.c - see responses_launch.h. */
+/* ops/tokens/gpu/responses_cuda.c - see responses_cuda.h. */
 #include "ops/tokens/gpu/responses_cuda.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_responses_tally);

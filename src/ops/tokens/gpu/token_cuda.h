@@ -8,6 +8,7 @@
 #ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
 #define NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
 
+#include "ops/tokens/quantile.h"
 #include "ops/tokens/gpu/responses_cuda.h"
 #include "ops/tokens/token_row.h"
 
@@ -33,6 +34,24 @@ typedef struct napier_cuda_token_room {
     napier_sum sum;
     napier_token_final final;
 } napier_cuda_token_room;
+
+/* ---- The top k (token_top.cu) ------------------------------------------------------------------------------------- */
+
+enum {
+    NAPIER_TOP_THREADS = 256,
+    NAPIER_TOP_MOST = 1024,
+    NAPIER_TOP_COLUMN_BITS = 33 /* three digits; rows with 2^31 or more columns are refused */
+};
+
+/* Shared memory of a block. */
+typedef struct napier_cuda_top_room {
+    int32_t counts[NAPIER_KEY_DIGITS], partial[NAPIER_TOP_THREADS];
+    uint32_t u[NAPIER_TOP_MOST];
+    int64_t column[NAPIER_TOP_MOST];
+    int64_t before;
+    int32_t digit, used;
+    napier_cuda_token_room row;
+} napier_cuda_top_room;
 
 #if defined(CUDA_KERNEL)
 #include "core/math/lanes_tanh.h"

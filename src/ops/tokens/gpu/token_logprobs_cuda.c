@@ -3,7 +3,6 @@
 
 #include "core/base/view.h"
 #include "ops/tokens/gpu/token_cuda.h"
-#include "ops/tokens/gpu/token_top_cuda.h"
 
 NAPIER_CUDA_DTYPES_DECLARE(napier_token_tiles);
 NAPIER_CUDA_DTYPES_DECLARE(napier_token_entropies);
@@ -70,12 +69,7 @@ napier_status napier_cuda_token_logprobs(napier_cuda_context *context, struct CU
                                          const napier_token_results *results) {
     napier_token_call call;
     NAPIER_TRY(napier_cuda_begin(context));
-    NAPIER_TRY(napier_check_matrix(context->host, "logits", logits));
-    NAPIER_TRY(napier_check_not_f64(context->host, "logits", logits.dtype));
-    NAPIER_REFUSE_IF(context->host, !results, "results: NULL");
-    NAPIER_TRY(
-        napier_token_call_read_on_device(context->host, logits.rows, logits.cols, ids, options, results, NULL, &call));
-    NAPIER_TRY(napier_token_call_apart(context->host, &call, "logits", logits));
+    NAPIER_TRY(napier_token_logprobs_check(context->host, NAPIER_ON_DEVICE, logits, ids, options, results, &call));
     if (call.wants.top_k > 0 && logits.cols > INT32_MAX) {
         return napier_fail(context->host, NAPIER_UNSUPPORTED, "results: top_k of 2^31 columns or more");
     }
