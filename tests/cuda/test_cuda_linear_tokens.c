@@ -1,17 +1,9 @@
 /* tests/cuda/test_cuda_linear_tokens.c - log-probabilities from hidden states on tensor cores, and their gradients:
- * against float64, the same bits for a row wherever it stands, rows that are not finite, ids that are no column, and
+ * against the CPU's, which are exact in comparison; the same bits for a row wherever it stands, rows that are not finite, ids that are no column, and
  * errors. */
-#include <math.h>
 #include <napier/rl.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "cuda_test.h"
-#include "support/check.h"
-
-static napier_cuda_context *context;
-
-enum { IDS_MOST = 3 };
+#include "both.h"
 
 typedef struct token_case {
     int64_t rows, hidden, cols, per_row;
@@ -21,201 +13,110 @@ typedef struct token_case {
     uint64_t seed;
 } token_case;
 
-/* ---- A case, on the host ----------------------------------------------------------------------------------------- */
+/* ---- A case ------------------------------------------------------------------------------------------------------ */
 
 typedef struct token_data {
     token_case c;
     grid hidden, weights;
     int64_t *ids; /* [rows][per_row] */
     uint8_t *keep;
-    double *logits; /* [rows][cols], exact */
-    double *size;   /* [rows][cols]: sum of |hidden weights| */
+    napier_token_options options;
+    napier_token_results results; /* lse, entropy, argmax; logprobs; loss if per_row is 1 */
+    napier_matrix logits;         /* f32 */
 } token_data;
 
-static uint64_t next(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-static double unit(uint64_t *state) { return (double)next(state) * 0x1p-30 - 1.0; }
+static double unit(rng *r) { return 2.0 * rng_uniform(r) - 1.0; }
 
-static void fill(grid *g, double scale, uint64_t *state) {
-    for (int64_t r = 0; r < g->view.rows; r++) {
-        for (int64_t c = 0; c < g->view.cols; c++) {
-            grid_set(g, r, c, scale * unit(state));
+static void fill(grid *g, double scale, rng *r) {
+    for (int64_t i = 0; i < g->view.rows; i++) {
+        for (int64_t j = 0; j < g->view.cols; j++) {
+            grid_set(g, i, j, scale * unit(r));
         }
     }
 }
 
-static void multiply(token_data *d) {
-    for (int64_t i = 0; i < d->c.rows; i++) {
-        for (int64_t j = 0; j < d->c.cols; j++) {
-            double sum = 0, size = 0;
-            for (int64_t k = 0; k < d->c.hidden; k++) {
-                const double x = grid_get(&d->hidden, i, k) * grid_get(&d->weights, j, k);
-                sum += x;
-                size += fabs(x);
-            }
-            d->logits[i * d->c.cols + j] = sum;
-            d->size[i * d->c.cols + j] = size;
-        }
-    }
-}
-
-static token_data data_of(token_case c) {
-    uint64_t state = c.seed + 1;
-    token_data d = {.c = c};
-    d.hidden = grid_make(c.seed % 3 == 1 ? LAYOUT_OFFSET : LAYOUT_CONTIGUOUS, c.rows, c.hidden, c.dtype);
-    d.weights = grid_make(c.seed % 3 == 2 ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS, c.cols, c.hidden, c.dtype);
-    d.ids = room_for(c.rows * c.per_row + 1, sizeof *d.ids);
-    d.keep = room_for(c.rows * c.cols, 1);
-    d.logits = room_for(c.rows * c.cols, sizeof(double));
-    d.size = room_for(c.rows * c.cols, sizeof(double));
-    fill(&d.hidden, 2.0, &state);
-    fill(&d.weights, 1.0, &state);
-    for (int64_t i = 0; i < c.rows * c.per_row; i++) {
-        d.ids[i] = next(&state) % 9 == 0 ? -100 : (int64_t)(next(&state) % (uint64_t)c.cols);
-    }
-    for (int64_t i = 0; i < c.rows * c.cols; i++) {
-        d.keep[i] = !c.keep || next(&state) % 3 > 0;
-    }
-    for (int64_t i = 0; i < c.rows; i++) { /* a chosen one is kept, so that its log-probability is a number */
-        for (int64_t k = 0; k < c.per_row; k++) {
-            const int64_t id = d.ids[i * c.per_row + k];
-            d.keep[i * c.cols + (id < 0 ? 0 : id)] = 1;
-        }
-    }
-    multiply(&d);
-    return d;
-}
-
-static void data_free(token_data *d) {
-    grid_free(&d->hidden), grid_free(&d->weights);
-    free(d->ids), free(d->keep), free(d->logits), free(d->size);
-}
-
-/* ---- A case, on the device --------------------------------------------------------------------------------------- */
-
-typedef struct on_device {
-    void *hidden, *weights;
-    napier_matrix hidden_view, weights_view;
-    int64_t *ids;
-    uint8_t *keep;
-    napier_token_options options;
-} on_device;
-
-static void *grid_to_device(const grid *g, napier_matrix *view) {
-    char *const device = device_copy(g->memory, g->bytes);
-    *view = g->view;
-    view->data = device + ((const unsigned char *)g->view.data - g->memory);
-    return device;
-}
-
-static on_device to_device(const token_data *d) {
-    const napier_token_options defaults = NAPIER_TOKEN_OPTIONS_INIT;
-    on_device o = {.options = defaults};
-    o.hidden = grid_to_device(&d->hidden, &o.hidden_view);
-    o.weights = grid_to_device(&d->weights, &o.weights_view);
-    o.ids = device_copy(d->ids, sizeof(int64_t) * (size_t)(d->c.rows * d->c.per_row + 1));
-    o.keep = device_copy(d->keep, (size_t)(d->c.rows * d->c.cols));
-    o.options.temperature = d->c.temperature;
-    o.options.softcap = d->c.softcap;
-    o.options.label_smoothing = d->c.smoothing;
-    o.options.z_loss = d->c.z_loss;
-    if (d->c.keep) {
-        o.options.keep = o.keep;
-        o.options.keep_stride = d->c.cols;
-    }
+static napier_token_options options_for(const token_data *d) {
+    napier_token_options o = NAPIER_TOKEN_OPTIONS_INIT;
+    o.temperature = d->c.temperature;
+    o.softcap = d->c.softcap;
+    o.label_smoothing = d->c.smoothing;
+    o.z_loss = d->c.z_loss;
+    o.keep = d->c.keep ? d->keep : NULL;
+    o.keep_stride = d->c.keep ? d->c.cols : 0;
     return o;
 }
 
-static void off_device(on_device *o) {
-    device_free(o->hidden), device_free(o->weights), device_free(o->ids), device_free(o->keep);
-}
-
-typedef struct outcome {
-    float *logprobs, *lse, *entropy, *loss; /* host; [rows * K], [rows] ... */
-    int64_t *argmax;
-} outcome;
-
-static void outcome_free(outcome *r) {
-    free(r->logprobs), free(r->lse), free(r->entropy), free(r->loss), free(r->argmax);
-}
-
-/* What a workspace call does: ask, allocate, run. */
-static napier_status forward(const on_device *o, int64_t rows, int64_t per_row, const napier_token_results *results) {
-    napier_cuda_workspace w = {NULL, 0};
-    const napier_indices ids = napier_indices_i64(o->ids, rows * per_row);
-    napier_status status = napier_cuda_linear_token_logprobs(context, NULL, &w, napier_read_only(o->hidden_view),
-                                                             napier_read_only(o->weights_view), ids, &o->options,
-                                                             results, NAPIER_CUDA_BATCH_INVARIANT);
-    if (!status) {
-        w.data = device_new(w.size + 1);
-        status = napier_cuda_linear_token_logprobs(context, NULL, &w, napier_read_only(o->hidden_view),
-                                                   napier_read_only(o->weights_view), ids, &o->options, results,
-                                                   NAPIER_CUDA_BATCH_INVARIANT);
-        device_free(w.data);
-    }
-    return status;
-}
-
-static outcome forward_of(const token_data *d) {
-    const int64_t n = d->c.rows, k = d->c.per_row;
-    on_device o = to_device(d);
-    float *const floats = device_new(sizeof(float) * (size_t)(n * (k + 3)));
-    int64_t *const argmax = device_new(sizeof(int64_t) * (size_t)n);
-    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    results.logprobs = napier_rows_f32(floats, n, k);
-    results.lse = napier_array_f32(floats + n * k, n);
-    results.entropy = napier_array_f32(floats + n * (k + 1), n);
-    if (k == 1) {
-        results.loss = napier_array_f32(floats + n * (k + 2), n);
-    }
-    results.argmax = argmax;
-    expect(forward(&o, n, k, &results) == NAPIER_OK, "forward: %s", napier_cuda_last_error(context));
-    outcome r = {room_for(n * k, 4), room_for(n, 4), room_for(n, 4), room_for(n, 4), room_for(n, 8)};
-    device_read(r.logprobs, floats, sizeof(float) * (size_t)(n * k));
-    device_read(r.lse, floats + n * k, sizeof(float) * (size_t)n);
-    device_read(r.entropy, floats + n * (k + 1), sizeof(float) * (size_t)n);
-    device_read(r.loss, floats + n * (k + 2), sizeof(float) * (size_t)n);
-    device_read(r.argmax, argmax, sizeof(int64_t) * (size_t)n);
-    device_free(floats), device_free(argmax);
-    off_device(&o);
+static napier_token_results new_results(const token_case *c) {
+    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
+    r.logprobs = as_rows_out(vector_new(c->rows * c->per_row, NAPIER_F32, 1), c->rows, c->per_row, c->per_row);
+    r.lse = vector_new(c->rows, NAPIER_F32, 1);
+    r.entropy = vector_new(c->rows, NAPIER_F32, 1);
+    r.loss = c->per_row == 1 ? vector_new(c->rows, NAPIER_F32, 1) : r.loss;
+    r.argmax = array_new((size_t)c->rows * sizeof(int64_t));
     return r;
 }
 
-/* ---- float64 ----------------------------------------------------------------------------------------------------- */
-
-typedef struct exact_row {
-    double max, lse, entropy, total, kept, error; /* error: what z may be off by */
-} exact_row;
-
-static double exact_z(const token_data *d, int64_t i, int64_t j) {
-    const double x = d->logits[i * d->c.cols + j];
-    const double capped = d->c.softcap != 0 ? d->c.softcap * tanh(x / d->c.softcap) : x;
-    return d->keep[i * d->c.cols + j] || !d->c.keep ? capped / d->c.temperature : -(double)INFINITY;
+static token_data data_of(token_case c) {
+    rng r = rng_make(c.seed + 1);
+    token_data d = {.c = c};
+    d.hidden = grid_new(c.seed % 3 == 1 ? LAYOUT_OFFSET : LAYOUT_CONTIGUOUS, c.rows, c.hidden, c.dtype);
+    d.weights = grid_new(c.seed % 3 == 2 ? LAYOUT_TRANSPOSED : LAYOUT_CONTIGUOUS, c.cols, c.hidden, c.dtype);
+    d.ids = array_new((size_t)(c.rows * c.per_row) * sizeof *d.ids);
+    d.keep = array_new((size_t)(c.rows * c.cols));
+    fill(&d.hidden, 2.0, &r);
+    fill(&d.weights, 1.0, &r);
+    for (int64_t i = 0; i < c.rows * c.per_row; i++) {
+        d.ids[i] = rng_below(&r, 9) == 0 ? -100 : rng_below(&r, c.cols);
+    }
+    for (int64_t i = 0; i < c.rows * c.cols; i++) {
+        d.keep[i] = rng_below(&r, 3) > 0;
+    }
+    for (int64_t i = 0; i < c.rows * c.per_row;
+         i++) { /* a chosen one is kept, so that its log-probability is a number */
+        d.keep[i / c.per_row * c.cols + (d.ids[i] < 0 ? 0 : d.ids[i])] = 1;
+    }
+    d.options = options_for(&d);
+    d.results = new_results(&c);
+    d.logits = napier_rows_f32(array_new((size_t)(c.rows * c.cols) * sizeof(float)), c.rows, c.cols);
+    fine(napier_matmul(cpu, grid_input(&d.hidden), napier_const_transposed(grid_input(&d.weights)), d.logits));
+    both_case("case %d: %d x %d x %d", (int)c.seed, (int)c.rows, (int)c.hidden, (int)c.cols);
+    return d;
 }
 
-static exact_row exact_of(const token_data *d, int64_t i) {
-    exact_row e = {.max = -(double)INFINITY};
+static napier_indices case_ids(const token_data *d) { return napier_indices_i64(d->ids, d->c.rows * d->c.per_row); }
+
+/* The arguments of a forward call. */
+#define FORWARD(d) grid_input(&(d)->hidden), grid_input(&(d)->weights), case_ids(d), &(d)->options, &(d)->results
+
+static napier_status run_case(const token_data *d) {
+    through_mode = NAPIER_CUDA_BATCH_INVARIANT;
+    return through_linear_token_logprobs(cpu, FORWARD(d));
+}
+
+static float at(napier_vector v, int64_t i) { return ((const float *)v.data)[i]; }
+static float logprob(const token_data *d, int64_t i) { return ((const float *)d->results.logprobs.data)[i]; }
+
+/* ---- On tensor cores --------------------------------------------------------------------------------------------- */
+
+static double logit(const token_data *d, int64_t row, int64_t j) {
+    const double x = element_get(d->logits.data, NAPIER_F32, row * d->c.cols + j);
+    const double capped = d->c.softcap != 0 ? d->c.softcap * tanh(x / d->c.softcap) : x;
+    return d->keep[row * d->c.cols + j] || !d->c.keep ? capped / d->c.temperature : -(double)INFINITY;
+}
+
+/* By how much a row's logits may be off: sums of |hidden weights| in f32, and their own rounding. */
+static double error_of(const token_data *d, int64_t row) {
+    double error = 0;
     for (int64_t j = 0; j < d->c.cols; j++) {
-        const double z = exact_z(d, i, j);
-        e.max = fmax(e.max, z);
-        e.error = fmax(e.error, (double)(d->c.hidden + 16) * 0x1p-22 * d->size[i * d->c.cols + j]);
-        e.total += z > -(double)INFINITY ? z : 0;
-        e.kept += z > -(double)INFINITY;
-        e.error = fmax(e.error, z > -(double)INFINITY ? fabs(z) * 0x1p-21 : 0);
+        const double z = logit(d, row, j);
+        double size = 0;
+        for (int64_t k = 0; k < d->c.hidden; k++) {
+            size += fabs(grid_get(&d->hidden, row, k) * grid_get(&d->weights, j, k));
+        }
+        error = fmax(error, (double)(d->c.hidden + 16) * 0x1p-22 * size);
+        error = fmax(error, z > -(double)INFINITY ? fabs(z) * 0x1p-21 : 0);
     }
-    e.error /= fmin(d->c.temperature, 1.0);
-    double sum = 0;
-    for (int64_t j = 0; j < d->c.cols; j++) {
-        sum += exp(exact_z(d, i, j) - e.max);
-    }
-    e.lse = e.max + log(sum);
-    for (int64_t j = 0; j < d->c.cols; j++) {
-        const double l = exact_z(d, i, j) - e.lse;
-        e.entropy -= l > -(double)INFINITY ? exp(l) * l : 0;
-    }
-    return e;
+    return error / fmin(d->c.temperature, 1.0);
 }
 
 static void near(const char *what, int64_t row, double got, double wanted, double error) {
@@ -223,23 +124,22 @@ static void near(const char *what, int64_t row, double got, double wanted, doubl
            error);
 }
 
-static void check_row(const token_data *d, const outcome *r, int64_t i) {
-    const exact_row e = exact_of(d, i);
-    const double tiny = 4e-6 + fabs(e.lse) * 0x1p-22, s = d->c.smoothing;
-    near("lse", i, (double)r->lse[i], e.lse, e.error + tiny);
-    near("entropy", i, (double)r->entropy[i], e.entropy, 2 * e.error * (1 + e.lse - e.max + e.entropy) + tiny);
-    expect(r->argmax[i] >= 0 && exact_z(d, i, r->argmax[i]) >= e.max - 2 * e.error, "argmax of row %lld", (long long)i);
-    for (int64_t k = 0; k < d->c.per_row; k++) {
-        const int64_t id = d->ids[i * d->c.per_row + k];
-        const double wanted = id < 0 ? 0 : exact_z(d, i, id) - e.lse;
-        const float got = r->logprobs[i * d->c.per_row + k];
-        near("logprob", i, (double)got, wanted, id < 0 ? 0 : 2 * e.error + tiny);
-        expect(got <= 0.0f, "a positive log-probability");
-        if (d->c.per_row == 1) {
-            const double loss = (1 - s) * -wanted + s * (e.lse - e.total / e.kept) + d->c.z_loss * e.lse * e.lse;
-            near("loss", i, (double)r->loss[i], id < 0 ? 0 : loss,
-                 (4 + 2 * d->c.z_loss * fabs(e.lse)) * (e.error + tiny));
-        }
+/* A row of the results against the CPU's. */
+static void check_row(const token_data *d, const napier_token_results *wanted, int64_t i) {
+    const napier_token_results *const r = &d->results;
+    const double lse = (double)at(wanted->lse, i), entropy = (double)at(wanted->entropy, i);
+    const double error = error_of(d, i), tiny = 4e-6 + fabs(lse) * 0x1p-22, max = logit(d, i, wanted->argmax[i]);
+    near("lse", i, (double)at(r->lse, i), lse, error + tiny);
+    near("entropy", i, (double)at(r->entropy, i), entropy, 2 * error * (1 + lse - max + entropy) + tiny);
+    expect(r->argmax[i] >= 0 && logit(d, i, r->argmax[i]) >= max - 2 * error, "argmax of row %lld", (long long)i);
+    for (int64_t k = i * d->c.per_row; k < (i + 1) * d->c.per_row; k++) {
+        const double chosen = element_get(wanted->logprobs.data, NAPIER_F32, k);
+        near("logprob", i, (double)logprob(d, k), chosen, d->ids[k] < 0 ? 0 : 2 * error + tiny);
+        expect(logprob(d, k) <= 0.0f, "a positive log-probability");
+    }
+    if (d->c.per_row == 1) {
+        const double bound = (4 + 2 * d->c.z_loss * fabs(lse)) * (error + tiny);
+        near("loss", i, (double)at(r->loss, i), (double)at(wanted->loss, i), d->ids[i] < 0 ? 0 : bound);
     }
 }
 
@@ -253,16 +153,17 @@ enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 static void test_forward(void **state) {
     (void)state;
     for (int i = 0; i < CASE_COUNT; i += SANITIZED ? 2 : 1) {
+        const token_data d = data_of(CASES[i]);
         device_order((uint64_t)i);
-        token_data d = data_of(CASES[i]);
-        outcome r = forward_of(&d);
-        for (int64_t row = 0; row<d.c.rows; row += d.c.rows> 100 ? 11 : 1) {
-            check_row(&d, &r, row);
+        const napier_token_results wanted = new_results(&d.c);
+        fine(napier_linear_token_logprobs(cpu, grid_input(&d.hidden), grid_input(&d.weights), case_ids(&d), &d.options,
+                                          &wanted));
+        fine(run_case(&d));
+        for (int64_t row = 0; row < d.c.rows; row += (d.c.rows > 100 ? 11 : 1)) {
+            check_row(&d, &wanted, row);
         }
-        outcome_free(&r);
-        data_free(&d);
+        arrays_free();
     }
-    assert_int_equal(napier_cuda_synchronize(context, NULL), NAPIER_OK);
     no_problems();
 }
 
@@ -270,25 +171,26 @@ static void test_forward(void **state) {
 static void test_batches(void **state) {
     (void)state;
     const token_case c = {140, 20, 200, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0};
-    token_data d = data_of(c);
-    outcome all = forward_of(&d);
+    token_case single = c;
+    single.rows = 1;
+    const token_data d = data_of(c);
+    token_data one = data_of(single);
+    fine(run_case(&d));
+    grid_copy(&one.weights, &d.weights);
     for (int64_t row = 0; row < c.rows; row += 47) {
-        token_data one = data_of((token_case){1, c.hidden, c.cols, 1, c.dtype, 1, 0, 0, 0, false, 0});
         for (int64_t k = 0; k < c.hidden; k++) {
             grid_set(&one.hidden, 0, k, grid_get(&d.hidden, row, k));
         }
-        grid_copy(&one.weights, &d.weights);
         one.ids[0] = d.ids[row];
         device_order((uint64_t)row + 5);
-        outcome alone = forward_of(&one);
-        expect(memcmp(&alone.lse[0], &all.lse[row], 4) == 0 && memcmp(&alone.entropy[0], &all.entropy[row], 4) == 0 &&
-                   memcmp(&alone.logprobs[0], &all.logprobs[row], 4) == 0 && alone.argmax[0] == all.argmax[row],
+        fine(run_case(&one));
+        const napier_token_results *const a = &one.results, *const b = &d.results;
+        expect(f32_bits(at(a->lse, 0)) == f32_bits(at(b->lse, row)) &&
+                   f32_bits(at(a->entropy, 0)) == f32_bits(at(b->entropy, row)) &&
+                   f32_bits(logprob(&one, 0)) == f32_bits(logprob(&d, row)) && a->argmax[0] == b->argmax[row],
                "row %lld alone differs", (long long)row);
-        outcome_free(&alone);
-        data_free(&one);
     }
-    outcome_free(&all);
-    data_free(&d);
+    arrays_free();
     no_problems();
 }
 
@@ -307,164 +209,67 @@ static void test_special_rows(void **state) {
     for (int64_t j = 0; j < V; j++) { /* row 0: 1 twice, else -64 or less; the others scaled */
         grid_set(&d.weights, j, 0, j == 3 || j == 150 ? 1 : -64 - (double)j);
     }
-    outcome r = forward_of(&d);
+    fine(run_case(&d));
+    const napier_vector lse = d.results.lse, entropy = d.results.entropy;
+    const int64_t *const argmax = d.results.argmax;
     const double ties = log(2.0);
-    near("lse of a tie", 0, (double)r.lse[0], 1 + ties, 1e-6);
-    near("logprob of a tie", 0, (double)r.logprobs[0], -ties, 1e-7);
-    expect(r.argmax[0] == 3, "argmax of a tie");
-    expect(isnan(r.lse[1]) && isnan(r.logprobs[1]) && isnan(r.entropy[1]) && r.argmax[1] == -1, "a NaN");
-    near("equal logits", 2, (double)r.lse[2], log((double)V), 1e-6);
-    near("equal logits", 2, (double)r.entropy[2], log((double)V), 1e-6);
-    near("big", 3, (double)r.lse[3], 0x1p22, 1);
-    near("big", 3, (double)r.logprobs[3], -ties, 1e-6);
-    near("huge", 4, (double)r.logprobs[4], -ties, 1e-6);
-    near("huge", 4, (double)r.entropy[4], ties, 1e-6);
-    expect(isnan(r.logprobs[5]), "infinity times something");
-    expect(r.argmax[6] == V - 1 && r.entropy[6] == 0.0f, "the least is the largest");
-    outcome_free(&r);
-    data_free(&d);
+    near("lse of a tie", 0, (double)at(lse, 0), 1 + ties, 1e-6);
+    near("logprob of a tie", 0, (double)logprob(&d, 0), -ties, 1e-7);
+    expect(argmax[0] == 3, "argmax of a tie");
+    expect(isnan(at(lse, 1)) && isnan(logprob(&d, 1)) && isnan(at(entropy, 1)) && argmax[1] == -1, "a NaN");
+    near("equal logits", 2, (double)at(lse, 2), log((double)V), 1e-6);
+    near("equal logits", 2, (double)at(entropy, 2), log((double)V), 1e-6);
+    near("big", 3, (double)at(lse, 3), 0x1p22, 1);
+    near("big", 3, (double)logprob(&d, 3), -ties, 1e-6);
+    near("huge", 4, (double)logprob(&d, 4), -ties, 1e-6);
+    near("huge", 4, (double)at(entropy, 4), ties, 1e-6);
+    expect(isnan(logprob(&d, 5)), "infinity times something");
+    expect(argmax[6] == V - 1 && at(entropy, 6) == 0.0f, "the least is the largest");
+    arrays_free();
     no_problems();
 }
 
 static void test_ids(void **state) {
     (void)state;
-    token_data d = data_of((token_case){4, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
+    const token_data d = data_of((token_case){4, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
     d.ids[0] = 2, d.ids[1] = 20, d.ids[2] = -1, d.ids[3] = INT64_MAX;
-    outcome r = forward_of(&d);
-    expect(!isnan(r.logprobs[0]) && isnan(r.logprobs[1]) && isnan(r.logprobs[2]) && isnan(r.logprobs[3]), "NaN");
-    expect(!isnan(r.lse[1]), "the rest of the row");
-    assert_int_equal(napier_cuda_synchronize(context, NULL), NAPIER_INVALID_ARGUMENT);
-    assert_non_null(strstr(napier_cuda_last_error(context), "index 1"));
-    assert_int_equal(napier_cuda_synchronize(context, NULL), NAPIER_OK);
-    outcome_free(&r);
-    data_free(&d);
-    no_problems();
+    bad(run_case(&d), "index 1");
+    assert_true(!isnan(logprob(&d, 0)) && !isnan(at(d.results.lse, 1)));
+    all_nan((const float *)d.results.logprobs.data + 1, NAPIER_F32, 3);
+    fine(napier_cuda_synchronize(through_context(), NULL)); /* said once */
+    arrays_free();
 }
 
 /* ---- Bitwise ----------------------------------------------------------------------------------------------------- */
 
-/* Results of one call, on either side. */
-typedef struct bits {
-    float logprobs[512], lse[512], entropy[512], top_logprobs[1024];
-    int64_t argmax[512], rank[512], top_ids[1024];
-} bits;
-
-static napier_token_results results_in(bits *b, const token_case *c) {
-    napier_token_results r = NAPIER_TOKEN_RESULTS_INIT;
-    r.logprobs = napier_rows_f32(b->logprobs, c->rows, c->per_row);
-    r.lse = napier_array_f32(b->lse, c->rows);
-    r.entropy = napier_array_f32(b->entropy, c->rows);
-    r.argmax = b->argmax;
-    r.rank = b->rank;
-    r.top_k = 2;
-    r.top_ids = b->top_ids;
-    r.top_logprobs = napier_rows_f32(b->top_logprobs, c->rows, 2);
-    return r;
-}
-
-static void check_bitwise(const token_case *c) {
-    token_data d = data_of(*c);
-    on_device o = to_device(&d);
-    bits *const expected = room_for(2, sizeof *expected), *const got = expected + 1;
-    memset(expected, 0, 2 * sizeof *expected);
-    bits *const device = device_copy(expected, sizeof *expected);
-    const napier_token_results there = results_in(device, c), here = results_in(expected, c);
-    napier_token_options options = o.options;
-    options.keep = o.options.keep ? d.keep : NULL;
-    napier_context *cpu = context_of(NAPIER_ISA_AUTO, 1);
-    succeeded(cpu,
-              napier_linear_token_logprobs(cpu, grid_input(&d.hidden), grid_input(&d.weights),
-                                           napier_indices_i64(d.ids, c->rows * c->per_row), &options, &here),
-              "the CPU");
-    napier_cuda_workspace w = {NULL, 0};
-    for (int i = 0; i < 2; i++) {
-        const napier_status status = napier_cuda_linear_token_logprobs(
-            context, NULL, &w, napier_read_only(o.hidden_view), napier_read_only(o.weights_view),
-            napier_indices_i64(o.ids, c->rows * c->per_row), &o.options, &there, NAPIER_CUDA_BITWISE);
-        expect(status == NAPIER_OK, "bitwise: %s", napier_cuda_last_error(context));
-        w.data = i == 0 ? device_new(w.size + 1) : w.data;
-    }
-    device_read(got, device, sizeof *got);
-    expect(memcmp(got, expected, sizeof *got) == 0, "case %llu: other bits than the CPU's",
-           (unsigned long long)c->seed);
-    napier_context_destroy(cpu);
-    free(expected);
-    device_free(w.data), device_free(device);
-    off_device(&o);
-    data_free(&d);
-}
-
 static void test_bitwise(void **state) {
     (void)state;
-    const token_case cases[] = {{1, 8, 5, 1, NAPIER_F32, 1, 0, 0, 0, false, 0},
-                                {140, 33, 70, 1, NAPIER_BF16, 0.9, 0, 0, 0, true, 1},
-                                {7, 20, 1100, 2, NAPIER_F16, 1, 5, 0, 0, false, 2}};
+    static const token_case cases[] = {{1, 8, 5, 1, NAPIER_F32, 1, 0, 0, 0, false, 0},
+                                       {140, 33, 70, 1, NAPIER_BF16, 0.9, 0, 0, 0, true, 1},
+                                       {7, 20, 1100, 2, NAPIER_F16, 1, 5, 0, 0, false, 2}};
     for (int i = 0; i < 3; i++) {
-        check_bitwise(&cases[i]);
+        token_data d = data_of(cases[i]);
+        const int64_t n = d.c.rows;
+        d.results.rank = array_new((size_t)(n * d.c.per_row) * sizeof(int64_t));
+        d.results.top_k = 2;
+        d.results.top_ids = array_new((size_t)(2 * n) * sizeof(int64_t));
+        d.results.top_logprobs = as_rows_out(vector_new(2 * n, NAPIER_F32, 1), n, 2, 2);
+        through_mode = NAPIER_CUDA_BITWISE;
+        SAME(linear_token_logprobs, FORWARD(&d));
+        arrays_free();
     }
-    no_problems();
 }
 
 /* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
-typedef struct pulls {
-    float logprobs[512], lse[512], entropy[512], loss[512];
-} pulls;
-
-static void pulls_fill(pulls *p, uint64_t seed) {
-    float *const all = p->logprobs;
-    for (int i = 0; i < 4 * 512; i++) {
-        all[i] = (float)unit(&seed);
-    }
-}
-
-static napier_status backward(const on_device *o, const token_data *d, const napier_token_gradients *g,
-                              napier_matrix grad_hidden, napier_matrix grad_weights) {
-    napier_cuda_workspace w = {NULL, 0};
-    const napier_indices ids = napier_indices_i64(o->ids, d->c.rows * d->c.per_row);
-    for (int i = 0; i < 2; i++) {
-        const napier_status status = napier_cuda_linear_token_logprobs_backward(
-            context, NULL, &w, napier_read_only(o->hidden_view), napier_read_only(o->weights_view), ids, &o->options, g,
-            grad_hidden, grad_weights, NAPIER_CUDA_BATCH_INVARIANT);
-        if (status || i == 1) {
-            device_free(w.data);
-            return status;
-        }
-        w.data = device_new(w.size + 1);
-    }
-    return NAPIER_OK;
-}
-
-/* The gradient of logit j of row i. */
-static double exact_gradient(const token_data *d, const pulls *p, const exact_row *e, int64_t i, int64_t j) {
-    const double z = exact_z(d, i, j), l = z - e->lse, probability = exp(l), s = d->c.smoothing;
-    if (!(z > -(double)INFINITY)) {
-        return 0;
-    }
-    double g = (double)p->lse[i] * probability - (double)p->entropy[i] * probability * (l + e->entropy);
-    for (int64_t k = 0; k < d->c.per_row; k++) {
-        const int64_t id = d->ids[i * d->c.per_row + k];
-        if (id < 0) {
-            continue;
-        }
-        g += (double)p->logprobs[i * d->c.per_row + k] * ((id == j ? 1.0 : 0.0) - probability);
-        if (d->c.per_row == 1) {
-            g += (double)p->loss[i] * ((1 - s) * (probability - (id == j ? 1.0 : 0.0)) +
-                                       s * (probability - 1 / e->kept) + 2 * d->c.z_loss * e->lse * probability);
-        }
-    }
-    const double t = d->c.softcap != 0 ? tanh(d->logits[i * d->c.cols + j] / d->c.softcap) : 0;
-    return g / d->c.temperature * (1 - t * t);
-}
-
-static void check_sums(const char *what, const grid *got, const double *g, int64_t rows, int64_t terms,
-                       int64_t row_step, int64_t term_step, const grid *factors) {
-    const int64_t h = got->view.cols;
-    for (int64_t i = 0; i<rows; i += rows> 100 ? 13 : 1) {
-        for (int64_t c = 0; c < h; c++) {
+/* rows of `got` against sums of g, the gradient of the logits, times `factors`. */
+static void check_sums(const char *what, const grid *got, const float *g, int64_t rows, int64_t terms, int64_t row_step,
+                       int64_t term_step, const grid *factors) {
+    for (int64_t i = 0; i < rows; i += (rows > 100 ? 13 : 1)) {
+        for (int64_t c = 0; c < got->view.cols; c++) {
             double sum = 0, size = 0;
             for (int64_t t = 0; t < terms; t++) {
-                const double x = g[i * row_step + t * term_step] * grid_get(factors, t, c);
+                const double x = (double)g[i * row_step + t * term_step] * grid_get(factors, t, c);
                 sum += x;
                 size += fabs(x) + 1e-6 * fabs(grid_get(factors, t, c));
             }
@@ -476,49 +281,41 @@ static void check_sums(const char *what, const grid *got, const double *g, int64
     }
 }
 
-static void check_backward(const token_case *c, napier_dtype out, bool wants_hidden, bool wants_weights) {
-    token_data d = data_of(*c);
-    on_device o = to_device(&d);
-    pulls p;
-    pulls_fill(&p, c->seed);
-    const int64_t n = c->rows, k = c->per_row;
-    float *const pulled = device_copy(&p, sizeof p);
-    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
-    g.logprobs = napier_const_rows_f32(pulled, n, k);
-    g.lse = napier_const_array_f32(pulled + 512, n);
-    g.entropy = napier_const_array_f32(pulled + 1024, n);
-    if (k == 1) {
-        g.loss = napier_const_array_f32(pulled + 1536, n);
-    }
-    grid hidden = grid_make(LAYOUT_PADDED, n, c->hidden, out);
-    grid weights = grid_make(LAYOUT_CONTIGUOUS, c->cols, c->hidden, out);
-    napier_matrix on_hidden, on_weights;
-    void *const hidden_memory = grid_to_device(&hidden, &on_hidden);
-    void *const weights_memory = grid_to_device(&weights, &on_weights);
-    on_hidden.data = wants_hidden ? on_hidden.data : NULL;
-    on_weights.data = wants_weights ? on_weights.data : NULL;
-    expect(backward(&o, &d, &g, on_hidden, on_weights) == NAPIER_OK, "backward: %s", napier_cuda_last_error(context));
-    device_read(hidden.memory, hidden_memory, hidden.bytes);
-    device_read(weights.memory, weights_memory, weights.bytes);
-    expect(grid_damage(&hidden) == 0 && grid_damage(&weights) == 0, "bytes beside the gradients");
-    double *const exact = room_for(n * c->cols, sizeof(double));
+static napier_const_vector pulls_of(int64_t n, rng *r) {
+    float *const pulls = array_new((size_t)n * sizeof *pulls);
     for (int64_t i = 0; i < n; i++) {
-        const exact_row e = exact_of(&d, i);
-        for (int64_t j = 0; j < c->cols; j++) {
-            exact[i * c->cols + j] = exact_gradient(&d, &p, &e, i, j);
-        }
+        pulls[i] = (float)unit(r);
     }
+    return napier_const_array_f32(pulls, n);
+}
+
+static void check_backward(const token_case *c, napier_dtype out, bool wants_hidden, bool wants_weights) {
+    const token_data d = data_of(*c);
+    const int64_t n = c->rows, k = c->per_row;
+    rng r = rng_make(c->seed);
+    napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
+    g.logprobs = as_rows(pulls_of(n * k, &r), n, k, k);
+    g.lse = pulls_of(n, &r);
+    g.entropy = pulls_of(n, &r);
+    g.loss = k == 1 ? pulls_of(n, &r) : g.loss;
+    const grid hidden = grid_new(LAYOUT_PADDED, n, c->hidden, out);
+    const grid weights = grid_new(LAYOUT_CONTIGUOUS, c->cols, c->hidden, out);
+    napier_matrix to_hidden = hidden.view, to_weights = weights.view;
+    to_hidden.data = wants_hidden ? to_hidden.data : NULL;
+    to_weights.data = wants_weights ? to_weights.data : NULL;
+    through_mode = NAPIER_CUDA_BATCH_INVARIANT;
+    fine(through_linear_token_logprobs_backward(cpu, grid_input(&d.hidden), grid_input(&d.weights), case_ids(&d),
+                                                &d.options, &g, to_hidden, to_weights));
+    expect(grid_damage(&hidden) == 0 && grid_damage(&weights) == 0, "bytes beside the gradients");
+    const napier_matrix dense = napier_rows_f32(array_new((size_t)(n * c->cols) * sizeof(float)), n, c->cols);
+    fine(napier_token_logprobs_backward(cpu, napier_read_only(d.logits), case_ids(&d), &d.options, &g, dense));
     if (wants_hidden) {
-        check_sums("grad_hidden", &hidden, exact, n, c->cols, c->cols, 1, &d.weights);
+        check_sums("grad_hidden", &hidden, dense.data, n, c->cols, c->cols, 1, &d.weights);
     }
     if (wants_weights) {
-        check_sums("grad_weights", &weights, exact, c->cols, n, 1, c->cols, &d.hidden);
+        check_sums("grad_weights", &weights, dense.data, c->cols, n, 1, c->cols, &d.hidden);
     }
-    free(exact);
-    grid_free(&hidden), grid_free(&weights);
-    device_free(hidden_memory), device_free(weights_memory), device_free(pulled);
-    off_device(&o);
-    data_free(&d);
+    arrays_free();
 }
 
 static void test_backward(void **state) {
@@ -539,69 +336,42 @@ static void test_zero_rows(void **state) {
     token_data d = data_of((token_case){2, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
     grid_set(&d.hidden, 0, 3, (double)NAN);
     d.ids[0] = -100, d.ids[1] = 4;
-    on_device o = to_device(&d);
     const float pull[2] = {1, 1};
-    float *const pulled = device_copy(pull, sizeof pull), *const out = device_new(sizeof(float) * 16);
+    float *const out = array_new(sizeof(float) * 16);
     napier_token_gradients g = NAPIER_TOKEN_GRADIENTS_INIT;
-    g.logprobs = napier_const_rows_f32(pulled, 2, 1);
+    g.logprobs = as_rows(vector_of(pull, 2, NAPIER_F32, 1), 2, 1, 1);
     const napier_matrix none = {NULL, 20, 8, 8, 1, NAPIER_F32};
-    assert_int_equal(backward(&o, &d, &g, napier_rows_f32(out, 2, 8), none), NAPIER_OK);
-    float got[16];
-    device_read(got, out, sizeof got);
+    through_mode = NAPIER_CUDA_BATCH_INVARIANT;
+    fine(through_linear_token_logprobs_backward(cpu, grid_input(&d.hidden), grid_input(&d.weights), case_ids(&d), NULL,
+                                                &g, napier_rows_f32(out, 2, 8), none));
     for (int i = 0; i < 8; i++) {
-        expect(got[i] == 0.0f && isfinite(got[8 + i]), "element %d", i);
+        assert_true(out[i] == 0.0f && isfinite(out[8 + i]));
     }
-    device_free(pulled), device_free(out);
-    off_device(&o);
-    data_free(&d);
-    no_problems();
+    arrays_free();
 }
 
 static void test_errors(void **state) {
     (void)state;
-    token_data d = data_of((token_case){2, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
-    on_device o = to_device(&d);
-    float *const lse = device_new(sizeof(float) * 2);
-    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    results.lse = napier_array_f32(lse, 2);
-    const napier_const_matrix hidden = napier_read_only(o.hidden_view), weights = napier_read_only(o.weights_view);
+    const token_data d = data_of((token_case){2, 8, 20, 1, NAPIER_BF16, 1, 0, 0, 0, false, 0});
+    const napier_const_matrix hidden = grid_input(&d.hidden), weights = grid_input(&d.weights);
     const napier_indices none = {NULL, 0, NAPIER_I64};
-    napier_cuda_workspace small = {o.keep, 16};
-    assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, NULL, hidden, weights, none, NULL, &results,
-                                                       (napier_cuda_mode)3),
-                     NAPIER_UNSUPPORTED);
-    assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, NULL, hidden, weights, none, NULL, NULL,
-                                                       NAPIER_CUDA_BATCH_INVARIANT),
-                     NAPIER_INVALID_ARGUMENT);
-    assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, &small, hidden, weights, none, NULL, &results,
-                                                       NAPIER_CUDA_BATCH_INVARIANT),
-                     NAPIER_INVALID_ARGUMENT);
-    assert_non_null(strstr(napier_cuda_last_error(context), "workspace: size 16"));
-    assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, NULL, hidden, hidden, none, NULL, &results,
-                                                       NAPIER_CUDA_BATCH_INVARIANT),
-                     NAPIER_INVALID_ARGUMENT); /* no workspace */
+    napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
+    results.lse = d.results.lse;
+    through_mode = (napier_cuda_mode)3;
+    unsupported(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, &results), "mode");
+    through_mode = NAPIER_CUDA_BATCH_INVARIANT;
+    bad(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, NULL), "results: NULL");
     results.top_k = 2;
-    int64_t *const top = device_new(sizeof(int64_t) * 4);
-    results.top_ids = top;
-    assert_int_equal(napier_cuda_linear_token_logprobs(context, NULL, NULL, hidden, weights, none, NULL, &results,
-                                                       NAPIER_CUDA_BATCH_INVARIANT),
-                     NAPIER_UNSUPPORTED);
-    device_free(lse), device_free(top);
-    off_device(&o);
-    data_free(&d);
+    results.top_ids = array_new(sizeof(int64_t) * 4);
+    unsupported(through_linear_token_logprobs(cpu, hidden, weights, none, NULL, &results), "top_k");
+    arrays_free();
 }
 
 int main(void) {
-    device_wanted();
-    if (napier_cuda_context_create(&context, 0)) {
-        return 1;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward),   cmocka_unit_test(test_batches), cmocka_unit_test(test_special_rows),
         cmocka_unit_test(test_ids),       cmocka_unit_test(test_bitwise), cmocka_unit_test(test_backward),
         cmocka_unit_test(test_zero_rows), cmocka_unit_test(test_errors),
     };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    napier_cuda_context_destroy(context);
-    return failed;
+    return cmocka_run_group_tests(tests, both_open, both_close);
 }

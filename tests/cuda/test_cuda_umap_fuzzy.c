@@ -1,246 +1,183 @@
 /* tests/cuda/test_cuda_umap_fuzzy.c - scales and memberships on a device against the CPU's, bit for bit; the whole way
- * from points to a map without leaving the device; and what is bad there. */
-#include "umap_cuda.h"
+ * from points to a map without the CPU; and what is bad there. */
+#include "both.h"
 
-static uint64_t state;
-
-static uint32_t next_below(uint32_t n) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (uint32_t)((state >> 32) * n >> 32);
-}
+#include <stdio.h>
 
 typedef struct knn {
     int64_t n, k;
     int32_t *indices;
     float *distances;
+    int64_t *starts; /* the set: arrays as long as it may become */
+    uint32_t *targets;
+    float *weights;
 } knn;
+
+static knn new_knn(int64_t n, int64_t k) {
+    const size_t most = (size_t)(2 * n * k);
+    return (knn){n,
+                 k,
+                 array_new((size_t)(n * k) * sizeof(int32_t)),
+                 array_new((size_t)(n * k) * sizeof(float)),
+                 array_new((size_t)(n + 1) * sizeof(int64_t)),
+                 array_new(most * sizeof(uint32_t)),
+                 array_new(most * sizeof(float))};
+}
 
 /* Made up: each row's k neighbours are different points at rising distances; some at 0, some missing at the end. */
 static knn make_knn(int64_t n, int64_t k, float scale) {
-    knn m = {n, k, malloc((size_t)(n * k) * sizeof *m.indices), malloc((size_t)(n * k) * sizeof *m.distances)};
-    assert_true(m.indices && m.distances);
-    state = 88172645463325252u + (uint64_t)(n * 1000 + k);
+    const knn m = new_knn(n, k);
+    rng r = rng_make((uint64_t)(n * 1000 + k));
     for (int64_t i = 0; i < n; i++) {
-        const int64_t equal = next_below(5) == 0 ? 1 + next_below((uint32_t)k) : 1;
-        const int64_t there = next_below(7) == 0 ? 1 + next_below((uint32_t)k) : k;
+        const int64_t equal = rng_below(&r, 5) == 0 ? 1 + rng_below(&r, k) : 1;
+        const int64_t there = rng_below(&r, 7) == 0 ? 1 + rng_below(&r, k) : k;
+        const int64_t step = 1 + rng_below(&r, (n - 1) / k > 0 ? (n - 1) / k : 1);
         float at = 0.0f;
-        int64_t step = 1 + next_below((uint32_t)((n - 1) / k > 0 ? (n - 1) / k : 1)), other = i;
         for (int64_t j = 0; j < k; j++) {
-            at += j < equal ? 0.0f : scale * (float)next_below(1 << 16) * 0x1p-16f;
-            m.indices[i * k + j] = j < there ? (int32_t)other : -1;
+            at += j < equal ? 0.0f : scale * (float)rng_below(&r, 1 << 16) * 0x1p-16f;
+            m.indices[i * k + j] = j < there ? (int32_t)((i + j * step) % n) : -1;
             m.distances[i * k + j] = j < there ? at : INFINITY;
-            other = (other + step) % n;
         }
     }
+    both_case("%d x %d neighbours", (int)n, (int)k);
     return m;
 }
 
-static void free_knn(knn *m) {
-    free(m->indices);
-    free(m->distances);
+static napier_status set_of(const knn *m, double connectivity, double mix) {
+    return through_umap_fuzzy_simplicial_set(cpu, m->indices, m->distances, m->n, m->k, connectivity, mix, m->starts,
+                                             m->targets, m->weights);
 }
 
 static void check_scales(const knn *m, double connectivity) {
-    const size_t bytes = (size_t)m->n * sizeof(float);
-    float *const expected = malloc(2 * bytes), *const rhos = device_new(bytes), *const sigmas = device_new(bytes);
-    float *const distances = device_copy(m->distances, (size_t)(m->n * m->k) * sizeof *distances);
-    assert_non_null(expected);
-    napier_status status;
-    assert_int_equal(
-        napier_umap_smooth_knn_dist(host, m->distances, m->n, m->k, connectivity, expected, expected + m->n),
-        NAPIER_OK);
-    CALL(status, napier_cuda_umap_smooth_knn_dist(cuda, NULL, &w, distances, m->n, m->k, connectivity, rhos, sigmas));
-    expect_ok(status);
-    expect_floats("rhos", rhos, expected, m->n);
-    expect_floats("sigmas", sigmas, expected + m->n, m->n);
-    free(expected);
-    device_free(rhos), device_free(sigmas), device_free(distances);
+    float *const rhos = array_new((size_t)m->n * sizeof *rhos), *const sigmas = array_new((size_t)m->n * sizeof *rhos);
+    SAME(umap_smooth_knn_dist, m->distances, m->n, m->k, connectivity, rhos, sigmas);
 }
-
-typedef struct set {
-    int64_t *starts;
-    uint32_t *targets;
-    float *weights;
-} set;
-
-static set new_set(const knn *m) {
-    const size_t room = (size_t)(2 * m->n * m->k);
-    return (set){device_new((size_t)(m->n + 1) * sizeof(int64_t)), device_new(room * sizeof(uint32_t)),
-                 device_new(room * sizeof(float))};
-}
-static void free_set(set *s) { device_free(s->starts), device_free(s->targets), device_free(s->weights); }
 
 static void check_set(const knn *m, double connectivity, double mix) {
-    int32_t *const indices = device_copy(m->indices, (size_t)(m->n * m->k) * sizeof *indices);
-    float *const distances = device_copy(m->distances, (size_t)(m->n * m->k) * sizeof *distances);
-    set s = new_set(m);
     napier_umap_graph *graph = NULL;
-    napier_status status;
-    assert_int_equal(
-        napier_umap_fuzzy_simplicial_set(host, m->indices, m->distances, m->n, m->k, connectivity, mix, &graph),
-        NAPIER_OK);
-    CALL(status, napier_cuda_umap_fuzzy_simplicial_set(cuda, NULL, &w, indices, distances, m->n, m->k, connectivity,
-                                                       mix, s.starts, s.targets, s.weights));
-    expect_ok(status);
-    expect_bytes(s.starts, graph->starts, (size_t)(m->n + 1) * sizeof *s.starts);
-    expect_bytes(s.targets, graph->targets, (size_t)graph->starts[m->n] * sizeof *s.targets);
-    expect_floats("memberships", s.weights, graph->weights, graph->starts[m->n]);
-    napier_umap_graph_destroy(host, graph);
-    free_set(&s);
-    device_free(indices), device_free(distances);
+    fine(napier_umap_fuzzy_simplicial_set(cpu, m->indices, m->distances, m->n, m->k, connectivity, mix, &graph));
+    fine(set_of(m, connectivity, mix));
+    const size_t count = (size_t)graph->starts[m->n];
+    assert_memory_equal(m->starts, graph->starts, (size_t)(m->n + 1) * sizeof *m->starts);
+    assert_memory_equal(m->targets, graph->targets, count * sizeof *m->targets);
+    assert_memory_equal(m->weights, graph->weights, count * sizeof *m->weights);
+    napier_umap_graph_destroy(cpu, graph);
 }
 
-static void test_sets(void **unused) {
+static void test_sets(void **state) {
     static const int64_t shapes[][2] = {{1, 1}, {2, 2}, {5, 5}, {70, 15}, {300, 7}, {40, 33}};
     static const double connectivities[] = {1.0, 0.0, 1.5, 3.0}, mixes[] = {1.0, 0.0, 0.4, 1.0};
-    (void)unused;
+    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (size_t c = 0; c < 4; c++) {
-            knn m = make_knn(shapes[s][0], shapes[s][1], c == 3 ? 0x1p-60f : 3.0f);
+            const knn m = make_knn(shapes[s][0], shapes[s][1], c == 3 ? 0x1p-60f : 3.0f);
             device_order(s + c);
             check_scales(&m, connectivities[c]);
             check_set(&m, connectivities[c], mixes[c]);
-            free_knn(&m);
+            arrays_free();
         }
     }
-}
-
-/* The mean of more distances than one block of its sum. */
-static void test_mean(void **unused) {
-    (void)unused;
-    knn m = make_knn(2300, 30, 1.0f);
+    const knn m = make_knn(2300, 30, 1.0f); /* the mean of more distances than one block of its sum */
     check_scales(&m, 1.0);
-    free_knn(&m);
+    arrays_free();
 }
 
-static void test_pipeline(void **unused) {
-    (void)unused;
+/* Neighbours, their set and a map of it. */
+static napier_status map_on_cpu(napier_umap_samples samples, const napier_neighbors_options *options, const knn *m,
+                                const napier_umap_options *how, napier_matrix y) {
+    napier_umap_graph *graph = NULL;
+    fine(napier_nearest_neighbors(cpu, samples, options, m->indices, m->distances));
+    fine(napier_umap_fuzzy_simplicial_set(cpu, m->indices, m->distances, m->n, m->k, 1.0, 1.0, &graph));
+    memcpy(m->starts, graph->starts, (size_t)(m->n + 1) * sizeof *m->starts);
+    memcpy(m->targets, graph->targets, (size_t)graph->starts[m->n] * sizeof *m->targets);
+    memcpy(m->weights, graph->weights, (size_t)graph->starts[m->n] * sizeof *m->weights);
+    const napier_status status = napier_umap_optimize_layout(cpu, graph, how, y);
+    napier_umap_graph_destroy(cpu, graph);
+    return status;
+}
+
+static napier_status map_on_device(napier_umap_samples samples, const napier_neighbors_options *options, const knn *m,
+                                   const napier_umap_options *how, napier_matrix y) {
+    fine(through_nearest_neighbors(cpu, samples, options, m->indices, m->distances));
+    fine(set_of(m, 1.0, 1.0));
+    const napier_cuda_umap_graph graph = {m->n, 2 * m->n * m->k, m->starts, m->targets, m->weights};
+    return through_umap_optimize_layout(cpu, &graph, how, y);
+}
+
+static void test_pipeline(void **state) {
+    (void)state;
     enum { N = 90, COLS = 6, K = 8 };
-    float x[N * COLS], y[N * 2], expected_distances[N * K];
-    int32_t expected[N * K];
-    state = 88172645463325252u;
+    float *const x = array_new(N * COLS * sizeof *x), *const y = array_new(N * 2 * sizeof *y);
+    rng r = rng_make(5);
     for (int i = 0; i < N * COLS; i++) {
-        x[i] = (float)next_below(1 << 20) * 0x1p-20f + (float)(i / COLS % 3);
+        x[i] = (float)rng_uniform(&r) + (float)(i / COLS % 3);
     }
     for (int i = 0; i < N * 2; i++) {
-        y[i] = (float)next_below(1 << 20) * 0x1p-16f - 8.0f;
+        y[i] = 16.0f * (float)rng_uniform(&r) - 8.0f;
     }
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
     options.n_neighbors = K;
     napier_umap_options how = NAPIER_UMAP_OPTIONS_INIT;
     how.n_epochs = 6;
-    napier_umap_graph *graph = NULL;
-    knn m = {N, K, device_new(sizeof expected), device_new(sizeof expected_distances)};
-    set s = new_set(&m);
-    float *const data = device_copy(x, sizeof x), *const map = device_copy(y, sizeof y);
-    const napier_umap_samples samples = {napier_const_rows_f32(data, N, COLS), NULL};
-    napier_status status;
-    CALL(status, napier_cuda_nearest_neighbors(cuda, NULL, &w, samples, &options, m.indices, m.distances));
-    expect_ok(status);
-    CALL(status, napier_cuda_umap_fuzzy_simplicial_set(cuda, NULL, &w, m.indices, m.distances, N, K, 1.0, 1.0, s.starts,
-                                                       s.targets, s.weights));
-    expect_ok(status);
-    const napier_cuda_umap_graph device = {N, (int64_t)2 * N * K, s.starts, s.targets, s.weights};
-    CALL(status, napier_cuda_umap_optimize_layout(cuda, NULL, &w, &device, &how, napier_rows_f32(map, N, 2)));
-    expect_ok(status);
-
-    const napier_umap_samples rows = {napier_const_rows_f32(x, N, COLS), NULL};
-    assert_int_equal(napier_nearest_neighbors(host, rows, &options, expected, expected_distances), NAPIER_OK);
-    assert_int_equal(napier_umap_fuzzy_simplicial_set(host, expected, expected_distances, N, K, 1.0, 1.0, &graph),
-                     NAPIER_OK);
-    assert_int_equal(napier_umap_optimize_layout(host, graph, &how, napier_rows_f32(y, N, 2)), NAPIER_OK);
-    expect_floats("map", map, y, N * 2);
-    napier_umap_graph_destroy(host, graph);
-    free_set(&s);
-    device_free(m.indices), device_free(m.distances), device_free(data), device_free(map);
+    const knn m = new_knn(N, K);
+    const napier_umap_samples samples = {napier_const_rows_f32(x, N, COLS), NULL};
+    const napier_matrix map = napier_rows_f32(y, N, 2);
+    memset(m.targets, 0, 2 * N * K * sizeof *m.targets); /* beyond the last edge neither writes */
+    BOTH(map_on_cpu(samples, &options, &m, &how, map), map_on_device(samples, &options, &m, &how, map));
+    arrays_free();
 }
 
-static void check_bad(const knn *m, int64_t at, int32_t index, float distance, int64_t told) {
-    int32_t *const indices = device_copy(m->indices, (size_t)(m->n * m->k) * sizeof *indices);
-    float *const distances = device_copy(m->distances, (size_t)(m->n * m->k) * sizeof *distances);
-    device_write(indices + at, &index, sizeof index);
-    device_write(distances + at, &distance, sizeof distance);
-    set s = new_set(m);
-    char text[64];
-    snprintf(text, sizeof text, "values: the element at index %lld ", (long long)told);
-    napier_status status;
-    CALL(status, napier_cuda_umap_fuzzy_simplicial_set(cuda, NULL, &w, indices, distances, m->n, m->k, 1.0, 1.0,
-                                                       s.starts, s.targets, s.weights));
-    expect_bad(status, text);
-    int64_t *const empty = calloc((size_t)m->n + 1, sizeof *empty);
-    assert_non_null(empty);
-    expect_bytes(s.starts, empty, (size_t)(m->n + 1) * sizeof *empty);
-    free(empty);
-    free_set(&s);
-    device_free(indices), device_free(distances);
-}
+/* ---- What is bad ------------------------------------------------------------------------------------------------- */
 
-static void test_bad(void **unused) {
-    (void)unused;
-    knn m = make_knn(50, 6, 1.0f);
-    int64_t row = 3;
-    while (m.indices[row * 6 + 5] < 0) {
-        row++; /* a row with all its neighbours */
-    }
-    const int64_t at = row * 6 + 5;
-    check_bad(&m, at, 50, m.distances[at], at);
-    check_bad(&m, at, INT32_MIN, m.distances[at], at);
-    check_bad(&m, at, m.indices[at], NAN, at);
-    check_bad(&m, at, m.indices[at], -1.0f, at);
-    check_bad(&m, at, m.indices[at], INFINITY, at);
-    float *const distances = device_copy(m.distances, 300 * sizeof *distances);
-    float *const rhos = device_new(50 * sizeof *rhos), *const sigmas = device_new(50 * sizeof *sigmas);
-    const float falls = -0.5f;
-    device_write(distances + at, &falls, sizeof falls);
-    napier_status status;
-    CALL(status, napier_cuda_umap_smooth_knn_dist(cuda, NULL, &w, distances, 50, 6, 1.0, rhos, sigmas));
-    expect_bad(status, "values: ");
-    expect_nans(rhos, 50);
-    expect_nans(sigmas, 50);
-    napier_cuda_workspace w = {NULL, 0};
-    expect_bad(napier_cuda_umap_smooth_knn_dist(cuda, NULL, &w, distances, 50, 6, -1.0, rhos, sigmas),
-               "local_connectivity: -1");
-    expect_bad(napier_cuda_umap_smooth_knn_dist(cuda, NULL, &w, NULL, 50, 6, 1.0, rhos, sigmas), "distances: NULL");
-    expect_bad(napier_cuda_umap_smooth_knn_dist(cuda, NULL, &w, distances, 50, 0, 1.0, rhos, sigmas), "n_neighbors: 0");
-    device_free(distances), device_free(rhos), device_free(sigmas);
-    free_knn(&m);
-}
-
-/* A row that names a neighbour twice. */
-static void test_twice(void **unused) {
-    (void)unused;
-    knn m = make_knn(30, 4, 1.0f);
+/* A row with all its neighbours. */
+static int64_t full_row(const knn *m) {
     int64_t row = 0;
-    while (m.indices[row * 4 + 3] < 0) {
+    while (m->indices[row * m->k + m->k - 1] < 0) {
         row++;
     }
-    int32_t *const indices = device_copy(m.indices, 120 * sizeof *indices);
-    float *const distances = device_copy(m.distances, 120 * sizeof *distances);
-    device_write(indices + row * 4 + 3, &m.indices[row * 4 + 2], sizeof *indices);
-    set s = new_set(&m);
-    napier_status status;
-    CALL(status, napier_cuda_umap_fuzzy_simplicial_set(cuda, NULL, &w, indices, distances, 30, 4, 1.0, 1.0, s.starts,
-                                                       s.targets, s.weights));
-    expect_bad(status, "values: ");
-    const int64_t empty[31] = {0};
-    expect_bytes(s.starts, empty, sizeof empty);
-    free_set(&s);
-    device_free(indices), device_free(distances);
-    free_knn(&m);
+    return row;
+}
+
+static void check_bad_set(const knn *m, const char *text) {
+    bad(set_of(m, 1.0, 1.0), text);
+    for (int64_t i = 0; i <= m->n; i++) {
+        assert_int_equal(m->starts[i], 0);
+    }
+}
+
+static void test_bad(void **state) {
+    static const struct {
+        int32_t index; /* 0: as it is */
+        float distance;
+    } cases[] = {{50, 1.0f}, {INT32_MIN, 1.0f}, {0, NAN}, {0, -1.0f}, {0, INFINITY}};
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        const knn m = make_knn(50, 6, 1.0f);
+        const int64_t at = full_row(&m) * 6 + 5;
+        char text[64];
+        (void)snprintf(text, sizeof text, "values: the element at index %lld ", (long long)at);
+        m.indices[at] = cases[i].index ? cases[i].index : m.indices[at];
+        m.distances[at] = cases[i].index ? m.distances[at] : cases[i].distance;
+        check_bad_set(&m, text);
+        arrays_free();
+    }
+    const knn m = make_knn(50, 6, 1.0f), twice = make_knn(30, 4, 1.0f);
+    float *const rhos = array_new(50 * sizeof *rhos), *const sigmas = array_new(50 * sizeof *sigmas);
+    const int64_t row = full_row(&twice);
+    twice.indices[row * 4 + 3] = twice.indices[row * 4 + 2]; /* a neighbour that a row names twice */
+    check_bad_set(&twice, "values: ");
+    m.distances[full_row(&m) * 6 + 5] = -0.5f;
+    bad(through_umap_smooth_knn_dist(cpu, m.distances, 50, 6, 1.0, rhos, sigmas), "values: ");
+    all_nan(rhos, NAPIER_F32, 50);
+    all_nan(sigmas, NAPIER_F32, 50);
+    bad(through_umap_smooth_knn_dist(cpu, m.distances, 50, 6, -1.0, rhos, sigmas), "local_connectivity: -1");
+    bad(through_umap_smooth_knn_dist(cpu, NULL, 50, 6, 1.0, rhos, sigmas), "distances: NULL");
+    bad(through_umap_smooth_knn_dist(cpu, m.distances, 50, 0, 1.0, rhos, sigmas), "n_neighbors: 0");
+    arrays_free();
 }
 
 int main(void) {
-    device_wanted();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sets), cmocka_unit_test(test_mean),
-                                       cmocka_unit_test(test_pipeline), cmocka_unit_test(test_bad),
-                                       cmocka_unit_test(test_twice)};
-    if (napier_context_create(&host, NULL) || napier_cuda_context_create(&cuda, 0)) {
-        return 1;
-    }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    napier_cuda_context_destroy(cuda);
-    napier_context_destroy(host);
-    return failed;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sets), cmocka_unit_test(test_pipeline),
+                                       cmocka_unit_test(test_bad)};
+    return cmocka_run_group_tests(tests, both_open, both_close);
 }

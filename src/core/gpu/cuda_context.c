@@ -10,10 +10,7 @@
 static napier_status context_make(napier_cuda_context **out, int device, char *text, size_t size) {
     const napier_context_options options = {.struct_size = sizeof options, .threads = 1};
     napier_context *host = NULL;
-    napier_status status = napier_context_create(&host, &options);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_context_create(&host, &options));
     napier_cuda_context *const context = napier_alloc(&host->allocator, 1, sizeof *context);
     if (context == NULL) {
         napier_context_destroy(host);
@@ -21,7 +18,7 @@ static napier_status context_make(napier_cuda_context **out, int device, char *t
     }
     memset(context, 0, sizeof *context);
     context->host = host;
-    status = napier_device_open(context, device);
+    const napier_status status = napier_device_open(context, device);
     if (status) {
         (void)snprintf(text, size, "%s", napier_last_error(host));
         napier_cuda_context_destroy(context);
@@ -78,17 +75,12 @@ napier_status napier_cuda_synchronize(napier_cuda_context *context, struct CUstr
         [NAPIER_FAULT_VALUES] = "values: the element at index %lld is not finite, or not what it must be",
     };
     napier_cuda_faults faults;
-    napier_status status = napier_cuda_begin(context);
-    if (!status) {
-        status = napier_device_wait(context, stream, &faults);
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_device_wait(context, stream, &faults));
+    for (int i = 0; i < NAPIER_FAULT_COUNT; i++) {
+        NAPIER_REFUSE_IF(context->host, faults.seen[i] != 0, what[i], (long long)(INT64_MAX - faults.seen[i]));
     }
-    for (int i = 0; i < NAPIER_FAULT_COUNT && !status; i++) {
-        if (faults.seen[i] != 0) {
-            status =
-                napier_fail(context->host, NAPIER_INVALID_ARGUMENT, what[i], (long long)(INT64_MAX - faults.seen[i]));
-        }
-    }
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Workspace ----------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* core/gpu/launch.c - the shape of a launch: checks for the device (device.c),
- * and numbers of blocks for the host halves. */
+/* core/gpu/launch.c - the shape of a launch: checks for the device (device.c), numbers of blocks, and the launches of a
+ * call for the host halves. */
 #include "core/gpu/launch.h"
 
 napier_status napier_cuda_check_shape(napier_cuda_context *context, const char *what, const napier_cuda_shape *shape) {
@@ -13,4 +13,19 @@ napier_status napier_cuda_check_shape(napier_cuda_context *context, const char *
 int64_t napier_cuda_blocks(const napier_cuda_context *context, int64_t count, int64_t per_block, int waves) {
     const int64_t wanted = (count + per_block - 1) / per_block, most = (int64_t)context->processors * waves;
     return wanted < most ? wanted : most;
+}
+
+napier_status napier_cuda_put(const napier_cuda_call *call, napier_cuda_kernel kernel, napier_cuda_shape shape,
+                              const void *job, size_t job_size) {
+    return napier_cuda_launch(call->context, call->stream, call->what, kernel, &shape, job, job_size);
+}
+
+napier_cuda_shape napier_cuda_loop(const napier_cuda_call *call, int64_t count, int64_t per_block, int waves,
+                                   int threads) {
+    return (napier_cuda_shape){.blocks = napier_cuda_blocks(call->context, count, per_block, waves),
+                               .threads = threads};
+}
+
+napier_status napier_cuda_clear(const napier_cuda_call *call, void *device, size_t size) {
+    return napier_cuda_fill(call->context, call->stream, device, 0, size);
 }

@@ -1,44 +1,38 @@
-/* tests/cuda/through/through.h - arrays that visit the device for the length of one call: what through_device_*.c
- * share. */
+/* tests/cuda/through/through.h - the library's calls made on the device with arrays of the host. through_<call> takes what
+ * napier_cuda_<call> takes, without stream, workspace and mode. It copies the arrays to the device, makes the call, waits, and
+ * copies the results back, also those of a call that fails. `context`, one of the CPU's, gets the text of an error.
+ *
+ * Each time it also makes the calls that any operation must refuse: without a context, without the workspace that it asks
+ * for, and with a workspace that is a byte too small. */
 #ifndef NAPIER_TESTS_THROUGH_H
 #define NAPIER_TESTS_THROUGH_H
 
-#define NAPIER_THROUGH_DEVICE_ITSELF
-#include "through_device.h"
+#include <napier/cuda.h>
+#include <napier/napier.h>
 
 #include "cuda_test.h"
+#include "through_calls.h"
 
-/* The one context on the device. */
+#define THROUGH_PARAMETERS(...) napier_context *context, __VA_ARGS__
+#define THROUGH_DECLARE(name, parameters, arguments) napier_status through_##name(THROUGH_PARAMETERS parameters);
+THROUGH_CALLS(THROUGH_DECLARE)
+THROUGH_PLAIN_CALLS(THROUGH_DECLARE)
+
+/* The optimizer's arrays are of the host too; its steps are counted. */
+napier_status through_umap_optimize_epochs(napier_context *context, const napier_umap_params *params,
+                                           const napier_umap_epochs *epochs, const napier_umap_edge *edges,
+                                           int64_t count, const uint32_t *targets,
+                                           napier_cuda_umap_optimizer *optimizer, napier_matrix embedding);
+
+/* The mode of the calls that have one: at first BITWISE. */
+extern napier_cuda_mode through_mode;
+
+/* The one context on the device. Ends the program if there is no device. */
 napier_cuda_context *through_context(void);
 
-/* The view's memory on the device: one array for all views of the same memory, so what is in place stays in place. Results are
- * copied there too, for what lies between their elements, and back by through_end. */
-napier_const_matrix through_matrix(napier_const_matrix view);
-napier_matrix through_matrix_out(napier_matrix view);
-napier_const_vector through_vector(napier_const_vector view);
-napier_vector through_vector_out(napier_vector view);
-/* `bytes` at `host`; NULL stays NULL. */
-const void *through_array(const void *host, size_t bytes);
-void *through_array_out(void *host, size_t bytes);
-napier_indices through_indices(napier_indices ids);
-
-/* Ends a call: waits, copies results back, frees all; an error's text goes to `context`. Gives back `status`, or what the
- * device found wrong. */
-napier_status through_end(napier_context *context, napier_status status);
-
-/* A call that asks for its workspace first: `call` is made with `workspace` in it twice. */
-#define THROUGH_TWICE(status, workspace, call)                      \
-    do {                                                            \
-        napier_cuda_workspace workspace##_room = {NULL, 0};         \
-        napier_cuda_workspace *const workspace = &workspace##_room; \
-        status = (call);                                            \
-        if (status == NAPIER_OK) {                                  \
-            workspace->data = device_new(workspace->size);          \
-            status = (call);                                        \
-            through_wait();                                         \
-            device_free(workspace->data);                           \
-        }                                                           \
-    } while (0)
-void through_wait(void);
+/* Memory of which calls may use any part: a call that does copies all of it, and needs no other size. */
+void through_know(void *memory, size_t bytes);
+/* Forgets all but the first ones. */
+void through_forget(int first);
 
 #endif

@@ -8,15 +8,9 @@
 #include "ops/attention/attention_plan.h"
 #include "core/gpu/launch.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_offsets);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_forward);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_bf16_64);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_bf16_128);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_f16_64);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_f16_128);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_means);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_grad_q);
-NAPIER_CUDA_KERNEL_DECLARE(napier_attention_grad_kv);
+NAPIER_CUDA_KERNEL_DECLARE(napier_attention_offsets, napier_attention_forward, napier_attention_bf16_64,
+                           napier_attention_bf16_128, napier_attention_f16_64, napier_attention_f16_128,
+                           napier_attention_means, napier_attention_grad_q, napier_attention_grad_kv);
 
 /* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
@@ -50,11 +44,9 @@ static napier_attention_job job_of(const napier_cuda_context *context, const nap
 /* The mask of a single sequence can be checked here. */
 static napier_status check_mask_keys(napier_cuda_context *context, const napier_attention_plan *plan) {
     const napier_attention_options *const o = &plan->options;
-    if (o->mask && !plan->query_offsets && plan->q.tokens > 0 && plan->k.tokens > o->mask_keys) {
-        return napier_fail(context->host, NAPIER_INVALID_ARGUMENT,
-                           "options: mask_keys %" PRId64 " is less than the %" PRId64 " keys", o->mask_keys,
-                           plan->k.tokens);
-    }
+    NAPIER_REFUSE_IF(context->host,
+                     o->mask && !plan->query_offsets && plan->q.tokens > 0 && plan->k.tokens > o->mask_keys,
+                     "options: mask_keys %" PRId64 " is less than the %" PRId64 " keys", o->mask_keys, plan->k.tokens);
     return NAPIER_OK;
 }
 
@@ -70,7 +62,7 @@ static napier_status check_shared(napier_cuda_context *context, const napier_att
 
 /* Tiles of `rows` queries: of a head, and blocks of all heads. */
 static napier_status set_tiles(napier_cuda_context *context, napier_attention_job *job, int64_t rows, int64_t *blocks) {
-    job->tiles = job->query_offsets ? job->q.tokens / rows + job->sequences : (job->q.tokens + rows - 1) / rows;
+    job->tiles = job->query_offsets ? job->q.tokens / rows + job->sequences : napier_cuda_tiles(job->q.tokens, rows);
     if (job->tiles > INT32_MAX / job->q.heads) {
         return napier_fail(context->host, NAPIER_UNSUPPORTED,
                            "q: %" PRId64 " tokens of %" PRId64 " heads are too many for a grid", job->q.tokens,
@@ -82,60 +74,33 @@ static napier_status set_tiles(napier_cuda_context *context, napier_attention_jo
 
 /* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
-static napier_status check_on_device(napier_cuda_context *context, struct CUstream_st *stream,
-                                     const napier_attention_job *job) {
+static napier_status check_on_device(const napier_cuda_call *gpu, const napier_attention_job *job) {
     if (!job->bad) {
         return NAPIER_OK;
     }
-    const napier_cuda_shape shape = {.blocks = napier_cuda_blocks(context, job->sequences, NAPIER_ATTENTION_THREADS, 2),
-                                     .threads = NAPIER_ATTENTION_THREADS};
-    const napier_status status = napier_cuda_fill(context, stream, job->bad, 0, sizeof *job->bad);
-    return status ? status
-                  : napier_cuda_launch(context, stream, "offsets", NAPIER_CUDA_KERNEL(napier_attention_offsets), &shape,
-                                       job, sizeof *job);
+    NAPIER_TRY(napier_cuda_clear(gpu, job->bad, sizeof *job->bad));
+    return NAPIER_CUDA_PUT(gpu, napier_attention_offsets,
+                           napier_cuda_loop(gpu, job->sequences, NAPIER_ATTENTION_THREADS, 2, NAPIER_ATTENTION_THREADS),
+                           job);
 }
 
-static napier_status launch(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
-                            napier_cuda_kernel kernel, int64_t blocks, int64_t blocks_y, int64_t shared_bytes,
-                            const napier_attention_job *job) {
+static napier_status launch(const napier_cuda_call *gpu, napier_cuda_kernel kernel, int64_t blocks, int64_t blocks_y,
+                            int64_t shared_bytes, const napier_attention_job *job) {
     const napier_cuda_shape shape = {
         .blocks = blocks, .blocks_y = blocks_y, .threads = NAPIER_ATTENTION_THREADS, .shared_bytes = shared_bytes};
-    return napier_cuda_launch(context, stream, what, kernel, &shape, job, sizeof *job);
+    return napier_cuda_put(gpu, kernel, shape, job, sizeof *job);
 }
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
-static napier_status check_forward(napier_cuda_context *context, napier_const_heads q, napier_const_heads k,
-                                   napier_const_heads v, napier_heads output, napier_matrix lse,
-                                   const napier_attention_options *options, napier_cuda_mode mode,
-                                   napier_attention_plan *plan) {
-    napier_status status = napier_cuda_begin(context);
-    if (!status) {
-        status = napier_attention_plan_on_device(context->host, q, k, v, options, plan);
-    }
-    if (!status) {
-        status = napier_attention_check_outputs(context->host, plan, output, lse);
-    }
-    if (!status && (unsigned)mode > NAPIER_CUDA_BATCH_INVARIANT) {
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "mode: %d is unknown", (int)mode);
-    }
-    return status ? status : check_mask_keys(context, plan);
-}
-
-static napier_status run_forward(napier_cuda_context *context, struct CUstream_st *stream,
-                                 const napier_attention_plan *plan, napier_attention_job *job) {
+static napier_status run_forward(const napier_cuda_call *gpu, const napier_attention_plan *plan,
+                                 napier_attention_job *job) {
     const int64_t bytes = napier_attention_shared(plan->q.dim, plan->v.dim, plan->v.dim, 1);
     int64_t blocks = 0;
-    napier_status status = check_shared(context, plan, bytes);
-    if (!status) {
-        status = set_tiles(context, job, NAPIER_ATTENTION_ROWS, &blocks);
-    }
-    if (!status) {
-        status = check_on_device(context, stream, job);
-    }
-    return status ? status
-                  : launch(context, stream, "attention", NAPIER_CUDA_KERNEL(napier_attention_forward), blocks, 1, bytes,
-                           job);
+    NAPIER_TRY(check_shared(gpu->context, plan, bytes));
+    NAPIER_TRY(set_tiles(gpu->context, job, NAPIER_ATTENTION_ROWS, &blocks));
+    NAPIER_TRY(check_on_device(gpu, job));
+    return launch(gpu, NAPIER_CUDA_KERNEL(napier_attention_forward), blocks, 1, bytes, job);
 }
 
 /* Every row of every head on 16 bytes, its elements side by side. */
@@ -152,20 +117,16 @@ static bool uses_tensor_cores(const napier_cuda_context *context, const napier_a
            has_pieces(*k) && has_pieces(*v) && k->tokens > 0;
 }
 
-static napier_status run_tensor(napier_cuda_context *context, struct CUstream_st *stream,
-                                const napier_attention_plan *plan, napier_attention_job *job) {
+static napier_status run_tensor(const napier_cuda_call *gpu, const napier_attention_plan *plan,
+                                napier_attention_job *job) {
     const bool wide = plan->q.dim > 64 || plan->v.dim > 64, bf16 = plan->q.dtype == NAPIER_BF16;
-    const napier_cuda_kernel of_bf16 =
-        wide ? NAPIER_CUDA_KERNEL(napier_attention_bf16_128) : NAPIER_CUDA_KERNEL(napier_attention_bf16_64);
-    const napier_cuda_kernel of_f16 =
-        wide ? NAPIER_CUDA_KERNEL(napier_attention_f16_128) : NAPIER_CUDA_KERNEL(napier_attention_f16_64);
+    const napier_cuda_kernel kernels[2][2] = {
+        {NAPIER_CUDA_KERNEL(napier_attention_f16_64), NAPIER_CUDA_KERNEL(napier_attention_f16_128)},
+        {NAPIER_CUDA_KERNEL(napier_attention_bf16_64), NAPIER_CUDA_KERNEL(napier_attention_bf16_128)}};
     napier_cuda_shape shape = {.threads = NAPIER_TENSOR_THREADS, .shared_bytes = napier_tensor_shared(wide ? 128 : 64)};
-    napier_status status = set_tiles(context, job, NAPIER_TENSOR_ROWS, &shape.blocks);
-    if (!status) {
-        status = check_on_device(context, stream, job);
-    }
-    return status ? status
-                  : napier_cuda_launch(context, stream, "attention", bf16 ? of_bf16 : of_f16, &shape, job, sizeof *job);
+    NAPIER_TRY(set_tiles(gpu->context, job, NAPIER_TENSOR_ROWS, &shape.blocks));
+    NAPIER_TRY(check_on_device(gpu, job));
+    return napier_cuda_put(gpu, kernels[bf16][wide], shape, job, sizeof *job);
 }
 
 napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstream_st *stream,
@@ -173,61 +134,50 @@ napier_status napier_cuda_attention(napier_cuda_context *context, struct CUstrea
                                     napier_const_heads v, napier_heads output, napier_matrix lse,
                                     const napier_attention_options *options, napier_cuda_mode mode) {
     napier_attention_plan plan;
-    napier_status status = check_forward(context, q, k, v, output, lse, options, mode, &plan);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_attention_plan_on_device(context->host, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_check_outputs(context->host, &plan, output, lse));
+    NAPIER_REFUSE_IF(context->host, (unsigned)mode > NAPIER_CUDA_BATCH_INVARIANT, "mode: %d is unknown", (int)mode);
+    NAPIER_TRY(check_mask_keys(context, &plan));
     napier_attention_job job = job_of(context, &plan);
     napier_cuda_room room = napier_cuda_room_of(workspace);
     job.output = output;
     job.lse = lse;
     job.bad = job.query_offsets ? napier_cuda_take(&room, 1, sizeof *job.bad) : NULL;
-    if (!napier_cuda_room_ready(context, &room, &status) || q.tokens == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (q.tokens == 0) {
+        return NAPIER_OK;
     }
-    return uses_tensor_cores(context, &plan, mode) ? run_tensor(context, stream, &plan, &job)
-                                                   : run_forward(context, stream, &plan, &job);
+    const napier_cuda_call gpu = {context, stream, "attention"};
+    return uses_tensor_cores(context, &plan, mode) ? run_tensor(&gpu, &plan, &job) : run_forward(&gpu, &plan, &job);
 }
 
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
-static napier_status run_means(napier_cuda_context *context, struct CUstream_st *stream,
-                               const napier_attention_job *job) {
-    const int64_t rows = job->q.tokens * job->q.heads;
-    return launch(context, stream, "means", NAPIER_CUDA_KERNEL(napier_attention_means),
-                  napier_cuda_blocks(context, rows, NAPIER_ATTENTION_THREADS / 32, 16), 1, 0, job);
-}
-
-static napier_status run_backward(napier_cuda_context *context, struct CUstream_st *stream,
-                                  const napier_attention_plan *plan, napier_attention_job *job) {
+static napier_status run_backward(const napier_cuda_call *gpu, const napier_attention_plan *plan,
+                                  napier_attention_job *job) {
     const int64_t dim = plan->q.dim, v_dim = plan->v.dim;
     const int64_t q_bytes = napier_attention_shared(dim, v_dim, dim, 1);
     const int64_t kv_bytes = napier_attention_shared(dim, v_dim, 2 * (dim + v_dim), 2);
     int64_t blocks = 0;
-    napier_status status = check_shared(context, plan, kv_bytes);
-    if (!status && plan->k.heads > 65535) {
-        status = napier_fail(context->host, NAPIER_UNSUPPORTED, "k: heads %" PRId64 " are too many for a grid",
-                             plan->k.heads);
+    NAPIER_TRY(check_shared(gpu->context, plan, kv_bytes));
+    if (plan->k.heads > 65535) {
+        return napier_fail(gpu->context->host, NAPIER_UNSUPPORTED, "k: heads %" PRId64 " are too many for a grid",
+                           plan->k.heads);
     }
-    if (!status) {
-        status = set_tiles(context, job, NAPIER_ATTENTION_ROWS, &blocks);
+    NAPIER_TRY(set_tiles(gpu->context, job, NAPIER_ATTENTION_ROWS, &blocks));
+    NAPIER_TRY(check_on_device(gpu, job));
+    NAPIER_TRY(launch(gpu, NAPIER_CUDA_KERNEL(napier_attention_means),
+                      napier_cuda_blocks(gpu->context, job->q.tokens * job->q.heads, NAPIER_ATTENTION_THREADS / 32, 16),
+                      1, 0, job));
+    if (job->grad_q.data) {
+        NAPIER_TRY(launch(gpu, NAPIER_CUDA_KERNEL(napier_attention_grad_q), blocks, 1, q_bytes, job));
     }
-    if (!status) {
-        status = check_on_device(context, stream, job);
+    if (job->grad_k.data || job->grad_v.data) {
+        NAPIER_TRY(launch(gpu, NAPIER_CUDA_KERNEL(napier_attention_grad_kv),
+                          napier_cuda_tiles(plan->k.tokens, NAPIER_ATTENTION_ROWS), plan->k.heads, kv_bytes, job));
     }
-    if (!status) {
-        status = run_means(context, stream, job);
-    }
-    if (!status && job->grad_q.data) {
-        status =
-            launch(context, stream, "grad_q", NAPIER_CUDA_KERNEL(napier_attention_grad_q), blocks, 1, q_bytes, job);
-    }
-    if (!status && (job->grad_k.data || job->grad_v.data)) {
-        status =
-            launch(context, stream, "grad_k", NAPIER_CUDA_KERNEL(napier_attention_grad_kv),
-                   (plan->k.tokens + NAPIER_ATTENTION_ROWS - 1) / NAPIER_ATTENTION_ROWS, plan->k.heads, kv_bytes, job);
-    }
-    return status;
+    return NAPIER_OK;
 }
 
 napier_status napier_cuda_attention_backward(napier_cuda_context *context, struct CUstream_st *stream,
@@ -238,19 +188,10 @@ napier_status napier_cuda_attention_backward(napier_cuda_context *context, struc
                                              const napier_attention_options *options) {
     const napier_attention_back_views views = {grad_output, output, lse, grad_q, grad_k, grad_v};
     napier_attention_plan plan;
-    napier_status status = napier_cuda_begin(context);
-    if (!status) {
-        status = napier_attention_plan_on_device(context->host, q, k, v, options, &plan);
-    }
-    if (!status) {
-        status = napier_attention_check_back(context->host, &plan, &views);
-    }
-    if (!status) {
-        status = check_mask_keys(context, &plan);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_attention_plan_on_device(context->host, q, k, v, options, &plan));
+    NAPIER_TRY(napier_attention_check_back(context->host, &plan, &views));
+    NAPIER_TRY(check_mask_keys(context, &plan));
     napier_attention_job job = job_of(context, &plan);
     napier_cuda_room room = napier_cuda_room_of(workspace);
     job.grad_output = grad_output;
@@ -261,8 +202,7 @@ napier_status napier_cuda_attention_backward(napier_cuda_context *context, struc
     job.grad_v = grad_v;
     job.bad = job.query_offsets ? napier_cuda_take(&room, 1, sizeof *job.bad) : NULL;
     job.means = napier_cuda_take(&room, q.tokens * q.heads, sizeof(float));
-    if (!napier_cuda_room_ready(context, &room, &status)) {
-        return status;
-    }
-    return run_backward(context, stream, &plan, &job);
+    NAPIER_CUDA_READY(context, room);
+    const napier_cuda_call gpu = {context, stream, "attention_backward"};
+    return run_backward(&gpu, &plan, &job);
 }

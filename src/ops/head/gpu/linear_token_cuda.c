@@ -2,19 +2,14 @@
  * work into ranges of rows and, in the backward call, ranges of tokens. See linear_token_cuda.h. */
 #include <inttypes.h>
 
-#include "ops/linear/gpu/matmul_launch.h"
-#include "ops/head/gpu/linear_bitwise_cuda.h"
+#include "ops/linear/gpu/matmul_cuda.h"
 #include "ops/head/gpu/linear_token_cuda.h"
 #include "ops/head/linear_head.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_linear_tiles_bf16);
-NAPIER_CUDA_KERNEL_DECLARE(napier_linear_tiles_f16);
-NAPIER_CUDA_KERNEL_DECLARE(napier_linear_finish);
-NAPIER_CUDA_KERNEL_DECLARE(napier_linear_gradient_bf16);
-NAPIER_CUDA_KERNEL_DECLARE(napier_linear_gradient_f16);
-NAPIER_CUDA_KERNEL_DECLARE(napier_linear_round);
+NAPIER_CUDA_KERNEL_DECLARE(napier_linear_tiles_bf16, napier_linear_tiles_f16, napier_linear_finish,
+                           napier_linear_gradient_bf16, napier_linear_gradient_f16, napier_linear_round);
 
-#if defined(NAPIER_TEST_SMALL_LOTS) /* for tests: the behaviour of many rows, with few */
+#if defined(NAPIER_TEST_SMALL_PARTS) /* for tests: the behaviour of many rows, with few */
 enum { FORWARD_BYTES = 1, BACKWARD_SLOT_BYTES = 1, BACKWARD_ROW_BYTES = 1 };
 #else
 enum {
@@ -38,34 +33,6 @@ static napier_status check_kind(napier_cuda_context *context, napier_const_matri
     return NAPIER_OK;
 }
 
-static napier_status check_call(napier_cuda_context *context, napier_const_matrix hidden, napier_const_matrix weights,
-                                napier_indices ids, const napier_token_options *options,
-                                const napier_token_results *results, const napier_token_gradients *gradients,
-                                napier_cuda_mode mode, napier_token_call *call) {
-    napier_status status = napier_cuda_begin(context);
-    if (!status) {
-        status = napier_head_check(context->host, hidden, weights);
-    }
-    if (!status) {
-        status = napier_token_call_read_on_device(context->host, hidden.rows, weights.rows, ids, options, results,
-                                                  gradients, call);
-    }
-    return status || (results && mode == NAPIER_CUDA_BITWISE) ? status : check_kind(context, hidden, weights, mode);
-}
-
-static napier_status check_results(napier_cuda_context *context, const napier_token_call *call,
-                                   napier_const_matrix hidden, napier_const_matrix weights, napier_cuda_mode mode) {
-    napier_status status = napier_token_call_apart(context->host, call, "hidden", hidden);
-    if (!status) {
-        status = napier_token_call_apart(context->host, call, "weights", weights);
-    }
-    if (!status && mode != NAPIER_CUDA_BITWISE && (call->results.rank || call->results.top_k > 0)) {
-        status =
-            napier_fail(context->host, NAPIER_UNSUPPORTED, "results: rank and top_k are there in BITWISE mode only");
-    }
-    return status;
-}
-
 /* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
 /* Sides that are not contiguous along k are read element by element. The weights of a head are always contiguous. */
@@ -74,8 +41,6 @@ static napier_side linear_side(napier_const_matrix m, const void *unread) {
     s.layout = s.layout == NAPIER_SIDE_ALONG ? NAPIER_SIDE_ALONG : NAPIER_SIDE_ANY;
     return s;
 }
-
-static int64_t tiles(int64_t count, int64_t of) { return (count + of - 1) / of; }
 
 static napier_const_matrix some_rows(napier_const_matrix m, int64_t first, int64_t rows) {
     m.data = m.data ? (const char *)m.data + first * m.row_stride * (int64_t)napier_dtype_size(m.dtype) : NULL;
@@ -117,7 +82,7 @@ static napier_linear_job job_of(const napier_cuda_context *context, const napier
 
 /* Allocates slots for as many rows as fit in `bytes`, but at least 128. Returns the number of rows. */
 static int64_t take_slots(napier_cuda_room *room, bool totals, int64_t rows, int64_t bytes, napier_linear_job *job) {
-    const int64_t slot_tiles = tiles(job->cols, NAPIER_LINEAR_TILE), arrays = totals ? 7 : 5;
+    const int64_t slot_tiles = napier_cuda_tiles(job->cols, NAPIER_LINEAR_TILE), arrays = totals ? 7 : 5;
     const int64_t row_bytes = (slot_tiles * arrays + job->per_row) * (int64_t)sizeof(float);
     const int64_t fit = row_bytes > 0 ? bytes / row_bytes / NAPIER_MMA_ROWS * NAPIER_MMA_ROWS : rows;
     const int64_t most = fit > 0 ? fit : NAPIER_MMA_ROWS, at_a_time = rows < most ? rows : most;
@@ -143,17 +108,16 @@ static bool wants_totals(const napier_token_call *call) {
 /* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
 /* Rows first .. first + rows - 1 of hidden, and all of `weights`. */
-static napier_status launch_tiles(napier_cuda_context *context, struct CUstream_st *stream, napier_const_matrix hidden,
-                                  napier_const_matrix weights, int64_t first, int64_t rows, bool gradient,
-                                  napier_linear_job *job) {
-    job->hidden = linear_side(some_rows(hidden, first, rows), context->faults);
-    job->weights = linear_side(weights, context->faults);
+static napier_status launch_tiles(const napier_cuda_call *gpu, napier_const_matrix hidden, napier_const_matrix weights,
+                                  int64_t first, int64_t rows, bool gradient, napier_linear_job *job) {
+    job->hidden = linear_side(some_rows(hidden, first, rows), gpu->context->faults);
+    job->weights = linear_side(weights, gpu->context->faults);
     job->first = first;
     job->rows = rows;
-    job->row_tiles = tiles(rows, NAPIER_MMA_ROWS);
-    job->column_tiles = tiles(weights.rows, NAPIER_LINEAR_TILE);
+    job->row_tiles = napier_cuda_tiles(rows, NAPIER_MMA_ROWS);
+    job->column_tiles = napier_cuda_tiles(weights.rows, NAPIER_LINEAR_TILE);
     if (job->column_tiles > 0 && job->row_tiles > INT32_MAX / job->column_tiles) {
-        return napier_fail(context->host, NAPIER_UNSUPPORTED, "weights: %" PRId64 " rows are too many for a grid",
+        return napier_fail(gpu->context->host, NAPIER_UNSUPPORTED, "weights: %" PRId64 " rows are too many for a grid",
                            weights.rows);
     }
     const napier_cuda_shape shape = {.blocks = job->row_tiles * job->column_tiles,
@@ -164,31 +128,26 @@ static napier_status launch_tiles(napier_cuda_context *context, struct CUstream_
         bf16 ? NAPIER_CUDA_KERNEL(napier_linear_tiles_bf16) : NAPIER_CUDA_KERNEL(napier_linear_tiles_f16);
     const napier_cuda_kernel of_gradient =
         bf16 ? NAPIER_CUDA_KERNEL(napier_linear_gradient_bf16) : NAPIER_CUDA_KERNEL(napier_linear_gradient_f16);
-    return napier_cuda_launch(context, stream, "logits", gradient ? of_gradient : of_tiles, &shape, job, sizeof *job);
+    return napier_cuda_put(gpu, gradient ? of_gradient : of_tiles, shape, job, sizeof *job);
 }
 
-static napier_status launch_finish(napier_cuda_context *context, struct CUstream_st *stream,
-                                   const napier_linear_job *job) {
+static napier_status launch_finish(const napier_cuda_call *gpu, const napier_linear_job *job) {
     enum { THREADS = 32 * NAPIER_LINEAR_FINISH_PARTS };
-    const napier_cuda_shape shape = {.blocks = tiles(job->rows, NAPIER_LINEAR_FINISH_ROWS),
+    const napier_cuda_shape shape = {.blocks = napier_cuda_tiles(job->rows, NAPIER_LINEAR_FINISH_ROWS),
                                      .threads = THREADS,
                                      .shared_bytes = (int64_t)THREADS * NAPIER_LINEAR_FINISH_BYTES};
-    return napier_cuda_launch(context, stream, "results", NAPIER_CUDA_KERNEL(napier_linear_finish), &shape, job,
-                              sizeof *job);
+    return NAPIER_CUDA_PUT(gpu, napier_linear_finish, shape, job);
 }
 
 /* Computes the results of all rows, or their slopes. */
-static napier_status run_rows(napier_cuda_context *context, struct CUstream_st *stream, napier_const_matrix hidden,
-                              napier_const_matrix weights, int64_t at_a_time, napier_linear_job *job) {
-    napier_status status = NAPIER_OK;
-    for (int64_t row = 0; row < hidden.rows && !status; row += at_a_time) {
+static napier_status run_rows(const napier_cuda_call *gpu, napier_const_matrix hidden, napier_const_matrix weights,
+                              int64_t at_a_time, napier_linear_job *job) {
+    for (int64_t row = 0; row < hidden.rows; row += at_a_time) {
         const int64_t left = hidden.rows - row, rows = left < at_a_time ? left : at_a_time;
-        status = launch_tiles(context, stream, hidden, weights, row, rows, false, job);
-        if (!status) {
-            status = launch_finish(context, stream, job);
-        }
+        NAPIER_TRY(launch_tiles(gpu, hidden, weights, row, rows, false, job));
+        NAPIER_TRY(launch_finish(gpu, job));
     }
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
@@ -199,36 +158,30 @@ napier_status napier_cuda_linear_token_logprobs(napier_cuda_context *context, st
                                                 const napier_token_options *options,
                                                 const napier_token_results *results, napier_cuda_mode mode) {
     napier_token_call call;
-    napier_status status = napier_cuda_begin(context);
-    if (!status && !results) {
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "results: NULL");
-    }
-    if (!status) {
-        status = check_call(context, hidden, weights, ids, options, results, NULL, mode, &call);
-    }
-    if (!status) {
-        status = check_results(context, &call, hidden, weights, mode);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_head_read(context->host, NAPIER_ON_DEVICE, hidden, weights, ids, options, results, &call));
     if (mode == NAPIER_CUDA_BITWISE) {
         return napier_cuda_linear_bitwise(context, stream, workspace, hidden, weights, &call);
+    }
+    NAPIER_TRY(check_kind(context, hidden, weights, mode));
+    if (call.results.rank || call.results.top_k > 0) {
+        return napier_fail(context->host, NAPIER_UNSUPPORTED, "results: rank and top_k are there in BITWISE mode only");
     }
     napier_linear_job job = job_of(context, &call, hidden);
     napier_cuda_room room = napier_cuda_room_of(workspace);
     const int64_t at_a_time = take_slots(&room, wants_totals(&call), hidden.rows, FORWARD_BYTES, &job);
-    if (!napier_cuda_room_ready(context, &room, &status) || hidden.rows == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (hidden.rows == 0) {
+        return NAPIER_OK;
     }
-    return run_rows(context, stream, hidden, weights, at_a_time, &job);
+    const napier_cuda_call gpu = {context, stream, "linear_token_logprobs"};
+    return run_rows(&gpu, hidden, weights, at_a_time, &job);
 }
 
 /* ---- Backward ---------------------------------------------------------------------------------------------------- */
 
 typedef struct linear_back {
-    napier_cuda_context *context;
-    struct CUstream_st *stream;
+    const napier_cuda_call *gpu;
     napier_const_matrix hidden, weights;
     napier_matrix grad_hidden, grad_weights;
     napier_linear_job job;
@@ -257,17 +210,16 @@ static void take_back(napier_cuda_room *room, bool totals, linear_back *b) {
 
 static napier_status round_sums(const linear_back *b, const float *sums, napier_matrix out) {
     const napier_linear_round_job job = {sums, out};
-    const napier_cuda_shape shape = {
-        .blocks = napier_cuda_blocks(b->context, out.rows * out.cols, 8 * NAPIER_LINEAR_ROUND_THREADS, 8),
-        .threads = NAPIER_LINEAR_ROUND_THREADS};
-    return napier_cuda_launch(b->context, b->stream, "gradients", NAPIER_CUDA_KERNEL(napier_linear_round), &shape, &job,
-                              sizeof job);
+    return NAPIER_CUDA_PUT(
+        b->gpu, napier_linear_round,
+        napier_cuda_loop(b->gpu, out.rows * out.cols, 8 * NAPIER_LINEAR_ROUND_THREADS, 8, NAPIER_LINEAR_ROUND_THREADS),
+        &job);
 }
 
 /* Computes the gradients of the logits of some rows and some tokens. */
 static napier_status rectangle(linear_back *b, int64_t row, int64_t rows, int64_t col, int64_t cols) {
     b->job.column = col;
-    return launch_tiles(b->context, b->stream, b->hidden, some_rows(b->weights, col, cols), row, rows, true, &b->job);
+    return launch_tiles(b->gpu, b->hidden, some_rows(b->weights, col, cols), row, rows, true, &b->job);
 }
 
 static napier_const_matrix gradients_of(const linear_back *b, int64_t rows, int64_t cols) {
@@ -277,82 +229,74 @@ static napier_const_matrix gradients_of(const linear_back *b, int64_t rows, int6
 
 static napier_status add_to_hidden(const linear_back *b, int64_t rows, int64_t col, int64_t cols) {
     const napier_const_matrix columns = napier_const_transposed(some_rows(b->weights, col, cols));
-    return napier_cuda_product(b->context, b->stream, "grad_hidden", gradients_of(b, rows, cols), columns,
+    return napier_cuda_product(b->gpu, gradients_of(b, rows, cols), columns,
                                napier_rows_f32(b->hidden_sums, rows, b->hidden.cols), col > 0,
                                NAPIER_CUDA_BATCH_INVARIANT);
 }
 
 static napier_status add_to_weights(const linear_back *b, int64_t row, int64_t rows, int64_t cols, napier_matrix out,
                                     bool add) {
-    return napier_cuda_product(
-        b->context, b->stream, "grad_weights", napier_const_transposed(gradients_of(b, rows, cols)),
-        napier_const_transposed(some_rows(b->hidden, row, rows)), out, add, NAPIER_CUDA_BATCH_INVARIANT);
+    return napier_cuda_product(b->gpu, napier_const_transposed(gradients_of(b, rows, cols)),
+                               napier_const_transposed(some_rows(b->hidden, row, rows)), out, add,
+                               NAPIER_CUDA_BATCH_INVARIANT);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Computes along the tokens, for one range of rows after the other. with_weights: there is only one range of rows. */
 static napier_status walk_along(linear_back *b, bool with_weights) {
-    napier_status status = NAPIER_OK;
-    for (int64_t row = 0; row < b->hidden.rows && !status; row += b->at_a_time) {
+    for (int64_t row = 0; row < b->hidden.rows; row += b->at_a_time) {
         const int64_t rows = least(b->hidden.rows - row, b->at_a_time);
-        for (int64_t col = 0; col < b->weights.rows && !status; col += NAPIER_LINEAR_GRADIENT_COLS) {
+        for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_GRADIENT_COLS) {
             const int64_t cols = least(b->weights.rows - col, NAPIER_LINEAR_GRADIENT_COLS);
-            status = rectangle(b, row, rows, col, cols);
-            if (!status && b->hidden_sums) {
-                status = add_to_hidden(b, rows, col, cols);
+            NAPIER_TRY(rectangle(b, row, rows, col, cols));
+            if (b->hidden_sums) {
+                NAPIER_TRY(add_to_hidden(b, rows, col, cols));
             }
-            if (!status && with_weights) {
-                status = add_to_weights(b, row, rows, cols, some_rows_out(b->grad_weights, col, cols), false);
+            if (with_weights) {
+                NAPIER_TRY(add_to_weights(b, row, rows, cols, some_rows_out(b->grad_weights, col, cols), false));
             }
         }
-        if (!status && b->hidden_sums) {
-            status = round_sums(b, b->hidden_sums, some_rows_out(b->grad_hidden, row, rows));
+        if (b->hidden_sums) {
+            NAPIER_TRY(round_sums(b, b->hidden_sums, some_rows_out(b->grad_hidden, row, rows)));
         }
     }
-    return status;
+    return NAPIER_OK;
 }
 
 /* Computes along the rows, for one range of tokens after the other. */
 static napier_status walk_across(linear_back *b) {
-    napier_status status = NAPIER_OK;
-    for (int64_t col = 0; col < b->weights.rows && !status; col += NAPIER_LINEAR_GRADIENT_COLS) {
+    for (int64_t col = 0; col < b->weights.rows; col += NAPIER_LINEAR_GRADIENT_COLS) {
         const int64_t cols = least(b->weights.rows - col, NAPIER_LINEAR_GRADIENT_COLS);
         const napier_matrix sums = napier_rows_f32(b->weight_sums, cols, b->hidden.cols);
-        for (int64_t row = 0; row < b->hidden.rows && !status; row += b->at_a_time) {
+        for (int64_t row = 0; row < b->hidden.rows; row += b->at_a_time) {
             const int64_t rows = least(b->hidden.rows - row, b->at_a_time);
-            status = rectangle(b, row, rows, col, cols);
-            if (!status) {
-                status = add_to_weights(b, row, rows, cols, sums, row > 0);
-            }
+            NAPIER_TRY(rectangle(b, row, rows, col, cols));
+            NAPIER_TRY(add_to_weights(b, row, rows, cols, sums, row > 0));
         }
-        if (!status) {
-            status = round_sums(b, b->weight_sums, some_rows_out(b->grad_weights, col, cols));
-        }
+        NAPIER_TRY(round_sums(b, b->weight_sums, some_rows_out(b->grad_weights, col, cols)));
     }
-    return status;
+    return NAPIER_OK;
 }
 
 /* Without rows or tokens the results are 0, as those of a product with k = 0. */
 static napier_status zero(const linear_back *b, napier_matrix out) {
     const napier_const_matrix rows = {NULL, out.rows, 0, 0, 1, NAPIER_F32};
     const napier_const_matrix columns = {NULL, out.cols, 0, 0, 1, NAPIER_F32};
-    return !out.data ? NAPIER_OK
-                     : napier_cuda_product(b->context, b->stream, "gradients", rows, columns, out, false,
-                                           NAPIER_CUDA_BITWISE);
+    return !out.data ? NAPIER_OK : napier_cuda_product(b->gpu, rows, columns, out, false, NAPIER_CUDA_BITWISE);
 }
 
 static napier_status run_back(linear_back *b) {
     if (b->hidden.rows == 0 || b->weights.rows == 0) {
-        const napier_status status = zero(b, b->grad_hidden);
-        return status ? status : zero(b, b->grad_weights);
+        NAPIER_TRY(zero(b, b->grad_hidden));
+        return zero(b, b->grad_weights);
     }
-    const bool one_lot = b->hidden.rows <= b->at_a_time;
-    napier_status status = run_rows(b->context, b->stream, b->hidden, b->weights, b->slot_rows, &b->job);
-    if (!status && (b->grad_hidden.data || one_lot)) {
-        status = walk_along(b, one_lot && b->grad_weights.data);
+    const bool one_part = b->hidden.rows <= b->at_a_time;
+    NAPIER_TRY(run_rows(b->gpu, b->hidden, b->weights, b->slot_rows, &b->job));
+    if (b->grad_hidden.data || one_part) {
+        NAPIER_TRY(walk_along(b, one_part && b->grad_weights.data));
     }
-    return status || one_lot || !b->grad_weights.data ? status : walk_across(b);
+    return one_part || !b->grad_weights.data ? NAPIER_OK : walk_across(b);
 }
 
 napier_status napier_cuda_linear_token_logprobs_backward(napier_cuda_context *context, struct CUstream_st *stream,
@@ -363,21 +307,12 @@ napier_status napier_cuda_linear_token_logprobs_backward(napier_cuda_context *co
                                                          napier_matrix grad_hidden, napier_matrix grad_weights,
                                                          napier_cuda_mode mode) {
     napier_token_call call;
-    napier_status status = napier_cuda_begin(context);
-    if (!status && !gradients) {
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "gradients: NULL");
-    }
-    if (!status) {
-        status = check_call(context, hidden, weights, ids, options, NULL, gradients, mode, &call);
-    }
-    if (!status) {
-        status = napier_linear_check_outs(context->host, &call, hidden, weights, grad_hidden, grad_weights);
-    }
-    if (status) {
-        return status;
-    }
-    linear_back b = {.context = context,
-                     .stream = stream,
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_head_back_read(context->host, NAPIER_ON_DEVICE, hidden, weights, ids, options, gradients,
+                                     grad_hidden, grad_weights, &call));
+    NAPIER_TRY(check_kind(context, hidden, weights, mode));
+    const napier_cuda_call gpu = {context, stream, "linear_token_logprobs_backward"};
+    linear_back b = {.gpu = &gpu,
                      .hidden = hidden,
                      .weights = weights,
                      .grad_hidden = grad_hidden,
@@ -388,8 +323,9 @@ napier_status napier_cuda_linear_token_logprobs_backward(napier_cuda_context *co
     if (!nothing) {
         take_back(&room, wants_totals(&call), &b);
     }
-    if (!napier_cuda_room_ready(context, &room, &status) || nothing) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (nothing) {
+        return NAPIER_OK;
     }
     return run_back(&b);
 }

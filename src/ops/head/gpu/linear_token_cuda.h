@@ -81,4 +81,14 @@ typedef struct napier_linear_round_job {
 
 enum { NAPIER_LINEAR_ROUND_THREADS = 256 };
 
+#if !defined(CUDA_KERNEL)
+#include "ops/linear/gpu/matmul_cuda.h"
+#include "ops/tokens/token_call.h"
+
+/* The arguments must have been checked. */
+napier_status napier_cuda_linear_bitwise(napier_cuda_context *context, struct CUstream_st *stream,
+                                         napier_cuda_workspace *workspace, napier_const_matrix hidden,
+                                         napier_const_matrix weights, const napier_token_call *call);
+#endif
+
 #endif

@@ -2,18 +2,11 @@
 #include <inttypes.h>
 
 #include "ops/linear/product.h"
-#include "ops/linear/gpu/matmul_launch.h"
+#include "ops/linear/gpu/matmul_cuda.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_matmul_chain);
-NAPIER_CUDA_KERNEL_DECLARE(napier_matmul_pairs);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_bf16);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_bf16_columns_across);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_bf16_rows_across);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_bf16_both_across);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_columns_across);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_rows_across);
-NAPIER_CUDA_KERNEL_DECLARE(napier_mma_f16_both_across);
+NAPIER_CUDA_KERNEL_DECLARE(napier_matmul_chain, napier_matmul_pairs, napier_mma_bf16, napier_mma_bf16_columns_across,
+                           napier_mma_bf16_rows_across, napier_mma_bf16_both_across, napier_mma_f16,
+                           napier_mma_f16_columns_across, napier_mma_f16_rows_across, napier_mma_f16_both_across);
 
 /* ---- Sides ------------------------------------------------------------------------------------------------------- */
 
@@ -52,12 +45,9 @@ static napier_cuda_kernel mma_kernel(const napier_matmul_job *job) {
     return job->rows.dtype == NAPIER_BF16 ? bf16[across] : f16[across];
 }
 
-static int64_t tiles(int64_t count, int64_t of) { return (count + of - 1) / of; }
-
-napier_status napier_cuda_product(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
-                                  napier_const_matrix rows, napier_const_matrix columns, napier_matrix product,
-                                  bool add, napier_cuda_mode mode) {
-    const bool mma = napier_cuda_uses_mma(context, rows.dtype, columns.dtype, mode);
+napier_status napier_cuda_product(const napier_cuda_call *gpu, napier_const_matrix rows, napier_const_matrix columns,
+                                  napier_matrix product, bool add, napier_cuda_mode mode) {
+    const bool mma = napier_cuda_uses_mma(gpu->context, rows.dtype, columns.dtype, mode);
     const int64_t elements = mma ? 8 : 4;
     napier_matmul_job job = {.rows = side_of(rows, product.data, elements),
                              .columns = side_of(columns, product.data, elements),
@@ -66,11 +56,12 @@ napier_status napier_cuda_product(napier_cuda_context *context, struct CUstream_
                              .pairs = !mma && !add && rows.dtype == NAPIER_BF16 && columns.dtype == NAPIER_BF16,
                              .add = add};
     const int64_t width = mma ? NAPIER_MMA_COLUMNS : job.pairs ? NAPIER_MATMUL_PAIR_COLUMNS : NAPIER_MATMUL_COLUMNS;
-    job.row_tiles = tiles(product.rows, NAPIER_MATMUL_ROWS); /* both have as many */
-    job.column_tiles = tiles(product.cols, width);
+    job.row_tiles = napier_cuda_tiles(product.rows, NAPIER_MATMUL_ROWS); /* both have as many */
+    job.column_tiles = napier_cuda_tiles(product.cols, width);
     if (job.column_tiles > 0 && job.row_tiles > INT32_MAX / job.column_tiles) {
-        return napier_fail(context->host, NAPIER_UNSUPPORTED, "%s: %" PRId64 " x %" PRId64 " is too large for a grid",
-                           what, product.rows, product.cols);
+        return napier_fail(gpu->context->host, NAPIER_UNSUPPORTED,
+                           "%s: %" PRId64 " x %" PRId64 " is too large for a grid", gpu->what, product.rows,
+                           product.cols);
     }
     const napier_cuda_shape shape = {.blocks = job.row_tiles * job.column_tiles,
                                      .threads = mma ? NAPIER_MMA_THREADS : NAPIER_MATMUL_THREADS,
@@ -78,7 +69,7 @@ napier_status napier_cuda_product(napier_cuda_context *context, struct CUstream_
     const napier_cuda_kernel kernel = mma         ? mma_kernel(&job)
                                       : job.pairs ? NAPIER_CUDA_KERNEL(napier_matmul_pairs)
                                                   : NAPIER_CUDA_KERNEL(napier_matmul_chain);
-    return napier_cuda_launch(context, stream, what, kernel, &shape, &job, sizeof job);
+    return napier_cuda_put(gpu, kernel, shape, &job, sizeof job);
 }
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
@@ -86,16 +77,13 @@ napier_status napier_cuda_product(napier_cuda_context *context, struct CUstream_
 napier_status napier_cuda_matmul(napier_cuda_context *context, struct CUstream_st *stream,
                                  napier_cuda_workspace *workspace, napier_const_matrix a, napier_const_matrix b,
                                  napier_matrix product, napier_cuda_mode mode) {
-    const napier_cuda_room room = napier_cuda_room_of(workspace);
-    napier_status status = napier_cuda_begin(context);
-    if (!status) {
-        status = napier_matmul_check(context->host, a, b, product);
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_matmul_check(context->host, a, b, product));
+    NAPIER_REFUSE_IF(context->host, (unsigned)mode > NAPIER_CUDA_BATCH_INVARIANT, "mode: %d is unknown", (int)mode);
+    NAPIER_CUDA_READY_WITHOUT(context, workspace);
+    if (product.rows == 0 || product.cols == 0) {
+        return NAPIER_OK;
     }
-    if (!status && (unsigned)mode > NAPIER_CUDA_BATCH_INVARIANT) {
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "mode: %d is unknown", (int)mode);
-    }
-    if (status || !napier_cuda_room_ready(context, &room, &status) || product.rows == 0 || product.cols == 0) {
-        return status;
-    }
-    return napier_cuda_product(context, stream, "product", a, napier_const_transposed(b), product, false, mode);
+    const napier_cuda_call gpu = {context, stream, "matmul"};
+    return napier_cuda_product(&gpu, a, napier_const_transposed(b), product, false, mode);
 }

@@ -2,22 +2,13 @@
 #include <napier/cuda/rl.h>
 
 #include "core/base/view.h"
-#include "ops/losses/gpu/grpo_launch.h"
-#include "ops/tokens/gpu/responses_launch.h"
+#include "ops/losses/gpu/grpo_cuda.h"
+#include "ops/tokens/gpu/responses_cuda.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_quantile_count);
-NAPIER_CUDA_KERNEL_DECLARE(napier_quantile_choose);
-NAPIER_CUDA_KERNEL_DECLARE(napier_quantile_next);
-NAPIER_CUDA_KERNEL_DECLARE(napier_quantile_place_it);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_scan_tiles);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_prepare_responses);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_loss_tiles);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_flows);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_add_responses);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_finish_batch);
-NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_entropy_gradients);
-
-static const char what[] = "grpo";
+NAPIER_CUDA_KERNEL_DECLARE(napier_quantile_count, napier_quantile_choose, napier_quantile_next,
+                           napier_quantile_place_it, napier_grpo_scan_tiles, napier_grpo_prepare_responses,
+                           napier_grpo_loss_tiles, napier_grpo_flows, napier_grpo_add_responses,
+                           napier_grpo_finish_batch, napier_grpo_entropy_gradients);
 
 napier_cuda_grpo_job napier_cuda_grpo_of(napier_cuda_context *context, napier_cuda_room *room,
                                          const napier_grpo_run *run) {
@@ -40,124 +31,85 @@ napier_cuda_grpo_job napier_cuda_grpo_of(napier_cuda_context *context, napier_cu
 
 /* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_cuda_quantile_digit(napier_cuda_context *context, struct CUstream_st *stream,
-                                                const napier_cuda_quantile_job *q) {
-    napier_cuda_shape shape = {.blocks = napier_cuda_blocks(context, q->values.size, 4 * NAPIER_QUANTILE_THREADS, 4),
-                               .threads = NAPIER_QUANTILE_THREADS,
-                               .shared_bytes = NAPIER_KEY_DIGITS * (int64_t)sizeof(int32_t)};
-    napier_status status =
-        napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_quantile_count), &shape, q, sizeof *q);
-    shape.blocks = 1;
-    shape.shared_bytes = NAPIER_QUANTILE_THREADS * (int64_t)sizeof(int64_t);
-    if (!status) {
-        status =
-            napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_quantile_choose), &shape, q, sizeof *q);
-    }
-    return status;
+static napier_cuda_shape quantile_loop(const napier_cuda_call *gpu, const napier_cuda_quantile_job *q) {
+    return napier_cuda_loop(gpu, q->values.size, 4 * NAPIER_QUANTILE_THREADS, 4, NAPIER_QUANTILE_THREADS);
 }
 
-static napier_status napier_cuda_quantile(napier_cuda_context *context, struct CUstream_st *stream,
-                                          const napier_cuda_grpo_job *job) {
+static napier_status quantile_digit(const napier_cuda_call *gpu, const napier_cuda_quantile_job *q) {
+    napier_cuda_shape shape = quantile_loop(gpu, q);
+    shape.shared_bytes = NAPIER_KEY_DIGITS * (int64_t)sizeof(int32_t);
+    NAPIER_TRY(NAPIER_CUDA_PUT(gpu, napier_quantile_count, shape, q));
+    shape.blocks = 1;
+    shape.shared_bytes = NAPIER_QUANTILE_THREADS * (int64_t)sizeof(int64_t);
+    return NAPIER_CUDA_PUT(gpu, napier_quantile_choose, shape, q);
+}
+
+static napier_status napier_cuda_quantile(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job) {
     napier_cuda_quantile_job q = {.values = job->grpo.entropies,
                                   .mask = job->grpo.mask,
                                   .quantile = 1.0 - job->options.top_entropy_quantile,
                                   .counts = job->counts,
                                   .state = job->state,
                                   .tally = job->responses.tally};
-    napier_status status = napier_cuda_fill(context, stream, job->counts, 0, NAPIER_KEY_DIGITS * sizeof *job->counts);
-    for (q.shift = 2 * NAPIER_KEY_DIGIT; q.shift >= 0 && !status; q.shift -= NAPIER_KEY_DIGIT) {
-        status = napier_cuda_quantile_digit(context, stream, &q);
+    NAPIER_TRY(napier_cuda_clear(gpu, job->counts, NAPIER_KEY_DIGITS * sizeof *job->counts));
+    for (q.shift = 2 * NAPIER_KEY_DIGIT; q.shift >= 0; q.shift -= NAPIER_KEY_DIGIT) {
+        NAPIER_TRY(quantile_digit(gpu, &q));
     }
-    napier_cuda_shape shape = {.blocks = napier_cuda_blocks(context, q.values.size, 4 * NAPIER_QUANTILE_THREADS, 4),
-                               .threads = NAPIER_QUANTILE_THREADS};
-    if (!status) {
-        status =
-            napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_quantile_next), &shape, &q, sizeof q);
-    }
-    shape = (napier_cuda_shape){.blocks = 1, .threads = 32};
-    if (!status) {
-        status = napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_quantile_place_it), &shape, &q,
-                                    sizeof q);
-    }
-    return status;
+    const napier_cuda_shape one_warp = {.blocks = 1, .threads = 32};
+    NAPIER_TRY(NAPIER_CUDA_PUT(gpu, napier_quantile_next, quantile_loop(gpu, &q), &q));
+    return NAPIER_CUDA_PUT(gpu, napier_quantile_place_it, one_warp, &q);
 }
 
-static napier_status napier_cuda_grpo_pass(napier_cuda_context *context, struct CUstream_st *stream,
-                                           napier_cuda_kernel kernel, int64_t warps, const napier_cuda_grpo_job *job) {
-    return napier_cuda_warps(context, stream, what, kernel, warps, job, sizeof *job);
-}
-
-napier_status napier_cuda_grpo_prepare(napier_cuda_context *context, struct CUstream_st *stream,
-                                       const napier_cuda_grpo_job *job) {
-    napier_status status = napier_cuda_fill(context, stream, job->state, 0, sizeof *job->state);
-    if (!status)
-        status = napier_cuda_responses_look(context, stream, &job->responses);
-    if (!status && job->scan) {
-        status = napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_scan_tiles),
-                                       job->responses.slots, job);
+napier_status napier_cuda_grpo_prepare(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job) {
+    NAPIER_TRY(napier_cuda_clear(gpu, job->state, sizeof *job->state));
+    NAPIER_TRY(napier_cuda_responses_look(gpu, &job->responses));
+    if (job->scan) {
+        NAPIER_TRY(NAPIER_CUDA_WARPS(gpu, napier_grpo_scan_tiles, job->responses.slots, job));
     }
-    if (!status && job->options.top_entropy_quantile < 1 && job->responses.tokens > 0)
-        status = napier_cuda_quantile(context, stream, job);
-    if (!status) {
-        status = napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_prepare_responses),
-                                       job->responses.count, job);
+    if (job->options.top_entropy_quantile < 1 && job->responses.tokens > 0) {
+        NAPIER_TRY(napier_cuda_quantile(gpu, job));
     }
-    return status;
+    return NAPIER_CUDA_WARPS(gpu, napier_grpo_prepare_responses, job->responses.count, job);
 }
 
 /* ---- Tiles to the end -------------------------------------------------------------------------------------------- */
 
-napier_status napier_cuda_grpo_tiles(napier_cuda_context *context, struct CUstream_st *stream,
-                                     const napier_cuda_grpo_job *job) {
-    return napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_loss_tiles), job->responses.slots,
-                                 job);
+napier_status napier_cuda_grpo_tiles(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job) {
+    return NAPIER_CUDA_WARPS(gpu, napier_grpo_loss_tiles, job->responses.slots, job);
 }
 
-napier_status napier_cuda_grpo_finish(napier_cuda_context *context, struct CUstream_st *stream,
-                                      const napier_cuda_grpo_job *job) {
+napier_status napier_cuda_grpo_finish(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job) {
     const napier_cuda_shape shape = {.blocks = 1,
                                      .threads = NAPIER_RESPONSE_SUMS * 32,
                                      .shared_bytes = NAPIER_RESPONSE_SUMS * (int64_t)sizeof(double)};
-    const napier_status status = napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_add_responses),
-                                                       job->responses.count, job);
-    return status ? status
-                  : napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_grpo_finish_batch), &shape, job,
-                                       sizeof *job);
+    NAPIER_TRY(NAPIER_CUDA_WARPS(gpu, napier_grpo_add_responses, job->responses.count, job));
+    return NAPIER_CUDA_PUT(gpu, napier_grpo_finish_batch, shape, job);
 }
 
-static napier_status napier_cuda_grpo_entropies(napier_cuda_context *context, struct CUstream_st *stream,
-                                                const napier_cuda_grpo_job *job) {
-    const napier_cuda_shape shape = {.blocks =
-                                         napier_cuda_blocks(context, job->responses.tokens, NAPIER_RESPONSE_THREADS, 8),
-                                     .threads = NAPIER_RESPONSE_THREADS};
-    return napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_grpo_entropy_gradients), &shape, job,
-                              sizeof *job);
-}
-
-napier_status napier_cuda_grpo_all(napier_cuda_context *context, struct CUstream_st *stream,
-                                   const napier_cuda_grpo_job *job) {
+napier_status napier_cuda_grpo_all(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job) {
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     const bool twice = job->grpo.sequence && job->grpo.grad_logprobs.data;
     napier_cuda_grpo_job first = *job, second = *job;
-    napier_status status = napier_cuda_grpo_prepare(context, stream, job);
+    NAPIER_TRY(napier_cuda_grpo_prepare(gpu, job));
     if (twice) {
         first.grpo.grad_logprobs = none;
         second.grpo.losses = none;
         second.sums = NULL;
     }
-    if (!status)
-        status = napier_cuda_grpo_tiles(context, stream, &first);
-    if (!status && twice) {
-        status =
-            napier_cuda_grpo_pass(context, stream, NAPIER_CUDA_KERNEL(napier_grpo_flows), job->responses.count, job);
+    NAPIER_TRY(napier_cuda_grpo_tiles(gpu, &first));
+    if (twice) {
+        NAPIER_TRY(NAPIER_CUDA_WARPS(gpu, napier_grpo_flows, job->responses.count, job));
+        NAPIER_TRY(napier_cuda_grpo_tiles(gpu, &second));
     }
-    if (!status && twice)
-        status = napier_cuda_grpo_tiles(context, stream, &second);
-    if (!status && job->metrics)
-        status = napier_cuda_grpo_finish(context, stream, job);
-    if (!status && job->grpo.grad_entropies.data)
-        status = napier_cuda_grpo_entropies(context, stream, job);
-    return status;
+    if (job->metrics) {
+        NAPIER_TRY(napier_cuda_grpo_finish(gpu, job));
+    }
+    if (job->grpo.grad_entropies.data) {
+        NAPIER_TRY(NAPIER_CUDA_PUT(
+            gpu, napier_grpo_entropy_gradients,
+            napier_cuda_loop(gpu, job->responses.tokens, NAPIER_RESPONSE_THREADS, 8, NAPIER_RESPONSE_THREADS), job));
+    }
+    return NAPIER_OK;
 }
 
 /* ---- The calls --------------------------------------------------------------------------------------------------- */
@@ -166,55 +118,32 @@ napier_status napier_cuda_grpo_token_loss(napier_cuda_context *context, struct C
                                           napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                           const napier_grpo_options *options, napier_vector losses,
                                           napier_vector grad_logprobs) {
+    const napier_grpo_outputs out = {.losses = losses, .grad_logprobs = grad_logprobs};
     napier_grpo_run run;
-    napier_status status = napier_cuda_begin(context);
-    if (!status)
-        status = napier_grpo_read_views(context->host, batch, options, false, 0, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "losses", losses, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "grad_logprobs", grad_logprobs, &run);
-    if (!status) {
-        status = napier_check_apart(context->host, "grad_logprobs", grad_logprobs, "losses",
-                                    napier_read_only_vector(losses));
-    }
-    if (status) {
-        return status;
-    }
-    run.job.losses = losses;
-    run.job.grad_logprobs = grad_logprobs;
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run));
     run.totals = run.job.sequence && grad_logprobs.data;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     const napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
-    return napier_cuda_room_ready(context, &room, &status) ? napier_cuda_grpo_all(context, stream, &job) : status;
+    NAPIER_CUDA_READY(context, room);
+    const napier_cuda_call gpu = {context, stream, "grpo_token_loss"};
+    return napier_cuda_grpo_all(&gpu, &job);
 }
 
 napier_status napier_cuda_grpo_loss(napier_cuda_context *context, struct CUstream_st *stream,
                                     napier_cuda_workspace *workspace, const napier_grpo_batch *batch,
                                     const napier_grpo_options *options, napier_grpo_metrics *metrics,
                                     napier_vector grad_logprobs, napier_vector grad_entropies) {
+    const napier_grpo_outputs out = {.grad_logprobs = grad_logprobs, .grad_entropies = grad_entropies};
     napier_grpo_run run;
-    napier_status status = napier_cuda_begin(context);
-    if (!status && !metrics)
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "metrics: NULL");
-    if (!status)
-        status = napier_grpo_read_views(context->host, batch, options, false, 0, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "grad_logprobs", grad_logprobs, &run);
-    if (!status)
-        status = napier_grpo_check_out(context->host, "grad_entropies", grad_entropies, &run);
-    if (!status) {
-        status = napier_check_apart(context->host, "grad_entropies", grad_entropies, "grad_logprobs",
-                                    napier_read_only_vector(grad_logprobs));
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_REFUSE_IF(context->host, !metrics, "metrics: NULL");
+    NAPIER_TRY(napier_grpo_read(context->host, NAPIER_ON_DEVICE, batch, options, &out, &run));
     run.mean = run.totals = true;
-    run.job.grad_logprobs = grad_logprobs;
-    run.job.grad_entropies = grad_entropies;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     napier_cuda_grpo_job job = napier_cuda_grpo_of(context, &room, &run);
     job.metrics = metrics;
-    return napier_cuda_room_ready(context, &room, &status) ? napier_cuda_grpo_all(context, stream, &job) : status;
+    NAPIER_CUDA_READY(context, room);
+    const napier_cuda_call gpu = {context, stream, "grpo_loss"};
+    return napier_cuda_grpo_all(&gpu, &job);
 }

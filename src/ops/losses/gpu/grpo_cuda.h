@@ -104,5 +104,24 @@ CUDA_INLINE float cuda_grpo_gradient(const napier_grpo_job *job, const napier_gr
                                       : response->weight * (o->direct + o->by_ratio);
     return in->counted ? whole : 0.0f;
 }
+
+#else
+#include "core/gpu/launch.h"
+#include "ops/losses/grpo_run.h"
+
+/* Makes a job from a run that has been read, with memory from the workspace. run->mean and run->totals say what is
+ * wanted. */
+napier_cuda_grpo_job napier_cuda_grpo_of(napier_cuda_context *context, napier_cuda_room *room,
+                                         const napier_grpo_run *run);
+
+napier_status napier_cuda_grpo_prepare(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job);
+napier_status napier_cuda_grpo_tiles(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job);
+/* Computes job->metrics and the gradient of entropies. */
+napier_status napier_cuda_grpo_finish(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job);
+
+/* Runs prepare and tiles (twice for gradients of the sequence's ratio) and, if job->metrics are wanted, finish and the
+ * gradients of entropies. */
+napier_status napier_cuda_grpo_all(const napier_cuda_call *gpu, const napier_cuda_grpo_job *job);
 #endif
+
 #endif

@@ -5,15 +5,13 @@
 #include <napier/cuda/rl.h>
 
 #include "core/base/view.h"
-#include "ops/losses/gpu/grpo_launch.h"
+#include "ops/losses/gpu/grpo_cuda.h"
 #include "ops/losses/grpo_logits.h"
-#include "ops/tokens/gpu/responses_launch.h"
+#include "ops/tokens/gpu/responses_cuda.h"
 #include "ops/tokens/token_backward.h"
-#include "ops/losses/gpu/token_backward_launch.h"
+#include "ops/losses/gpu/token_backward_cuda.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_grpo_copy_results);
-
-static const char what[] = "grpo_from_logits";
 
 typedef struct napier_cuda_grpo_logits {
     napier_grpo_logits host; /* the arguments; logprob, entropy and their gradients are in the workspace */
@@ -27,24 +25,23 @@ typedef struct napier_cuda_grpo_logits {
 
 /* A call with one id per row that computes its log-probability and entropy, to the workspace or for the loss in
  * between. */
-static napier_status napier_cuda_score_call(napier_cuda_context *context, const napier_grpo_logits *g,
-                                            napier_token_call *call) {
+static napier_status score_call(napier_cuda_context *context, const napier_grpo_logits *g, napier_token_call *call) {
     const int64_t tokens = g->logits.rows;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    const napier_status status = napier_token_call_read_on_device(context->host, tokens, g->logits.cols, g->ids,
-                                                                  g->options, &results, NULL, call);
+    NAPIER_TRY(
+        napier_token_logprobs_check(context->host, NAPIER_ON_DEVICE, g->logits, g->ids, g->options, &results, call));
     call->chosen = call->wants.entropy = true;
     call->results.logprobs = napier_rows_f32(g->logprob, tokens, 1);
     call->results.entropy = napier_array_f32(g->entropy, tokens);
-    return status;
+    return NAPIER_OK;
 }
 
-static napier_status napier_cuda_back_call(napier_cuda_context *context, const napier_cuda_grpo_logits *g,
-                                           napier_token_call *call) {
+static napier_status back_call(napier_cuda_context *context, const napier_cuda_grpo_logits *g,
+                               napier_token_call *call) {
     const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
     const int64_t tokens = g->host.logits.rows;
-    const napier_status status = napier_token_back_check(context->host, NAPIER_ON_DEVICE, g->host.logits, g->host.ids,
-                                                         g->host.options, &none, g->host.grad_logits, call);
+    NAPIER_TRY(napier_token_back_check(context->host, NAPIER_ON_DEVICE, g->host.logits, g->host.ids, g->host.options,
+                                       &none, g->host.grad_logits, call));
     call->chosen = true;
     call->wants.entropy = g->once || g->host.run.options.entropy_coefficient != 0;
     if (!g->once) {
@@ -53,10 +50,10 @@ static napier_status napier_cuda_back_call(napier_cuda_context *context, const n
             call->gradients.entropy = napier_const_array_f32(g->host.grad_entropy, tokens);
         }
     }
-    return status;
+    return NAPIER_OK;
 }
 
-static void napier_cuda_grpo_logits_room(napier_cuda_room *room, napier_cuda_grpo_logits *g) {
+static void grpo_logits_room(napier_cuda_room *room, napier_cuda_grpo_logits *g) {
     const int64_t tokens = g->host.logits.rows;
     napier_grpo_run *run = &g->host.run;
     g->host.logprob = napier_cuda_take(room, tokens, sizeof(float));
@@ -74,59 +71,50 @@ static void napier_cuda_grpo_logits_room(napier_cuda_room *room, napier_cuda_grp
 }
 
 /* The score and the gradient run one after the other and may use the same memory. Memory that both need precedes it. */
-static napier_status napier_cuda_grpo_logits_jobs(napier_cuda_context *context, napier_cuda_room *room,
-                                                  napier_cuda_grpo_logits *g, napier_grpo_metrics *metrics) {
+static napier_status grpo_logits_jobs(napier_cuda_context *context, napier_cuda_room *room, napier_cuda_grpo_logits *g,
+                                      napier_grpo_metrics *metrics) {
     napier_token_call call;
-    napier_status status = NAPIER_OK;
-    napier_cuda_grpo_logits_room(room, g);
+    grpo_logits_room(room, g);
     g->grpo = napier_cuda_grpo_of(context, room, &g->host.run);
     g->grpo.metrics = metrics;
     if (!g->once) {
-        status = napier_cuda_score_call(context, &g->host, &call);
-        if (!status)
-            g->token = napier_cuda_token_of(context, room, &call, g->host.logits);
+        NAPIER_TRY(score_call(context, &g->host, &call));
+        g->token = napier_cuda_token_of(context, room, &call, g->host.logits);
     }
-    if (!status && g->host.grad_logits.data) {
-        status = napier_cuda_back_call(context, g, &call);
-        if (!status)
-            g->back = napier_cuda_back_of(context, room, &call, g->host.logits, g->host.grad_logits);
+    if (g->host.grad_logits.data) {
+        NAPIER_TRY(back_call(context, g, &call));
+        g->back = napier_cuda_back_of(context, room, &call, g->host.logits, g->host.grad_logits);
     }
     g->back.hooked = g->once;
     g->back.grpo = g->grpo;
     g->back.logprob = g->host.logprob;
     g->back.entropy = g->host.entropy;
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Work -------------------------------------------------------------------------------------------------------- */
 
-static napier_status napier_cuda_grpo_once(napier_cuda_context *context, struct CUstream_st *stream,
-                                           const napier_cuda_grpo_logits *g) {
-    napier_status status = napier_cuda_grpo_prepare(context, stream, &g->grpo);
-    if (!status)
-        status = napier_cuda_back_run(context, stream, what, &g->back);
-    if (!status)
-        status = napier_cuda_grpo_tiles(context, stream, &g->grpo);
-    return status ? status : napier_cuda_grpo_finish(context, stream, &g->grpo);
+static napier_status grpo_once(const napier_cuda_call *gpu, const napier_cuda_grpo_logits *g) {
+    NAPIER_TRY(napier_cuda_grpo_prepare(gpu, &g->grpo));
+    NAPIER_TRY(napier_cuda_back_run(gpu, &g->back));
+    NAPIER_TRY(napier_cuda_grpo_tiles(gpu, &g->grpo));
+    return napier_cuda_grpo_finish(gpu, &g->grpo);
 }
 
-static napier_status napier_cuda_grpo_twice(napier_cuda_context *context, struct CUstream_st *stream,
-                                            const napier_cuda_grpo_logits *g) {
-    napier_status status = napier_cuda_token_run(context, stream, what, &g->token);
-    if (!status)
-        status = napier_cuda_grpo_all(context, stream, &g->grpo);
-    if (!status && g->host.grad_logits.data)
-        status = napier_cuda_back_run(context, stream, what, &g->back);
-    return status;
+static napier_status grpo_twice(const napier_cuda_call *gpu, const napier_cuda_grpo_logits *g) {
+    NAPIER_TRY(napier_cuda_token_run(gpu, &g->token));
+    NAPIER_TRY(napier_cuda_grpo_all(gpu, &g->grpo));
+    if (g->host.grad_logits.data) {
+        NAPIER_TRY(napier_cuda_back_run(gpu, &g->back));
+    }
+    return NAPIER_OK;
 }
 
-static napier_status napier_cuda_grpo_copy(napier_cuda_context *context, struct CUstream_st *stream,
-                                           const napier_grpo_logits *g) {
+static napier_status grpo_copy(const napier_cuda_call *gpu, const napier_grpo_logits *g) {
     const napier_cuda_copy_job job = {g->logprob, g->entropy, g->logprobs, g->entropies, g->logits.rows};
-    const napier_cuda_shape shape = {.blocks = napier_cuda_blocks(context, job.tokens, NAPIER_RESPONSE_THREADS, 8),
-                                     .threads = NAPIER_RESPONSE_THREADS};
-    return napier_cuda_launch(context, stream, what, NAPIER_CUDA_KERNEL(napier_grpo_copy_results), &shape, &job,
-                              sizeof job);
+    return NAPIER_CUDA_PUT(gpu, napier_grpo_copy_results,
+                           napier_cuda_loop(gpu, job.tokens, NAPIER_RESPONSE_THREADS, 8, NAPIER_RESPONSE_THREADS),
+                           &job);
 }
 
 napier_status napier_cuda_grpo_from_logits(napier_cuda_context *context, struct CUstream_st *stream,
@@ -141,21 +129,13 @@ napier_status napier_cuda_grpo_from_logits(napier_cuda_context *context, struct 
                                           .grad_logits = grad_logits,
                                           .logprobs = logprobs,
                                           .entropies = entropies}};
-    napier_status status = napier_cuda_begin(context);
-    if (!status && !metrics)
-        status = napier_fail(context->host, NAPIER_INVALID_ARGUMENT, "metrics: NULL");
-    if (!status)
-        status = napier_grpo_logits_check(context->host, NAPIER_ON_DEVICE, &g.host, batch, options);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_REFUSE_IF(context->host, !metrics, "metrics: NULL");
+    NAPIER_TRY(napier_grpo_logits_check(context->host, NAPIER_ON_DEVICE, &g.host, batch, options));
     napier_cuda_room room = napier_cuda_room_of(workspace);
-    status = napier_cuda_grpo_logits_jobs(context, &room, &g, metrics);
-    if (status || !napier_cuda_room_ready(context, &room, &status)) {
-        return status;
-    }
-    status = g.once ? napier_cuda_grpo_once(context, stream, &g) : napier_cuda_grpo_twice(context, stream, &g);
-    if (!status && (logprobs.data || entropies.data))
-        status = napier_cuda_grpo_copy(context, stream, &g.host);
-    return status;
+    NAPIER_TRY(grpo_logits_jobs(context, &room, &g, metrics));
+    NAPIER_CUDA_READY(context, room);
+    const napier_cuda_call gpu = {context, stream, "grpo_from_logits"};
+    NAPIER_TRY(g.once ? grpo_once(&gpu, &g) : grpo_twice(&gpu, &g));
+    return logprobs.data || entropies.data ? grpo_copy(&gpu, &g.host) : NAPIER_OK;
 }

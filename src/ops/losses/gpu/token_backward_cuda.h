@@ -31,4 +31,14 @@ typedef struct napier_cuda_back_room {
 
 enum { NAPIER_BACK_ROOM = (sizeof(napier_cuda_back_room) + 127) / 128 * 128 };
 
+#if !defined(CUDA_KERNEL)
+#include "core/gpu/launch.h"
+#include "ops/tokens/gpu/token_cuda.h"
+
+napier_cuda_back_job napier_cuda_back_of(napier_cuda_context *context, napier_cuda_room *room,
+                                         const napier_token_call *call, napier_const_matrix logits,
+                                         napier_matrix grad_logits);
+napier_status napier_cuda_back_run(const napier_cuda_call *gpu, const napier_cuda_back_job *job);
+#endif
+
 #endif

@@ -46,13 +46,14 @@ typedef struct napier_block_room {
 
 enum { NAPIER_BLOCK_ROOM = (sizeof(napier_block_room) + 127) / 128 * 128 };
 
+#if !defined(CUDA_KERNEL)
 /* ---- The host half, for state_cuda.c ----------------------------------------------------------------------------- */
+
+#include "core/gpu/launch.h"
 
 /* A checked call. */
 typedef struct napier_softmax_cuda_call {
-    napier_cuda_context *context;
-    struct CUstream_st *stream;
-    const char *name; /* of the result, for errors of a launch */
+    napier_cuda_call gpu; /* `what` names the result */
     napier_softmax_cuda_job job;
 } napier_softmax_cuda_call;
 
@@ -62,5 +63,6 @@ void napier_softmax_cuda_plan(const napier_cuda_context *context, napier_softmax
 napier_status napier_softmax_cuda_sums(const napier_softmax_cuda_call *call);
 napier_status napier_softmax_cuda_merge(const napier_softmax_cuda_call *call);
 napier_status napier_softmax_cuda_write(const napier_softmax_cuda_call *call);
+#endif
 
 #endif

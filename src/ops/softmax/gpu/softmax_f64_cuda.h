@@ -39,13 +39,16 @@ typedef struct napier_f64_cuda_job {
     double *tile_sums, *totals;  /* gradients: [lines, tiles], [lines] */
 } napier_f64_cuda_job;
 
-/* Runs a job whose arguments have been checked. It fills in lines, size and what follows from them. `name` is that of
- * the result, for errors of the launch. */
-napier_status napier_f64_cuda_run(napier_cuda_context *context, struct CUstream_st *stream,
-                                  napier_cuda_workspace *workspace, const char *name, napier_f64_cuda_job *job);
+#if !defined(CUDA_KERNEL)
+#include "core/gpu/launch.h"
+
+/* Runs a job whose arguments have been checked. It fills in lines, size and what follows from them. gpu->what names the
+ * result. */
+napier_status napier_f64_cuda_run(const napier_cuda_call *gpu, napier_cuda_workspace *workspace,
+                                  napier_f64_cuda_job *job);
 
 /* Adds `sums`, one for each state of the job, to its states. NULL: makes the states empty. */
-napier_status napier_f64_cuda_take_states(napier_cuda_context *context, struct CUstream_st *stream, const char *name,
-                                          napier_f64_cuda_job *job, const void *sums);
+napier_status napier_f64_cuda_take_states(const napier_cuda_call *gpu, napier_f64_cuda_job *job, const void *sums);
+#endif
 
 #endif

@@ -1,5 +1,5 @@
-/* ops/tokens/gpu/responses_cuda.c - see responses_launch.h. */
-#include "ops/tokens/gpu/responses_launch.h"
+/* ops/tokens/gpu/responses_cuda.c - see responses_cuda.h. */
+#include "ops/tokens/gpu/responses_cuda.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_responses_tally);
 
@@ -14,20 +14,17 @@ napier_cuda_responses napier_cuda_responses_of(napier_cuda_context *context, nap
     return r;
 }
 
-napier_status napier_cuda_responses_look(napier_cuda_context *context, struct CUstream_st *stream,
-                                         const napier_cuda_responses *r) {
+napier_status napier_cuda_responses_look(const napier_cuda_call *gpu, const napier_cuda_responses *r) {
     const int64_t most = r->mask && r->tokens > r->count ? r->tokens : r->count + 1;
-    const napier_cuda_shape shape = {.blocks = napier_cuda_blocks(context, most, NAPIER_RESPONSE_THREADS, 4),
-                                     .threads = NAPIER_RESPONSE_THREADS};
-    const napier_status status = napier_cuda_fill(context, stream, r->tally, 0, sizeof *r->tally);
-    return status ? status
-                  : napier_cuda_launch(context, stream, "offsets", NAPIER_CUDA_KERNEL(napier_responses_tally), &shape,
-                                       r, sizeof *r);
+    NAPIER_TRY(napier_cuda_clear(gpu, r->tally, sizeof *r->tally));
+    return NAPIER_CUDA_PUT(gpu, napier_responses_tally,
+                           napier_cuda_loop(gpu, most, NAPIER_RESPONSE_THREADS, 4, NAPIER_RESPONSE_THREADS), r);
 }
 
-napier_status napier_cuda_warps(napier_cuda_context *context, struct CUstream_st *stream, const char *what,
-                                napier_cuda_kernel kernel, int64_t count, const void *job, size_t job_size) {
-    const int64_t blocks = napier_cuda_blocks(context, count, NAPIER_RESPONSE_WARPS, NAPIER_RESPONSE_WAVES);
-    const napier_cuda_shape shape = {.blocks = blocks, .threads = NAPIER_RESPONSE_THREADS};
-    return napier_cuda_launch(context, stream, what, kernel, &shape, job, job_size);
+napier_status napier_cuda_warps(const napier_cuda_call *gpu, napier_cuda_kernel kernel, int64_t count, const void *job,
+                                size_t job_size) {
+    return napier_cuda_put(
+        gpu, kernel,
+        napier_cuda_loop(gpu, count, NAPIER_RESPONSE_WARPS, NAPIER_RESPONSE_WAVES, NAPIER_RESPONSE_THREADS), job,
+        job_size);
 }

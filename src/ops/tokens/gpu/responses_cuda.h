@@ -199,5 +199,20 @@ CUDA_INLINE double cuda_wide_ladder_fold(const cuda_wide_ladder *l) {
     return v;
 }
 
+#else
+#include "core/gpu/launch.h"
+
+/* Makes the device's view of the checked arguments, with the tally from the workspace. */
+napier_cuda_responses napier_cuda_responses_of(napier_cuda_context *context, napier_cuda_room *room,
+                                               napier_indices offsets, int64_t tokens, const uint8_t *mask);
+/* Launches the check of offsets and mask in the stream. */
+napier_status napier_cuda_responses_look(const napier_cuda_call *gpu, const napier_cuda_responses *r);
+
+/* Launches a kernel whose warps divide `count` pieces. Each warp finds its own. */
+napier_status napier_cuda_warps(const napier_cuda_call *gpu, napier_cuda_kernel kernel, int64_t count, const void *job,
+                                size_t job_size);
+#define NAPIER_CUDA_WARPS(gpu, kernel, count, job) \
+    napier_cuda_warps(gpu, NAPIER_CUDA_KERNEL(kernel), count, job, sizeof *(job))
 #endif
+
 #endif

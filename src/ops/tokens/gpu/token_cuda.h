@@ -8,6 +8,7 @@
 #ifndef NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
 #define NAPIER_OPS_TOKENS_GPU_TOKEN_CUDA_H
 
+#include "ops/tokens/quantile.h"
 #include "ops/tokens/gpu/responses_cuda.h"
 #include "ops/tokens/token_row.h"
 
@@ -33,6 +34,24 @@ typedef struct napier_cuda_token_room {
     napier_sum sum;
     napier_token_final final;
 } napier_cuda_token_room;
+
+/* ---- The top k (token_top.cu) ------------------------------------------------------------------------------------- */
+
+enum {
+    NAPIER_TOP_THREADS = 256,
+    NAPIER_TOP_MOST = 1024,
+    NAPIER_TOP_COLUMN_BITS = 33 /* three digits; rows with 2^31 or more columns are refused */
+};
+
+/* Shared memory of a block. */
+typedef struct napier_cuda_top_room {
+    int32_t counts[NAPIER_KEY_DIGITS], partial[NAPIER_TOP_THREADS];
+    uint32_t u[NAPIER_TOP_MOST];
+    int64_t column[NAPIER_TOP_MOST];
+    int64_t before;
+    int32_t digit, used;
+    napier_cuda_token_room row;
+} napier_cuda_top_room;
 
 #if defined(CUDA_KERNEL)
 #include "core/math/lanes_tanh.h"
@@ -350,5 +369,19 @@ CUDA_INLINE int64_t cuda_token_count_kept(const napier_cuda_token_job *job, int6
     }
     return cuda_warp_add_i64(kept);
 }
+
+#else
+#include "core/gpu/launch.h"
+#include "ops/tokens/token_call.h"
+
+/* Makes a job from a call that has been read, with memory from the workspace. */
+napier_cuda_token_job napier_cuda_token_of(napier_cuda_context *context, napier_cuda_room *room,
+                                           const napier_token_call *call, napier_const_matrix logits);
+
+/* Computes the slots of all rows. */
+napier_status napier_cuda_token_sums(const napier_cuda_call *gpu, const napier_cuda_token_job *job);
+/* Computes the slots, and then all results except the top k. */
+napier_status napier_cuda_token_run(const napier_cuda_call *gpu, const napier_cuda_token_job *job);
 #endif
+
 #endif

@@ -6,8 +6,7 @@
 #define NAPIER_LANES_CUDA
 #include "core/gpu/kernel.h"
 /* after the language */
-#include "ops/tokens/quantile.h"
-#include "ops/tokens/gpu/token_top_cuda.h"
+#include "ops/tokens/gpu/token_cuda.h"
 
 /* The position of an element in the order. */
 typedef struct napier_cuda_top_place {

@@ -2,9 +2,10 @@
  * reversed graph. Each thread processes one row. Sums are in the CPU's order, in double. One row of 15 neighbours takes
  * some 30 rounds of 14 exponentials. */
 #define NAPIER_LANES_CUDA
+#include "core/gpu/kernel.h"
+
 #include "umap/graph/gpu/fuzzy_cuda.h"
 
-#include "core/gpu/kernel.h"
 #include "core/math/lanes_math.h"
 #include "umap/graph/smooth.h"
 #include "umap/graph/gpu/warps.cuh"

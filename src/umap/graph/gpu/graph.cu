@@ -1,7 +1,8 @@
 /* umap/graph/gpu/graph.cu - kernels that make graphs in CSR form: checks, prefix sums, a stable sort by target. */
+#include "core/gpu/kernel.h"
+
 #include "umap/graph/gpu/graph_cuda.h"
 
-#include "core/gpu/kernel.h"
 #include "core/math/exp.h"
 #include "umap/graph/edges.h"
 #include "umap/graph/gpu/warps.cuh"

@@ -1,16 +1,10 @@
 /* umap/graph/gpu/graph_cuda.c - graphs in device memory: makes checked rows from the caller's graph (graph.cu). */
-#include "umap/graph/gpu/graph_launch.h"
+#include "umap/graph/gpu/graph_cuda.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_edges_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_rows_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_rows_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_fill_rows_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_key_starts_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_tiles_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_sums_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scan_values_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_digits_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_scatter_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_edges_kernel, napier_umap_check_rows_kernel, napier_umap_count_rows_kernel,
+                           napier_umap_fill_rows_kernel, napier_umap_key_starts_kernel, napier_umap_scan_tiles_kernel,
+                           napier_umap_scan_sums_kernel, napier_umap_scan_values_kernel,
+                           napier_umap_count_digits_kernel, napier_umap_scatter_kernel);
 
 enum {
     WAVES = 64, /* most blocks for each multiprocessor; with many blocks the last wave costs little */
@@ -19,24 +13,19 @@ enum {
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-napier_status napier_device_put(const napier_device_call *call, napier_cuda_kernel kernel, int64_t count,
+napier_status napier_device_put(const napier_cuda_call *call, napier_cuda_kernel kernel, int64_t count,
                                 int64_t per_block, int threads, int64_t shared_bytes, const void *job,
                                 size_t job_size) {
-    const napier_cuda_shape shape = {.blocks = napier_cuda_blocks(call->context, count, per_block, WAVES),
-                                     .threads = threads,
-                                     .shared_bytes = shared_bytes};
-    return napier_cuda_launch(call->context, call->stream, call->what, kernel, &shape, job, job_size);
+    napier_cuda_shape shape = napier_cuda_loop(call, count, per_block, WAVES, threads);
+    shape.shared_bytes = shared_bytes;
+    return napier_cuda_put(call, kernel, shape, job, job_size);
 }
 
 napier_status napier_device_check_array(napier_context *context, const char *name, const void *data, int64_t count,
                                         size_t alignment) {
-    if (count > 0 && data == NULL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
-    }
-    if ((uintptr_t)data % alignment != 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: %p is not aligned to %d bytes", name, data,
-                           (int)alignment);
-    }
+    NAPIER_REFUSE_IF(context, count > 0 && data == NULL, "%s: NULL", name);
+    NAPIER_REFUSE_IF(context, (uintptr_t)data % alignment != 0, "%s: %p is not aligned to %d bytes", name, data,
+                     (int)alignment);
     return NAPIER_OK;
 }
 
@@ -44,18 +33,14 @@ napier_status napier_device_check_array(napier_context *context, const char *nam
 
 static int64_t tiles_of(int64_t count) { return (count + NAPIER_SCAN_TILE - 1) / NAPIER_SCAN_TILE; }
 
-napier_status napier_device_sum_before(const napier_device_call *call, int64_t *values, int64_t count, int64_t *sums) {
+napier_status napier_device_sum_before(const napier_cuda_call *call, int64_t *values, int64_t count, int64_t *sums) {
     const napier_scan_job job = {values, count, sums};
     const int64_t shared = WARPS * (int64_t)sizeof(uint64_t);
-    napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_tiles_kernel), tiles_of(count),
-                                             1, NAPIER_GRAPH_THREADS, shared, &job, sizeof job);
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_sums_kernel), 1, 1, NAPIER_GRAPH_THREADS,
-                                   shared, &job, sizeof job);
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scan_values_kernel), tiles_of(count), 1,
-                                   NAPIER_GRAPH_THREADS, shared, &job, sizeof job);
-    return status;
+    NAPIER_TRY(
+        NAPIER_DEVICE_PUT(call, napier_umap_scan_tiles_kernel, tiles_of(count), 1, NAPIER_GRAPH_THREADS, shared, &job));
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_scan_sums_kernel, 1, 1, NAPIER_GRAPH_THREADS, shared, &job));
+    return NAPIER_DEVICE_PUT(call, napier_umap_scan_values_kernel, tiles_of(count), 1, NAPIER_GRAPH_THREADS, shared,
+                             &job);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -81,53 +66,43 @@ void napier_device_build_take(napier_cuda_room *room, napier_device_build *b) {
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-static napier_status check(const napier_device_call *call, const napier_device_build *b) {
+static napier_status check(const napier_cuda_call *call, const napier_device_build *b) {
     const napier_check_job job = {b->source, b->state, call->context->faults};
     if (b->source.edges != NULL) {
-        return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_check_edges_kernel), b->source.count,
-                                 NAPIER_GRAPH_THREADS, NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+        return NAPIER_DEVICE_PUT(call, napier_umap_check_edges_kernel, b->source.count, NAPIER_GRAPH_THREADS,
+                                 NAPIER_GRAPH_THREADS, 0, &job);
     }
-    return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_check_rows_kernel), b->source.n, WARPS,
-                             NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
+    return NAPIER_DEVICE_PUT(call, napier_umap_check_rows_kernel, b->source.n, WARPS, NAPIER_GRAPH_THREADS, 0, &job);
 }
 
-static napier_status make_rows(const napier_device_call *call, const napier_device_build *b) {
+static napier_status make_rows(const napier_cuda_call *call, const napier_device_build *b) {
     const int64_t n = b->source.n;
     const napier_rows_job job = {b->source, b->epochs, b->state, b->edges, b->sources[1]};
-    napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_rows_kernel), n, WARPS,
-                                             NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
-    if (!status)
-        status = napier_device_sum_before(call, b->edges.starts, n, b->sums);
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_fill_rows_kernel), n, WARPS,
-                                   NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
-    return status;
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_count_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, &job));
+    NAPIER_TRY(napier_device_sum_before(call, b->edges.starts, n, b->sums));
+    return NAPIER_DEVICE_PUT(call, napier_umap_fill_rows_kernel, n, WARPS, NAPIER_GRAPH_THREADS, 0, &job);
 }
 
 /* ---- The reversed graph ------------------------------------------------------------------------------------------ */
 
-static napier_status sort_by_digit(const napier_device_call *call, const napier_device_build *b,
+static napier_status sort_by_digit(const napier_cuda_call *call, const napier_device_build *b,
                                    const napier_sort_job *job) {
     const int threads = NAPIER_SORT_WARPS * 32;
     const int64_t counters = NAPIER_SORT_WARPS * NAPIER_SORT_DIGITS;
-    napier_status status =
-        napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_digits_kernel), b->chunks, NAPIER_SORT_WARPS,
-                          threads, counters * (int64_t)sizeof(int32_t), job, sizeof *job);
-    if (!status)
-        status = napier_device_sum_before(call, b->counts, NAPIER_SORT_DIGITS * b->chunks, b->sums);
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_scatter_kernel), b->chunks, NAPIER_SORT_WARPS,
-                                   threads, counters * (int64_t)sizeof(int64_t), job, sizeof *job);
-    return status;
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_count_digits_kernel, b->chunks, NAPIER_SORT_WARPS, threads,
+                                 counters * (int64_t)sizeof(int32_t), job));
+    NAPIER_TRY(napier_device_sum_before(call, b->counts, NAPIER_SORT_DIGITS * b->chunks, b->sums));
+    return NAPIER_DEVICE_PUT(call, napier_umap_scatter_kernel, b->chunks, NAPIER_SORT_WARPS, threads,
+                             counters * (int64_t)sizeof(int64_t), job);
 }
 
 /* Stable passes from the lowest digit up. The first reads the rows; the next ones alternate between two buffers. */
-napier_status napier_device_build_reverse(const napier_device_call *call, napier_device_build *b) {
+napier_status napier_device_build_reverse(const napier_cuda_call *call, napier_device_build *b) {
     const uint64_t last = (uint64_t)(b->source.n - 1);
     const int64_t *const edges = b->edges.starts + b->source.n;
-    napier_status status = NAPIER_OK;
+
     int to = 0;
-    for (int pass = 0; (pass == 0 || last >> (NAPIER_SORT_BITS * pass) != 0) && !status; pass++) {
+    for (int pass = 0; (pass == 0 || last >> (NAPIER_SORT_BITS * pass) != 0); pass++) {
         to = pass % 2;
         const napier_sort_job job = {.keys = pass == 0 ? b->edges.targets : b->keys[1 - to],
                                      .sources = b->sources[1 - to],
@@ -139,22 +114,20 @@ napier_status napier_device_build_reverse(const napier_device_call *call, napier
                                      .chunks = b->chunks,
                                      .counts = b->counts,
                                      .shift = NAPIER_SORT_BITS * pass};
-        status = sort_by_digit(call, b, &job);
+        NAPIER_TRY(sort_by_digit(call, b, &job));
     }
     b->pulls.targets = b->sources[to];
     b->pulls.weights = b->weights[to];
     const napier_starts_job job = {b->keys[to], edges, b->source.n, b->pulls.starts};
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_key_starts_kernel), b->source.n + 1,
-                                   NAPIER_GRAPH_THREADS, NAPIER_GRAPH_THREADS, 0, &job, sizeof job);
-    return status;
+    return NAPIER_DEVICE_PUT(call, napier_umap_key_starts_kernel, b->source.n + 1, NAPIER_GRAPH_THREADS,
+                             NAPIER_GRAPH_THREADS, 0, &job);
 }
 
-napier_status napier_device_build_run(const napier_device_call *call, napier_device_build *b) {
-    napier_status status = check(call, b);
-    if (!status)
-        status = make_rows(call, b);
-    if (!status && b->reversed)
-        status = napier_device_build_reverse(call, b);
-    return status;
+napier_status napier_device_build_run(const napier_cuda_call *call, napier_device_build *b) {
+    NAPIER_TRY(check(call, b));
+    NAPIER_TRY(make_rows(call, b));
+    if (b->reversed) {
+        NAPIER_TRY(napier_device_build_reverse(call, b));
+    }
+    return NAPIER_OK;
 }

@@ -17,11 +17,12 @@
  * 60,000 rows of 50 columns are 3.6e9 pairs of 50 x 2 + 63 operations: 5.9e11, which at 128 a clock and multiprocessor
  * (132 of them, 1.8 GHz) take 19 ms. The tiles read 26 GB from L2. */
 #define NAPIER_LANES_CUDA
+#include "core/gpu/kernel.h"
+
 #include "umap/knn/gpu/neighbors_cuda.h"
 
 #include <assert.h>
 
-#include "core/gpu/kernel.h"
 #include "core/math/exp.h"
 #include "core/math/f64.h"
 #include "core/math/lanes_math.h"

@@ -1,25 +1,17 @@
 /* umap/knn/gpu/neighbors_cuda.c - exact neighbours on a device: checks, memory, launches (neighbors.cu). */
 #include <napier/cuda/umap.h>
 
-#include "umap/graph/gpu/graph_launch.h"
+#include "umap/graph/gpu/graph_cuda.h"
 #include "umap/knn/gpu/neighbors_cuda.h"
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_points_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_count_true_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_directions_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_variances_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_divide_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_order_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_squared_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_plain_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_largest_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_canberra_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_ratio_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_unequal_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_nearest_counts_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_neighbors_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_points_kernel, napier_umap_count_true_kernel, napier_umap_directions_kernel,
+                           napier_umap_variances_kernel, napier_umap_divide_kernel, napier_umap_order_kernel,
+                           napier_umap_nearest_squared_kernel, napier_umap_nearest_plain_kernel,
+                           napier_umap_nearest_largest_kernel, napier_umap_nearest_canberra_kernel,
+                           napier_umap_nearest_ratio_kernel, napier_umap_nearest_unequal_kernel,
+                           napier_umap_nearest_counts_kernel, napier_umap_neighbors_kernel);
 
 enum { THREADS = NAPIER_NEAR_THREADS, TILE = NAPIER_NEAR_TILE, MOST_SPLITS = 16 };
 
@@ -40,9 +32,8 @@ static bool has_direction(napier_metric metric) {
 }
 
 static napier_status check_metric(napier_context *context, const napier_neighbors_options *o) {
-    if (o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "p: %g is not a number of at least 1", o->p);
-    }
+    NAPIER_REFUSE_IF(context, o->metric == NAPIER_METRIC_MINKOWSKI && !(o->p >= 1.0),
+                     "p: %g is not a number of at least 1", o->p);
     if (napier_gap_of_metric(o->metric, o->p) == NAPIER_GAPS || o->metric == NAPIER_METRIC_MAHALANOBIS) {
         return napier_fail(context, NAPIER_UNSUPPORTED, "options: metric %s (p %g) is not one of the device's",
                            napier_metric_name(o->metric), o->p);
@@ -51,10 +42,7 @@ static napier_status check_metric(napier_context *context, const napier_neighbor
         return napier_fail(context, NAPIER_UNSUPPORTED, "options: method %d (NN-descent) is not one of the device's",
                            (int)o->method);
     }
-    if (o->progress) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: progress is not NULL, but nothing is waited for");
-    }
+    NAPIER_REFUSE_IF(context, o->progress, "options: progress is not NULL, but nothing is waited for");
     return NAPIER_OK;
 }
 
@@ -63,35 +51,28 @@ static napier_status check_points(napier_context *context, const char *name, nap
         return napier_fail(context, NAPIER_UNSUPPORTED, "%s: sparse, which the device does not take", name);
     }
     int64_t n, cols;
-    napier_status status = napier_read_check(context, name, points, &n, &cols);
-    if (!status && cols > NAPIER_MOST_COUNTED) {
-        status = napier_fail(context, NAPIER_UNSUPPORTED, "%s: %lld columns are more than the device's %d", name,
-                             (long long)cols, NAPIER_MOST_COUNTED);
+    NAPIER_TRY(napier_read_check(context, name, points, &n, &cols));
+    if (cols > NAPIER_MOST_COUNTED) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "%s: %lld columns are more than the device's %d", name,
+                           (long long)cols, NAPIER_MOST_COUNTED);
     }
-    return status;
+    return NAPIER_OK;
 }
 
 static napier_status check(napier_context *context, const napier_neighbors_options *options, search *s,
                            const int32_t *indices, const float *distances) {
     const napier_neighbors_options *const o = &s->options;
-    napier_status status = napier_search_read_options(context, options, s->self ? 2 : 1, &s->options);
-    if (!status)
-        status = check_metric(context, o);
-    if (!status)
-        status = check_points(context, "samples", s->samples);
-    if (!status && !s->self)
-        status = check_points(context, "queries", s->queries);
-    if (status) {
-        return status;
+    NAPIER_TRY(napier_search_read_options(context, options, s->self ? 2 : 1, &s->options));
+    NAPIER_TRY(check_metric(context, o));
+    NAPIER_TRY(check_points(context, "samples", s->samples));
+    if (!s->self) {
+        NAPIER_TRY(check_points(context, "queries", s->queries));
     }
-    if (s->queries.dense.cols != s->samples.dense.cols) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "queries: %lld columns are not %lld",
-                           (long long)s->queries.dense.cols, (long long)s->samples.dense.cols);
-    }
-    if (o->n_neighbors > s->samples.dense.rows) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: n_neighbors %lld is more than the %lld samples",
-                           (long long)o->n_neighbors, (long long)s->samples.dense.rows);
-    }
+    NAPIER_REFUSE_IF(context, s->queries.dense.cols != s->samples.dense.cols, "queries: %lld columns are not %lld",
+                     (long long)s->queries.dense.cols, (long long)s->samples.dense.cols);
+    NAPIER_REFUSE_IF(context, o->n_neighbors > s->samples.dense.rows,
+                     "options: n_neighbors %lld is more than the %lld samples", (long long)o->n_neighbors,
+                     (long long)s->samples.dense.rows);
     return napier_search_check_outputs(context, indices, distances, s->queries.dense.rows, o->n_neighbors);
 }
 
@@ -183,57 +164,50 @@ static napier_cuda_kernel nearest_kernel(const napier_neighbors_options *o) {
     }
 }
 
-static napier_status put_points(const napier_device_call *call, napier_points_job *job, bool measures) {
+static napier_status put_points(const napier_cuda_call *call, napier_points_job *job, bool measures) {
     job->faults = call->context->faults;
-    napier_status status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_points_kernel),
-                                             job->width * job->points.stride, THREADS, THREADS, 0, job, sizeof *job);
-    if (!status && job->points.counts != NULL)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_count_true_kernel), job->points.stride, THREADS,
-                                   THREADS, 0, job, sizeof *job);
-    if (!status && has_direction(job->metric))
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_directions_kernel), job->points.n, THREADS,
-                                   THREADS, 0, job, sizeof *job);
-    if (!status && measures && job->measured != NULL)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_variances_kernel), job->cols, THREADS, THREADS,
-                                   0, job, sizeof *job);
-    if (!status && job->metric == NAPIER_METRIC_SEUCLIDEAN)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_divide_kernel), job->cols * job->points.stride,
-                                   THREADS, THREADS, 0, job, sizeof *job);
-    return status;
-}
-
-static napier_status run(const napier_device_call *call, search *s) {
-    const int64_t queries = s->near.queries.n, tiles = (queries + TILE - 1) / TILE * s->near.splits;
-    napier_status status = napier_cuda_fill(call->context, call->stream, s->state, 0, sizeof *s->state);
-    if (!status)
-        status = put_points(call, &s->sample_points, true);
-    if (!status && !s->self)
-        status = put_points(call, &s->query_points, false);
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_order_kernel), 1, 1, 32, 0, &s->order,
-                                   sizeof s->order);
-    if (!status)
-        status = napier_device_put(call, nearest_kernel(&s->options), tiles, 1, THREADS, NAPIER_NEAR_SHARED, &s->near,
-                                   sizeof s->near);
-    if (!status)
-        status = napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_neighbors_kernel), queries, THREADS / 32,
-                                   THREADS, 0, &s->near, sizeof s->near);
-    return status;
-}
-
-static napier_status find(napier_cuda_context *context, napier_cuda_workspace *workspace,
-                          const napier_device_call *call, const napier_neighbors_options *options, search *s,
-                          int32_t *indices, float *distances) {
-    napier_status status = check(context->host, options, s, indices, distances);
-    if (status) {
-        return status;
+    NAPIER_TRY(
+        NAPIER_DEVICE_PUT(call, napier_umap_points_kernel, job->width * job->points.stride, THREADS, THREADS, 0, job));
+    if (job->points.counts != NULL) {
+        NAPIER_TRY(
+            NAPIER_DEVICE_PUT(call, napier_umap_count_true_kernel, job->points.stride, THREADS, THREADS, 0, job));
     }
+    if (has_direction(job->metric)) {
+        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_directions_kernel, job->points.n, THREADS, THREADS, 0, job));
+    }
+    if (measures && job->measured != NULL) {
+        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_variances_kernel, job->cols, THREADS, THREADS, 0, job));
+    }
+    if (job->metric == NAPIER_METRIC_SEUCLIDEAN) {
+        NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_divide_kernel, job->cols * job->points.stride, THREADS, THREADS,
+                                     0, job));
+    }
+    return NAPIER_OK;
+}
+
+static napier_status run(const napier_cuda_call *call, search *s) {
+    const int64_t queries = s->near.queries.n, tiles = (queries + TILE - 1) / TILE * s->near.splits;
+    NAPIER_TRY(napier_cuda_fill(call->context, call->stream, s->state, 0, sizeof *s->state));
+    NAPIER_TRY(put_points(call, &s->sample_points, true));
+    if (!s->self) {
+        NAPIER_TRY(put_points(call, &s->query_points, false));
+    }
+    NAPIER_TRY(NAPIER_DEVICE_PUT(call, napier_umap_order_kernel, 1, 1, 32, 0, &s->order));
+    NAPIER_TRY(napier_device_put(call, nearest_kernel(&s->options), tiles, 1, THREADS, NAPIER_NEAR_SHARED, &s->near,
+                                 sizeof s->near));
+    return NAPIER_DEVICE_PUT(call, napier_umap_neighbors_kernel, queries, THREADS / 32, THREADS, 0, &s->near);
+}
+
+static napier_status find(napier_cuda_context *context, napier_cuda_workspace *workspace, const napier_cuda_call *call,
+                          const napier_neighbors_options *options, search *s, int32_t *indices, float *distances) {
+    NAPIER_TRY(check(context->host, options, s, indices, distances));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     take(context, &room, s);
     s->near.indices = indices;
     s->near.distances = distances;
-    if (!napier_cuda_room_ready(context, &room, &status) || s->queries.dense.rows == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (s->queries.dense.rows == 0) {
+        return NAPIER_OK;
     }
     return run(call, s);
 }
@@ -242,18 +216,18 @@ napier_status napier_cuda_nearest_neighbors(napier_cuda_context *context, struct
                                             napier_cuda_workspace *workspace, napier_umap_samples samples,
                                             const napier_neighbors_options *options, int32_t *indices,
                                             float *distances) {
-    const napier_device_call call = {context, stream, "nearest_neighbors"};
+    const napier_cuda_call call = {context, stream, "nearest_neighbors"};
     search s = {.samples = samples, .queries = samples, .self = true};
-    const napier_status status = napier_cuda_begin(context);
-    return status ? status : find(context, workspace, &call, options, &s, indices, distances);
+    NAPIER_TRY(napier_cuda_begin(context));
+    return find(context, workspace, &call, options, &s, indices, distances);
 }
 
 napier_status napier_cuda_nearest_neighbors_of(napier_cuda_context *context, struct CUstream_st *stream,
                                                napier_cuda_workspace *workspace, napier_umap_samples samples,
                                                napier_umap_samples queries, const napier_neighbors_options *options,
                                                int32_t *indices, float *distances) {
-    const napier_device_call call = {context, stream, "nearest_neighbors_of"};
+    const napier_cuda_call call = {context, stream, "nearest_neighbors_of"};
     search s = {.samples = samples, .queries = queries};
-    const napier_status status = napier_cuda_begin(context);
-    return status ? status : find(context, workspace, &call, options, &s, indices, distances);
+    NAPIER_TRY(napier_cuda_begin(context));
+    return find(context, workspace, &call, options, &s, indices, distances);
 }

@@ -1,9 +1,10 @@
 /* umap/layout/gpu/gradient.cu - the primitives: forces of edges, their sums, samples, and the step that applies
  * them. */
 #define NAPIER_LANES_CUDA
+#include "core/gpu/kernel.h"
+
 #include "umap/layout/gpu/gradient_cuda.h"
 
-#include "core/gpu/kernel.h"
 #include "umap/graph/edges.h"
 #include "umap/layout/sampling.h"
 #include "umap/layout/step.inc.h"

@@ -9,9 +9,10 @@
  * points are 8 MB, which fit in L2), and writes 8 bytes. It issues some 500 instructions, of which the powers are 2 x
  * 40 and the draw 40. The instructions, not the memory, limit the speed (docs/cuda-umap.md). */
 #define NAPIER_LANES_CUDA
+#include "core/gpu/kernel.h"
+
 #include "umap/layout/gpu/layout_cuda.h"
 
-#include "core/gpu/kernel.h"
 #include "umap/layout/sampling.h"
 #include "umap/layout/step.inc.h"
 #include "umap/graph/gpu/warps.cuh"

@@ -4,42 +4,35 @@
 
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
-#include "umap/graph/gpu/graph_launch.h"
+#include "umap/graph/gpu/graph_cuda.h"
 #include "umap/layout/epochs.h"
 #include "umap/options/fit_options.h"
 #include "umap/graph/graph.h"
 #include "umap/layout/gpu/layout_cuda.h"
 #include "umap/layout/sampling.h"
 
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_2_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_sampled_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_sampled_2_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_heavy_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_heavy_2_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_prepare_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_check_values_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_step_kernel);
-NAPIER_CUDA_KERNEL_DECLARE(napier_umap_poison_kernel);
+NAPIER_CUDA_KERNEL_DECLARE(napier_umap_forces_kernel, napier_umap_forces_2_kernel, napier_umap_sampled_kernel,
+                           napier_umap_sampled_2_kernel, napier_umap_heavy_kernel, napier_umap_heavy_2_kernel,
+                           napier_umap_prepare_kernel, napier_umap_check_values_kernel, napier_umap_step_kernel,
+                           napier_umap_poison_kernel);
 
 /* ---- Results of the checks on the device ------------------------------------------------------------------------- */
 
-napier_status napier_device_check_values(const napier_device_call *call, const float *values, const uint32_t *targets,
+napier_status napier_device_check_values(const napier_cuda_call *call, const float *values, const uint32_t *targets,
                                          int64_t count, int64_t n, napier_device_state *state) {
     const napier_values_job job = {values, targets, count, n, state, call->context->faults};
-    return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_check_values_kernel), count, NAPIER_STEP_THREADS,
-                             NAPIER_STEP_THREADS, 0, &job, sizeof job);
+    return NAPIER_DEVICE_PUT(call, napier_umap_check_values_kernel, count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0,
+                             &job);
 }
 
-napier_status napier_device_poison(const napier_device_call *call, float *out, int64_t count,
+napier_status napier_device_poison(const napier_cuda_call *call, float *out, int64_t count,
                                    const napier_device_state *state) {
     const napier_poison_job job = {out, count, state};
-    return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_poison_kernel), count, NAPIER_STEP_THREADS,
-                             NAPIER_STEP_THREADS, 0, &job, sizeof job);
+    return NAPIER_DEVICE_PUT(call, napier_umap_poison_kernel, count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0, &job);
 }
 
-static napier_status clear_state(const napier_device_call *call, napier_device_state *state) {
-    return napier_cuda_fill(call->context, call->stream, state, 0, sizeof *state);
+static napier_status clear_state(const napier_cuda_call *call, napier_device_state *state) {
+    return napier_cuda_clear(call, state, sizeof *state);
 }
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
@@ -56,9 +49,9 @@ static void take_lists(napier_cuda_room *room, napier_force_job *job, int64_t co
     job->sums = napier_cuda_take(room, pieces, (size_t)job->components * sizeof *job->sums);
 }
 
-static napier_status prepare(const napier_device_call *call, const napier_force_job *job) {
-    return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_prepare_kernel), job->n, NAPIER_FORCE_THREADS,
-                             NAPIER_FORCE_THREADS, 0, job, sizeof *job);
+static napier_status prepare(const napier_cuda_call *call, const napier_force_job *job) {
+    return NAPIER_DEVICE_PUT(call, napier_umap_prepare_kernel, job->n, NAPIER_FORCE_THREADS, NAPIER_FORCE_THREADS, 0,
+                             job);
 }
 
 static napier_cuda_kernel forces_kernel(bool two, bool sampled) {
@@ -69,17 +62,18 @@ static napier_cuda_kernel forces_kernel(bool two, bool sampled) {
 }
 
 /* has_heavy: can there be a row of more than one piece? */
-static napier_status put_forces(const napier_device_call *call, const napier_force_job *job, bool has_heavy) {
+static napier_status put_forces(const napier_cuda_call *call, const napier_force_job *job, bool has_heavy) {
     const bool two = job->components == 2 && (uintptr_t)job->y % 8 == 0; /* for loads of whole points */
     const int64_t lanes = (int64_t)job->components * NAPIER_LANE_STRIDE + NAPIER_ACTING_EDGES;
     const int64_t shared = NAPIER_FORCE_WARPS * lanes * (int64_t)sizeof(float);
-    napier_status status = napier_device_put(call, forces_kernel(two, job->sampled != 0), job->n, NAPIER_FORCE_WARPS,
-                                             NAPIER_FORCE_THREADS, shared, job, sizeof *job);
-    if (!status && has_heavy)
-        status = napier_device_put(
+    NAPIER_TRY(napier_device_put(call, forces_kernel(two, job->sampled != 0), job->n, NAPIER_FORCE_WARPS,
+                                 NAPIER_FORCE_THREADS, shared, job, sizeof *job));
+    if (has_heavy) {
+        NAPIER_TRY(napier_device_put(
             call, two ? NAPIER_CUDA_KERNEL(napier_umap_heavy_2_kernel) : NAPIER_CUDA_KERNEL(napier_umap_heavy_kernel),
-            job->n, NAPIER_FORCE_WARPS * 64, NAPIER_FORCE_THREADS, shared, job, sizeof *job);
-    return status;
+            job->n, NAPIER_FORCE_WARPS * 64, NAPIER_FORCE_THREADS, shared, job, sizeof *job));
+    }
+    return NAPIER_OK;
 }
 
 static napier_force_job force_job(const napier_forces *forces, napier_const_matrix embedding) {
@@ -95,14 +89,10 @@ static napier_force_job force_job(const napier_forces *forces, napier_const_matr
 static napier_status check_gradients(napier_context *context, const napier_umap_params *params,
                                      napier_const_matrix embedding, napier_matrix gradients, napier_forces *forces) {
     napier_umap_params p;
-    napier_status status = napier_umap_check_params(context, params, &p, forces);
-    if (!status)
-        status = napier_umap_check_shape(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
-    return status;
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, forces));
+    NAPIER_TRY(napier_umap_check_shape(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols));
+    return napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
 }
 
 napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CUstream_st *stream,
@@ -110,16 +100,10 @@ napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CU
                                          napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
                                          int move_targets, napier_matrix gradients) {
     napier_forces forces;
-    napier_status status = napier_cuda_begin(context);
-    if (!status)
-        status = check_gradients(context->host, params, embedding, gradients, &forces);
-    if (!status)
-        status = napier_umap_check_counts(context->host, edges, count, embedding.rows);
-    if (!status)
-        status = napier_device_check_array(context->host, "edges", edges, count, sizeof(uint32_t));
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(check_gradients(context->host, params, embedding, gradients, &forces));
+    NAPIER_TRY(napier_umap_check_counts(context->host, edges, count, embedding.rows));
+    NAPIER_TRY(napier_device_check_array(context->host, "edges", edges, count, sizeof(uint32_t)));
     static const napier_umap_edge none;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     napier_force_job job = force_job(&forces, embedding);
@@ -128,34 +112,27 @@ napier_status napier_cuda_umap_gradients(napier_cuda_context *context, struct CU
                                  .state = napier_cuda_take(&room, 1, sizeof(napier_device_state))};
     napier_device_build_take(&room, &build);
     take_lists(&room, &job, count, build.reversed ? 2 : 1);
-    if (!napier_cuda_room_ready(context, &room, &status) || embedding.rows == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (embedding.rows == 0) {
+        return NAPIER_OK;
     }
-    const napier_device_call call = {context, stream, "umap_gradients"};
+    const napier_cuda_call call = {context, stream, "umap_gradients"};
     const int64_t elements = embedding.rows * embedding.cols;
-    status = clear_state(&call, build.state);
-    if (!status)
-        status = napier_device_check_values(&call, embedding.data, NULL, elements, 0, build.state);
-    if (!status)
-        status = napier_device_build_run(&call, &build);
+    NAPIER_TRY(clear_state(&call, build.state));
+    NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, build.state));
+    NAPIER_TRY(napier_device_build_run(&call, &build));
     job.state = build.state;
     job.edges = build.edges;
     job.pulls = build.pulls;
     job.out = gradients.data;
-    if (!status)
-        status = prepare(&call, &job);
-    if (!status)
-        status = put_forces(&call, &job, count > NAPIER_PIECE_EDGES);
-    if (!status)
-        status = napier_device_poison(&call, gradients.data, elements, build.state);
-    return status;
+    NAPIER_TRY(prepare(&call, &job));
+    NAPIER_TRY(put_forces(&call, &job, count > NAPIER_PIECE_EDGES));
+    return napier_device_poison(&call, gradients.data, elements, build.state);
 }
 
 static napier_status check_targets(napier_context *context, const uint32_t *targets, int64_t rate, int64_t n) {
-    if (rate < 0 || rate > 1000 || (n > 0 && rate > 0 && targets == NULL)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: %s, rate %lld (0 to 1000)",
-                           targets ? "given" : "NULL", (long long)rate);
-    }
+    NAPIER_REFUSE_IF(context, rate < 0 || rate > 1000 || (n > 0 && rate > 0 && targets == NULL),
+                     "targets: %s, rate %lld (0 to 1000)", targets ? "given" : "NULL", (long long)rate);
     return napier_device_check_array(context, "targets", targets, n * rate, sizeof *targets);
 }
 
@@ -164,35 +141,26 @@ napier_status napier_cuda_umap_negative_gradients(napier_cuda_context *context, 
                                                   napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
                                                   napier_matrix gradients) {
     napier_forces forces;
-    napier_status status = napier_cuda_begin(context);
-    if (!status)
-        status = check_gradients(context->host, params, embedding, gradients, &forces);
-    if (!status)
-        status = check_targets(context->host, targets, rate, embedding.rows);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(check_gradients(context->host, params, embedding, gradients, &forces));
+    NAPIER_TRY(check_targets(context->host, targets, rate, embedding.rows));
     napier_cuda_room room = napier_cuda_room_of(workspace);
     napier_force_job job = force_job(&forces, embedding);
     job.state = napier_cuda_take(&room, 1, sizeof *job.state);
-    if (!napier_cuda_room_ready(context, &room, &status) || embedding.rows == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (embedding.rows == 0) {
+        return NAPIER_OK;
     }
-    const napier_device_call call = {context, stream, "umap_negative_gradients"};
+    const napier_cuda_call call = {context, stream, "umap_negative_gradients"};
     const int64_t elements = embedding.rows * embedding.cols;
     job.given = targets;
     job.samples = rate;
     job.out = gradients.data;
-    status = clear_state(&call, job.state);
-    if (!status)
-        status = napier_device_check_values(&call, embedding.data, NULL, elements, 0, job.state);
-    if (!status)
-        status = napier_device_check_values(&call, NULL, targets, embedding.rows * rate, embedding.rows, job.state);
-    if (!status)
-        status = put_forces(&call, &job, false);
-    if (!status)
-        status = napier_device_poison(&call, gradients.data, elements, job.state);
-    return status;
+    NAPIER_TRY(clear_state(&call, job.state));
+    NAPIER_TRY(napier_device_check_values(&call, embedding.data, NULL, elements, 0, job.state));
+    NAPIER_TRY(napier_device_check_values(&call, NULL, targets, embedding.rows * rate, embedding.rows, job.state));
+    NAPIER_TRY(put_forces(&call, &job, false));
+    return napier_device_poison(&call, gradients.data, elements, job.state);
 }
 
 /* ---- Epochs ------------------------------------------------------------------------------------------------------ */
@@ -218,30 +186,26 @@ static void take_run(napier_cuda_room *room, run *r) {
     r->job.out = napier_cuda_take(room, elements, sizeof *r->job.out);
 }
 
-static napier_status put_epoch(const napier_device_call *call, run *r, int64_t epoch) {
+static napier_status put_epoch(const napier_cuda_call *call, run *r, int64_t epoch) {
     const napier_umap_epochs *const e = r->epochs;
     r->job.epoch = epoch;
     r->job.draw_key = napier_random_key(e->seed, (uint32_t)epoch);
     r->job.samples = (int64_t)(r->rate * (double)(epoch + 1)) - (int64_t)(r->rate * (double)epoch);
-    const napier_status status = put_forces(call, &r->job, r->build.source.count > NAPIER_PIECE_EDGES);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(put_forces(call, &r->job, r->build.source.count > NAPIER_PIECE_EDGES));
     const int64_t steps = ++r->steps;
     r->step.correction1 = napier_umap_correction(r->options.beta1, steps);
     r->step.correction2 = napier_umap_correction(r->options.beta2, steps);
     const double left = 1.0 - (double)epoch / (double)e->total;
     r->step.rate = (float)(r->learning_rate * left);
-    return napier_device_put(call, NAPIER_CUDA_KERNEL(napier_umap_step_kernel), r->step.count, NAPIER_STEP_THREADS,
-                             NAPIER_STEP_THREADS, 0, &r->step, sizeof r->step);
+    return NAPIER_DEVICE_PUT(call, napier_umap_step_kernel, r->step.count, NAPIER_STEP_THREADS, NAPIER_STEP_THREADS, 0,
+                             &r->step);
 }
 
 /* Runs the epochs. The state has been cleared, and the other arguments have been checked. */
-static napier_status run_epochs(const napier_device_call *call, run *r) {
+static napier_status run_epochs(const napier_cuda_call *call, run *r) {
     const int64_t elements = r->job.n * r->job.components;
-    napier_status status = napier_device_check_values(call, r->y, NULL, elements, 0, r->build.state);
-    if (!status)
-        status = napier_device_build_run(call, &r->build);
+    NAPIER_TRY(napier_device_check_values(call, r->y, NULL, elements, 0, r->build.state));
+    NAPIER_TRY(napier_device_build_run(call, &r->build));
     r->job.state = r->build.state;
     r->job.edges = r->build.edges;
     r->job.pulls = r->build.pulls;
@@ -253,14 +217,11 @@ static napier_status run_epochs(const napier_device_call *call, run *r) {
     r->step.beta1 = r->options.beta1;
     r->step.beta2 = r->options.beta2;
     r->step.eps = r->options.eps;
-    if (!status)
-        status = prepare(call, &r->job);
-    for (int64_t i = 0; i < r->epochs->count && !status; i++) {
-        status = put_epoch(call, r, r->epochs->first + i);
+    NAPIER_TRY(prepare(call, &r->job));
+    for (int64_t i = 0; i < r->epochs->count; i++) {
+        NAPIER_TRY(put_epoch(call, r, r->epochs->first + i));
     }
-    if (!status)
-        status = napier_device_poison(call, r->y, elements, r->build.state);
-    return status;
+    return napier_device_poison(call, r->y, elements, r->build.state);
 }
 
 /* As napier_umap_layout_of. */
@@ -283,40 +244,36 @@ static run run_of(const napier_forces *forces, float times, double learning_rate
 static napier_status read_optimizer(napier_context *context, const napier_cuda_umap_optimizer *optimizer,
                                     int64_t elements, napier_cuda_umap_optimizer *o) {
     *o = (napier_cuda_umap_optimizer)NAPIER_CUDA_UMAP_OPTIMIZER_INIT;
-    napier_status status = napier_read_struct(context, "optimizer", "NAPIER_CUDA_UMAP_OPTIMIZER_INIT", optimizer, o);
-    if (!status)
-        status = napier_check_inner_struct(context, "optimizer: options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT",
-                                           &o->options, sizeof o->options);
-    if (!status)
-        status = napier_umap_check_optimizer_options(context, &o->options);
-    if (!status && (o->steps < 0 || o->steps > INT64_MAX / 2)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "optimizer: %lld steps cannot be", (long long)o->steps);
+    NAPIER_TRY(napier_read_struct(context, "optimizer", "NAPIER_CUDA_UMAP_OPTIMIZER_INIT", optimizer, o));
+    NAPIER_TRY(napier_check_inner_struct(context, "optimizer: options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT",
+                                         &o->options, sizeof o->options));
+    NAPIER_TRY(napier_umap_check_optimizer_options(context, &o->options));
+    NAPIER_REFUSE_IF(context, (o->steps < 0 || o->steps > INT64_MAX / 2), "optimizer: %lld steps cannot be",
+                     (long long)o->steps);
+    if (o->options.method != NAPIER_UMAP_SGD) {
+        NAPIER_TRY(napier_device_check_array(context, "optimizer: first", o->first, elements, sizeof(float)));
     }
-    if (!status && o->options.method != NAPIER_UMAP_SGD)
-        status = napier_device_check_array(context, "optimizer: first", o->first, elements, sizeof(float));
-    if (!status && o->options.method == NAPIER_UMAP_ADAM)
-        status = napier_device_check_array(context, "optimizer: second", o->second, elements, sizeof(float));
-    return status;
+    if (o->options.method == NAPIER_UMAP_ADAM) {
+        NAPIER_TRY(napier_device_check_array(context, "optimizer: second", o->second, elements, sizeof(float)));
+    }
+    return NAPIER_OK;
 }
 
 static napier_status read_epochs(napier_context *context, const napier_umap_epochs *epochs, const uint32_t *targets,
                                  int64_t rate, int64_t n, napier_umap_epochs *e) {
-    napier_status status = napier_umap_read_epochs(context, epochs, e);
-    if (!status && e->progress) {
-        status =
-            napier_fail(context, NAPIER_INVALID_ARGUMENT, "epochs: progress is not NULL, but nothing is waited for");
+    NAPIER_TRY(napier_umap_read_epochs(context, epochs, e));
+    NAPIER_REFUSE_IF(context, e->progress, "epochs: progress is not NULL, but nothing is waited for");
+    NAPIER_REFUSE_IF(context, targets != NULL && e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX,
+                     "targets: given, but rate_per is per edge");
+    if (targets != NULL) {
+        NAPIER_TRY(check_targets(context, targets, rate, n));
     }
-    if (!status && targets != NULL && e->rate_per != NAPIER_UMAP_RATE_PER_VERTEX) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "targets: given, but rate_per is per edge");
-    }
-    if (!status && targets != NULL)
-        status = check_targets(context, targets, rate, n);
-    return status;
+    return NAPIER_OK;
 }
 
 static napier_status check_in_place(napier_context *context, napier_matrix embedding) {
-    const napier_status status = napier_check_matrix_out(context, "embedding", embedding);
-    return status ? status : napier_umap_check_shape(context, "embedding", napier_read_only(embedding));
+    NAPIER_TRY(napier_check_matrix_out(context, "embedding", embedding));
+    return napier_umap_check_shape(context, "embedding", napier_read_only(embedding));
 }
 
 napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, struct CUstream_st *stream,
@@ -329,25 +286,14 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     napier_cuda_umap_optimizer o;
     napier_umap_params p;
     napier_forces forces;
-    napier_status status = napier_cuda_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
     napier_context *const host = context->host;
-    status = napier_umap_check_params(host, params, &p, &forces);
-    if (!status)
-        status = check_in_place(host, embedding);
-    if (!status)
-        status = read_epochs(host, epochs, targets, p.negative_sample_rate, n, &e);
-    if (!status)
-        status = read_optimizer(host, optimizer, n * embedding.cols, &o);
-    if (!status)
-        status = napier_umap_check_counts(host, edges, count, n);
-    if (!status)
-        status = napier_device_check_array(host, "edges", edges, count, sizeof(uint32_t));
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_params(host, params, &p, &forces));
+    NAPIER_TRY(check_in_place(host, embedding));
+    NAPIER_TRY(read_epochs(host, epochs, targets, p.negative_sample_rate, n, &e));
+    NAPIER_TRY(read_optimizer(host, optimizer, n * embedding.cols, &o));
+    NAPIER_TRY(napier_umap_check_counts(host, edges, count, n));
+    NAPIER_TRY(napier_device_check_array(host, "edges", edges, count, sizeof(uint32_t)));
     static const napier_umap_edge none;
     napier_cuda_room room = napier_cuda_room_of(workspace);
     run r = run_of(&forces, 1.0f, (double)p.learning_rate, (double)p.negative_sample_rate, &e, embedding);
@@ -359,16 +305,17 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
     r.step.first = o.first;
     r.step.second = o.second;
     take_run(&room, &r);
-    if (!napier_cuda_room_ready(context, &room, &status) || n == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (n == 0) {
+        return NAPIER_OK;
     }
-    const napier_device_call call = {context, stream, "umap_optimize_epochs"};
-    status = clear_state(&call, r.build.state);
-    if (!status && targets != NULL)
-        status = napier_device_check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state);
-    if (!status)
-        status = run_epochs(&call, &r);
-    o.steps = r.steps;
+    const napier_cuda_call call = {context, stream, "umap_optimize_epochs"};
+    NAPIER_TRY(clear_state(&call, r.build.state));
+    if (targets != NULL) {
+        NAPIER_TRY(napier_device_check_values(&call, NULL, targets, n * p.negative_sample_rate, n, r.build.state));
+    }
+    const napier_status status = run_epochs(&call, &r);
+    o.steps = r.steps; /* also if a launch has failed: those before it run */
     napier_write_struct(&o, optimizer);
     return status;
 }
@@ -376,35 +323,22 @@ napier_status napier_cuda_umap_optimize_epochs(napier_cuda_context *context, str
 /* ---- The layout -------------------------------------------------------------------------------------------------- */
 
 static napier_status check_graph(napier_context *context, const napier_cuda_umap_graph *graph) {
-    if (graph == NULL || graph->n < 0 || graph->n >= (int64_t)1 << 31 || graph->count < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "graph: NULL, or %lld vertices and %lld edges",
-                           (long long)(graph ? graph->n : 0), (long long)(graph ? graph->count : 0));
-    }
-    napier_status status =
-        napier_device_check_array(context, "graph: starts", graph->starts, graph->n + 1, sizeof *graph->starts);
-    if (!status)
-        status =
-            napier_device_check_array(context, "graph: targets", graph->targets, graph->count, sizeof *graph->targets);
-    if (!status)
-        status =
-            napier_device_check_array(context, "graph: weights", graph->weights, graph->count, sizeof *graph->weights);
-    return status;
+    NAPIER_REFUSE_IF(context, graph == NULL || graph->n < 0 || graph->n >= (int64_t)1 << 31 || graph->count < 0,
+                     "graph: NULL, or %lld vertices and %lld edges", (long long)(graph ? graph->n : 0),
+                     (long long)(graph ? graph->count : 0));
+    NAPIER_TRY(napier_device_check_array(context, "graph: starts", graph->starts, graph->n + 1, sizeof *graph->starts));
+    NAPIER_TRY(
+        napier_device_check_array(context, "graph: targets", graph->targets, graph->count, sizeof *graph->targets));
+    return napier_device_check_array(context, "graph: weights", graph->weights, graph->count, sizeof *graph->weights);
 }
 
 static napier_status check_layout(napier_context *context, const napier_cuda_umap_graph *graph,
                                   const napier_umap_options *options, napier_matrix embedding, napier_umap_options *o) {
-    napier_status status = check_graph(context, graph);
-    if (!status)
-        status = napier_umap_check_options(context, options, graph->n, o);
-    if (!status && o->progress) {
-        status =
-            napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: progress is not NULL, but nothing is waited for");
-    }
-    if (!status)
-        status = check_in_place(context, embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
-    return status;
+    NAPIER_TRY(check_graph(context, graph));
+    NAPIER_TRY(napier_umap_check_options(context, options, graph->n, o));
+    NAPIER_REFUSE_IF(context, o->progress, "options: progress is not NULL, but nothing is waited for");
+    NAPIER_TRY(check_in_place(context, embedding));
+    return napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
 }
 
 napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, struct CUstream_st *stream,
@@ -413,17 +347,10 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     napier_umap_options o;
     napier_umap_params params;
     napier_forces forces;
-    napier_status status = napier_cuda_begin(context);
-    if (!status)
-        status = check_layout(context->host, graph, options, embedding, &o);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_cuda_begin(context));
+    NAPIER_TRY(check_layout(context->host, graph, options, embedding, &o));
     const napier_umap_params given = napier_umap_params_of(&o);
-    status = napier_umap_check_params(context->host, &given, &params, &forces);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_umap_check_params(context->host, &given, &params, &forces));
     const int64_t elements = embedding.rows * embedding.cols;
     const napier_umap_optimizer_options adam = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
@@ -437,13 +364,13 @@ napier_status napier_cuda_umap_optimize_layout(napier_cuda_context *context, str
     r.options = adam;
     take_run(&room, &r);
     r.step.first = napier_cuda_take(&room, 2 * elements, sizeof(float));
-    if (!napier_cuda_room_ready(context, &room, &status) || elements == 0) {
-        return status;
+    NAPIER_CUDA_READY(context, room);
+    if (elements == 0) {
+        return NAPIER_OK;
     }
     r.step.second = r.step.first + elements;
-    const napier_device_call call = {context, stream, "umap_optimize_layout"};
-    status = clear_state(&call, r.build.state);
-    if (!status)
-        status = napier_cuda_fill(context, stream, r.step.first, 0, 2 * (size_t)elements * sizeof(float));
-    return status ? status : run_epochs(&call, &r);
+    const napier_cuda_call call = {context, stream, "umap_optimize_layout"};
+    NAPIER_TRY(clear_state(&call, r.build.state));
+    NAPIER_TRY(napier_cuda_fill(context, stream, r.step.first, 0, 2 * (size_t)elements * sizeof(float)));
+    return run_epochs(&call, &r);
 }
