@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The tree ------------------------------------------------------------------------------------------------------
- */
+/* ---- The tree ---------------------------------------------------------------------------------------------------- */
 
 /* Byte `i`, counted from the end. */
 static uint8_t from_end(const napier_added_token *token, uint32_t i) {
@@ -119,8 +118,7 @@ void napier_added_free(const napier_allocator *allocator, napier_added_set *set)
     napier_free(allocator, set->bytes);
 }
 
-/* ---- Searching -----------------------------------------------------------------------------------------------------
- */
+/* ---- Searching --------------------------------------------------------------------------------------------------- */
 
 typedef struct hit {
     uint32_t at; /* offset from the window's start */

@@ -4,8 +4,7 @@
 
 enum { SHORT_WORD = 32, NO_RANK = INT32_MAX };
 
-/* ---- The table -----------------------------------------------------------------------------------------------------
- */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
 napier_status napier_merges_allocate(napier_context *context, napier_merges *m, size_t count) {
     uint32_t slots = 16;
@@ -65,8 +64,7 @@ static inline int32_t rank_of_bytes(const napier_vocabulary *v, const napier_mer
     return there ? rank_of(m, v->byte_ids[at[0]], v->byte_ids[at[1]], id) : NO_RANK;
 }
 
-/* ---- Short words ---------------------------------------------------------------------------------------------------
- */
+/* ---- Short words ------------------------------------------------------------------------------------------------- */
 
 /* Merges n bytes, writes the ids and returns their number. */
 static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, const uint8_t *word, size_t n,
@@ -103,8 +101,7 @@ static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, co
     return n;
 }
 
-/* ---- Long words ----------------------------------------------------------------------------------------------------
- */
+/* ---- Long words -------------------------------------------------------------------------------------------------- */
 
 /* A token of a long word, in a linked list. One that was merged into its left neighbour keeps its place, with rank
  * NO_RANK. */

@@ -9,14 +9,13 @@
 static void *take(size_t size, void *user) { return napier_alloc(user, size, 1); }
 static void give_back(void *memory, void *user) { napier_free(user, memory); }
 
-/* ---- Compiling -----------------------------------------------------------------------------------------------------
- */
+/* ---- Compiling --------------------------------------------------------------------------------------------------- */
 
 static napier_status no_memory(napier_context *context) {
     return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the pre-tokenizer's pattern");
 }
 
-static napier_status compile(const napier_json *json, pcre2_compile_context *settings, const napier_text_buffer *text,
+static napier_status compile(napier_json *json, pcre2_compile_context *settings, const napier_text_buffer *text,
                              napier_split *split) {
     int error;
     size_t at;
@@ -39,7 +38,7 @@ static napier_status compile(const napier_json *json, pcre2_compile_context *set
     return NAPIER_OK;
 }
 
-napier_status napier_split_compile(const napier_json *json, napier_allocator *allocator, const char *pattern,
+napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, const char *pattern,
                                    napier_split *split) {
     napier_text_buffer text = {0};
     napier_status status = napier_split_translate(json, pattern, &text);
@@ -62,8 +61,7 @@ void napier_split_free(napier_split *split) {
     split->code = NULL;
 }
 
-/* ---- Matching ------------------------------------------------------------------------------------------------------
- */
+/* ---- Matching ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_matcher_prepare(napier_context *context, const napier_split *split, napier_matcher *m) {
     *m = (napier_matcher){.split = split};
@@ -148,8 +146,7 @@ napier_status napier_matcher_next(napier_context *context, napier_matcher *m, co
     return NAPIER_OK;
 }
 
-/* ---- Classes -------------------------------------------------------------------------------------------------------
- */
+/* ---- Classes ----------------------------------------------------------------------------------------------------- */
 
 size_t napier_classify(const uint8_t *table, const uint8_t *text, size_t size, uint8_t *classes) {
     size_t n = 0;

@@ -21,8 +21,7 @@ typedef struct encoder {
     napier_matcher matcher;
 } encoder;
 
-/* ---- Words ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Words ------------------------------------------------------------------------------------------------------- */
 
 static napier_status add_id(encoder *e, int32_t id) {
     if (e->ids->size == e->ids->capacity) {
@@ -78,8 +77,7 @@ static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) 
     return status;
 }
 
-/* ---- Pieces between added tokens -----------------------------------------------------------------------------------
- */
+/* ---- Pieces between added tokens --------------------------------------------------------------------------------- */
 
 typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t size);
 
@@ -126,8 +124,7 @@ static napier_status encode_raw(encoder *e, const uint8_t *text, size_t size) {
     return status ? status : encode_normalized(e, (const uint8_t *)e->normal.bytes, e->normal.size);
 }
 
-/* ---- Encode --------------------------------------------------------------------------------------------------------
- */
+/* ---- Encode ------------------------------------------------------------------------------------------------------ */
 
 static napier_status check_text(napier_context *context, const char *text, size_t size) {
     if (text == NULL && size > 0) {
@@ -190,8 +187,7 @@ napier_status napier_tokenizer_encode(napier_context *context, const napier_toke
     return status;
 }
 
-/* ---- Decode --------------------------------------------------------------------------------------------------------
- */
+/* ---- Decode ------------------------------------------------------------------------------------------------------ */
 
 static const napier_token *token_of(const napier_tokenizer *tokenizer, int64_t id) {
     const napier_vocabulary *const v = &tokenizer->vocabulary;
@@ -248,8 +244,7 @@ napier_status napier_tokenizer_decode(napier_context *context, const napier_toke
     return status;
 }
 
-/* ---- Questions -----------------------------------------------------------------------------------------------------
- */
+/* ---- Questions --------------------------------------------------------------------------------------------------- */
 
 int64_t napier_tokenizer_vocab_size(const napier_tokenizer *tokenizer) {
     return tokenizer == NULL ? 0 : tokenizer->vocabulary.size;

@@ -128,9 +128,9 @@ static void against_utf8proc(void **state) {
 /* ---- The expression ------------------------------------------------------------------------------------------------
  */
 
-static const napier_json *document(void) {
+static napier_json *document(void) {
     static napier_json json;
-    json = (napier_json){context, "a file", NULL};
+    json = (napier_json){context, "a file", NULL, NAPIER_OK};
     return &json;
 }
 
