@@ -10,9 +10,10 @@
 #include "lm/decoder/ragged.h"
 #include "lm/decoder/weights.h"
 
-/* Memory for batches up to a given size, used again for each batch. */
+/* A batch of up to a given size, and the memory of its layers. */
 typedef struct napier_layers {
     const napier_model *model;
+    napier_ragged batch;       /* the caller fills it */
     napier_dtype dtype;        /* of activations before a product */
     float *x;                  /* [tokens, hidden] the residual stream */
     void *normed;              /* [tokens, hidden] */
@@ -26,14 +27,14 @@ typedef struct napier_layers {
     double done, share; /* fractions of all work: before this batch, and in this batch's layers */
 } napier_layers;
 
-/* The bytes that napier_layers_allocate allocates, including those of attention. Negative if they overflow. */
+/* The bytes that napier_layers_allocate and attention allocate. INT64_MAX if they overflow. */
 int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size);
 napier_status napier_layers_allocate(napier_context *context, const napier_model *model, napier_ragged_size size,
                                      napier_layers *layers);
 void napier_layers_release(napier_context *context, napier_layers *layers);
 
-/* Runs the layers. Afterwards row i of `normed` is the state of wanted row i. */
-napier_status napier_layers_run(napier_context *context, napier_layers *layers, const napier_ragged *batch);
+/* Runs the layers over the batch. Afterwards row i of `normed` is the state of wanted row i. */
+napier_status napier_layers_run(napier_context *context, napier_layers *layers);
 
 /* A view of the first rows of normed. */
 napier_const_matrix napier_layers_states(const napier_layers *layers, int64_t rows);

@@ -15,6 +15,7 @@
 #include "core/base/bytes.h"
 #include "lm/text/file.h"
 #include "lm/text/json.h"
+#include "core/base/scope.h"
 
 static const size_t most_header = (size_t)100 << 20; /* the limit in the format's definition */
 static const size_t most_index = (size_t)100 << 20;
@@ -188,8 +189,8 @@ static napier_status read_tensors(napier_json *json, shard *s, const uint8_t *da
             return json->status;
         }
     }
-    const napier_status status = check_overlap(json, s->tensors, s->count);
-    return status ? status : sort_names(json, s->tensors, s->count);
+    NAPIER_TRY(check_overlap(json, s->tensors, s->count));
+    return sort_names(json, s->tensors, s->count);
 }
 
 /* Counts the members before memory is allocated for them. */
@@ -242,15 +243,10 @@ static napier_status shard_open(napier_context *context, const char *path, shard
     int fd;
     napier_json json = {context, path, NULL, NAPIER_OK};
     *s = (shard){0};
-    napier_status status = napier_open_file(context, path, &fd, &s->size);
-    if (status) {
-        return status;
-    }
-    status = map_file(&json, fd, s);
+    NAPIER_TRY(napier_open_file(context, path, &fd, &s->size));
+    napier_status status = map_file(&json, fd, s);
     close(fd);
-    if (!status) {
-        status = read_header(&json, s);
-    }
+    status = status ? status : read_header(&json, s);
     napier_json_free(&json);
     return status;
 }
@@ -294,15 +290,11 @@ static napier_status read_places(napier_json *json, const cJSON *map, place *pla
     return NAPIER_OK;
 }
 
-static napier_status join(napier_context *context, const char *folder, const char *name, char **path) {
-    const size_t first = strlen(folder), second = strlen(name);
-    *path = napier_alloc(&context->allocator, first + second + 2, 1);
-    if (*path == NULL) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the path of %.64s", name);
-    }
-    memcpy(*path, folder, first);
-    (*path)[first] = '/';
-    memcpy(*path + first + 1, name, second + 1);
+static napier_status join(napier_memory *memory, const char *folder, const char *name, char **path) {
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    *path = napier_take(memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(memory, "no memory for the path of %.64s", name));
+    (void)snprintf(*path, size, "%s/%s", folder, name);
     return NAPIER_OK;
 }
 
@@ -327,26 +319,22 @@ static napier_status take_tensors(napier_json *json, napier_safetensors *all, co
 static napier_status add_shard(napier_json *json, const char *folder, const place *places, int64_t count,
                                napier_safetensors *all) {
     char *path;
-    napier_status status = join(json->context, folder, places->file, &path);
-    if (status) {
-        return status;
-    }
+    NAPIER_MEMORY(memory, json->context);
+    NAPIER_TRY(join(&memory, folder, places->file, &path));
     shard *const s = &all->shards[all->shard_count++];
-    status = shard_open(json->context, path, s);
-    napier_free(&json->context->allocator, path);
-    return status ? status : take_tensors(json, all, s, places, count);
+    NAPIER_TRY(shard_open(json->context, path, s));
+    return take_tensors(json, all, s, places, count);
 }
 
 static napier_status open_shards(napier_json *json, const char *folder, const place *places, int64_t count,
                                  napier_safetensors *all) {
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0, end; i < count && !status; i = end) {
+    for (int64_t i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && strcmp(places[end].file, places[i].file) == 0;) {
             end++;
         }
-        status = add_shard(json, folder, places + i, end - i, all);
+        NAPIER_TRY(add_shard(json, folder, places + i, end - i, all));
     }
-    return status ? status : sort_names(json, all->tensors, all->count);
+    return sort_names(json, all->tensors, all->count);
 }
 
 static napier_status open_index(napier_json *json, const char *folder, napier_safetensors *all) {
@@ -361,26 +349,22 @@ static napier_status open_index(napier_json *json, const char *folder, napier_sa
         return json->status;
     }
     const napier_allocator *const allocator = &json->context->allocator;
+    NAPIER_MEMORY(memory, json->context);
+    place *const places = napier_take(&memory, (int64_t)most, sizeof *places);
     all->shards = napier_alloc(allocator, most + 1, sizeof *all->shards);
     all->tensors = napier_alloc(allocator, most + 1, sizeof *all->tensors);
-    place *const places = napier_alloc(allocator, most + 1, sizeof *places);
-    napier_status status = all->shards && all->tensors && places
-                               ? read_places(json, map, places, &count)
-                               : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", most);
-    if (!status) {
-        status = open_shards(json, folder, places, count, all);
+    if (!all->shards || !all->tensors || !places) {
+        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", most);
     }
-    napier_free(allocator, places);
-    return status;
+    NAPIER_TRY(read_places(json, map, places, &count));
+    return open_shards(json, folder, places, count, all);
 }
 
 static napier_status read_index(napier_context *context, const char *path, const char *folder,
                                 napier_safetensors *all) {
     napier_json json;
     napier_status status = napier_json_load(&json, context, path, most_index);
-    if (!status) {
-        status = open_index(&json, folder, all);
-    }
+    status = status ? status : open_index(&json, folder, all);
     napier_json_free(&json);
     return status;
 }
@@ -408,41 +392,39 @@ static napier_status open_one(napier_context *context, const char *path, napier_
     }
     shard *const s = all->shards;
     all->shard_count = 1;
-    const napier_status status = shard_open(context, path, s);
-    if (!status) { /* all tensors of the file are the set's */
-        all->tensors = s->tensors;
-        all->count = s->count;
-        s->tensors = NULL;
+    NAPIER_TRY(shard_open(context, path, s));
+    all->tensors = s->tensors; /* all tensors of the file are the set's */
+    all->count = s->count;
+    s->tensors = NULL;
+    return NAPIER_OK;
+}
+
+/* Opens the single file, or the shards of the index. */
+static napier_status open_either(napier_context *context, const char *folder, const char *single, const char *index,
+                                 napier_safetensors *all) {
+    if (access(single, F_OK) == 0) {
+        return open_one(context, single, all);
     }
-    return status;
+    if (access(index, F_OK) == 0) {
+        return read_index(context, index, folder, all);
+    }
+    return napier_fail(context, NAPIER_IO_ERROR,
+                       "%.96s: neither model.safetensors nor model.safetensors.index.json is there", folder);
 }
 
 static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
-    char *single, *index = NULL;
-    napier_status status = join(context, folder, "model.safetensors", &single);
-    if (!status) {
-        status = join(context, folder, "model.safetensors.index.json", &index);
-    }
-    if (!status) {
-        status = access(single, F_OK) == 0  ? open_one(context, single, all)
-                 : access(index, F_OK) == 0 ? read_index(context, index, folder, all)
-                                            : napier_fail(context, NAPIER_IO_ERROR,
-                                                          "%.96s: neither model.safetensors nor "
-                                                          "model.safetensors.index.json is there",
-                                                          folder);
-    }
-    napier_free(&context->allocator, single);
-    napier_free(&context->allocator, index);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    char *single, *index;
+    NAPIER_TRY(join(&memory, folder, "model.safetensors", &single));
+    NAPIER_TRY(join(&memory, folder, "model.safetensors.index.json", &index));
+    return open_either(context, folder, single, index, all);
 }
 
 typedef napier_status opener(napier_context *context, const char *path, napier_safetensors *all);
 
 static napier_status open_with(napier_context *context, opener *open_it, const char *path, napier_safetensors **out) {
     napier_status status = new_set(context, out);
-    if (!status) {
-        status = open_it(context, path, *out);
-    }
+    status = status ? status : open_it(context, path, *out);
     if (status) {
         napier_safetensors_close(context, *out);
         *out = NULL;

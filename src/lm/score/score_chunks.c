@@ -1,7 +1,7 @@
 /* lm/score/score_chunks.c - see score_chunks.h. */
 #include "lm/score/score_chunks.h"
 
-#include <string.h>
+#include "core/base/scope.h"
 
 static int64_t response_size(const napier_score_lists *l, int64_t i) {
     const napier_token_list list = napier_score_response(l, l->order[i]);
@@ -148,21 +148,20 @@ void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_ch
 
 napier_status napier_score_chunk_ratings(const napier_score_lists *l, const napier_score_chunk *c,
                                          napier_score_rate *rate, void *argument) {
-    napier_status status = NAPIER_OK;
     int64_t row = 0;
     for (int64_t p = c->prompt, first = c->first, end; first < c->end; p++, first = end) {
         end = l->prompts[p].first + l->prompts[p].count;
         end = end < c->end ? end : c->end;
-        for (int64_t i = first; i < end && !status; i++) {
-            status = rate(argument, row, napier_score_response(l, l->order[i]).begin);
+        for (int64_t i = first; i < end; i++) {
+            NAPIER_TRY(rate(argument, row, napier_score_response(l, l->order[i]).begin));
         }
         row++;
-        for (int64_t i = first; i < end && !status; i++) {
+        for (int64_t i = first; i < end; i++) {
             const napier_token_list response = napier_score_response(l, l->order[i]);
-            for (int64_t t = response.begin + 1; t < response.end && !status; t++) {
-                status = rate(argument, row++, t);
+            for (int64_t t = response.begin + 1; t < response.end; t++) {
+                NAPIER_TRY(rate(argument, row++, t));
             }
         }
     }
-    return status;
+    return NAPIER_OK;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/math/f64.h"
 #include "lm/decoder/weights.h"
 #include "ops/tokens/responses.h"
@@ -74,13 +75,10 @@ static void start_row(napier_score_head *h, int64_t row) {
     h->used = 0;
 }
 
-napier_status napier_score_head_add(void *argument, int64_t row, int64_t target) {
-    napier_score_head *h = argument;
+napier_status napier_score_head_add(void *head, int64_t row, int64_t target) {
+    napier_score_head *h = head;
     if (h->rows == 0 || h->last != row || h->used == h->per_row) {
-        const napier_status status = h->rows == h->most_rows ? napier_score_head_flush(h) : NAPIER_OK;
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(h->rows == h->most_rows ? napier_score_head_flush(h) : NAPIER_OK);
         start_row(h, row);
     }
     const int64_t at = (h->rows - 1) * h->per_row + h->used++;

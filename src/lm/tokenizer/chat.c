@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "lm/text/buffer.h"
 
@@ -201,34 +202,24 @@ static const char *absent_part(const napier_chat_message *m) {
 
 static napier_status check_message(napier_context *context, const napier_chat_message *m, int64_t i) {
     const char *const absent = absent_part(m);
-    if (absent != NULL || m->tool_call_count < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "messages[%lld]: %s%s", (long long)i,
-                           absent != NULL ? absent : "tool_call_count is negative", absent != NULL ? " NULL" : "");
-    }
+    NAPIER_REFUSE_IF(context, absent != NULL || m->tool_call_count < 0, "messages[%lld]: %s%s", (long long)i,
+                     absent != NULL ? absent : "tool_call_count is negative", absent != NULL ? " NULL" : "");
     const role r = role_of(m->role);
-    if (r == ROLES) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "messages[%lld]: role '%.40s' is none of system, user, assistant, tool", (long long)i,
-                           m->role);
-    }
-    if (r != ASSISTANT && (m->reasoning != NULL || m->tool_call_count > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "messages[%lld]: %s of a %s message, but the format has them for the assistant only",
-                           (long long)i, m->reasoning != NULL ? "reasoning" : "tool calls", m->role);
-    }
+    NAPIER_REFUSE_IF(context, r == ROLES, "messages[%lld]: role '%.40s' is none of system, user, assistant, tool",
+                     (long long)i, m->role);
+    NAPIER_REFUSE_IF(context, r != ASSISTANT && (m->reasoning != NULL || m->tool_call_count > 0),
+                     "messages[%lld]: %s of a %s message, but the format has them for the assistant only", (long long)i,
+                     m->reasoning != NULL ? "reasoning" : "tool calls", m->role);
     return NAPIER_OK;
 }
 
 static napier_status check_messages(napier_context *context, const napier_chat_message *messages, int64_t count) {
-    if (count < 0 || (messages == NULL && count > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "messages: count %lld%s", (long long)count,
-                           messages ? "" : ", and NULL");
+    NAPIER_REFUSE_IF(context, count < 0 || (messages == NULL && count > 0), "messages: count %lld%s", (long long)count,
+                     messages ? "" : ", and NULL");
+    for (int64_t i = 0; i < count; i++) {
+        NAPIER_TRY(check_message(context, &messages[i], i));
     }
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < count && !status; i++) {
-        status = check_message(context, &messages[i], i);
-    }
-    return status;
+    return NAPIER_OK;
 }
 
 static void render(chat *c, const napier_chat_options *options) {
@@ -248,28 +239,14 @@ static void render(chat *c, const napier_chat_options *options) {
 napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                const napier_chat_options *options, napier_text_buffer *text) {
     napier_chat_options o = NAPIER_CHAT_OPTIONS_INIT;
-    napier_status status = napier_begin(context);
-    if (!status) {
-        status = napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o);
-    }
-    if (status) {
-        return status;
-    }
-    if (o.tools == NULL && o.tools_size > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: tools NULL, but %zu bytes", o.tools_size);
-    }
-    status = napier_check_text_buffer(context, "text", text);
-    if (!status) {
-        status = check_messages(context, messages, count);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o));
+    NAPIER_REFUSE_IF(context, o.tools == NULL && o.tools_size > 0, "options: tools NULL, but %zu bytes", o.tools_size);
+    NAPIER_TRY(napier_check_text_buffer(context, "text", text));
+    NAPIER_TRY(check_messages(context, messages, count));
     const size_t before = text->size;
     chat c = {context, messages, count, last_query(messages, count), text, NAPIER_OK};
     render(&c, &o);
-    if (c.status) {
-        text->size = before;
-    }
+    text->size = c.status ? before : text->size;
     return c.status;
 }

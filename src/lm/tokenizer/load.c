@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 
 static const size_t most_bytes = (size_t)1 << 28;
 
@@ -141,8 +141,8 @@ static napier_status read_tokenizer(napier_json *json, napier_tokenizer *t) {
         return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for the table of characters");
     }
     napier_unicode_table(t->table);
-    const napier_status status = napier_load_steps(json, t, &lists);
-    return status ? status : napier_load_tokens(json, t, &lists);
+    NAPIER_TRY(napier_load_steps(json, t, &lists));
+    return napier_load_tokens(json, t, &lists);
 }
 
 /* Loads a file if `path` is not NULL, and otherwise `text`. */
@@ -158,9 +158,7 @@ static napier_status load(napier_context *context, const char *path, const char 
     const napier_fenv caller = napier_fenv_enter();
     napier_status status = path != NULL ? napier_json_load(&json, context, path, most_bytes)
                                         : napier_json_parse(&json, context, "tokenizer.json", text, size);
-    if (!status) {
-        status = read_tokenizer(&json, t);
-    }
+    status = status ? status : read_tokenizer(&json, t);
     napier_json_free(&json);
     napier_fenv_leave(caller);
     if (status) {
@@ -173,24 +171,19 @@ static napier_status load(napier_context *context, const char *path, const char 
 
 /* `source` is the argument called `name`. */
 static napier_status begin(napier_context *context, const char *name, const char *source, napier_tokenizer **out) {
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (out == NULL || source == NULL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", out == NULL ? "out" : name);
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, out == NULL || source == NULL, "%s: NULL", out == NULL ? "out" : name);
     *out = NULL;
     return NAPIER_OK;
 }
 
 napier_status napier_tokenizer_from_json(napier_context *context, const char *json, size_t size,
                                          napier_tokenizer **out) {
-    const napier_status status = begin(context, "json", json, out);
-    return status ? status : load(context, NULL, json, size, out);
+    NAPIER_TRY(begin(context, "json", json, out));
+    return load(context, NULL, json, size, out);
 }
 
 napier_status napier_tokenizer_load(napier_context *context, const char *path, napier_tokenizer **out) {
-    const napier_status status = begin(context, "path", path, out);
-    return status ? status : load(context, path, NULL, 0, out);
+    NAPIER_TRY(begin(context, "path", path, out));
+    return load(context, path, NULL, 0, out);
 }

@@ -6,6 +6,7 @@
 
 #include "lm/tokenizer/load.h"
 #include "lm/tokenizer/normalize.h"
+#include "core/base/scope.h"
 
 /* The counts that determine the memory. */
 typedef struct sizes {
@@ -94,7 +95,7 @@ static bool sides_of(const cJSON *item, const char **left, size_t *left_size, co
     }
     const cJSON *const first = cJSON_IsArray(item) ? item->child : NULL;
     const cJSON *const second = first != NULL ? first->next : NULL;
-    if (!cJSON_IsString(first) || !cJSON_IsString(second) || second->next != NULL) {
+    if (second == NULL || second->next != NULL || !cJSON_IsString(first) || !cJSON_IsString(second)) {
         return false;
     }
     *left = first->valuestring;
@@ -128,10 +129,7 @@ static napier_status read_merge(napier_json *json, napier_tokenizer *t, const cJ
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: %s is not two tokens", rank,
                                 napier_show_item(item).text);
     }
-    const napier_status status = napier_scratch_reserve(json->context, room, size + strlen(right), 1);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_scratch_reserve(json->context, room, size + strlen(right), 1));
     if (!ids_of(&t->vocabulary, left, size, right, room->data, &merge)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' or both joined are not in vocab",
                                 rank, napier_show(left, size).text, napier_show_text(right).text);
@@ -160,11 +158,7 @@ static napier_status read_merges(napier_json *json, napier_tokenizer *t, const c
                                 napier_show_item(merges).text);
     }
     napier_status status = napier_merges_allocate(json->context, &t->merges, (size_t)cJSON_GetArraySize(merges));
-    cJSON_ArrayForEach(item, merges) {
-        if (!status) {
-            status = read_merge(json, t, item, rank++, &room);
-        }
-    }
+    cJSON_ArrayForEach(item, merges) { status = status ? status : read_merge(json, t, item, rank++, &room); }
     napier_scratch_free(json->context, &room);
     return status;
 }
@@ -319,19 +313,14 @@ static napier_status read_added(napier_json *json, napier_tokenizer *t, const cJ
     }
     cJSON_ArrayForEach(item, added) {
         entry e;
-        napier_status status = read_entry(json, item, &e, &ignored);
-        if (!status) {
-            status = add_token(json, t, &e);
-        }
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(read_entry(json, item, &e, &ignored));
+        NAPIER_TRY(add_token(json, t, &e));
     }
     if (!napier_added_sort(&t->added) || !napier_added_sort(&t->added_normalized)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
     }
-    const napier_status status = napier_added_build(json->context, &t->added);
-    return status ? status : napier_added_build(json->context, &t->added_normalized);
+    NAPIER_TRY(napier_added_build(json->context, &t->added));
+    return napier_added_build(json->context, &t->added_normalized);
 }
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
@@ -342,15 +331,9 @@ napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const n
     if (measure_vocab(json, lists->vocab, &s) || measure_added(json, lists->added, &s, &added)) {
         return json->status;
     }
-    napier_status status = napier_vocabulary_allocate(json->context, &t->vocabulary, s.ids, s.count, s.bytes);
-    if (!status) {
-        status = read_vocab(json, &t->vocabulary, lists->vocab);
-    }
-    if (!status) {
-        status = read_merges(json, t, lists->merges);
-    }
-    if (!status) {
-        status = mark_whole(json, t, lists->ignore_merges);
-    }
-    return status ? status : read_added(json, t, lists->added, added);
+    NAPIER_TRY(napier_vocabulary_allocate(json->context, &t->vocabulary, s.ids, s.count, s.bytes));
+    NAPIER_TRY(read_vocab(json, &t->vocabulary, lists->vocab));
+    NAPIER_TRY(read_merges(json, t, lists->merges));
+    NAPIER_TRY(mark_whole(json, t, lists->ignore_merges));
+    return read_added(json, t, lists->added, added);
 }

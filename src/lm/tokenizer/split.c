@@ -47,9 +47,7 @@ napier_status napier_split_compile(napier_json *json, napier_allocator *allocato
     if (!status && settings == NULL) {
         status = no_memory(json->context);
     }
-    if (!status) {
-        status = compile(json, settings, &text, split);
-    }
+    status = status ? status : compile(json, settings, &text, split);
     pcre2_compile_context_free(settings);
     pcre2_general_context_free(memory);
     napier_text_buffer_free(json->context, &text);
@@ -151,11 +149,7 @@ napier_status napier_matcher_next(napier_context *context, napier_matcher *m, co
 size_t napier_classify(const uint8_t *table, const uint8_t *text, size_t size, uint8_t *classes) {
     size_t n = 0;
     for (size_t at = 0; at < size;) {
-        uint64_t eight = 0x80;
-        if (size - at >= 8) {
-            memcpy(&eight, text + at, 8);
-        }
-        if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+        if (napier_is_ascii(text, size, at)) {
             memcpy(classes + n, text + at, 8);
             at += 8;
             n += 8;

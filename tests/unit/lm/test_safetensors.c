@@ -30,8 +30,7 @@ static int stop(void **state) {
     return rmdir(folder); /* each test takes its files away */
 }
 
-/* ---- Files to read -------------------------------------------------------------------------------------------------
- */
+/* ---- Files to read ----------------------------------------------------------------------------------------------- */
 
 static const char *path_of(const char *name) {
     static char paths[4][256];
@@ -64,8 +63,7 @@ static void write_tensors(const char *name, const char *header, size_t data) {
     free(bytes);
 }
 
-/* ---- What is right -------------------------------------------------------------------------------------------------
- */
+/* ---- What is right ----------------------------------------------------------------------------------------------- */
 
 static void one_file(void **state) {
     (void)state;
@@ -132,8 +130,7 @@ static void shards(void **state) {
     no_problems();
 }
 
-/* ---- What is not ---------------------------------------------------------------------------------------------------
- */
+/* ---- What is not ------------------------------------------------------------------------------------------------- */
 
 #define TENSOR(dtype, shape, offsets) "{\"dtype\": \"" dtype "\", \"shape\": " shape ", \"data_offsets\": " offsets "}"
 
@@ -302,8 +299,7 @@ static void pipes(void **state) {
     no_problems();
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static void memory(void **state) {
     (void)state;

@@ -33,8 +33,7 @@ static rng numbers = {1, 0};
 
 static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
-/* ---- Ids by hand ---------------------------------------------------------------------------------------------------
- */
+/* ---- Ids by hand ------------------------------------------------------------------------------------------------- */
 
 /* "72 220 259": the ids of a text, which lives until the next call. */
 static const char *ids_of(const napier_tokenizer *tokenizer, const char *text, size_t size, bool plain) {
@@ -103,8 +102,7 @@ static void added_tokens(void **state) {
     no_problems();
 }
 
-/* ---- Byte-pair encoding by its definition --------------------------------------------------------------------------
- */
+/* ---- Byte-pair encoding by its definition ------------------------------------------------------------------------ */
 
 /* The merges of tiny_tokenizer.json that letters take part in, in their order. */
 static const char *const merges[][2] = {{"l", "l"}, {"h", "e"}, {"he", "ll"}, {"hell", "o"}, {"o", "r"},
@@ -189,8 +187,7 @@ static void long_runs(void **state) {
     no_problems();
 }
 
-/* ---- Bad text, bad arguments ---------------------------------------------------------------------------------------
- */
+/* ---- Bad text, bad arguments ------------------------------------------------------------------------------------- */
 
 static void not_utf8(void **state) {
     (void)state;
@@ -252,8 +249,7 @@ static void arguments(void **state) {
     no_problems();
 }
 
-/* ---- Decode and questions ------------------------------------------------------------------------------------------
- */
+/* ---- Decode and questions ---------------------------------------------------------------------------------------- */
 
 static void check_text(const int32_t *ids, int64_t count, bool skip, const char *wanted) {
     napier_decode_options options = NAPIER_DECODE_OPTIONS_INIT;
@@ -322,8 +318,7 @@ static void round_trip(void **state) {
     no_problems();
 }
 
-/* ---- Other files ---------------------------------------------------------------------------------------------------
- */
+/* ---- Other files ------------------------------------------------------------------------------------------------- */
 
 static void other_forms(void **state) {
     (void)state;
@@ -347,8 +342,7 @@ static void other_forms(void **state) {
     no_problems();
 }
 
-/* ---- Threads -------------------------------------------------------------------------------------------------------
- */
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
 /* One thread with a context of its own; returns whether all went well. */
 static void *encode_often(void *unused) {
@@ -382,8 +376,7 @@ static void threads(void **state) {
     no_problems();
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------------------------
- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 /* Loads, encodes and decodes; the first status that is not OK. */
 static napier_status whole_life(napier_context *c) {

@@ -37,8 +37,7 @@ static rng numbers = {1, 0};
 
 static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
-/* ---- Normal form ---------------------------------------------------------------------------------------------------
- */
+/* ---- Normal form ------------------------------------------------------------------------------------------------- */
 
 static bool nfc(const char *text, size_t size, napier_text_buffer *out) {
     napier_scratch scratch = {0};
@@ -99,10 +98,10 @@ static size_t random_text(char *text) {
     const uint32_t marks = random_below(20) == 0 ? 60 : 0;
     for (uint32_t n = 1 + random_below(20); n > 0; n--) {
         const uint32_t c = starts[random_below(STARTS)] + random_below(random_below(3) == 0 ? 16 : 3);
-        size += napier_utf8_put((uint8_t *)text + size, c);
+        size += (size_t)utf8proc_encode_char((int32_t)c, (uint8_t *)text + size);
     }
     for (uint32_t n = 0; n < marks; n++) {
-        size += napier_utf8_put((uint8_t *)text + size, 0x300 + random_below(0x50));
+        size += (size_t)utf8proc_encode_char((int32_t)(0x300 + random_below(0x50)), (uint8_t *)text + size);
     }
     text[size] = '\0';
     return size;
@@ -125,8 +124,7 @@ static void against_utf8proc(void **state) {
     no_problems();
 }
 
-/* ---- The expression ------------------------------------------------------------------------------------------------
- */
+/* ---- The expression ---------------------------------------------------------------------------------------------- */
 
 static napier_json *document(void) {
     static napier_json json;
@@ -290,8 +288,7 @@ static void long_words(void **state) {
     no_problems();
 }
 
-/* ---- Files ----------------------------------------------------------------------------------------------------------
- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *from, *to;
@@ -428,8 +425,7 @@ static void json_memory(void **state) {
     no_problems();
 }
 
-/* ---- Added tokens --------------------------------------------------------------------------------------------------
- */
+/* ---- Added tokens ------------------------------------------------------------------------------------------------ */
 
 /* The tokens of a text, one after another, by trying all at each place; returns where it differs, or -1. */
 static int64_t first_difference(const napier_added_set *set, const char *text, size_t size, napier_scratch *hits) {
@@ -524,8 +520,7 @@ static void long_added_token(void **state) {
     no_problems();
 }
 
-/* ---- Files that are made to be slow --------------------------------------------------------------------------------
- */
+/* ---- Files that are made to be slow ------------------------------------------------------------------------------ */
 
 enum { CROWD = 600, TABLE = 4096 }; /* tokens that fall together; slots for 288 + 2 * CROWD tokens, or as many merges */
 
@@ -605,8 +600,7 @@ static void paths(void **state) {
     no_problems();
 }
 
-/* ---- Chat -----------------------------------------------------------------------------------------------------------
- */
+/* ---- Chat -------------------------------------------------------------------------------------------------------- */
 
 /* tests/peers renders many more with Jinja. */
 static void check_chat(const napier_chat_message *messages, int64_t count, int prompt, int quiet, const char *wanted) {
