@@ -40,6 +40,7 @@ groups=(
     "cuda 900 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "bare 400 the library and the self-test without CMake"
     "style 200 clang-format; documents and comments name only what exists"
+    "tidy 400 clang-tidy over src and cli"
 )
 
 # ---- What a group uses --------------------------------------------------------------------------------------------------
@@ -468,6 +469,8 @@ group_style() {
     check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/include "$root"/src "$root"/cli "$root"/tests \
         "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
+
+group_tidy() { check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"; }
 
 # For `check`: a command that must exit with 1, as a test does when it fails. A crash has another status.
 if [ "${1:-}" = --must-fail ]; then
