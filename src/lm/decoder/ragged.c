@@ -1,5 +1,5 @@
-/* lm/decoder/ragged.c - see ragged.h. */
-#include "lm/decoder/ragged.h"
+/* lm/decoder/ragged.c - makes a ragged batch (layers.h). */
+#include "lm/decoder/layers.h"
 
 #include <string.h>
 

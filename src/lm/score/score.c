@@ -8,10 +8,8 @@
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "ops/linear/amx.h"
-#include "lm/decoder/layers.h"
 #include "lm/decoder/rope.h"
-#include "lm/score/score_chunks.h"
-#include "lm/score/score_head.h"
+#include "lm/score/score_parts.h"
 #include "ops/tokens/responses.h"
 #include "ops/softmax/options.h"
 
@@ -77,26 +75,14 @@ static napier_status check_apart(napier_context *context, const napier_score_bat
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
 
-static int64_t cost(const void *argument, const napier_score_chunk *chunk) {
-    const score *s = argument;
-    const int64_t layers = napier_layers_bytes(s->context, s->model, chunk->size);
-    const int64_t head = napier_score_head_bytes(s->context, s->model, chunk->ratings);
-    return layers > INT64_MAX - head ? INT64_MAX : layers + head;
-}
-
-static napier_score_chunk next_chunk(const score *s, const napier_score_chunk *chunk) {
-    return napier_score_chunk_next(&s->lists, chunk, s->model->memory, cost, s);
-}
-
 static napier_status check_chunk(const score *s, const napier_score_chunk *c) {
     NAPIER_REFUSE_IF(s->context, c->size.positions > NAPIER_ROPE_POSITIONS,
                      "batch: a sequence of %" PRId64 " tokens is too long", c->size.positions);
-    const int64_t bytes = cost(s, c);
-    if (bytes > s->model->memory) {
+    if (c->bytes > s->model->memory) {
         return napier_fail(s->context, NAPIER_OUT_OF_MEMORY,
                            "memory: %" PRId64 " bytes are too few for response %" PRId64
                            " and its prompt, which need %" PRId64,
-                           s->model->memory, s->lists.order[c->first], bytes);
+                           s->model->memory, s->lists.order[c->first], c->bytes);
     }
     return NAPIER_OK;
 }
@@ -124,14 +110,14 @@ static napier_status measure(score *s) {
     s->plan = (napier_score_plan){.struct_size = sizeof s->plan, .prompts = s->lists.count};
     s->plan.tokens = napier_index_at(offsets, offsets.size - 1);
     count_unshared(s);
-    napier_score_chunk c = napier_score_chunk_none();
+    napier_score_chunk c = {0};
     while (c.end < s->lists.responses) {
-        c = next_chunk(s, &c);
+        c = napier_score_chunk_next(s->context, s->model, &s->lists, c);
         NAPIER_TRY(check_chunk(s, &c));
         s->plan.chunks++;
         s->plan.tokens_run += c.size.tokens;
         s->work += work_of(s, &c);
-        s->plan.bytes = cost(s, &c) > s->plan.bytes ? cost(s, &c) : s->plan.bytes;
+        s->plan.bytes = c.bytes > s->plan.bytes ? c.bytes : s->plan.bytes;
     }
     return NAPIER_OK;
 }
@@ -173,8 +159,7 @@ static void release(score *s) {
 
 static napier_status rate(score *s, const napier_score_chunk *c) {
     s->head.states = napier_layers_states(&s->layers, s->layers.batch.wanted_offsets[s->layers.batch.sequences]);
-    NAPIER_TRY(napier_score_chunk_ratings(&s->lists, c, napier_score_head_add, &s->head));
-    NAPIER_TRY(napier_score_head_flush(&s->head));
+    NAPIER_TRY(napier_score_chunk_rate(&s->lists, c, &s->head));
     if (s->options.progress && s->options.progress("scoring", s->done / s->work, s->options.user)) {
         return napier_fail(s->context, NAPIER_CANCELLED, "cancelled by the progress callback");
     }
@@ -197,9 +182,9 @@ static napier_status run_chunk(score *s, const napier_score_chunk *c) {
 }
 
 static napier_status run_all(score *s) {
-    napier_score_chunk c = napier_score_chunk_none();
+    napier_score_chunk c = {0};
     while (c.end < s->lists.responses) {
-        c = next_chunk(s, &c);
+        c = napier_score_chunk_next(s->context, s->model, &s->lists, c);
         NAPIER_TRY(run_chunk(s, &c));
     }
     return NAPIER_OK;

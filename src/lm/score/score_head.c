@@ -1,11 +1,10 @@
-/* lm/score/score_head.c - see score_head.h. */
-#include "lm/score/score_head.h"
+/* lm/score/score_head.c - log-probabilities of tokens from rows of states. */
+#include "lm/score/score_parts.h"
 
 #include <string.h>
 
 #include "core/base/scope.h"
 #include "core/math/f64.h"
-#include "lm/decoder/weights.h"
 #include "ops/tokens/responses.h"
 
 enum {
@@ -75,8 +74,7 @@ static void start_row(napier_score_head *h, int64_t row) {
     h->used = 0;
 }
 
-napier_status napier_score_head_add(void *head, int64_t row, int64_t target) {
-    napier_score_head *h = head;
+napier_status napier_score_head_add(napier_score_head *h, int64_t row, int64_t target) {
     if (h->rows == 0 || h->last != row || h->used == h->per_row) {
         NAPIER_TRY(h->rows == h->most_rows ? napier_score_head_flush(h) : NAPIER_OK);
         start_row(h, row);

@@ -1,5 +1,5 @@
-/* lm/score/score_lists.c - see score_lists.h. */
-#include "lm/score/score_lists.h"
+/* lm/score/score_lists.c - finds equal prompts, and prompts with a common beginning. */
+#include "lm/score/score_parts.h"
 
 #include <inttypes.h>
 #include <string.h>

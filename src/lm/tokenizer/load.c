@@ -1,5 +1,5 @@
 /* lm/tokenizer/load.c - reads the steps of a tokenizer.json, in the order in which they run. */
-#include "lm/tokenizer/load.h"
+#include "lm/tokenizer/tokenizer.h"
 
 #include <string.h>
 

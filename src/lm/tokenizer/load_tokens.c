@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "lm/tokenizer/load.h"
+#include "lm/tokenizer/tokenizer.h"
 #include "lm/tokenizer/normalize.h"
 #include "core/base/scope.h"
 
