@@ -19,17 +19,18 @@
 #include "core/base/context.h"
 #include "core/base/fenv.h"
 
-/* Returns the status of a call that fails. */
-#define NAPIER_TRY(call)                    \
-    do {                                    \
-        const napier_status tried = (call); \
-        if (tried) {                        \
-            return tried;                   \
-        }                                   \
+/* NAPIER_TRY(call): returns the status of a call that fails. */
+#define NAPIER_TRY(...)                            \
+    do {                                           \
+        const napier_status tried = (__VA_ARGS__); \
+        if (tried) {                               \
+            return tried;                          \
+        }                                          \
     } while (0)
 
-/* Fails with INVALID_ARGUMENT and a text if the condition holds. */
-#define NAPIER_REFUSE_IF(context, condition, ...)                              \
+/* NAPIER_REFUSE_IF(context, condition, text, ...): fails with INVALID_ARGUMENT and the text if the condition holds. */
+#define NAPIER_REFUSE_IF(...) NAPIER_REFUSE_THIS_IF(__VA_ARGS__)
+#define NAPIER_REFUSE_THIS_IF(context, condition, ...)                         \
     do {                                                                       \
         if (condition) {                                                       \
             return napier_fail(context, NAPIER_INVALID_ARGUMENT, __VA_ARGS__); \

@@ -122,7 +122,7 @@ static napier_status measure(score *s) {
     return NAPIER_OK;
 }
 
-/* Makes the lists and the plan. Call score_end after a success. */
+/* Makes the lists and the plan. Free the lists after a success. */
 static napier_status score_begin(napier_context *context, const napier_model *model, const napier_score_batch *batch,
                                  const napier_score_options *options, score *s) {
     memset(s, 0, sizeof *s);
