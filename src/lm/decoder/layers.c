@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "core/base/parallel.h"
-#include "core/base/scope.h"
 #include "lm/isa/lm_kernels.h"
 #include "lm/decoder/project.h"
 #include "lm/decoder/rope.h"
@@ -131,32 +130,21 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-napier_status napier_layers_allocate(napier_context *context, const napier_model *model, napier_ragged_size size,
+napier_status napier_layers_allocate(napier_memory *memory, const napier_model *model, napier_ragged_size size,
                                      napier_layers *layers) {
+    napier_context *context = memory->context;
     part parts[NAPIER_LAYERS_PARTS];
     *layers = layers_of(model);
-    NAPIER_TRY(napier_ragged_allocate(context, size, &layers->batch));
+    NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
     list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
-        *parts[i].memory = napier_alloc(&context->allocator, (size_t)parts[i].bytes, 1);
-        if (!*parts[i].memory) {
-            napier_layers_release(context, layers);
-            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layers: no memory for %lld bytes",
-                               (long long)napier_layers_bytes(context, model, size));
-        }
+        *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
     }
+    NAPIER_TRY(
+        napier_taken(memory, "layers: no memory for %lld bytes", (long long)napier_layers_bytes(context, model, size)));
     layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
     napier_parallel(context, size.positions, 16, angles_task, layers);
     return NAPIER_OK;
-}
-
-void napier_layers_release(napier_context *context, napier_layers *l) {
-    void *const all[] = {l->x, l->normed, l->q, l->attended, l->k, l->v, l->wide, l->cosines, l->memory};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        napier_free(&context->allocator, all[i]);
-    }
-    napier_ragged_release(context, &l->batch);
-    memset(l, 0, sizeof *l);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #ifndef NAPIER_LM_DECODER_LAYERS_H
 #define NAPIER_LM_DECODER_LAYERS_H
 
+#include "core/base/scope.h"
 #include "lm/decoder/weights.h"
 
 /* ---- A ragged batch: sequences of tokens, each after a prefix of rows (ragged.c) --------------------------------- */
@@ -28,7 +29,6 @@ typedef struct napier_ragged {
                                 wanted_offsets[s] rows of sequence s */
     int64_t copies, copied;
     napier_row_copy *copy; /* [copies]; `to` counts from the first row after the tokens */
-    void *memory;
 } napier_ragged;
 
 /* The capacity of a batch. */
@@ -39,8 +39,8 @@ typedef struct napier_ragged_size {
 } napier_ragged_size;
 
 int64_t napier_ragged_bytes(napier_ragged_size size);
-napier_status napier_ragged_allocate(napier_context *context, napier_ragged_size size, napier_ragged *batch);
-void napier_ragged_release(napier_context *context, napier_ragged *batch);
+/* An empty batch of this capacity, in memory of the caller. */
+napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size size, napier_ragged *batch);
 /* Makes the batch empty. */
 void napier_ragged_clear(napier_ragged *batch);
 
@@ -72,9 +72,9 @@ typedef struct napier_layers {
 
 /* The bytes that napier_layers_allocate and attention allocate. INT64_MAX if they overflow. */
 int64_t napier_layers_bytes(const napier_context *context, const napier_model *model, napier_ragged_size size);
-napier_status napier_layers_allocate(napier_context *context, const napier_model *model, napier_ragged_size size,
+/* The caller frees `memory` after the last use of the layers. */
+napier_status napier_layers_allocate(napier_memory *memory, const napier_model *model, napier_ragged_size size,
                                      napier_layers *layers);
-void napier_layers_release(napier_context *context, napier_layers *layers);
 
 /* Runs the layers over the batch. Afterwards row i of `normed` is the state of wanted row i. */
 napier_status napier_layers_run(napier_context *context, napier_layers *layers);

@@ -139,46 +139,37 @@ static void write_logits(const forward *f, int64_t row, int64_t rows) {
     }
 }
 
-static napier_status allocate(forward *f, napier_ragged_size size) {
+static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_size size) {
     const int64_t rows = size.tokens < LOGIT_ROWS ? size.tokens : LOGIT_ROWS;
     const napier_const_matrix head = f->model->head;
     const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
     const size_t row = (size_t)head.cols + 16, all = f->logits.data ? napier_project_floats(f->context, x, head) : 0;
-    f->memory = napier_alloc(&f->context->allocator, all > row ? all : row, sizeof *f->memory);
-    if (!f->memory) {
-        return napier_fail(f->context, NAPIER_OUT_OF_MEMORY, "logits: no memory for a product of %" PRId64 " rows",
-                           rows);
-    }
-    NAPIER_TRY(napier_layers_allocate(f->context, f->model, size, &f->layers));
+    f->memory = napier_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
+    NAPIER_TRY(napier_taken(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
+    NAPIER_TRY(napier_layers_allocate(memory, f->model, size, &f->layers));
     f->layers.progress = f->progress;
     f->layers.user = f->user;
     return NAPIER_OK;
 }
 
-static void release(forward *f) {
-    napier_layers_release(f->context, &f->layers);
-    napier_free(&f->context->allocator, f->memory);
-    f->memory = NULL;
-}
-
 /* Runs sequences s .. end - 1. */
 static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged_size size) {
-    napier_status status = allocate(f, size);
-    for (int64_t i = s; !status && i < end; i++) {
+    NAPIER_MEMORY(memory, f->context);
+    NAPIER_TRY(allocate(f, &memory, size));
+    for (int64_t i = s; i < end; i++) {
         const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
         napier_ragged_add(&f->layers.batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
     }
     f->layers.done = (double)begin_of(f, s) / (double)f->ids.size;
     f->layers.share = (double)size.tokens / (double)f->ids.size;
-    status = status ? status : napier_layers_run(f->context, &f->layers);
-    if (!status && f->hidden.data) {
+    NAPIER_TRY(napier_layers_run(f->context, &f->layers));
+    if (f->hidden.data) {
         write_states(f, begin_of(f, s), size.tokens);
     }
-    if (!status && f->logits.data) {
+    if (f->logits.data) {
         write_logits(f, begin_of(f, s), size.tokens);
     }
-    release(f);
-    return status;
+    return NAPIER_OK;
 }
 
 static napier_status run_all(forward *f) {

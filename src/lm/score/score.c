@@ -144,19 +144,6 @@ static napier_status score_begin(napier_context *context, const napier_model *mo
 
 /* ---- The work ---------------------------------------------------------------------------------------------------- */
 
-static napier_status allocate(score *s, const napier_score_chunk *c) {
-    NAPIER_TRY(napier_score_head_allocate(&s->head, c->ratings));
-    NAPIER_TRY(napier_layers_allocate(s->context, s->model, c->size, &s->layers));
-    s->layers.progress = s->options.progress;
-    s->layers.user = s->options.user;
-    return NAPIER_OK;
-}
-
-static void release(score *s) {
-    napier_layers_release(s->context, &s->layers);
-    napier_score_head_release(&s->head);
-}
-
 static napier_status rate(score *s, const napier_score_chunk *c) {
     s->head.states = napier_layers_states(&s->layers, s->layers.batch.wanted_offsets[s->layers.batch.sequences]);
     NAPIER_TRY(napier_score_chunk_rate(&s->lists, c, &s->head));
@@ -167,18 +154,18 @@ static napier_status rate(score *s, const napier_score_chunk *c) {
 }
 
 static napier_status run_chunk(score *s, const napier_score_chunk *c) {
+    NAPIER_MEMORY(memory, s->context);
     const double work = work_of(s, c);
-    napier_status status = allocate(s, c);
+    NAPIER_TRY(napier_score_head_allocate(&memory, &s->head, c->ratings));
+    NAPIER_TRY(napier_layers_allocate(&memory, s->model, c->size, &s->layers));
+    s->layers.progress = s->options.progress;
+    s->layers.user = s->options.user;
     s->layers.done = s->done / s->work;
     s->layers.share = (work - head_work(s, c)) / s->work;
     s->done += work;
-    if (!status) {
-        napier_score_chunk_batch(&s->lists, c, &s->layers.batch);
-        status = napier_layers_run(s->context, &s->layers);
-    }
-    status = status ? status : rate(s, c);
-    release(s);
-    return status;
+    napier_score_chunk_batch(&s->lists, c, &s->layers.batch);
+    NAPIER_TRY(napier_layers_run(s->context, &s->layers));
+    return rate(s, c);
 }
 
 static napier_status run_all(score *s) {
@@ -193,6 +180,7 @@ static napier_status run_all(score *s) {
 napier_status napier_model_batch_logprobs(napier_context *context, const napier_model *model,
                                           const napier_score_batch *batch, const napier_score_options *options,
                                           const napier_score_results *results) {
+    NAPIER_DEFAULT_FENV;
     score s;
     napier_score_results r;
     NAPIER_TRY(score_begin(context, model, batch, options, &s));
@@ -203,9 +191,7 @@ napier_status napier_model_batch_logprobs(napier_context *context, const napier_
         s.head.response_ids = s.lists.batch.response_ids;
         s.head.options = (napier_token_options)NAPIER_TOKEN_OPTIONS_INIT;
         s.head.options.temperature = s.options.temperature;
-        const napier_fenv caller = napier_fenv_enter();
         status = run_all(&s);
-        napier_fenv_leave(caller);
     }
     napier_score_lists_free(context, &s.lists);
     return status;
@@ -229,8 +215,9 @@ napier_status napier_model_batch_plan(napier_context *context, const napier_mode
     score s;
     NAPIER_TRY(score_begin(context, model, batch, options, &s));
     napier_status status = napier_check_result_struct(context, "plan", "NAPIER_SCORE_PLAN_INIT", plan);
-    if (!status)
+    if (!status) {
         napier_write_struct(&s.plan, plan);
+    }
     napier_score_lists_free(context, &s.lists);
     return status;
 }

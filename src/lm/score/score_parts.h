@@ -6,6 +6,7 @@
 #include <napier/model.h>
 #include <stdbool.h>
 
+#include "core/base/scope.h"
 #include "lm/decoder/layers.h"
 
 /* ---- Lists: equal prompts, and prompts with a common beginning ---------------------------------------------------
@@ -75,9 +76,9 @@ typedef struct napier_score_head {
 /* The bytes needed for this number of tokens, including the head's own workspace. */
 int64_t napier_score_head_bytes(const napier_context *context, const napier_model *model, int64_t tokens);
 
-/* The caller has set context, model, options, response_ids and results. tokens: the maximum of a batch. */
-napier_status napier_score_head_allocate(napier_score_head *head, int64_t tokens);
-void napier_score_head_release(napier_score_head *head);
+/* The caller has set context, model, options, response_ids and results. tokens: the maximum of a batch. The
+ * caller frees `memory` after the last use of the head. */
+napier_status napier_score_head_allocate(napier_memory *memory, napier_score_head *head, int64_t tokens);
 
 /* Adds a rating: row `row` of states rates the token at `target`. Rows must ascend. */
 napier_status napier_score_head_add(napier_score_head *head, int64_t row, int64_t target);

@@ -148,6 +148,7 @@ static napier_status read_tokenizer(napier_json *json, napier_tokenizer *t) {
 /* Loads a file if `path` is not NULL, and otherwise `text`. */
 static napier_status load(napier_context *context, const char *path, const char *text, size_t size,
                           napier_tokenizer **out) {
+    NAPIER_DEFAULT_FENV;
     napier_tokenizer *const t = napier_alloc(&context->allocator, 1, sizeof *t);
     if (t == NULL) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for a tokenizer");
@@ -155,12 +156,10 @@ static napier_status load(napier_context *context, const char *path, const char 
     memset(t, 0, sizeof *t);
     t->allocator = context->allocator;
     napier_json json;
-    const napier_fenv caller = napier_fenv_enter();
     napier_status status = path != NULL ? napier_json_load(&json, context, path, most_bytes)
                                         : napier_json_parse(&json, context, "tokenizer.json", text, size);
     status = status ? status : read_tokenizer(&json, t);
     napier_json_free(&json);
-    napier_fenv_leave(caller);
     if (status) {
         napier_tokenizer_destroy(context, t);
         return status;
