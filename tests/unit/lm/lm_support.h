@@ -7,6 +7,9 @@
 #include "support/check.h"
 #include "support/tiny_model.h"
 
+/* A model whose files are removed when the block ends. */
+#define TINY_MODEL(name) tiny_model name __attribute__((cleanup(tiny_model_remove))) = TINY_MODEL_INIT
+
 /* Loads a model that has been written. memory 0: the default. */
 static inline napier_model *model_load(napier_context *context, const tiny_model *m, napier_compute compute,
                                        int64_t memory) {

@@ -196,7 +196,7 @@ typedef struct forward_case {
 } forward_case;
 
 static void run_case(const forward_case *c, napier_isa isa, int threads, int64_t memory, float *hidden, float *logits) {
-    napier_context *context = context_of(isa, threads);
+    napier_context *context = context_for_test(isa, threads);
     napier_model *model = model_load(context, c->m, c->compute, memory);
     const int64_t tokens = c->offsets[c->sequences];
     succeeded(context,
@@ -206,7 +206,6 @@ static void run_case(const forward_case *c, napier_isa isa, int threads, int64_t
                                    napier_rows_f32(logits, tokens, c->m->vocabulary), NULL, NULL),
               "forward");
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
 }
 
 static void compare_case(const forward_case *c, napier_isa isa, int threads, int64_t memory) {
@@ -236,7 +235,7 @@ static void test_bits(void) {
     int64_t offsets[] = {0, 1, 30, 30, 47, 110};
     int64_t ids[110];
     for (int which = 0; which < 4; which++) {
-        tiny_model m = TINY_MODEL_INIT;
+        TINY_MODEL(m);
         m.dtype = which / 2 == 0 ? NAPIER_BF16 : NAPIER_F32;
         tiny_model_write(&m);
         rng r = rng_make(3);
@@ -253,7 +252,6 @@ static void test_bits(void) {
         compare_case(&c, NAPIER_ISA_AUTO, 2, 0);
         compare_case(&c, NAPIER_ISA_AUTO, 7, 0);
         compare_case(&c, NAPIER_ISA_AUTO, 1, 3 << 20);
-        tiny_model_remove(&m);
     }
 }
 
@@ -339,7 +337,7 @@ static void test_steps(void) {
 /* ---- Arguments and memory ---------------------------------------------------------------------------------------- */
 
 static void test_arguments(napier_context *context) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     napier_model *model = NULL;
     float logits[2 * 83];
@@ -372,7 +370,6 @@ static void test_arguments(napier_context *context) {
            "info: %lld layers, %lld parameters", (long long)info.layers, (long long)info.parameters);
     napier_model_destroy(context, model);
     napier_model_destroy(context, NULL);
-    tiny_model_remove(&m);
 }
 
 /* ---- Files of another kind --------------------------------------------------------------------------------------- */
@@ -407,7 +404,7 @@ static void run_model(napier_context *context, const tiny_model *m, float *logit
 static void test_odd_places(napier_context *context) {
     const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16};
     for (int k = 0; k < 2; k++) {
-        tiny_model m = TINY_MODEL_INIT;
+        TINY_MODEL(m);
         float even[3 * 83], odd[3 * 83];
         size_t size;
         m.dtype = dtypes[k];
@@ -421,13 +418,12 @@ static void test_odd_places(napier_context *context) {
         write_file(&m, "model.safetensors", bytes, size + 1);
         run_model(context, &m, odd);
         expect(memcmp(even, odd, sizeof even) == 0, "other logits from weights at odd places");
-        tiny_model_remove(&m);
     }
 }
 
 /* 137 GB of norms, on the word of config.json: refused before memory is asked for. */
 static void test_boasting_config(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     ledger l = LEDGER_INIT;
     napier_context *context = ledger_context(&l, 1);
     napier_model *model = NULL;
@@ -444,7 +440,6 @@ static void test_boasting_config(void) {
             "16384 layers", NULL);
     expect(l.most < 1 << 20, "%zu bytes were taken", l.most);
     napier_context_destroy(context);
-    tiny_model_remove(&m);
 }
 
 static napier_status load_and_run(napier_context *context, void *argument) {
@@ -462,11 +457,10 @@ static napier_status load_and_run(napier_context *context, void *argument) {
 }
 
 static void test_memory(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     m.layers = 1;
     tiny_model_write(&m);
     check_allocations("load and forward", load_and_run, &m);
-    tiny_model_remove(&m);
 }
 
 int main(void) {

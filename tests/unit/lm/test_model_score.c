@@ -81,7 +81,7 @@ typedef struct setting {
 } setting;
 
 static void run(const setting *s, const batch *b, scores *out, napier_score_plan *plan) {
-    napier_context *context = context_of(s->isa, s->threads);
+    napier_context *context = context_for_test(s->isa, s->threads);
     napier_model *model = model_load(context, s->m, s->compute, s->memory);
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
@@ -99,7 +99,6 @@ static void run(const setting *s, const batch *b, scores *out, napier_score_plan
         succeeded(context, napier_model_batch_plan(context, model, &view, &options, plan), "plan");
     }
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
 }
 
 static bool same(const scores *a, const scores *b, int64_t tokens) {
@@ -118,7 +117,7 @@ static void score_by_logits(const setting *s, const batch *b, int64_t i, float *
     static float logits[256 * 83];
     memcpy(ids, b->prompts.ids + b->prompts.offsets[i], (size_t)before * sizeof *ids);
     memcpy(ids + before, b->responses.ids + b->responses.offsets[i], (size_t)after * sizeof *ids);
-    napier_context *context = context_of(s->isa, s->threads);
+    napier_context *context = context_for_test(s->isa, s->threads);
     napier_model *model = model_load(context, s->m, s->compute, 0);
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
@@ -130,7 +129,6 @@ static void score_by_logits(const setting *s, const batch *b, int64_t i, float *
                                     napier_indices_i64(ids + before, after), &options, &results),
               "token_logprobs");
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
 }
 
 static void check_routes(const setting *s, const batch *b, const scores *got) {
@@ -147,7 +145,7 @@ static void check_routes(const setting *s, const batch *b, const scores *got) {
 }
 
 static void test_routes(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     static batch b;
     static scores got;
     m.dtype = NAPIER_BF16;
@@ -160,7 +158,6 @@ static void test_routes(void) {
             check_routes(&s, &b, &got);
         }
     }
-    tiny_model_remove(&m);
 }
 
 /* ---- Sharing ----------------------------------------------------------------------------------------------------- */
@@ -231,13 +228,12 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
 static void test_sharing(void) {
     static batch b;
     for (int which = 0; which < 3; which++) {
-        tiny_model m = TINY_MODEL_INIT;
+        TINY_MODEL(m);
         m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 1 ? 4 : 1;
         tiny_model_write(&m);
         fill_batch(&b, SANITIZED ? 3 : 6, (uint64_t)which + 20);
         check_sharing(&m, which == 1 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32, &b);
-        tiny_model_remove(&m);
     }
 }
 
@@ -252,7 +248,7 @@ static napier_score_plan plan_of(const tiny_model *m, const batch *b) {
 }
 
 static void test_plan(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     static batch b;
     int64_t ids[100];
     rng r = rng_make(4);
@@ -284,7 +280,6 @@ static void test_plan(void) {
     }
     plan = plan_of(&m, &b);
     expect(plan.prompts == 2 && plan.tokens_run == 40, "10 in common: %lld", (long long)plan.tokens_run);
-    tiny_model_remove(&m);
 }
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -308,7 +303,7 @@ typedef struct call {
 static void call_make(call *c, const tiny_model *m) {
     const int64_t ids[] = {1, 2, 3, 4};
     memset(c, 0, sizeof *c);
-    c->context = context_of(NAPIER_ISA_AUTO, 1);
+    c->context = context_for_test(NAPIER_ISA_AUTO, 1);
     c->model = model_load(c->context, m, NAPIER_COMPUTE_F32, 0);
     add_list(&c->b.prompts, ids, 3);
     add_list(&c->b.prompts, ids, 0);
@@ -337,7 +332,7 @@ static void expect_refusal(call *c, const char *word, const char *other) {
 }
 
 static void test_arguments(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     static call c;
     int calls = 0;
     tiny_model_write(&m);
@@ -373,13 +368,11 @@ static void test_arguments(void) {
     refused(c.context, call_run(&c), NAPIER_CANCELLED, "cancelled", NULL);
     expect(calls >= 2, "%d calls of progress", calls);
     napier_model_destroy(c.context, c.model);
-    napier_context_destroy(c.context);
-    tiny_model_remove(&m);
 }
 
 /* A pair by itself, prompts given once, results in bf16 two apart, i32 ids: all come to the same numbers. */
 static void test_forms(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     static call c;
     const int32_t prompt[] = {1, 2, 3}, response[] = {2, 3};
     const int64_t of[] = {0, 0};
@@ -404,8 +397,6 @@ static void test_forms(void) {
         expect(narrow[2 * i] == rounded, "bf16 result %d: %04x, not %04x", i, narrow[2 * i], rounded);
     }
     napier_model_destroy(c.context, c.model);
-    napier_context_destroy(c.context);
-    tiny_model_remove(&m);
 }
 
 /* ---- Judging ----------------------------------------------------------------------------------------------------- */
@@ -414,7 +405,7 @@ static void test_forms(void) {
 static double share(double a, double b) { return 1 / (1 + exp(b - a)); }
 
 static void test_judge(napier_context *context) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     const int64_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12}, prompts[] = {0, 3, 4, 6, 8}, verdicts[] = {0, 1, 3};
     const double values[] = {2.0, -1.0};
     const float weights[] = {1.0f, 0.5f};
@@ -454,7 +445,6 @@ static void test_judge(napier_context *context) {
     asked.verdict_offsets = napier_indices_i64(empty, 3);
     invalid(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), "verdict 1 is empty");
     napier_model_destroy(context, model);
-    tiny_model_remove(&m);
 }
 
 /* Prompt and response are encoded each by itself. */
@@ -493,7 +483,7 @@ static napier_status score_again(napier_context *context, void *argument) {
 }
 
 static void test_memory(napier_context *context) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     static batch b;
     m.layers = 1;
     tiny_model_write(&m);
@@ -502,7 +492,6 @@ static void test_memory(napier_context *context) {
     memory_case c = {model, &b};
     check_allocations("score", score_again, &c);
     napier_model_destroy(context, model);
-    tiny_model_remove(&m);
 }
 
 /* ---- Memory that is too small ------------------------------------------------------------------------------------ */
@@ -528,7 +517,7 @@ static void score_pairs(napier_context *context, const napier_model *model, int 
 /* The last layer runs some of the rows only: 12 of each 22 here. Fewer rows are cut otherwise, and may want more: 48
  * more than 88, with this intermediate size and two threads. */
 static void test_fewer_rows_want_more(void) {
-    tiny_model m = TINY_MODEL_INIT;
+    TINY_MODEL(m);
     ledger l = LEDGER_INIT;
     m.intermediate = 3072;
     tiny_model_write(&m);
@@ -540,7 +529,6 @@ static void test_fewer_rows_want_more(void) {
     }
     napier_model_destroy(context, model);
     napier_context_destroy(context);
-    tiny_model_remove(&m);
 }
 
 int main(void) {
