@@ -16,8 +16,8 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
  * worker computes what; the kernels guarantee that. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
 
-/* Runs the task once on this thread, as item 0 of 1, for steps that need the default
- * floating-point environment but no threads. */
-void napier_run_once(napier_task *task, void *argument);
+/* Runs a step on this thread, in the default floating-point environment. */
+typedef void napier_step(void *argument);
+void napier_run_once(napier_step *step, void *argument);
 
 #endif

@@ -11,7 +11,7 @@
 #include "lm/decoder/rope.h"
 #include "lm/score/score_parts.h"
 #include "ops/tokens/responses.h"
-#include "ops/softmax/options.h"
+#include "ops/softmax/arguments.h"
 
 typedef struct score {
     napier_context *context;
