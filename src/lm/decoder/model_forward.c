@@ -32,38 +32,20 @@ static int64_t begin_of(const forward *f, int64_t s) {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_out(napier_context *context, const char *name, napier_matrix m, int64_t rows, int64_t cols) {
-    if (!m.data && rows > 0) {
-        return NAPIER_OK;
-    }
-    NAPIER_TRY(napier_check_matrix_out(context, name, m));
-    NAPIER_TRY(napier_check_not_f64(context, name, m.dtype));
-    NAPIER_REFUSE_IF(context, m.rows != rows || m.cols != cols,
-                     "%s: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, name, m.rows, m.cols, rows,
-                     cols);
-    return NAPIER_OK;
-}
-
-static napier_status check_apart(const forward *f, const char *name, napier_matrix m, const char *in,
-                                 napier_const_vector v) {
-    return m.data && v.data ? napier_check_alias(f->context, name, m, in, napier_vector_row(v)) : NAPIER_OK;
-}
-
 static napier_status check(forward *f) {
     const napier_model_config *c = &f->model->config;
-    napier_context *context = f->context;
     f->sequences = f->offsets.size > 0 ? f->offsets.size - 1 : 1;
-    NAPIER_TRY(napier_check_ids(context, "ids", f->ids, f->ids.size, c->vocab_size));
+    NAPIER_TRY(napier_check_ids(f->context, "ids", f->ids, f->ids.size, c->vocab_size));
     if (f->offsets.size > 0) {
-        NAPIER_TRY(napier_check_offsets(context, f->offsets, f->ids.size));
+        NAPIER_TRY(napier_check_offsets(f->context, f->offsets, f->ids.size));
     }
-    NAPIER_TRY(check_out(context, "hidden", f->hidden, f->ids.size, c->hidden_size));
-    NAPIER_TRY(check_out(context, "logits", f->logits, f->ids.size, c->vocab_size));
-    if (f->hidden.data && f->logits.data) {
-        NAPIER_TRY(napier_check_alias(context, "logits", f->logits, "hidden", napier_read_only(f->hidden)));
-    }
-    NAPIER_TRY(check_apart(f, "hidden", f->hidden, "ids", napier_indices_bytes(f->ids)));
-    return check_apart(f, "logits", f->logits, "ids", napier_indices_bytes(f->ids));
+    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | (f->ids.size > 0 ? NAPIER_MAY_BE_ABSENT : 0u);
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("hidden", napier_read_only(f->hidden), out, f->ids.size, c->hidden_size, NULL),
+        NAPIER_ARGUMENT("logits", napier_read_only(f->logits), out, f->ids.size, c->vocab_size, NULL),
+        napier_row_argument("ids", napier_indices_bytes(f->ids), NAPIER_MAY_BE_ABSENT, f->ids.size),
+        napier_row_argument("offsets", napier_indices_bytes(f->offsets), NAPIER_MAY_BE_ABSENT, f->offsets.size)};
+    return napier_check_arguments(f->context, all, sizeof all / sizeof *all);
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */

@@ -23,18 +23,6 @@ typedef struct judge {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_out(napier_context *context, const char *name, napier_matrix m, int64_t rows, int64_t cols) {
-    if (!m.data) {
-        return NAPIER_OK;
-    }
-    NAPIER_TRY(napier_check_matrix_out(context, name, m));
-    NAPIER_TRY(napier_check_not_f64(context, name, m.dtype));
-    NAPIER_REFUSE_IF(context, m.rows != rows || m.cols != cols,
-                     "%s: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, name, m.rows, m.cols, rows,
-                     cols);
-    return NAPIER_OK;
-}
-
 static napier_status check_verdicts(judge *j) {
     const napier_judge_batch *b = &j->batch;
     NAPIER_TRY(napier_check_indices(j->context, "verdict_ids", b->verdict_ids));
@@ -155,14 +143,17 @@ static void write_scores(const judge *j, napier_matrix scores, napier_vector rew
 napier_status napier_model_judge(napier_context *context, const napier_model *model, const napier_judge_batch *batch,
                                  const napier_score_options *options, napier_matrix scores, napier_vector rewards,
                                  napier_matrix logprobs) {
+    enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(napier_begin(context));
     judge j = {.context = context, .batch = NAPIER_JUDGE_BATCH_INIT};
     NAPIER_TRY(napier_read_struct(context, "batch", "NAPIER_JUDGE_BATCH_INIT", batch, &j.batch));
     NAPIER_TRY(check_batch(&j));
-    NAPIER_TRY(check_out(context, "scores", scores, j.responses, j.criteria));
-    NAPIER_TRY(napier_check_tokens_out(context, "rewards", rewards, j.responses, true));
-    NAPIER_TRY(check_out(context, "logprobs", logprobs, j.responses * j.criteria, j.verdicts));
+    const napier_argument outs[] = {
+        NAPIER_ARGUMENT("scores", napier_read_only(scores), OUT, j.responses, j.criteria, NULL),
+        napier_row_argument("rewards", napier_read_only_vector(rewards), OUT, j.responses),
+        NAPIER_ARGUMENT("logprobs", napier_read_only(logprobs), OUT, j.responses * j.criteria, j.verdicts, NULL)};
+    NAPIER_TRY(napier_check_arguments(context, outs, sizeof outs / sizeof *outs));
     if (j.responses == 0) {
         return NAPIER_OK;
     }

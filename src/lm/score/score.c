@@ -35,42 +35,35 @@ static napier_status read_options(napier_context *context, const napier_score_op
     return napier_softmax_options_read(context, &softmax, NAPIER_F32, &read);
 }
 
-static napier_status read_results(napier_context *context, const napier_score_results *results, int64_t tokens,
-                                  napier_score_results *r) {
-    *r = (napier_score_results)NAPIER_SCORE_RESULTS_INIT;
-    NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_SCORE_RESULTS_INIT", results, r));
-    NAPIER_TRY(napier_check_tokens_out(context, "logprobs", r->logprobs, tokens, true));
-    return napier_check_tokens_out(context, "entropy", r->entropy, tokens, true);
+static napier_argument integers(const char *name, const void *data, int64_t count, size_t size) {
+    return (napier_argument){.name = name,
+                             .view = napier_const_rows(data, 1, count, NAPIER_F32),
+                             .is = NAPIER_IS_VECTOR | NAPIER_IS_OUT | NAPIER_MAY_BE_ABSENT,
+                             .rows = 1,
+                             .cols = count,
+                             .element = size};
 }
 
-/* Checks that results do not overlap the batch's lists or one another. */
-static napier_status check_apart(napier_context *context, const napier_score_batch *b, const napier_score_results *r,
-                                 int64_t tokens) {
-    const struct {
-        const char *name;
-        napier_vector v;
-    } outs[] = {{"logprobs", r->logprobs},
-                {"entropy", r->entropy},
-                {"argmax", napier_array(r->argmax, r->argmax ? 2 * tokens : 0, NAPIER_F32)},
-                {"is_greedy", napier_array(r->is_greedy, r->is_greedy ? tokens / 2 : 0, NAPIER_F16)}};
-    const struct {
-        const char *name;
-        napier_indices indices;
-    } ins[] = {{"prompt_ids", b->prompt_ids},
-               {"prompt_offsets", b->prompt_offsets},
-               {"response_ids", b->response_ids},
-               {"response_offsets", b->response_offsets},
-               {"prompt_of", b->prompt_of}};
-    for (size_t i = 0; i < sizeof outs / sizeof *outs; i++) {
-        const char *const name = outs[i].name;
-        for (size_t j = 0; j < sizeof ins / sizeof *ins; j++) {
-            NAPIER_TRY(napier_check_apart(context, name, outs[i].v, ins[j].name, napier_indices_bytes(ins[j].indices)));
-        }
-        for (size_t j = 0; j < i; j++) {
-            NAPIER_TRY(napier_check_apart(context, name, outs[i].v, outs[j].name, napier_read_only_vector(outs[j].v)));
-        }
-    }
-    return NAPIER_OK;
+static napier_argument list(const char *name, napier_indices indices) {
+    return napier_row_argument(name, napier_indices_bytes(indices), NAPIER_MAY_BE_ABSENT, indices.size);
+}
+
+/* Results must not overlap the batch's lists or one another. */
+static napier_status read_results(napier_context *context, const napier_score_batch *b,
+                                  const napier_score_results *results, int64_t tokens, napier_score_results *r) {
+    enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
+    *r = (napier_score_results)NAPIER_SCORE_RESULTS_INIT;
+    NAPIER_TRY(napier_read_struct(context, "results", "NAPIER_SCORE_RESULTS_INIT", results, r));
+    const napier_argument all[] = {napier_row_argument("logprobs", napier_read_only_vector(r->logprobs), OUT, tokens),
+                                   napier_row_argument("entropy", napier_read_only_vector(r->entropy), OUT, tokens),
+                                   integers("argmax", r->argmax, tokens, sizeof *r->argmax),
+                                   integers("is_greedy", r->is_greedy, tokens, sizeof *r->is_greedy),
+                                   list("prompt_ids", b->prompt_ids),
+                                   list("prompt_offsets", b->prompt_offsets),
+                                   list("response_ids", b->response_ids),
+                                   list("response_offsets", b->response_offsets),
+                                   list("prompt_of", b->prompt_of)};
+    return napier_check_arguments(context, all, sizeof all / sizeof *all);
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
@@ -184,8 +177,7 @@ napier_status napier_model_batch_logprobs(napier_context *context, const napier_
     score s;
     napier_score_results r;
     NAPIER_TRY(score_begin(context, model, batch, options, &s));
-    napier_status status = read_results(context, results, s.plan.tokens, &r);
-    status = status ? status : check_apart(context, &s.lists.batch, &r, s.plan.tokens);
+    napier_status status = read_results(context, &s.lists.batch, results, s.plan.tokens, &r);
     if (!status && s.lists.responses > 0) {
         s.head = (napier_score_head){.context = context, .model = model, .results = r};
         s.head.response_ids = s.lists.batch.response_ids;

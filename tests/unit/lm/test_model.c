@@ -361,6 +361,8 @@ static void test_arguments(napier_context *context) {
             "offsets[1] is 3");
     invalid(context, napier_model_forward(context, model, two, one, none, napier_rows_f32(logits, 2, 82), NULL, NULL),
             "logits", "82");
+    const napier_matrix hidden = napier_rows_f32(logits + 20, 2, 32);
+    invalid(context, napier_model_forward(context, model, two, one, hidden, out, NULL, NULL), "overlaps");
     refused(context, napier_model_forward(context, model, two, one, none, out, NULL, NULL), NAPIER_OUT_OF_MEMORY,
             "memory: 1000", NULL);
     invalid(context, napier_model_forward(context, NULL, two, one, none, out, NULL, NULL), "model");

@@ -438,6 +438,8 @@ static void test_judge(napier_context *context) {
     }
     expect(fabs((double)rewards[1] - ((double)judged[2] + (double)judged[3])) <= 1e-6, "reward %g", (double)rewards[1]);
     const napier_vector none = napier_array_f32(NULL, 0);
+    invalid(context, napier_model_judge(context, model, &asked, NULL, all, napier_array_f32(judged + 2, 2), sums),
+            "rewards", "overlaps scores");
     asked.criteria = 3;
     invalid(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), "criteria: 3");
     asked.criteria = 2;
