@@ -40,6 +40,7 @@ groups=(
     "cuda 900 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "bare 400 the library and the self-test without CMake"
     "style 200 clang-format; documents and comments name only what exists"
+    "tidy 400 clang-tidy over src and cli"
 )
 
 # ---- What a group uses --------------------------------------------------------------------------------------------------
@@ -380,6 +381,8 @@ group_style() {
     check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/{include,src,cli,tests,bench,examples} \
         -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
+
+group_tidy() { check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"; }
 
 # ---- One group, in a process of its own, so that its time can be limited; then all groups ------------------------------
 

@@ -1,5 +1,5 @@
 /* fuzz.h - what the fuzz targets share: reading decisions from the input's bytes, and saying what went wrong.
- * A target is LLVMFuzzerTestOneInput. With clang's -fsanitize=fuzzer it is a fuzzer; linked with replay.c it is a program
+ * A target is a FUZZ. With clang's -fsanitize=fuzzer it is a fuzzer; linked with replay.c it is a program
  * that runs the files it is given, with any compiler. */
 #ifndef NAPIER_TESTS_FUZZ_H
 #define NAPIER_TESTS_FUZZ_H
@@ -24,11 +24,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                            \
     } while (0)
 
+/* A call that must succeed. */
+#define REQUIRE_OK(context, call) REQUIRE((call) == NAPIER_OK, "%s", napier_last_error(context))
+
 /* The bytes not yet used; beyond the end they are 0, so that short inputs mean simple cases. */
 typedef struct input {
     const uint8_t *at;
     size_t left;
 } input;
+
+/* The target: `FUZZ(in) { ... }` is the body of a function with this input. */
+#define FUZZ(in)                                                   \
+    static void fuzz(input in);                                    \
+    int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) { \
+        fuzz((input){data, size});                                 \
+        return 0;                                                  \
+    }                                                              \
+    static void fuzz(input in)
 
 static inline unsigned take(input *in) {
     if (in->left == 0) {
@@ -71,6 +83,34 @@ static inline napier_context *fuzz_context(int isa, int threads) {
         REQUIRE(napier_context_create(&contexts[isa][threads], &options) == NAPIER_OK, "context, isa %d", isa);
     }
     return contexts[isa][threads];
+}
+
+/* True if a call that may fail has succeeded. Otherwise its status must be one of `statuses`. It must have made an object
+ * (`made`) just where it succeeded, and have a text where it failed. */
+#define MADE(context, status, made, ...)                                   \
+    fuzz_made(context, status, made, (const napier_status[]){__VA_ARGS__}, \
+              sizeof((const napier_status[]){__VA_ARGS__}) / sizeof(napier_status))
+static inline bool fuzz_made(const napier_context *context, napier_status status, bool made,
+                             const napier_status *statuses, size_t count) {
+    size_t i = 0;
+    while (status != NAPIER_OK && i < count && statuses[i] != status) {
+        i++;
+    }
+    REQUIRE(i < count, "status %d: %s", (int)status, napier_last_error(context));
+    REQUIRE((status == NAPIER_OK) == made, "status %d, but made is %d", (int)status, made);
+    REQUIRE(status == NAPIER_OK || napier_last_error(context)[0] != '\0', "status %d without a text", (int)status);
+    return made;
+}
+
+/* Makes the last 8 bytes the checksum of those before, as in all that the library saves: FNV-1a. */
+static inline void fuzz_checksum(unsigned char *bytes, size_t size) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i + 8 < size; i++) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    }
+    for (size_t i = 0; size >= 8 && i < 8; i++) {
+        bytes[size - 8 + i] = (unsigned char)(hash >> 8 * i & 0xff);
+    }
 }
 
 /* Fills an array with elements that the rest of the input describes: raw bit patterns, small numbers, ties and masks, or

@@ -1,8 +1,11 @@
-/* fuzz_file.h - bytes as a file, for what reads a path. Complaints go to standard error: run such fuzzers with
+/* fuzz_file.h - bytes as a file, for what reads a path or a stream; to be included first. Complaints go to standard error: run such fuzzers with
  * -close_fd_mask=2. */
 #ifndef NAPIER_TESTS_FUZZ_FILE_H
 #define NAPIER_TESTS_FUZZ_FILE_H
 
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
 #include <unistd.h>
 
 #include "fuzz.h"
@@ -17,6 +20,13 @@ static inline const char *fuzz_file(const uint8_t *data, size_t size) {
     FILE *const file = fopen(path, "wb");
     REQUIRE(file && fwrite(data, 1, size, file) == size && fclose(file) == 0, "cannot write %s", path);
     return path;
+}
+
+/* The bytes as a stream. */
+static inline FILE *fuzz_stream(const uint8_t *data, size_t size) {
+    FILE *const file = size ? fmemopen((void *)(uintptr_t)data, size, "rb") : fopen("/dev/null", "rb");
+    REQUIRE(file, "no stream over %zu bytes", size);
+    return file;
 }
 
 /* Not to be left behind. */

@@ -1,17 +1,9 @@
 /* fuzz_jsonl - hostile JSON Lines: a message, or responses whose columns are as long as their offsets say. Complaints go to
  * standard error: run the fuzzer with -close_fd_mask=2. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#endif
+#include "fuzz_file.h"
+
 #include "../../cli/io/jsonl.h"
 #include "../../cli/rl/rl_batch.h"
-#include "fuzz.h"
-
-static FILE *open_memory(const uint8_t *data, size_t size) {
-    FILE *const file = size ? fmemopen((void *)(uintptr_t)data, size, "rb") : fopen("/dev/null", "rb");
-    REQUIRE(file, "no stream over %zu bytes", size);
-    return file;
-}
 
 static void check_batch(const rl_batch *b) {
     const int64_t *const offsets = b->offsets.data;
@@ -36,16 +28,14 @@ static void check_batch(const rl_batch *b) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    input in = {data, size};
+FUZZ(in) {
     rl_batch batch = {.wanted = take(&in), .required = RL_BIT(RL_LOGPROBS)};
     progress_line p = {0};
     batch.wanted |= batch.required;
-    FILE *const file = open_memory(in.at, in.left);
+    FILE *const file = fuzz_stream(in.at, in.left);
     if (rl_batch_read_stream(&batch, file, "fuzz", &p) == 0) {
         check_batch(&batch);
     }
     rl_batch_free(&batch);
     fclose(file);
-    return 0;
 }

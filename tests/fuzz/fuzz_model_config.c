@@ -15,15 +15,12 @@ static void check(const napier_model_config *c) {
     REQUIRE(c->bos_token_id >= -1, "bos %lld", (long long)c->bos_token_id);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     napier_model_config config;
-    const napier_status status = napier_model_config_parse(context, "config.json", (const char *)data, size, &config);
-    REQUIRE(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_UNSUPPORTED, "status %d: %s",
-            (int)status, napier_last_error(context));
-    REQUIRE(status == NAPIER_OK || *napier_last_error(context) != '\0', "no words for status %d", (int)status);
-    if (status == NAPIER_OK) {
+    const napier_status status =
+        napier_model_config_parse(context, "config.json", (const char *)in.at, in.left, &config);
+    if (MADE(context, status, status == NAPIER_OK, NAPIER_CORRUPT_DATA, NAPIER_UNSUPPORTED)) {
         check(&config);
     }
-    return 0;
 }

@@ -55,18 +55,17 @@ static void write_and_read(const npy_header *h) {
             "written and read: another array");
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     npy_header h;
     char error[NPY_ERROR_SIZE] = "";
-    if (!npy_parse(data, size, &h, error)) {
+    if (!npy_parse(in.at, in.left, &h, error)) {
         REQUIRE(error[0] && memchr(error, 0, sizeof error) && printable_text(error), "a reason nobody can read");
-        return 0;
+        return;
     }
-    REQUIRE(h.offset >= 10 && h.offset <= (int64_t)size, "offset %lld of %zu", (long long)h.offset, size);
+    REQUIRE(h.offset >= 10 && h.offset <= (int64_t)in.left, "offset %lld of %zu", (long long)h.offset, in.left);
     check_shape(&h);
-    convert(&h, data + h.offset, size - (size_t)h.offset);
+    convert(&h, in.at + h.offset, in.left - (size_t)h.offset);
     write_and_read(&h);
     npy_header shorter;
-    REQUIRE(!npy_parse(data, (size_t)h.offset - 1, &shorter, error), "a header without its last byte was taken");
-    return 0;
+    REQUIRE(!npy_parse(in.at, (size_t)h.offset - 1, &shorter, error), "a header without its last byte was taken");
 }

@@ -180,9 +180,8 @@ static written fresh(void) {
     return w;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     static call *const calls[] = {call_kl, call_rubric, call_tokens, call_grpo};
-    input in = {data, size};
     const int which = (int)(take(&in) % 4);
     const plan p = make_plan(&in);
     const written untouched = fresh();
@@ -196,5 +195,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     REQUIRE(memcmp(&one, &other, sizeof one) == 0, "call %d: the bits differ", which);
     REQUIRE(right || memcmp(&one, &untouched, sizeof one) == 0, "call %d: written to in spite of an error: %s", which,
             napier_last_error(plain));
-    return 0;
 }

@@ -278,8 +278,7 @@ static void check_nonsense(input *in, const call *c) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    input in = {data, size};
+FUZZ(in) {
     call c;
     memset(&c, 0, sizeof c);
     c.op = (operation)(take(&in) % OPERATIONS);
@@ -323,5 +322,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     free(c.in.memory);
     free(c.in2.memory);
     free(c.out.memory);
-    return 0;
 }

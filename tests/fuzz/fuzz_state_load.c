@@ -8,10 +8,8 @@ enum { TILE = 1024, MOST_ELEMENTS = 3 * TILE };
 static napier_softmax_state *load(napier_context *context, const unsigned char *bytes, size_t size) {
     napier_softmax_state *state = NULL;
     const napier_status status = napier_softmax_state_load(context, bytes, size, &state);
-    REQUIRE(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_STATE_MISMATCH, "status %d",
-            (int)status);
-    REQUIRE((status == NAPIER_OK) == (state != NULL), "status %d, state %p", (int)status, (void *)state);
-    REQUIRE((napier_last_error(context)[0] != 0) == (status != NAPIER_OK), "text of status %d", (int)status);
+    (void)MADE(context, status, state != NULL, NAPIER_CORRUPT_DATA, NAPIER_STATE_MISMATCH);
+    REQUIRE(state == NULL || napier_last_error(context)[0] == '\0', "a text: %s", napier_last_error(context));
     return state;
 }
 
@@ -27,16 +25,15 @@ static void use(input *in, napier_context *context, napier_softmax_state *state,
                                        napier_array(out, 64, dtype)) == NAPIER_STATE_MISMATCH,
             "a loaded state counts as finished");
     double lse = 0;
-    REQUIRE(napier_softmax_state_finish(context, state, &lse) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_finish(context, state, &lse));
     for (int kind = 0; kind < 2; kind++) {
-        REQUIRE(napier_softmax_state_apply(context, state, (napier_softmax_kind)kind, napier_const_array_f32(x, 64),
-                                           napier_array(out, 64, dtype)) == NAPIER_OK,
-                "%s", napier_last_error(context));
+        REQUIRE_OK(context, napier_softmax_state_apply(context, state, (napier_softmax_kind)kind,
+                                                       napier_const_array_f32(x, 64), napier_array(out, 64, dtype)));
     }
     if (napier_softmax_state_update(context, state, napier_const_array_f32(x, 64)) ==
         NAPIER_OK) { /* or too many elements */
         REQUIRE(napier_softmax_state_count(state) == count + 64, "count after an update");
-        REQUIRE(napier_softmax_state_finish(context, state, NULL) == NAPIER_OK, "%s", napier_last_error(context));
+        REQUIRE_OK(context, napier_softmax_state_finish(context, state, NULL));
     }
 }
 
@@ -44,7 +41,7 @@ static void check_taken(input *in, napier_softmax_state *state, const unsigned c
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     REQUIRE(napier_softmax_state_size(state) == size, "size");
     unsigned char *const again = fuzz_allocate(size);
-    REQUIRE(napier_softmax_state_save(context, state, again, size) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_save(context, state, again, size));
     REQUIRE(memcmp(bytes, again, size) == 0, "load, save: other bytes");
     REQUIRE(napier_softmax_state_save(context, state, again, size - 1) == NAPIER_INVALID_ARGUMENT,
             "a byte too few was taken");
@@ -66,30 +63,17 @@ static unsigned char *true_state(input *in, size_t *size) {
     input elements = *in;
     fuzz_elements(&elements, NAPIER_F32, x, n);
     napier_softmax_state *state = NULL;
-    REQUIRE(napier_softmax_state_create(context, compute, first, NULL, &state) == NAPIER_OK, "%s",
-            napier_last_error(context));
-    REQUIRE(napier_softmax_state_update(context, state, napier_const_array_f32(x, n)) == NAPIER_OK, "%s",
-            napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_create(context, compute, first, NULL, &state));
+    REQUIRE_OK(context, napier_softmax_state_update(context, state, napier_const_array_f32(x, n)));
     *size = napier_softmax_state_size(state);
     unsigned char *const bytes = fuzz_allocate(*size + 64);
     memset(bytes, 0, *size + 64);
-    REQUIRE(napier_softmax_state_save(context, state, bytes, *size) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_save(context, state, bytes, *size));
     napier_softmax_state_destroy(state);
     return bytes;
 }
 
-static void mend_checksum(unsigned char *bytes, size_t size) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i + 8 < size; i++) {
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    }
-    for (size_t i = 0; size >= 8 && i < 8; i++) {
-        bytes[size - 8 + i] = (unsigned char)(h >> 8 * i & 0xff);
-    }
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    input in = {data, size};
+FUZZ(in) {
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     const unsigned mode = take(&in) % 4;
     if (mode == 0) {
@@ -98,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             check_taken(&in, state, in.at, in.left);
         }
         napier_softmax_state_destroy(state);
-        return 0;
+        return;
     }
     size_t bytes_size;
     unsigned char *const bytes = true_state(&in, &bytes_size);
@@ -112,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     unsigned char *const exact = fuzz_allocate(bytes_size); /* so that a sanitizer sees a byte too many being read */
     memcpy(exact, bytes, bytes_size);
-    mend_checksum(exact, bytes_size);
+    fuzz_checksum(exact, bytes_size);
     napier_softmax_state *const state = load(context, exact, bytes_size);
     if (state) {
         check_taken(&in, state, exact, bytes_size);
@@ -120,5 +104,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     napier_softmax_state_destroy(state);
     free(exact);
     free(bytes);
-    return 0;
 }

@@ -38,7 +38,7 @@ static const char *element(const game *g, int64_t i) { return g->row + (size_t)i
 static unsigned char *bytes_of(napier_context *context, const napier_softmax_state *state, size_t *size) {
     *size = napier_softmax_state_size(state);
     unsigned char *const bytes = fuzz_allocate(*size);
-    REQUIRE(napier_softmax_state_save(context, state, bytes, *size) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_save(context, state, bytes, *size));
     return bytes;
 }
 
@@ -55,13 +55,12 @@ static void append(game *g, part *p, int64_t upto) {
             memcpy(spread + (size_t)(i * stride) * size, element(g, p->end + i), size);
         }
         const napier_const_vector block = {spread, step, stride, g->dtype};
-        REQUIRE(napier_softmax_state_update(context, p->state, block) == NAPIER_OK, "%s", napier_last_error(context));
+        REQUIRE_OK(context, napier_softmax_state_update(context, p->state, block));
         free(spread);
         p->end += step;
         if (take(&g->in) % 8 == 7) { /* finishing early must not disturb what comes after */
             double lse;
-            REQUIRE(napier_softmax_state_finish(context, p->state, &lse) == NAPIER_OK, "%s",
-                    napier_last_error(context));
+            REQUIRE_OK(context, napier_softmax_state_finish(context, p->state, &lse));
         }
     }
 }
@@ -71,7 +70,7 @@ static void reload(game *g, part *p) {
     size_t size, again;
     unsigned char *const bytes = bytes_of(context, p->state, &size);
     napier_softmax_state *loaded = NULL;
-    REQUIRE(napier_softmax_state_load(context, bytes, size, &loaded) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_load(context, bytes, size, &loaded));
     REQUIRE(napier_softmax_state_first_index(loaded) == p->begin &&
                 napier_softmax_state_count(loaded) == p->end - p->begin,
             "a loaded state lies elsewhere");
@@ -92,8 +91,7 @@ static void make_parts(game *g, bool whole_tiles) {
         part *const p = &g->parts[i];
         p->begin = p->end = begin;
         napier_context *const context = some_context(g);
-        REQUIRE(napier_softmax_state_create(context, g->compute, begin, NULL, &p->state) == NAPIER_OK, "%s",
-                napier_last_error(context));
+        REQUIRE_OK(context, napier_softmax_state_create(context, g->compute, begin, NULL, &p->state));
         append(g, p, end);
         if (take(&g->in) & 1) {
             reload(g, p);
@@ -160,9 +158,8 @@ static void merge_all(game *g) {
 static void check_lse(game *g, double lse, const char *row) {
     uint64_t want = 0;
     napier_context *const context = fuzz_context(NAPIER_ISA_SCALAR, 1);
-    REQUIRE(napier_logsumexp(context, napier_const_rows(row, 1, g->n, g->dtype), napier_array(&want, 1, g->compute),
-                             NULL) == NAPIER_OK,
-            "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_logsumexp(context, napier_const_rows(row, 1, g->n, g->dtype),
+                                         napier_array(&want, 1, g->compute), NULL));
     uint64_t got = 0;
     element_set(&got, g->compute, 0, lse);
     REQUIRE(got == want, "logsumexp %a, not %a, of %lld elements", lse, element_get(&want, g->compute, 0),
@@ -176,15 +173,13 @@ static void check_apply(game *g, const napier_softmax_state *state) {
         napier_context *const context = some_context(g);
         const napier_const_matrix in = napier_const_rows(g->row, 1, g->n, g->dtype);
         const napier_matrix out = napier_rows(want, 1, g->n, g->compute);
-        REQUIRE((kind ? napier_log_softmax : napier_softmax)(context, in, out, NULL) == NAPIER_OK, "%s",
-                napier_last_error(context));
+        REQUIRE_OK(context, (kind ? napier_log_softmax : napier_softmax)(context, in, out, NULL));
         const int64_t cut = take_below(&g->in, g->n + 1);
         for (int half = 0; half < 2; half++) {
             const int64_t first = half ? cut : 0, count = half ? g->n - cut : cut;
             const napier_const_vector logits = napier_const_array(element(g, first), count, g->dtype);
             const napier_vector result = napier_array(got + (size_t)first * size, count, g->compute);
-            REQUIRE(napier_softmax_state_apply(context, state, (napier_softmax_kind)kind, logits, result) == NAPIER_OK,
-                    "%s", napier_last_error(context));
+            REQUIRE_OK(context, napier_softmax_state_apply(context, state, (napier_softmax_kind)kind, logits, result));
         }
         REQUIRE(memcmp(want, got, (size_t)g->n * size) == 0, "apply, kind %d: other bits than the one-shot call", kind);
     }
@@ -198,17 +193,16 @@ static void merge_out_of_order(game *g) {
     while (g->count > 1) {
         napier_context *const context = some_context(g);
         const int i = 1 + (int)take_below(&g->in, g->count - 1);
-        REQUIRE(napier_softmax_state_merge(context, g->parts[0].state, g->parts[i].state) == NAPIER_OK, "%s",
-                napier_last_error(context));
+        REQUIRE_OK(context, napier_softmax_state_merge(context, g->parts[0].state, g->parts[i].state));
         drop(g, i);
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F64, NAPIER_BF16, NAPIER_F16};
     game g;
     memset(&g, 0, sizeof g);
-    g.in = (input){data, size};
+    g.in = in;
     g.dtype = dtypes[take(&g.in) % 4];
     g.compute = g.dtype == NAPIER_F64 || take(&g.in) % 4 == 3 ? NAPIER_F64 : NAPIER_F32;
     const bool whole_tiles = take(&g.in) % 4 == 3;
@@ -225,12 +219,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     double lse = 0;
     napier_context *const context = some_context(&g);
-    REQUIRE(napier_softmax_state_finish(context, g.parts[0].state, &lse) == NAPIER_OK, "%s",
-            napier_last_error(context));
+    REQUIRE_OK(context, napier_softmax_state_finish(context, g.parts[0].state, &lse));
     REQUIRE(napier_softmax_state_count(g.parts[0].state) == g.n, "count");
     check_lse(&g, lse, g.row);
     check_apply(&g, g.parts[0].state);
     napier_softmax_state_destroy(g.parts[0].state);
     free(g.row);
-    return 0;
 }

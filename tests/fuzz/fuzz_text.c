@@ -1,13 +1,11 @@
 /* fuzz_text - hostile CSV and TSV: a message, or rows of equal length whose numbers, written again, read back as the same
  * bits. Complaints go to standard error: run the fuzzer with -close_fd_mask=2. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#endif
+#include "fuzz_file.h"
+
 #include <math.h>
 
 #include "../../cli/io/array.h"
 #include "../../cli/io/text.h"
-#include "fuzz.h"
 #include "support/formats.h"
 
 static void write_and_read(napier_dtype dtype, double value) {
@@ -23,19 +21,12 @@ static void write_and_read(napier_dtype dtype, double value) {
             text);
 }
 
-static FILE *open_memory(const uint8_t *data, size_t size) {
-    FILE *const file = size ? fmemopen((void *)(uintptr_t)data, size, "rb") : fopen("/dev/null", "rb");
-    REQUIRE(file, "no stream over %zu bytes", size);
-    return file;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     static const char separators[] = {'\0', ',', '\t', ';'};
-    input in = {data, size};
     const char separator = separators[take(&in) % 4];
     const size_t ahead = take(&in) % 16;
     const size_t read_ahead = ahead < in.left ? ahead : in.left;
-    FILE *const file = open_memory(in.at + read_ahead, in.left - read_ahead);
+    FILE *const file = fuzz_stream(in.at + read_ahead, in.left - read_ahead);
     text_reader t;
     bool got = true;
     if (text_open(&t, file, "fuzz", separator, in.at, read_ahead) == 0) {
@@ -50,5 +41,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     text_close(&t);
     fclose(file);
-    return 0;
 }

@@ -7,12 +7,6 @@
 
 enum { MOST_TEXT = 4096 };
 
-/* Statuses that a file may end in. */
-static bool is_verdict(napier_status status) {
-    return status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_UNSUPPORTED ||
-           status == NAPIER_OUT_OF_MEMORY;
-}
-
 static void check_text(napier_context *context, const napier_tokenizer *t, bool whole, const char *text, size_t size) {
     napier_token_buffer ids = {0}, again = {0};
     napier_text_buffer back = {0};
@@ -20,8 +14,7 @@ static void check_text(napier_context *context, const napier_tokenizer *t, bool 
     REQUIRE(status == NAPIER_OK || status == NAPIER_INVALID_ARGUMENT || status == NAPIER_UNSUPPORTED, "status %d, %s",
             (int)status, napier_last_error(context));
     if (status == NAPIER_OK) {
-        REQUIRE(napier_tokenizer_decode(context, t, ids.ids, ids.size, NULL, &back) == NAPIER_OK, "%s",
-                napier_last_error(context));
+        REQUIRE_OK(context, napier_tokenizer_decode(context, t, ids.ids, ids.size, NULL, &back));
         REQUIRE(back.size <= 3 * size, "%zu bytes became %zu", size, back.size);
         const napier_status second = napier_tokenizer_encode(context, t, back.bytes, back.size, NULL, &again);
         REQUIRE(second == NAPIER_OK || !whole, "status %d: %s", (int)second, napier_last_error(context));
@@ -40,9 +33,7 @@ static void check_file(napier_context *context, const char *json, size_t size) {
     static const char text[] = "Hello  world's 12\n\n<|im_end|> cafe\xcc\x81! \xe4\xb8\xad\xf0\x9f\x91\xa9 \t x";
     napier_tokenizer *t = NULL;
     const napier_status status = napier_tokenizer_from_json(context, json, size, &t);
-    REQUIRE(is_verdict(status), "status %d", (int)status);
-    REQUIRE((status == NAPIER_OK) == (t != NULL), "status %d, tokenizer %p", (int)status, (void *)t);
-    if (t != NULL) {
+    if (MADE(context, status, t != NULL, NAPIER_CORRUPT_DATA, NAPIER_UNSUPPORTED, NAPIER_OUT_OF_MEMORY)) {
         check_text(context, t, false, text, sizeof text - 1);
         check_text(context, t, false, json, size < MOST_TEXT ? size : MOST_TEXT);
     }
@@ -87,23 +78,22 @@ static void check_chat(napier_context *context, const char *bytes, size_t size) 
     }
     options.tools = bytes;
     options.tools_size = size % 2 == 0 ? size : 0;
-    REQUIRE(napier_chat_text(context, messages, count, &options, &text) == NAPIER_OK, "%s", napier_last_error(context));
+    REQUIRE_OK(context, napier_chat_text(context, messages, count, &options, &text));
     REQUIRE(text.size >= 22, "%zu bytes", text.size);
     napier_text_buffer_free(context, &text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
+    const input all = in;
     static napier_tokenizer *tiny;
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
-    input in = {data, size};
     if (tiny == NULL) {
-        REQUIRE(tiny_load(context, NULL, NULL, &tiny) == NAPIER_OK, "%s", napier_last_error(context));
+        REQUIRE_OK(context, tiny_load(context, NULL, NULL, &tiny));
     }
     switch (take(&in)) {
-    case '{': check_file(context, (const char *)data, size); break;
+    case '{': check_file(context, (const char *)all.at, all.left); break;
     case 'e': check_edits(context, &in); break;
     case 'c': check_chat(context, (const char *)in.at, in.left); break;
     default: check_text(context, tiny, true, (const char *)in.at, in.left); break;
     }
-    return 0;
 }

@@ -43,10 +43,8 @@ static void fill(csr *m, input *in) {
     m->matrix = (napier_csr_matrix){rows, cols, m->starts, m->columns, m->values};
 }
 
-static int refused(const napier_context *context, napier_status status) {
-    REQUIRE(status == NAPIER_OK || (status == NAPIER_INVALID_ARGUMENT && napier_last_error(context)[0]),
-            "status %d: %s", (int)status, napier_last_error(context));
-    return status != NAPIER_OK;
+static bool taken(const napier_context *context, napier_status status) {
+    return MADE(context, status, status == NAPIER_OK, NAPIER_INVALID_ARGUMENT);
 }
 
 /* A row is finite, or all NaN: a point without neighbours. */
@@ -58,8 +56,7 @@ static void check_places(const float *y, int64_t rows) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    input in = {data, size};
+FUZZ(in) {
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     napier_umap_model *model = NULL;
@@ -72,16 +69,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     options.n_epochs = 3;
     fill(&m, &in);
     const napier_umap_samples samples = {{0}, &m.matrix};
-    if (!refused(context, napier_umap_fit(context, samples, &options, &model))) {
+    if (taken(context, napier_umap_fit(context, samples, &options, &model))) {
         check_places(napier_umap_model_embedding(model).data, m.matrix.rows);
         if (options.neighbors.metric != NAPIER_METRIC_PRECOMPUTED &&
-            !refused(context,
-                     napier_umap_transform(context, model, samples, napier_rows_f32(placed, m.matrix.rows, 2)))) {
+            taken(context, napier_umap_transform(context, model, samples, napier_rows_f32(placed, m.matrix.rows, 2)))) {
             check_places(placed, m.matrix.rows);
         }
     }
     napier_umap_model_destroy(context, model);
     free(m.columns);
     free(m.values);
-    return 0;
 }

@@ -1,13 +1,11 @@
 /* fuzz_umap_labels - hostile files of labels: a message, or categories that are sorted, named so that they can be shown, and
  * counted right, or numbers whose range is right. The first byte says how they are read. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#endif
+#include "fuzz_file.h"
+
 #include <math.h>
 
 #include "../../cli/program/message.h"
 #include "../../cli/umap/umap_labels.h"
-#include "fuzz_file.h"
 
 /* No control characters, and made clean again it is the same: so it is well-formed. */
 static void check_name(const char *name) {
@@ -49,9 +47,8 @@ static void check_numbers(const labels *l) {
     REQUIRE(l->least == least && l->most == most, "from %g to %g, not %g to %g", l->least, l->most, least, most);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     static const label_type types[] = {LABELS_AUTO, LABELS_CATEGORIES, LABELS_NUMBERS};
-    input in = {data, size};
     const unsigned how = take(&in);
     const char *const path = fuzz_file(in.at, in.left);
     labels l;
@@ -65,5 +62,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     labels_free(&l);
     fuzz_file_remove(path);
-    return 0;
 }

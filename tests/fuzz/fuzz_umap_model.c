@@ -7,14 +7,6 @@
 
 enum { POINTS = 12, COLS = 3 };
 
-static uint64_t checksum(const unsigned char *bytes, size_t size) {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
 /* A fitted map of a dozen points, as bytes; made once. */
 static const unsigned char *true_map(napier_context *context, size_t *size) {
     static unsigned char bytes[4096];
@@ -29,9 +21,8 @@ static const unsigned char *true_map(napier_context *context, size_t *size) {
         options.n_epochs = 5;
         napier_umap_model *model = NULL;
         const napier_umap_samples samples = {napier_const_rows_f32(x, POINTS, COLS), NULL};
-        REQUIRE(napier_umap_fit(context, samples, &options, &model) == NAPIER_OK, "%s", napier_last_error(context));
-        REQUIRE(napier_umap_model_to_bytes(context, model, bytes, sizeof bytes, &made) == NAPIER_OK, "%s",
-                napier_last_error(context));
+        REQUIRE_OK(context, napier_umap_fit(context, samples, &options, &model));
+        REQUIRE_OK(context, napier_umap_model_to_bytes(context, model, bytes, sizeof bytes, &made));
         REQUIRE(made <= sizeof bytes, "%zu bytes", made);
         napier_umap_model_destroy(context, model);
     }
@@ -42,16 +33,12 @@ static const unsigned char *true_map(napier_context *context, size_t *size) {
 static void check_map(napier_context *context, const unsigned char *bytes, size_t size) {
     napier_umap_model *model = NULL;
     const napier_status status = napier_umap_model_from_bytes(context, bytes, size, &model);
-    REQUIRE(status == NAPIER_OK || status == NAPIER_CORRUPT_DATA || status == NAPIER_OUT_OF_MEMORY, "status %d",
-            (int)status);
-    REQUIRE((status == NAPIER_OK) == (model != NULL), "status %d, model %p", (int)status, (void *)model);
-    if (!model) {
+    if (!MADE(context, status, model != NULL, NAPIER_CORRUPT_DATA, NAPIER_OUT_OF_MEMORY)) {
         return;
     }
     size_t again_size = 0;
     unsigned char *const again = fuzz_allocate(size);
-    REQUIRE(napier_umap_model_to_bytes(context, model, again, size, &again_size) == NAPIER_OK, "%s",
-            napier_last_error(context));
+    REQUIRE_OK(context, napier_umap_model_to_bytes(context, model, again, size, &again_size));
     REQUIRE(again_size == size, "%zu bytes came back as %zu", size, again_size);
     free(again);
     const int64_t cols = napier_umap_model_features(model);
@@ -67,25 +54,21 @@ static void check_map(napier_context *context, const unsigned char *bytes, size_
     napier_umap_model_destroy(context, model);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     napier_context *const context = fuzz_context(NAPIER_ISA_AUTO, 1);
     napier_umap_optimizer *optimizer = NULL;
-    check_map(context, data, size);
-    if (napier_umap_optimizer_from_bytes(context, data, size, &optimizer) == NAPIER_OK) {
+    check_map(context, in.at, in.left);
+    if (napier_umap_optimizer_from_bytes(context, in.at, in.left, &optimizer) == NAPIER_OK) {
         napier_umap_optimizer_destroy(context, optimizer);
     }
     size_t whole;
     const unsigned char *const map = true_map(context, &whole);
     unsigned char *const bytes = fuzz_allocate(whole);
     memcpy(bytes, map, whole);
-    for (size_t i = 0; i + 3 <= size; i += 3) { /* place, place, value */
-        bytes[((size_t)data[i] << 8 | data[i + 1]) % (whole - 8)] = data[i + 2];
+    for (size_t i = 0; i + 3 <= in.left; i += 3) { /* place, place, value */
+        bytes[((size_t)in.at[i] << 8 | in.at[i + 1]) % (whole - 8)] = in.at[i + 2];
     }
-    const uint64_t sum = checksum(bytes, whole - 8);
-    for (int i = 0; i < 8; i++) {
-        bytes[whole - 8 + (size_t)i] = (unsigned char)(sum >> 8 * i);
-    }
+    fuzz_checksum(bytes, whole);
     check_map(context, bytes, whole);
     free(bytes);
-    return 0;
 }

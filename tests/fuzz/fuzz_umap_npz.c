@@ -1,14 +1,12 @@
 /* fuzz_umap_npz - hostile sparse matrices in SciPy's files: a message, or a matrix whose rows lie inside its arrays, their
  * columns in order, which the library then takes or refuses. Raw bytes, or, where the first byte is odd, an archive that is
  * put together here from the input's numbers, with the checksums that a raw one seldom has. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
-#endif
+#include "fuzz_file.h"
+
 #include <napier/umap.h>
 
 #include "../../cli/program/message.h"
 #include "../../cli/umap/umap_npz.h"
-#include "fuzz_file.h"
 
 enum { MEMBERS = 5, ROOM = 1 << 14 };
 
@@ -139,9 +137,8 @@ static void find_neighbors(const napier_csr_matrix *m) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     static zip made;
-    input in = {data, size};
     const uint8_t *bytes = in.at;
     size_t count = in.left;
     const int raw = take(&in) % 2 == 0;
@@ -161,5 +158,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     sparse_free(&t);
     fuzz_file_remove(path);
-    return 0;
 }

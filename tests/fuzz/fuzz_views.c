@@ -44,10 +44,9 @@ static bool aligned(napier_matrix v) {
     return v.rows == 0 || v.cols == 0 || (uintptr_t)v.data % napier_dtype_size(v.dtype) == 0;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+FUZZ(in) {
     static _Alignas(64) unsigned char arena[ARENA];
     static unsigned char first[ARENA], second[ARENA];
-    input in = {data, size};
     napier_context *const context = fuzz_context(NAPIER_ISA_SCALAR, 1);
     const napier_matrix a = take_view(&in, arena), b = take(&in) % 8 ? take_view(&in, arena) : a;
     const bool twice = visit(a, arena, first);
@@ -55,12 +54,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const napier_status checked = napier_check_matrix(context, "a", napier_read_only(a));
     REQUIRE((checked == NAPIER_OK) == aligned(a), "%s", napier_last_error(context));
     if (checked != NAPIER_OK || napier_check_matrix(context, "b", napier_read_only(b)) != NAPIER_OK) {
-        return 0;
+        return;
     }
     const napier_status alone = napier_check_matrix_out(context, "a", a);
     REQUIRE((alone == NAPIER_OK) == !twice, "%s", napier_last_error(context));
     if (twice) {
-        return 0;
+        return;
     }
     bool shared = false;
     for (int i = 0; i < ARENA; i++) {
@@ -69,5 +68,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const napier_status together = napier_check_alias(context, "a", a, "b", napier_read_only(b));
     REQUIRE((together == NAPIER_OK) == (!shared || same_view(a, b)), "shared %d, status %d: %s", shared, (int)together,
             napier_last_error(context));
-    return 0;
 }

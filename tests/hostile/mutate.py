@@ -90,6 +90,13 @@ def damage(rng, data):
     return how.__name__, how(rng, data)
 
 
+def damaged(rng, data):
+    """A few damages."""
+    for _ in range(rng.randint(1, 3)):
+        data = damage(rng, data)[1]
+    return data
+
+
 def checksum(data):
     """FNV-1a, 64 bits: what maps, optimizers and states end with."""
     value = 14695981039346656037

@@ -61,6 +61,11 @@ def memory_limits():
 # ---- One run --------------------------------------------------------------------------------------------------------
 
 
+def write_bytes(path, data):
+    with open(path, "wb") as file:
+        file.write(data)
+
+
 def lay_out(case, folder):
     """Makes the case's files."""
     os.makedirs(folder)
@@ -69,8 +74,7 @@ def lay_out(case, folder):
     for name, data in case.files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(data)
+        write_bytes(path, data)
     for name, target in case.links.items():
         os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
         os.symlink(target, os.path.join(folder, name))
@@ -105,32 +109,27 @@ def look(folder):
     return found
 
 
-def start_helper(action):
+def start_helper(action, *arguments):
     """A process that does one thing with a FIFO; ended after the run."""
     pid = os.fork()
     if pid == 0:
         signal.setitimer(signal.ITIMER_REAL, 0)
         try:
-            action()
+            action(*arguments)
         finally:
             os._exit(0)
     return pid
 
 
 def write_into(path, data):
-    def action():
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        with open(path, "wb") as file:
-            file.write(data)
-    return action
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    write_bytes(path, data)
 
 
 def read_all_of(path):
-    def action():
-        with open(path, "rb") as file:
-            while file.read(1 << 16):
-                pass
-    return action
+    with open(path, "rb") as file:
+        while file.read(1 << 16):
+            pass
 
 
 def standard_input(case, work):
@@ -141,8 +140,7 @@ def standard_input(case, work):
         os.close(into)
         return out
     path = os.path.join(work, "stdin")
-    with open(path, "wb") as file:
-        file.write(case.stdin)
+    write_bytes(path, case.stdin)
     return os.open(path, os.O_RDONLY)
 
 
@@ -290,8 +288,8 @@ def run_case(case, work, programs, rng, address_space=0):
     folder = os.path.join(work, "case")
     lay_out(case, folder)
     before = look(folder)
-    helpers = [start_helper(read_all_of(os.path.join(folder, n)) if n in case.drained else write_into(os.path.join(folder, n), data))
-               for n, data in case.fifos.items() if data is not None]
+    fifos = [(name, os.path.join(folder, name), data) for name, data in case.fifos.items() if data is not None]
+    helpers = [start_helper(read_all_of, path) if name in case.drained else start_helper(write_into, path, data) for name, path, data in fifos]
     if case.read_only:
         forbid(case, work)
     status, told, seconds, memory, ended = execute(programs[case.program], case, work, address_space)
@@ -371,10 +369,8 @@ def keep(options, name, index, case, told):
     place = os.path.join(options.work, "failed", "%s-%s-%d" % (options.seed, name, index))
     shutil.rmtree(place, ignore_errors=True)
     lay_out(case, os.path.join(place, "case"))
-    with open(os.path.join(place, "stdin"), "wb") as file:
-        file.write(case.stdin)
-    with open(os.path.join(place, "stderr"), "wb") as file:
-        file.write(told)
+    write_bytes(os.path.join(place, "stdin"), case.stdin)
+    write_bytes(os.path.join(place, "stderr"), told)
     with open(os.path.join(place, "command"), "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write("%s %r\n" % (case.program, case.words))
 

@@ -72,7 +72,8 @@ napier_status napier_begin(napier_context *context) {
     return NAPIER_OK;
 }
 
-napier_status napier_fail(napier_context *context, napier_status status, const char *format, ...) {
+/* In parentheses, because context.h has a macro of this name for clang-tidy. */
+napier_status(napier_fail)(napier_context *context, napier_status status, const char *format, ...) {
     if (context != NULL) {
         va_list arguments;
         va_start(arguments, format);

@@ -30,6 +30,9 @@ __attribute__((format(printf, 3, 4)))
 #endif
 napier_status
 napier_fail(napier_context *context, napier_status status, const char *format, ...);
+#ifdef __clang_analyzer__ /* shows clang-tidy that the result is `status`, which is never NAPIER_OK */
+#define napier_fail(context, status, ...) ((void)(napier_fail)(context, status, __VA_ARGS__), (status))
+#endif
 
 /* Allocates count * size bytes on the boundary of a cache line. NULL if the product overflows
  * or there is no memory, and if count is 0. */

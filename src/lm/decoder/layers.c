@@ -114,7 +114,7 @@ int64_t napier_layers_bytes(const napier_context *context, const napier_model *m
     napier_layers layers = layers_of(model);
     part parts[NAPIER_LAYERS_PARTS];
     list_parts(context, size, &layers, parts);
-    int64_t bytes = attention_bytes(context, model, size);
+    int64_t bytes = plus(attention_bytes(context, model, size), napier_ragged_bytes(size));
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
         bytes = plus(bytes, parts[i].bytes);
     }
@@ -130,30 +130,20 @@ static void angles_task(void *argument, int worker, int64_t begin, int64_t end) 
     }
 }
 
-napier_status napier_layers_allocate(napier_context *context, const napier_model *model, napier_ragged_size size,
+napier_status napier_layers_allocate(napier_memory *memory, const napier_model *model, napier_ragged_size size,
                                      napier_layers *layers) {
+    napier_context *context = memory->context;
     part parts[NAPIER_LAYERS_PARTS];
     *layers = layers_of(model);
+    NAPIER_TRY(napier_ragged_allocate(memory, size, &layers->batch));
     list_parts(context, size, layers, parts);
     for (int i = 0; i < NAPIER_LAYERS_PARTS; i++) {
-        *parts[i].memory = napier_alloc(&context->allocator, (size_t)parts[i].bytes, 1);
-        if (!*parts[i].memory) {
-            napier_layers_release(context, layers);
-            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layers: no memory for %lld bytes",
-                               (long long)napier_layers_bytes(context, model, size));
-        }
+        *parts[i].memory = napier_take(memory, parts[i].bytes, 1);
     }
+    NAPIER_TRY(napier_taken(memory, "layers: no memory for %lld tokens", (long long)size.tokens));
     layers->sines = layers->cosines + size.positions * (model->config.head_dim / 2);
     napier_parallel(context, size.positions, 16, angles_task, layers);
     return NAPIER_OK;
-}
-
-void napier_layers_release(napier_context *context, napier_layers *l) {
-    void *const all[] = {l->x, l->normed, l->q, l->attended, l->k, l->v, l->wide, l->cosines, l->memory};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        napier_free(&context->allocator, all[i]);
-    }
-    memset(l, 0, sizeof *l);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -179,7 +169,6 @@ napier_const_matrix napier_layers_states(const napier_layers *l, int64_t rows) {
 typedef struct step {
     const napier_layers *layers;
     const napier_lm_kernels *kernels;
-    const napier_ragged *batch;
     int64_t first; /* index of the first row */
     const napier_rms_norm *norm;
     int64_t heads;
@@ -205,7 +194,7 @@ static void rotate_task(void *argument, int worker, int64_t begin, int64_t end) 
     const int64_t width = s->heads * s->norm->n, half = s->norm->n / 2;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t row = s->first + i, position = s->batch->positions[row];
+        const int64_t row = s->first + i, position = l->batch.positions[row];
         s->kernels->model.rotate(s->norm, s->from + i * stride_of(width), s->heads, l->cosines + position * half,
                                  l->sines + position * half, row_of(l, s->out, row, width), l->dtype);
     }
@@ -218,7 +207,7 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
     const napier_math_kernels *math = s->kernels->math;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const char *from = (const char *)e->data + s->batch->ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
+        const char *from = (const char *)e->data + l->batch.ids[i] * e->cols * (int64_t)napier_dtype_size(e->dtype);
         float *x = l->x + i * e->cols;
         switch (e->dtype) {
         case NAPIER_BF16: math->bf16_to_f32((const uint16_t *)(const void *)from, x, e->cols); break;
@@ -234,12 +223,11 @@ static void embed_task(void *argument, int worker, int64_t begin, int64_t end) {
 typedef struct run {
     napier_context *context;
     napier_layers *layers;
-    const napier_ragged *batch;
     const napier_lm_kernels *kernels;
 } run;
 
 static step step_of(const run *r, int64_t first) {
-    return (step){.layers = r->layers, .kernels = r->kernels, .batch = r->batch, .first = first};
+    return (step){.layers = r->layers, .kernels = r->kernels, .first = first};
 }
 
 /* Multiplies rows of x, starting with `first`, by weights. */
@@ -277,17 +265,18 @@ static void make_heads(const run *r, const napier_layer *layer, bool queries, in
 static void copy_keys(const run *r, int64_t width) {
     napier_layers *l = r->layers;
     const size_t bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
-    for (int64_t i = 0; i < r->batch->copies; i++) {
-        const napier_row_copy c = r->batch->copy[i];
-        const int64_t to = r->batch->tokens + c.to;
+    for (int64_t i = 0; i < l->batch.copies; i++) {
+        const napier_row_copy c = l->batch.copy[i];
+        const int64_t to = l->batch.tokens + c.to;
         memcpy(row_of(l, l->k, to, width), row_of(l, l->k, c.begin, width), (size_t)(c.end - c.begin) * bytes);
         memcpy(row_of(l, l->v, to, width), row_of(l, l->v, c.begin, width), (size_t)(c.end - c.begin) * bytes);
     }
 }
 
 static void make_all_heads(const run *r, const napier_layer *layer, bool queries) {
-    for (int64_t first = 0; first < r->batch->tokens; first += NAPIER_BLOCK_ROWS) {
-        make_heads(r, layer, queries, first, least(r->batch->tokens - first, NAPIER_BLOCK_ROWS));
+    const int64_t all = r->layers->batch.tokens;
+    for (int64_t first = 0; first < all; first += NAPIER_BLOCK_ROWS) {
+        make_heads(r, layer, queries, first, least(all - first, NAPIER_BLOCK_ROWS));
     }
     copy_keys(r, layer->k.rows);
 }
@@ -310,7 +299,7 @@ static napier_const_heads heads_of(const napier_layers *l, const void *data, int
 
 static napier_status attend(const run *r, int64_t rows, const int64_t *query_offsets) {
     napier_layers *l = r->layers;
-    const napier_ragged *b = r->batch;
+    const napier_ragged *b = &l->batch;
     const napier_model_config *c = &l->model->config;
     napier_attention_options options = NAPIER_ATTENTION_OPTIONS_INIT;
     options.causal = 1;
@@ -351,10 +340,9 @@ static void after_attention(const run *r, const napier_layer *layer, int64_t all
 
 /* ---- All layers -------------------------------------------------------------------------------------------------- */
 
-/* Moves the wanted rows of x and normed together, and their positions to `positions`. */
-static void keep_wanted(const run *r, int64_t *positions) {
-    napier_layers *l = r->layers;
-    const napier_ragged *b = r->batch;
+/* Moves the wanted rows of x and normed together, and their positions. */
+static void keep_wanted(napier_layers *l) {
+    const napier_ragged *b = &l->batch;
     const int64_t width = l->model->config.hidden_size;
     const size_t narrow_bytes = (size_t)stride_of(width) * napier_dtype_size(l->dtype);
     for (int64_t s = 0; s < b->sequences; s++) {
@@ -362,26 +350,24 @@ static void keep_wanted(const run *r, int64_t *positions) {
         const int64_t from = b->offsets[s + 1] - count;
         memmove(l->x + to * width, l->x + from * width, (size_t)(count * width) * sizeof *l->x);
         memmove(row_of(l, l->normed, to, width), row_of(l, l->normed, from, width), (size_t)count * narrow_bytes);
-        memmove(positions + to, positions + from, (size_t)count * sizeof *positions);
+        memmove(b->positions + to, b->positions + from, (size_t)count * sizeof *b->positions);
     }
 }
 
 static napier_status run_layer(const run *r, int64_t index) {
     const napier_model *m = r->layers->model;
-    const napier_ragged *b = r->batch;
+    const napier_ragged *b = &r->layers->batch;
     const napier_layer *layer = &m->layers[index];
     const bool last = index + 1 == m->config.num_hidden_layers;
     const int64_t rows = last ? b->wanted_offsets[b->sequences] : b->tokens;
     make_all_heads(r, layer, rows == b->tokens);
     if (rows < b->tokens) {
-        keep_wanted(r, b->positions);
+        keep_wanted(r->layers);
         make_queries(r, layer, rows);
     }
-    const napier_status status = attend(r, rows, last ? b->wanted_offsets : b->offsets);
-    if (!status) {
-        after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
-    }
-    return status;
+    NAPIER_TRY(attend(r, rows, last ? b->wanted_offsets : b->offsets));
+    after_attention(r, layer, rows, last ? &m->last_norm : &layer[1].attention_norm);
+    return NAPIER_OK;
 }
 
 static napier_status tell(const run *r, int64_t layers_done) {
@@ -393,17 +379,16 @@ static napier_status tell(const run *r, int64_t layers_done) {
     return NAPIER_OK;
 }
 
-napier_status napier_layers_run(napier_context *context, napier_layers *layers, const napier_ragged *batch) {
+napier_status napier_layers_run(napier_context *context, napier_layers *layers) {
     const napier_model *m = layers->model;
-    const run r = {context, layers, batch, napier_lm_kernels_of(context->isa)};
+    const run r = {context, layers, napier_lm_kernels_of(context->isa)};
     step s = step_of(&r, 0);
     s.norm = &m->layers[0].attention_norm;
-    napier_parallel(context, batch->tokens, NAPIER_SOME_ROWS, embed_task, &s);
-    napier_status status = tell(&r, 0);
-    for (int64_t i = 0; !status && i < m->config.num_hidden_layers; i++) {
-        status = run_layer(&r, i);
-        if (!status)
-            status = tell(&r, i + 1);
+    napier_parallel(context, layers->batch.tokens, NAPIER_SOME_ROWS, embed_task, &s);
+    NAPIER_TRY(tell(&r, 0));
+    for (int64_t i = 0; i < m->config.num_hidden_layers; i++) {
+        NAPIER_TRY(run_layer(&r, i));
+        NAPIER_TRY(tell(&r, i + 1));
     }
-    return status;
+    return NAPIER_OK;
 }

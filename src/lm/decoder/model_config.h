@@ -29,7 +29,7 @@ typedef struct napier_model_config {
 /* Reads a config.json from a file or from memory (messages then call it `name`). Errors: IO_ERROR, CORRUPT_DATA (not
  * JSON, a field missing or out of range), UNSUPPORTED (the message names the field and its value). */
 napier_status napier_model_config_load(napier_context *context, const char *path, napier_model_config *config);
-napier_status napier_model_config_parse(napier_context *context, const char *name, const char *json, size_t size,
+napier_status napier_model_config_parse(napier_context *context, const char *name, const char *text, size_t size,
                                         napier_model_config *config);
 
 #endif

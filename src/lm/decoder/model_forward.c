@@ -3,7 +3,7 @@
 #include <napier/model.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "ops/isa/ops_kernels.h"
 #include "ops/linear/amx.h"
@@ -23,7 +23,6 @@ typedef struct forward {
     napier_progress *progress;
     void *user;
     napier_layers layers;
-    napier_ragged batch;
     float *memory; /* for the head's product, or for a row */
 } forward;
 
@@ -33,44 +32,20 @@ static int64_t begin_of(const forward *f, int64_t s) {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_out(napier_context *context, const char *name, napier_matrix m, int64_t rows, int64_t cols) {
-    if (!m.data && rows > 0) {
-        return NAPIER_OK;
-    }
-    napier_status status = napier_check_matrix_out(context, name, m);
-    if (!status)
-        status = napier_check_not_f64(context, name, m.dtype);
-    if (!status && (m.rows != rows || m.cols != cols)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "%s: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, name, m.rows, m.cols,
-                             rows, cols);
-    }
-    return status;
-}
-
-static napier_status check_apart(const forward *f, const char *name, napier_matrix m, const char *in,
-                                 napier_const_vector v) {
-    return m.data && v.data ? napier_check_alias(f->context, name, m, in, napier_vector_row(v)) : NAPIER_OK;
-}
-
 static napier_status check(forward *f) {
     const napier_model_config *c = &f->model->config;
-    napier_context *context = f->context;
-    napier_status status = napier_check_ids(context, "ids", f->ids, f->ids.size, c->vocab_size);
-    if (!status && f->offsets.size > 0)
-        status = napier_check_offsets(context, f->offsets, f->ids.size);
-    if (!status)
-        status = check_out(context, "hidden", f->hidden, f->ids.size, c->hidden_size);
-    if (!status)
-        status = check_out(context, "logits", f->logits, f->ids.size, c->vocab_size);
-    if (!status && f->hidden.data && f->logits.data)
-        status = napier_check_alias(context, "logits", f->logits, "hidden", napier_read_only(f->hidden));
-    if (!status)
-        status = check_apart(f, "hidden", f->hidden, "ids", napier_indices_bytes(f->ids));
-    if (!status)
-        status = check_apart(f, "logits", f->logits, "ids", napier_indices_bytes(f->ids));
     f->sequences = f->offsets.size > 0 ? f->offsets.size - 1 : 1;
-    return status;
+    NAPIER_TRY(napier_check_ids(f->context, "ids", f->ids, f->ids.size, c->vocab_size));
+    if (f->offsets.size > 0) {
+        NAPIER_TRY(napier_check_offsets(f->context, f->offsets, f->ids.size));
+    }
+    const unsigned out = NAPIER_IS_OUT | NAPIER_IS_NARROW | (f->ids.size > 0 ? NAPIER_MAY_BE_ABSENT : 0u);
+    const napier_argument all[] = {
+        NAPIER_ARGUMENT("hidden", napier_read_only(f->hidden), out, f->ids.size, c->hidden_size, NULL),
+        NAPIER_ARGUMENT("logits", napier_read_only(f->logits), out, f->ids.size, c->vocab_size, NULL),
+        napier_row_argument("ids", napier_indices_bytes(f->ids), NAPIER_MAY_BE_ABSENT, f->ids.size),
+        napier_row_argument("offsets", napier_indices_bytes(f->offsets), NAPIER_MAY_BE_ABSENT, f->offsets.size)};
+    return napier_check_arguments(f->context, all, sizeof all / sizeof *all);
 }
 
 /* ---- Chunks ------------------------------------------------------------------------------------------------------ */
@@ -84,8 +59,7 @@ static napier_ragged_size with(const forward *f, napier_ragged_size size, int64_
 }
 
 static int64_t bytes_of(const forward *f, napier_ragged_size size) {
-    const int64_t layers = napier_layers_bytes(f->context, f->model, size), batch = napier_ragged_bytes(size);
-    return layers > INT64_MAX - batch ? INT64_MAX : layers + batch;
+    return napier_layers_bytes(f->context, f->model, size);
 }
 
 /* Takes as many sequences from s on as fit, but at least one. Returns the first that does not fit. */
@@ -107,10 +81,8 @@ static napier_status check_chunks(const forward *f) {
     for (int64_t s = 0; s < f->sequences;) {
         napier_ragged_size size;
         const int64_t end = next_chunk(f, s, &size);
-        if (size.positions > NAPIER_ROPE_POSITIONS) {
-            return napier_fail(f->context, NAPIER_INVALID_ARGUMENT, "ids: a sequence of %" PRId64 " tokens is too long",
-                               size.positions);
-        }
+        NAPIER_REFUSE_IF(f->context, size.positions > NAPIER_ROPE_POSITIONS,
+                         "ids: a sequence of %" PRId64 " tokens is too long", size.positions);
         if (bytes_of(f, size) > f->model->memory) {
             return napier_fail(f->context, NAPIER_OUT_OF_MEMORY,
                                "memory: %" PRId64 " bytes are too few for sequence %" PRId64 " of %" PRId64
@@ -149,83 +121,66 @@ static void write_logits(const forward *f, int64_t row, int64_t rows) {
     }
 }
 
-static napier_status allocate(forward *f, napier_ragged_size size) {
+static napier_status allocate(forward *f, napier_memory *memory, napier_ragged_size size) {
     const int64_t rows = size.tokens < LOGIT_ROWS ? size.tokens : LOGIT_ROWS;
     const napier_const_matrix head = f->model->head;
     const napier_const_matrix x = napier_const_rows(NULL, rows, head.cols, napier_model_activations(f->model));
     const size_t row = (size_t)head.cols + 16, all = f->logits.data ? napier_project_floats(f->context, x, head) : 0;
-    f->memory = napier_alloc(&f->context->allocator, all > row ? all : row, sizeof *f->memory);
-    if (!f->memory) {
-        return napier_fail(f->context, NAPIER_OUT_OF_MEMORY, "logits: no memory for a product of %" PRId64 " rows",
-                           rows);
-    }
-    napier_status status = napier_ragged_allocate(f->context, size, &f->batch);
-    if (!status)
-        status = napier_layers_allocate(f->context, f->model, size, &f->layers);
+    f->memory = napier_take(memory, (int64_t)(all > row ? all : row), sizeof *f->memory);
+    NAPIER_TRY(napier_taken(memory, "logits: no memory for a product of %" PRId64 " rows", rows));
+    NAPIER_TRY(napier_layers_allocate(memory, f->model, size, &f->layers));
     f->layers.progress = f->progress;
     f->layers.user = f->user;
-    return status;
-}
-
-static void release(forward *f) {
-    napier_layers_release(f->context, &f->layers);
-    napier_ragged_release(f->context, &f->batch);
-    napier_free(&f->context->allocator, f->memory);
-    f->memory = NULL;
+    return NAPIER_OK;
 }
 
 /* Runs sequences s .. end - 1. */
 static napier_status run_chunk(forward *f, int64_t s, int64_t end, napier_ragged_size size) {
-    napier_status status = allocate(f, size);
-    for (int64_t i = s; !status && i < end; i++) {
+    NAPIER_MEMORY(memory, f->context);
+    NAPIER_TRY(allocate(f, &memory, size));
+    for (int64_t i = s; i < end; i++) {
         const int64_t begin = begin_of(f, i), stop = begin_of(f, i + 1);
-        napier_ragged_add(&f->batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
+        napier_ragged_add(&f->layers.batch, f->ids, begin, stop, 0, 0, 0, stop - begin);
     }
     f->layers.done = (double)begin_of(f, s) / (double)f->ids.size;
     f->layers.share = (double)size.tokens / (double)f->ids.size;
-    if (!status)
-        status = napier_layers_run(f->context, &f->layers, &f->batch);
-    if (!status && f->hidden.data) {
+    NAPIER_TRY(napier_layers_run(f->context, &f->layers));
+    if (f->hidden.data) {
         write_states(f, begin_of(f, s), size.tokens);
     }
-    if (!status && f->logits.data) {
+    if (f->logits.data) {
         write_logits(f, begin_of(f, s), size.tokens);
     }
-    release(f);
-    return status;
+    return NAPIER_OK;
 }
 
 static napier_status run_all(forward *f) {
-    napier_status status = check_chunks(f);
     napier_ragged_size size;
-    for (int64_t s = 0, end; !status && s < f->sequences; s = end) {
+    NAPIER_TRY(check_chunks(f));
+    for (int64_t s = 0, end; s < f->sequences; s = end) {
         end = next_chunk(f, s, &size);
-        status = size.tokens > 0 ? run_chunk(f, s, end, size) : NAPIER_OK;
+        NAPIER_TRY(size.tokens > 0 ? run_chunk(f, s, end, size) : NAPIER_OK);
     }
-    return status;
+    return NAPIER_OK;
 }
 
 napier_status napier_model_forward(napier_context *context, const napier_model *model, napier_indices ids,
                                    napier_indices offsets, napier_matrix hidden, napier_matrix logits,
                                    napier_progress *progress, void *user) {
-    napier_status status = napier_begin(context);
-    if (status || !model) {
-        return status ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
-    }
-    forward f = {.context = context, .model = model, .ids = ids, .offsets = offsets};
-    f.hidden = hidden;
-    f.logits = logits;
-    f.progress = progress;
-    f.user = user;
-    status = check(&f);
-    if (status) {
-        return status;
-    }
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    forward f = {.context = context,
+                 .model = model,
+                 .ids = ids,
+                 .offsets = offsets,
+                 .hidden = hidden,
+                 .logits = logits,
+                 .progress = progress,
+                 .user = user};
+    NAPIER_TRY(check(&f));
     if (model->compute == NAPIER_COMPUTE_BF16) {
         napier_matrix_engine_decide(context);
     }
-    const napier_fenv caller = napier_fenv_enter();
-    status = run_all(&f);
-    napier_fenv_leave(caller);
-    return status;
+    return run_all(&f);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "lm/isa/lm_kernels.h"
 #include "lm/decoder/rope.h"
@@ -26,25 +26,21 @@ typedef struct loader {
 static napier_status get_tensor(const loader *l, const char *name, int dims, int64_t rows, int64_t cols,
                                 const napier_tensor **out) {
     const int64_t shape[2] = {rows, cols};
-    const napier_status status = napier_safetensors_get(l->context, l->model->tensors, name, dims, shape, out);
-    if (!status && (*out)->dtype == NAPIER_F64) {
+    NAPIER_TRY(napier_safetensors_get(l->context, l->model->tensors, name, dims, shape, out));
+    if ((*out)->dtype == NAPIER_F64) {
         return napier_fail(l->context, NAPIER_UNSUPPORTED, "%s: dtype f64 is not f32, f16 or bf16", name);
     }
-    if (!status) {
-        l->model->parameters += (*out)->elements;
-        l->model->weight_bytes += (*out)->elements * (int64_t)napier_dtype_size((*out)->dtype);
-    }
-    return status;
+    l->model->parameters += (*out)->elements;
+    l->model->weight_bytes += (*out)->elements * (int64_t)napier_dtype_size((*out)->dtype);
+    return NAPIER_OK;
 }
 
 static napier_status get_matrix(const loader *l, const char *name, int64_t rows, int64_t cols,
                                 napier_const_matrix *out) {
-    const napier_tensor *tensor = NULL;
-    const napier_status status = get_tensor(l, name, 2, rows, cols, &tensor);
-    if (!status) {
-        *out = napier_const_rows(tensor->data, rows, cols, tensor->dtype);
-    }
-    return status;
+    const napier_tensor *tensor;
+    NAPIER_TRY(get_tensor(l, name, 2, rows, cols, &tensor));
+    *out = napier_const_rows(tensor->data, rows, cols, tensor->dtype);
+    return NAPIER_OK;
 }
 
 static void widen(const loader *l, const napier_tensor *tensor, float *out) {
@@ -57,58 +53,42 @@ static void widen(const loader *l, const napier_tensor *tensor, float *out) {
 }
 
 static napier_status get_norm(loader *l, const char *name, int64_t size, napier_rms_norm *out) {
-    const napier_tensor *tensor = NULL;
-    const napier_status status = get_tensor(l, name, 1, size, 0, &tensor);
-    if (!status) {
-        widen(l, tensor, l->next_norm);
-        *out = (napier_rms_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
-        l->next_norm += size;
-    }
-    return status;
+    const napier_tensor *tensor;
+    NAPIER_TRY(get_tensor(l, name, 1, size, 0, &tensor));
+    widen(l, tensor, l->next_norm);
+    *out = (napier_rms_norm){l->next_norm, size, (float)l->model->config.rms_norm_eps};
+    l->next_norm += size;
+    return NAPIER_OK;
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-static napier_status get_layer_matrices(const loader *l, int64_t index, napier_layer *layer) {
+static napier_status get_layer(loader *l, int64_t index, napier_layer *layer) {
     const napier_model_config *c = &l->model->config;
     const int64_t q = c->num_attention_heads * c->head_dim, kv = c->num_key_value_heads * c->head_dim;
     const struct {
         const char *name;
-        int64_t rows, cols;
-        napier_const_matrix *out;
-    } all[] = {{"self_attn.q_proj", q, c->hidden_size, &layer->q},
-               {"self_attn.k_proj", kv, c->hidden_size, &layer->k},
-               {"self_attn.v_proj", kv, c->hidden_size, &layer->v},
-               {"self_attn.o_proj", c->hidden_size, q, &layer->o},
-               {"mlp.gate_proj", c->intermediate_size, c->hidden_size, &layer->gate},
-               {"mlp.up_proj", c->intermediate_size, c->hidden_size, &layer->up},
-               {"mlp.down_proj", c->hidden_size, c->intermediate_size, &layer->down}};
-    napier_status status = NAPIER_OK;
-    for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++) {
+        int64_t rows, cols; /* of a norm: its size */
+        napier_const_matrix *matrix;
+        napier_rms_norm *norm;
+    } all[] = {{"self_attn.q_proj", q, c->hidden_size, &layer->q, NULL},
+               {"self_attn.k_proj", kv, c->hidden_size, &layer->k, NULL},
+               {"self_attn.v_proj", kv, c->hidden_size, &layer->v, NULL},
+               {"self_attn.o_proj", c->hidden_size, q, &layer->o, NULL},
+               {"mlp.gate_proj", c->intermediate_size, c->hidden_size, &layer->gate, NULL},
+               {"mlp.up_proj", c->intermediate_size, c->hidden_size, &layer->up, NULL},
+               {"mlp.down_proj", c->hidden_size, c->intermediate_size, &layer->down, NULL},
+               {"input_layernorm", c->hidden_size, 0, NULL, &layer->attention_norm},
+               {"post_attention_layernorm", c->hidden_size, 0, NULL, &layer->mlp_norm},
+               {"self_attn.q_norm", c->head_dim, 0, NULL, &layer->q_norm},
+               {"self_attn.k_norm", c->head_dim, 0, NULL, &layer->k_norm}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char name[NAME_SIZE];
         (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, all[i].name);
-        status = get_matrix(l, name, all[i].rows, all[i].cols, all[i].out);
+        NAPIER_TRY(all[i].matrix ? get_matrix(l, name, all[i].rows, all[i].cols, all[i].matrix)
+                                 : get_norm(l, name, all[i].rows, all[i].norm));
     }
-    return status;
-}
-
-static napier_status get_layer_norms(loader *l, int64_t index, napier_layer *layer) {
-    const napier_model_config *c = &l->model->config;
-    const struct {
-        const char *name;
-        int64_t size;
-        napier_rms_norm *out;
-    } all[] = {{"input_layernorm", c->hidden_size, &layer->attention_norm},
-               {"post_attention_layernorm", c->hidden_size, &layer->mlp_norm},
-               {"self_attn.q_norm", c->head_dim, &layer->q_norm},
-               {"self_attn.k_norm", c->head_dim, &layer->k_norm}};
-    napier_status status = NAPIER_OK;
-    for (size_t i = 0; !status && i < sizeof all / sizeof *all; i++) {
-        char name[NAME_SIZE];
-        (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", index, all[i].name);
-        status = get_norm(l, name, all[i].size, all[i].out);
-    }
-    return status;
+    return NAPIER_OK;
 }
 
 /* Checks that the files have the weights of config.json's sizes, before memory is allocated for these sizes. */
@@ -133,10 +113,7 @@ static napier_status allocate(loader *l) {
     const size_t layers = (size_t)c->num_hidden_layers;
     const size_t per_layer = 2 * (size_t)c->hidden_size + 2 * (size_t)c->head_dim;
     const size_t norms = layers * per_layer + (size_t)c->hidden_size; /* with the limits of config.json: < 2^36 */
-    const napier_status status = check_sizes(l, norms);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(check_sizes(l, norms));
     m->layers = napier_alloc(a, layers, sizeof *m->layers);
     m->norms = napier_alloc(a, norms, sizeof *m->norms);
     m->inverse = napier_alloc(a, (size_t)c->head_dim / 2, sizeof *m->inverse);
@@ -150,34 +127,24 @@ static napier_status allocate(loader *l) {
 static napier_status get_all(loader *l) {
     napier_model *m = l->model;
     const napier_model_config *c = &m->config;
-    napier_status status = get_matrix(l, "model.embed_tokens.weight", c->vocab_size, c->hidden_size, &m->embedding);
-    if (!status)
-        status = get_norm(l, "model.norm.weight", c->hidden_size, &m->last_norm);
-    for (int64_t i = 0; !status && i < c->num_hidden_layers; i++) {
-        status = get_layer_matrices(l, i, &m->layers[i]);
-        if (!status)
-            status = get_layer_norms(l, i, &m->layers[i]);
+    NAPIER_TRY(get_matrix(l, "model.embed_tokens.weight", c->vocab_size, c->hidden_size, &m->embedding));
+    NAPIER_TRY(get_norm(l, "model.norm.weight", c->hidden_size, &m->last_norm));
+    for (int64_t i = 0; i < c->num_hidden_layers; i++) {
+        NAPIER_TRY(get_layer(l, i, &m->layers[i]));
     }
     m->head = m->embedding;
-    if (!status && !c->tie_word_embeddings)
-        status = get_matrix(l, "lm_head.weight", c->vocab_size, c->hidden_size, &m->head);
-    return status;
+    return c->tie_word_embeddings ? NAPIER_OK
+                                  : get_matrix(l, "lm_head.weight", c->vocab_size, c->hidden_size, &m->head);
 }
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
 static napier_status read_options(napier_context *context, const napier_model_options *options, napier_model *model) {
     napier_model_options o = NAPIER_MODEL_OPTIONS_INIT;
-    const napier_status status = napier_read_options(context, "options", "NAPIER_MODEL_OPTIONS_INIT", options, &o);
-    if (status) {
-        return status;
-    }
-    if (o.compute != NAPIER_COMPUTE_F32 && o.compute != NAPIER_COMPUTE_BF16) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: compute %d is unknown", (int)o.compute);
-    }
-    if (o.memory < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: memory %" PRId64 " is negative", o.memory);
-    }
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_MODEL_OPTIONS_INIT", options, &o));
+    NAPIER_REFUSE_IF(context, o.compute != NAPIER_COMPUTE_F32 && o.compute != NAPIER_COMPUTE_BF16,
+                     "options: compute %d is unknown", (int)o.compute);
+    NAPIER_REFUSE_IF(context, o.memory < 0, "options: memory %" PRId64 " is negative", o.memory);
     model->compute = o.compute;
     model->memory = o.memory > 0 ? o.memory : DEFAULT_MEMORY;
     return NAPIER_OK;
@@ -186,51 +153,38 @@ static napier_status read_options(napier_context *context, const napier_model_op
 static napier_status load_config(napier_context *context, const char *directory, napier_model *model) {
     static const char file[] = "/config.json";
     const size_t size = strlen(directory) + sizeof file;
-    char *path = napier_alloc(&context->allocator, size, 1);
-    if (!path) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "directory: no memory for its name");
-    }
+    NAPIER_MEMORY(memory, context);
+    char *const path = napier_take(&memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(&memory, "directory: no memory for its name"));
     (void)snprintf(path, size, "%s%s", directory, file);
-    const napier_status status = napier_model_config_load(context, path, &model->config);
-    napier_free(&context->allocator, path);
-    return status;
+    return napier_model_config_load(context, path, &model->config);
 }
 
 static napier_status load(napier_context *context, const char *directory, const napier_model_options *options,
                           napier_model *model) {
     loader l = {.context = context, .model = model};
-    napier_status status = read_options(context, options, model);
-    if (!status)
-        status = load_config(context, directory, model);
-    if (!status)
-        status = napier_safetensors_open(context, directory, &model->tensors);
-    if (!status)
-        status = allocate(&l);
-    if (!status)
-        status = get_all(&l);
-    if (!status)
-        napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
-    return status;
+    NAPIER_TRY(read_options(context, options, model));
+    NAPIER_TRY(load_config(context, directory, model));
+    NAPIER_TRY(napier_safetensors_open(context, directory, &model->tensors));
+    NAPIER_TRY(allocate(&l));
+    NAPIER_TRY(get_all(&l));
+    napier_rope_inverse(model->config.rope_theta, model->config.head_dim / 2, model->inverse);
+    return NAPIER_OK;
 }
 
 napier_status napier_model_load(napier_context *context, const char *directory, const napier_model_options *options,
                                 napier_model **out) {
-    napier_status status = napier_begin(context);
-    if (status || !out) {
-        return status ? status : napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
-    }
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
-    if (!directory) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "directory: NULL");
-    }
+    NAPIER_REFUSE_IF(context, !directory, "directory: NULL");
     napier_model *model = napier_alloc(&context->allocator, 1, sizeof *model);
     if (!model) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %zu bytes", sizeof *model);
     }
     memset(model, 0, sizeof *model);
-    const napier_fenv caller = napier_fenv_enter();
-    status = load(context, directory, options, model);
-    napier_fenv_leave(caller);
+    const napier_status status = load(context, directory, options, model);
     if (status) {
         napier_model_destroy(context, model);
         return status;
@@ -257,14 +211,9 @@ napier_const_matrix napier_model_head(const napier_model *model) {
 }
 
 napier_status napier_model_get_info(napier_context *context, const napier_model *model, napier_model_info *info) {
-    napier_status status = napier_begin(context);
-    if (!status && !model)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
-    if (!status)
-        status = napier_check_result_struct(context, "info", "NAPIER_MODEL_INFO_INIT", info);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_check_result_struct(context, "info", "NAPIER_MODEL_INFO_INIT", info));
     const napier_model_config *c = &model->config;
     const napier_model_info made = {.struct_size = sizeof made,
                                     .layers = c->num_hidden_layers,

@@ -1,7 +1,5 @@
-/* lm/decoder/ragged.c - see ragged.h. */
-#include "lm/decoder/ragged.h"
-
-#include <string.h>
+/* lm/decoder/ragged.c - makes a ragged batch (layers.h). */
+#include "lm/decoder/layers.h"
 
 #include "ops/tokens/responses.h"
 
@@ -12,13 +10,10 @@ int64_t napier_ragged_bytes(napier_ragged_size s) {
     return integers(s) * (int64_t)sizeof(int64_t) + s.copies * (int64_t)sizeof(napier_row_copy);
 }
 
-napier_status napier_ragged_allocate(napier_context *context, napier_ragged_size s, napier_ragged *batch) {
-    int64_t *at = napier_alloc(&context->allocator, (size_t)napier_ragged_bytes(s), 1);
-    if (!at) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "batch: no memory for %lld bytes",
-                           (long long)napier_ragged_bytes(s));
-    }
-    *batch = (napier_ragged){.memory = at, .ids = at};
+napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size s, napier_ragged *batch) {
+    int64_t *at = napier_take(memory, napier_ragged_bytes(s), 1);
+    NAPIER_TRY(napier_taken(memory, "batch: no memory for %lld bytes", (long long)napier_ragged_bytes(s)));
+    *batch = (napier_ragged){.ids = at};
     batch->positions = at += s.tokens;
     batch->offsets = at += s.tokens;
     batch->wanted_offsets = at += s.sequences + 1;
@@ -27,11 +22,6 @@ napier_status napier_ragged_allocate(napier_context *context, napier_ragged_size
     batch->copy = (napier_row_copy *)(void *)(at + s.sequences);
     napier_ragged_clear(batch);
     return NAPIER_OK;
-}
-
-void napier_ragged_release(napier_context *context, napier_ragged *batch) {
-    napier_free(&context->allocator, batch->memory);
-    memset(batch, 0, sizeof *batch);
 }
 
 void napier_ragged_clear(napier_ragged *batch) {

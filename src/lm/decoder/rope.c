@@ -13,29 +13,26 @@
 #define TURNS_PER_UNIT 0x1.45f306dc9c883p-1 /* 2 / pi */
 #define ROUND_MAGIC 0x1.8p52
 
-/* Taylor's series on [-pi/4, pi/4]. The omitted terms are below 2^-57. */
-static double sine_of(double r) {
-    const double s = r * r;
-    double p = fma(s, 1.0 / 355687428096000.0, -1.0 / 1307674368000.0);
-    p = fma(p, s, 1.0 / 6227020800.0);
-    p = fma(p, s, -1.0 / 39916800.0);
-    p = fma(p, s, 1.0 / 362880.0);
-    p = fma(p, s, -1.0 / 5040.0);
-    p = fma(p, s, 1.0 / 120.0);
-    p = fma(p, s, -1.0 / 6.0);
-    return fma(p * s, r, r);
-}
+/* Taylor's series on [-pi/4, pi/4], highest power first. The omitted terms are below 2^-57. */
+static const double sine_terms[] = {
+    1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800.0,
+    1.0 / 362880.0,          -1.0 / 5040.0,          1.0 / 120.0,        -1.0 / 6.0};
+static const double cosine_terms[] = {1.0 / 20922789888000.0,
+                                      -1.0 / 87178291200.0,
+                                      1.0 / 479001600.0,
+                                      -1.0 / 3628800.0,
+                                      1.0 / 40320.0,
+                                      -1.0 / 720.0,
+                                      1.0 / 24.0,
+                                      -0.5,
+                                      1.0};
 
-static double cosine_of(double r) {
-    const double s = r * r;
-    double p = fma(s, 1.0 / 20922789888000.0, -1.0 / 87178291200.0);
-    p = fma(p, s, 1.0 / 479001600.0);
-    p = fma(p, s, -1.0 / 3628800.0);
-    p = fma(p, s, 1.0 / 40320.0);
-    p = fma(p, s, -1.0 / 720.0);
-    p = fma(p, s, 1.0 / 24.0);
-    p = fma(p, s, -0.5);
-    return fma(p, s, 1.0);
+static double series(double s, const double *terms, size_t count) {
+    double p = terms[0];
+    for (size_t i = 1; i < count; i++) {
+        p = fma(p, s, terms[i]);
+    }
+    return p;
 }
 
 void napier_cos_sin(double x, double *cosine, double *sine) {
@@ -43,7 +40,9 @@ void napier_cos_sin(double x, double *cosine, double *sine) {
     double r = fma(-n, PI_2_A, x);
     r = fma(-n, PI_2_B, r);
     r = fma(-n, PI_2_C, r);
-    const double s = sine_of(r), c = cosine_of(r);
+    const double square = r * r;
+    const double s = fma(series(square, sine_terms, sizeof sine_terms / sizeof *sine_terms) * square, r, r);
+    const double c = series(square, cosine_terms, sizeof cosine_terms / sizeof *cosine_terms);
     switch ((int64_t)n & 3) {
     case 0: *cosine = c, *sine = s; break;
     case 1: *cosine = -s, *sine = c; break;

@@ -15,6 +15,7 @@
 #include "core/base/bytes.h"
 #include "lm/text/file.h"
 #include "lm/text/json.h"
+#include "core/base/scope.h"
 
 static const size_t most_header = (size_t)100 << 20; /* the limit in the format's definition */
 static const size_t most_index = (size_t)100 << 20;
@@ -37,8 +38,7 @@ struct napier_safetensors {
     int64_t count;
 };
 
-/* ---- A tensor's entry ----------------------------------------------------------------------------------------------
- */
+/* ---- A tensor's entry -------------------------------------------------------------------------------------------- */
 
 typedef struct element_kind {
     const char *name;
@@ -54,19 +54,14 @@ static const element_kind kinds[] = {
     {"I32", 4, 0},          {"U32", 4, 0},          {"I64", 8, 0},
     {"U64", 8, 0},          {"C64", 8, 0},
 };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* A tensor while its file is being read. */
-typedef struct entry {
-    napier_tensor tensor;
-    int64_t begin, end; /* in the data */
-} entry;
-
-static napier_status tensor_fail(const napier_json *json, const char *name, const char *what, const cJSON *value) {
-    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s %s", napier_show(name, strlen(name)).text, what,
+static napier_status tensor_fail(napier_json *json, const char *name, const char *what, const cJSON *value) {
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s %s", napier_show_text(name).text, what,
                             napier_show_item(value).text);
 }
 
-static napier_status read_shape(const napier_json *json, const cJSON *list, napier_tensor *tensor) {
+static napier_status read_shape(napier_json *json, const cJSON *list, napier_tensor *tensor) {
     const cJSON *item;
     if (!cJSON_IsArray(list)) {
         return tensor_fail(json, tensor->name, "shape is", list);
@@ -89,72 +84,62 @@ static napier_status read_shape(const napier_json *json, const cJSON *list, napi
     return NAPIER_OK;
 }
 
-static napier_status read_offsets(const napier_json *json, const cJSON *list, int64_t data_size, entry *e) {
+static napier_status read_offsets(napier_json *json, const cJSON *list, int64_t data_size, napier_tensor *tensor) {
     const cJSON *const first = cJSON_IsArray(list) ? list->child : NULL;
     const cJSON *const last = first != NULL ? first->next : NULL;
     if (last == NULL || last->next != NULL) {
-        return tensor_fail(json, e->tensor.name, "data_offsets is not two numbers but", list);
+        return tensor_fail(json, tensor->name, "data_offsets is not two numbers but", list);
     }
     if (!napier_json_is_integer(first, 0, data_size)) {
-        return tensor_fail(json, e->tensor.name, "data_offsets lie outside of the file:", first);
+        return tensor_fail(json, tensor->name, "data_offsets lie outside of the file:", first);
     }
-    e->begin = (int64_t)first->valuedouble;
-    if (!napier_json_is_integer(last, e->begin, data_size)) {
-        return tensor_fail(json, e->tensor.name, "data_offsets end before they begin or outside of the file:", last);
+    tensor->begin = (int64_t)first->valuedouble;
+    if (!napier_json_is_integer(last, tensor->begin, data_size)) {
+        return tensor_fail(json, tensor->name, "data_offsets end before they begin or outside of the file:", last);
     }
-    e->end = (int64_t)last->valuedouble;
+    tensor->end = (int64_t)last->valuedouble;
     return NAPIER_OK;
 }
 
-/* A dtype that is not in this table has an unknown size. It is accepted, because no caller can get the tensor. */
-static napier_status check_extent(const napier_json *json, const char *dtype, entry *e) {
-    const napier_tensor *const t = &e->tensor;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(kinds[i].name, dtype) == 0) {
-            e->tensor.dtype = kinds[i].dtype;
-            if (t->elements > most_number / kinds[i].size || t->elements * kinds[i].size != e->end - e->begin) {
-                return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %lld bytes for %lld elements of %s",
-                                        napier_show(t->name, strlen(t->name)).text, (long long)(e->end - e->begin),
-                                        (long long)t->elements, dtype);
-            }
-        }
+/* A dtype that is not in the table has an unknown size. It is accepted, because no caller can get the tensor. */
+static napier_status check_extent(napier_json *json, const char *dtype, napier_tensor *t) {
+    size_t i = 0;
+    while (i < KINDS && strcmp(kinds[i].name, dtype) != 0) {
+        i++;
     }
-    return NAPIER_OK;
+    if (i == KINDS) {
+        return NAPIER_OK;
+    }
+    t->dtype = kinds[i].dtype;
+    if (t->elements <= most_number / kinds[i].size && t->elements * kinds[i].size == t->end - t->begin) {
+        return NAPIER_OK;
+    }
+    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %lld bytes for %lld elements of %s",
+                            napier_show_text(t->name).text, (long long)(t->end - t->begin), (long long)t->elements,
+                            dtype);
 }
 
-static napier_status read_entry(const napier_json *json, const cJSON *item, const uint8_t *data, int64_t data_size,
-                                entry *e) {
-    const cJSON *shape, *offsets;
+static napier_status read_tensor(napier_json *json, const cJSON *item, const uint8_t *data, int64_t data_size,
+                                 napier_tensor *tensor) {
     const char *dtype = NULL;
-    napier_status status = cJSON_IsObject(item) ? napier_json_text(json, item, "dtype", &dtype)
-                                                : tensor_fail(json, e->tensor.name, "is no tensor but", item);
-    if (!status && dtype == NULL) {
-        status = tensor_fail(json, e->tensor.name, "dtype is", NULL);
+    if (!cJSON_IsObject(item)) {
+        return tensor_fail(json, tensor->name, "is no tensor but", item);
     }
-    if (!status) {
-        status = napier_json_member(json, item, "shape", &shape);
+    napier_json_text(json, item, "dtype", &dtype);
+    if (dtype == NULL) {
+        return tensor_fail(json, tensor->name, "dtype is", NULL);
     }
-    if (!status) {
-        status = read_shape(json, shape, &e->tensor);
-    }
-    if (!status) {
-        status = napier_json_member(json, item, "data_offsets", &offsets);
-    }
-    if (!status) {
-        status = read_offsets(json, offsets, data_size, e);
-    }
-    if (!status) {
-        status = check_extent(json, dtype, e);
-        e->tensor.data = data + e->begin;
-    }
-    return status;
+    read_shape(json, napier_json_member(json, item, "shape"), tensor);
+    read_offsets(json, napier_json_member(json, item, "data_offsets"), data_size, tensor);
+    check_extent(json, dtype, tensor);
+    tensor->data = data + tensor->begin;
+    return json->status;
 }
 
-/* ---- A file's header -----------------------------------------------------------------------------------------------
- */
+/* ---- A file's header --------------------------------------------------------------------------------------------- */
 
 static int by_place(const void *a, const void *b) {
-    const entry *const x = a, *const y = b;
+    const napier_tensor *const x = a, *const y = b;
     return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin) : (x->end > y->end) - (x->end < y->end);
 }
 
@@ -162,117 +147,92 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const napier_tensor *)a)->name, ((const napier_tensor *)b)->name);
 }
 
-static napier_status check_overlap(const napier_json *json, entry *entries, int64_t count) {
-    qsort(entries, (size_t)count, sizeof *entries, by_place);
+static napier_status check_overlap(napier_json *json, napier_tensor *tensors, int64_t count) {
+    qsort(tensors, (size_t)count, sizeof *tensors, by_place);
     for (int64_t i = 1; i < count; i++) {
-        if (entries[i].begin < entries[i - 1].end) {
-            const char *const a = entries[i - 1].tensor.name, *const b = entries[i].tensor.name;
+        const napier_tensor *const a = &tensors[i - 1], *const b = &tensors[i];
+        if (b->begin < a->end) {
             return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s and %s overlap at byte %lld of the data",
-                                    napier_show(a, strlen(a)).text, napier_show(b, strlen(b)).text,
-                                    (long long)entries[i].begin);
+                                    napier_show_text(a->name).text, napier_show_text(b->name).text,
+                                    (long long)b->begin);
         }
     }
     return NAPIER_OK;
 }
 
 /* Sorts by name. Two equal names are an error. */
-static napier_status sort_names(const napier_json *json, napier_tensor *tensors, int64_t count) {
+static napier_status sort_names(napier_json *json, napier_tensor *tensors, int64_t count) {
     qsort(tensors, (size_t)count, sizeof *tensors, by_name);
     for (int64_t i = 1; i < count; i++) {
         if (strcmp(tensors[i - 1].name, tensors[i].name) == 0) {
             return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given twice",
-                                    napier_show(tensors[i].name, strlen(tensors[i].name)).text);
+                                    napier_show_text(tensors[i].name).text);
         }
     }
     return NAPIER_OK;
 }
 
-/* Reads the parsed header into s->tensors. `entries` has space for all. */
-static napier_status read_entries(const napier_json *json, shard *s, const uint8_t *data, int64_t data_size,
-                                  entry *entries) {
+/* Reads the parsed header into s->tensors, which has space for all. */
+static napier_status read_tensors(napier_json *json, shard *s, const uint8_t *data, int64_t data_size) {
     char *name = s->names;
-    int64_t count = 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, json->root) {
         if (strcmp(item->string, "__metadata__") == 0) {
             continue;
         }
-        entries[count] = (entry){.tensor = {.name = name}};
+        napier_tensor *const tensor = &s->tensors[s->count++];
+        *tensor = (napier_tensor){.name = name};
         const size_t length = strlen(item->string) + 1;
         memcpy(name, item->string, length);
         name += length;
-        const napier_status status = read_entry(json, item, data, data_size, &entries[count++]);
-        if (status) {
-            return status;
+        if (read_tensor(json, item, data, data_size, tensor)) {
+            return json->status;
         }
     }
-    const napier_status status = check_overlap(json, entries, count);
-    for (int64_t i = 0; i < count; i++) {
-        s->tensors[i] = entries[i].tensor;
-    }
-    s->count = count;
-    return status ? status : sort_names(json, s->tensors, count);
+    NAPIER_TRY(check_overlap(json, s->tensors, s->count));
+    return sort_names(json, s->tensors, s->count);
 }
 
 /* Counts the members before memory is allocated for them. */
-static napier_status count_tensors(const napier_json *json, const cJSON *object, size_t *count) {
+static napier_status count_tensors(napier_json *json, const cJSON *object, size_t *count) {
     *count = (size_t)cJSON_GetArraySize(object);
     return *count <= MOST_TENSORS
                ? NAPIER_OK
                : napier_json_fail(json, NAPIER_UNSUPPORTED, "%zu tensors, more than %d", *count, MOST_TENSORS);
 }
 
-static napier_status allocate_entries(const napier_json *json, shard *s, size_t names_size, entry **entries) {
-    const napier_allocator *const allocator = &json->context->allocator;
-    size_t count;
-    const napier_status status = count_tensors(json, json->root, &count);
-    if (status) {
-        return status;
-    }
-    count++;
-    s->names = napier_alloc(allocator, names_size + 1, 1);
-    s->tensors = napier_alloc(allocator, count, sizeof *s->tensors);
-    *entries = napier_alloc(allocator, count, sizeof **entries);
-    return s->names && s->tensors && *entries
-               ? NAPIER_OK
-               : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its %zu tensors", count);
-}
-
-static napier_status read_header(napier_context *context, const char *path, shard *s) {
-    const napier_json file = {context, path, NULL};
+static napier_status read_header(napier_json *json, shard *s) {
     const uint64_t length = napier_get_u64(s->map);
     if (length > s->size - 8) {
-        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "a header of %llu bytes in a file of %zu",
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "a header of %llu bytes in a file of %zu",
                                 (unsigned long long)length, s->size);
     }
     if (length > most_header) {
-        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "a header of %llu bytes, more than the format allows",
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "a header of %llu bytes, more than the format allows",
                                 (unsigned long long)length);
     }
-    napier_json json;
-    entry *entries = NULL;
-    const uint8_t *const data = s->map + 8 + length;
-    napier_status status = napier_json_parse(&json, context, path, (const char *)s->map + 8, (size_t)length);
-    if (!status) {
-        status = allocate_entries(&json, s, (size_t)length, &entries); /* names take no more memory than in JSON */
+    size_t count;
+    const uint8_t *const text = s->map + 8, *const data = text + length;
+    if (napier_json_parse(json, json->context, json->name, (const char *)text, (size_t)length) ||
+        count_tensors(json, json->root, &count)) {
+        return json->status;
     }
-    if (!status) {
-        status = read_entries(&json, s, data, (int64_t)(s->size - 8 - (size_t)length), entries);
+    s->names = napier_alloc(&json->context->allocator, (size_t)length + 1, 1); /* no more than in JSON */
+    s->tensors = napier_alloc(&json->context->allocator, count + 1, sizeof *s->tensors);
+    if (!s->names || !s->tensors) {
+        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its %zu tensors", count);
     }
-    napier_free(&context->allocator, entries);
-    napier_json_free(&json);
-    return status;
+    return read_tensors(json, s, data, (int64_t)(s->size - 8 - (size_t)length));
 }
 
-static napier_status map_file(napier_context *context, const char *path, int fd, shard *s) {
-    const napier_json file = {context, path, NULL};
+static napier_status map_file(napier_json *json, int fd, shard *s) {
     if (s->size < 8) {
-        return napier_json_fail(&file, NAPIER_CORRUPT_DATA, "%zu bytes, where the length of the header takes 8",
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%zu bytes, where the length of the header takes 8",
                                 s->size);
     }
     void *const map = mmap(NULL, s->size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
-        return napier_json_fail(&file, NAPIER_IO_ERROR, "cannot be mapped: %s", strerror(errno));
+        return napier_json_fail(json, NAPIER_IO_ERROR, "cannot be mapped: %s", strerror(errno));
     }
     s->map = map;
     return NAPIER_OK;
@@ -281,14 +241,14 @@ static napier_status map_file(napier_context *context, const char *path, int fd,
 /* Call shard_free afterwards, also after a failure. */
 static napier_status shard_open(napier_context *context, const char *path, shard *s) {
     int fd;
+    napier_json json = {context, path, NULL, NAPIER_OK};
     *s = (shard){0};
-    napier_status status = napier_open_file(context, path, &fd, &s->size);
-    if (status) {
-        return status;
-    }
-    status = map_file(context, path, fd, s);
+    NAPIER_TRY(napier_open_file(context, path, &fd, &s->size));
+    napier_status status = map_file(&json, fd, s);
     close(fd);
-    return status ? status : read_header(context, path, s);
+    status = status ? status : read_header(&json, s);
+    napier_json_free(&json);
+    return status;
 }
 
 static void shard_free(napier_context *context, shard *s) {
@@ -299,8 +259,7 @@ static void shard_free(napier_context *context, shard *s) {
     napier_free(&context->allocator, s->tensors);
 }
 
-/* ---- The index of shards -------------------------------------------------------------------------------------------
- */
+/* ---- The index of shards ----------------------------------------------------------------------------------------- */
 
 /* An entry of the index: the file of a tensor. The strings belong to the JSON document. */
 typedef struct place {
@@ -318,7 +277,7 @@ static bool is_plain_name(const char *name) {
     return *name != '\0' && *name != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL;
 }
 
-static napier_status read_places(const napier_json *json, const cJSON *map, place *places, int64_t *count) {
+static napier_status read_places(napier_json *json, const cJSON *map, place *places, int64_t *count) {
     const cJSON *item;
     *count = 0;
     cJSON_ArrayForEach(item, map) {
@@ -331,20 +290,16 @@ static napier_status read_places(const napier_json *json, const cJSON *map, plac
     return NAPIER_OK;
 }
 
-static napier_status join(napier_context *context, const char *folder, const char *name, char **path) {
-    const size_t first = strlen(folder), second = strlen(name);
-    *path = napier_alloc(&context->allocator, first + second + 2, 1);
-    if (*path == NULL) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the path of %.64s", name);
-    }
-    memcpy(*path, folder, first);
-    (*path)[first] = '/';
-    memcpy(*path + first + 1, name, second + 1);
+static napier_status join(napier_memory *memory, const char *folder, const char *name, char **path) {
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    *path = napier_take(memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_taken(memory, "no memory for the path of %.64s", name));
+    (void)snprintf(*path, size, "%s/%s", folder, name);
     return NAPIER_OK;
 }
 
 /* Takes the tensors that the index assigns to this shard, and ignores others in it. */
-static napier_status take_tensors(const napier_json *json, napier_safetensors *all, const shard *s, const place *places,
+static napier_status take_tensors(napier_json *json, napier_safetensors *all, const shard *s, const place *places,
                                   int64_t count) {
     int64_t next = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -353,91 +308,68 @@ static napier_status take_tensors(const napier_json *json, napier_safetensors *a
         }
         if (next == s->count || strcmp(s->tensors[next].name, places[i].tensor) != 0) {
             return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: not in its shard, %s",
-                                    napier_show(places[i].tensor, strlen(places[i].tensor)).text,
-                                    napier_show(places[i].file, strlen(places[i].file)).text);
+                                    napier_show_text(places[i].tensor).text, napier_show_text(places[i].file).text);
         }
         all->tensors[all->count++] = s->tensors[next];
     }
     return NAPIER_OK;
 }
 
-static napier_status open_shards(const napier_json *json, const char *folder, const place *places, int64_t count,
+/* Opens one shard, whose tensors are `places`. */
+static napier_status add_shard(napier_json *json, const char *folder, const place *places, int64_t count,
+                               napier_safetensors *all) {
+    char *path;
+    NAPIER_MEMORY(memory, json->context);
+    NAPIER_TRY(join(&memory, folder, places->file, &path));
+    shard *const s = &all->shards[all->shard_count++];
+    NAPIER_TRY(shard_open(json->context, path, s));
+    return take_tensors(json, all, s, places, count);
+}
+
+static napier_status open_shards(napier_json *json, const char *folder, const place *places, int64_t count,
                                  napier_safetensors *all) {
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0, end; i < count && !status; i = end) {
+    for (int64_t i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && strcmp(places[end].file, places[i].file) == 0;) {
             end++;
         }
-        char *path;
-        status = join(json->context, folder, places[i].file, &path);
-        if (!status) {
-            shard *const s = &all->shards[all->shard_count++];
-            status = shard_open(json->context, path, s);
-            napier_free(&json->context->allocator, path);
-            if (!status) {
-                status = take_tensors(json, all, s, places + i, end - i);
-            }
-        }
+        NAPIER_TRY(add_shard(json, folder, places + i, end - i, all));
     }
-    return status ? status : sort_names(json, all->tensors, all->count);
+    return sort_names(json, all->tensors, all->count);
 }
 
-static napier_status allocate(const napier_json *json, napier_safetensors *all, size_t shards, size_t tensors) {
-    all->shards = napier_alloc(&json->context->allocator, shards, sizeof *all->shards);
-    all->tensors = napier_alloc(&json->context->allocator, tensors, sizeof *all->tensors);
-    return all->shards && all->tensors
-               ? NAPIER_OK
-               : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", tensors);
-}
-
-static napier_status open_index(const napier_json *json, const char *folder, napier_safetensors *all) {
-    const cJSON *map;
-    napier_status status = napier_json_member(json, json->root, "weight_map", &map);
-    if (!status && !cJSON_IsObject(map)) {
-        status = napier_json_fail(json, NAPIER_CORRUPT_DATA, "weight_map: %s, where an object should be",
-                                  napier_show_item(map).text);
-    }
+static napier_status open_index(napier_json *json, const char *folder, napier_safetensors *all) {
+    const cJSON *const map = napier_json_member(json, json->root, "weight_map");
     size_t most = 0;
-    if (!status) {
-        status = count_tensors(json, map, &most);
+    int64_t count = 0;
+    if (!cJSON_IsObject(map)) {
+        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "weight_map: %s, where an object should be",
+                                napier_show_item(map).text);
     }
-    if (status) {
-        return status;
+    if (count_tensors(json, map, &most)) {
+        return json->status;
     }
-    most++;
-    int64_t count;
-    place *const places = napier_alloc(&json->context->allocator, most, sizeof *places);
-    status = places ? allocate(json, all, most, most)
-                    : napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", most);
-    if (!status) {
-        status = read_places(json, map, places, &count);
+    const napier_allocator *const allocator = &json->context->allocator;
+    NAPIER_MEMORY(memory, json->context);
+    place *const places = napier_take(&memory, (int64_t)most, sizeof *places);
+    all->shards = napier_alloc(allocator, most + 1, sizeof *all->shards);
+    all->tensors = napier_alloc(allocator, most + 1, sizeof *all->tensors);
+    if (!all->shards || !all->tensors || !places) {
+        return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for %zu tensors", most);
     }
-    if (!status) {
-        status = open_shards(json, folder, places, count, all);
-    }
-    napier_free(&json->context->allocator, places);
-    return status;
+    NAPIER_TRY(read_places(json, map, places, &count));
+    return open_shards(json, folder, places, count, all);
 }
 
-static napier_status read_index(napier_context *context, const char *folder, const char *path,
+static napier_status read_index(napier_context *context, const char *path, const char *folder,
                                 napier_safetensors *all) {
-    napier_json json = {context, path, NULL};
-    char *bytes;
-    size_t size;
-    napier_status status = napier_read_file(context, path, most_index, &bytes, &size);
-    if (!status) {
-        status = napier_json_parse(&json, context, path, bytes, size);
-    }
-    if (!status) {
-        status = open_index(&json, folder, all);
-    }
+    napier_json json;
+    napier_status status = napier_json_load(&json, context, path, most_index);
+    status = status ? status : open_index(&json, folder, all);
     napier_json_free(&json);
-    napier_free(&context->allocator, bytes);
     return status;
 }
 
-/* ---- Opening and closing -------------------------------------------------------------------------------------------
- */
+/* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
 static napier_status new_set(napier_context *context, napier_safetensors **out) {
     *out = NULL;
@@ -454,50 +386,45 @@ static napier_status new_set(napier_context *context, napier_safetensors **out) 
 }
 
 static napier_status open_one(napier_context *context, const char *path, napier_safetensors *all) {
-    const napier_json file = {context, path, NULL};
-    shard s;
-    napier_status status = shard_open(context, path, &s);
-    if (!status) {
-        status = allocate(&file, all, 1, (size_t)s.count + 1);
+    all->shards = napier_alloc(&context->allocator, 1, sizeof *all->shards);
+    if (all->shards == NULL) {
+        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "safetensors: no memory");
     }
-    if (status) {
-        shard_free(context, &s);
-        return status;
-    }
-    all->shards[0] = s;
+    shard *const s = all->shards;
     all->shard_count = 1;
-    all->count = s.count;
-    memcpy(all->tensors, s.tensors, (size_t)s.count * sizeof *s.tensors);
+    NAPIER_TRY(shard_open(context, path, s));
+    all->tensors = s->tensors; /* all tensors of the file are the set's */
+    all->count = s->count;
+    s->tensors = NULL;
     return NAPIER_OK;
 }
 
+/* Opens the single file, or the shards of the index. */
+static napier_status open_either(napier_context *context, const char *folder, const char *single, const char *index,
+                                 napier_safetensors *all) {
+    if (access(single, F_OK) == 0) {
+        return open_one(context, single, all);
+    }
+    if (access(index, F_OK) == 0) {
+        return read_index(context, index, folder, all);
+    }
+    return napier_fail(context, NAPIER_IO_ERROR,
+                       "%.96s: neither model.safetensors nor model.safetensors.index.json is there", folder);
+}
+
 static napier_status open_folder(napier_context *context, const char *folder, napier_safetensors *all) {
-    char *single, *index = NULL;
-    napier_status status = join(context, folder, "model.safetensors", &single);
-    if (!status) {
-        status = join(context, folder, "model.safetensors.index.json", &index);
-    }
-    if (!status) {
-        const bool has_single = access(single, F_OK) == 0;
-        status = !has_single && access(index, F_OK) != 0 ? napier_fail(context, NAPIER_IO_ERROR,
-                                                                       "%.96s: neither model.safetensors nor "
-                                                                       "model.safetensors.index.json is there",
-                                                                       folder)
-                 : has_single                            ? open_one(context, single, all)
-                                                         : read_index(context, folder, index, all);
-    }
-    napier_free(&context->allocator, single);
-    napier_free(&context->allocator, index);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    char *single, *index;
+    NAPIER_TRY(join(&memory, folder, "model.safetensors", &single));
+    NAPIER_TRY(join(&memory, folder, "model.safetensors.index.json", &index));
+    return open_either(context, folder, single, index, all);
 }
 
 typedef napier_status opener(napier_context *context, const char *path, napier_safetensors *all);
 
 static napier_status open_with(napier_context *context, opener *open_it, const char *path, napier_safetensors **out) {
     napier_status status = new_set(context, out);
-    if (!status) {
-        status = open_it(context, path, *out);
-    }
+    status = status ? status : open_it(context, path, *out);
     if (status) {
         napier_safetensors_close(context, *out);
         *out = NULL;
@@ -528,8 +455,7 @@ void napier_safetensors_close(napier_context *context, napier_safetensors *all) 
     napier_free(&context->allocator, all);
 }
 
-/* ---- Looking up ----------------------------------------------------------------------------------------------------
- */
+/* ---- Looking up -------------------------------------------------------------------------------------------------- */
 
 int64_t napier_safetensors_count(const napier_safetensors *all) { return all->count; }
 
@@ -557,11 +483,7 @@ static napier_shown show_shape(int ndim, const int64_t *shape) {
 }
 
 static bool has_shape(const napier_tensor *t, int ndim, const int64_t *shape) {
-    int same = 0;
-    while (t->ndim == ndim && same < ndim && t->shape[same] == shape[same]) {
-        same++;
-    }
-    return t->ndim == ndim && same == ndim;
+    return t->ndim == ndim && memcmp(t->shape, shape, (size_t)ndim * sizeof *shape) == 0;
 }
 
 /* Copies a tensor that is not aligned in the file to aligned memory. */

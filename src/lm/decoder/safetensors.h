@@ -23,6 +23,7 @@ typedef struct napier_tensor {
     int ndim;           /* 0 to NAPIER_TENSOR_DIMS */
     int64_t shape[NAPIER_TENSOR_DIMS];
     int64_t elements;
+    int64_t begin, end; /* bytes of the file's data */
 } napier_tensor;
 
 /* Opens the tensors of a folder, or of one file. Close *out with the same context. On an error *out is NULL. Errors:
@@ -30,18 +31,18 @@ typedef struct napier_tensor {
 napier_status napier_safetensors_open(napier_context *context, const char *folder, napier_safetensors **out);
 napier_status napier_safetensors_open_file(napier_context *context, const char *path, napier_safetensors **out);
 /* NULL is allowed. */
-void napier_safetensors_close(napier_context *context, napier_safetensors *tensors);
+void napier_safetensors_close(napier_context *context, napier_safetensors *all);
 
 /* The tensor of that name, or NULL. Its dtype may be unsupported. */
-const napier_tensor *napier_safetensors_find(const napier_safetensors *tensors, const char *name);
+const napier_tensor *napier_safetensors_find(const napier_safetensors *all, const char *name);
 
 /* The tensor of that name, aligned. It must have this shape and a supported dtype. Not thread-safe. Errors:
  * CORRUPT_DATA (missing, or another shape), UNSUPPORTED (dtype), OUT_OF_MEMORY. */
-napier_status napier_safetensors_get(napier_context *context, napier_safetensors *tensors, const char *name, int ndim,
+napier_status napier_safetensors_get(napier_context *context, napier_safetensors *all, const char *name, int ndim,
                                      const int64_t *shape, const napier_tensor **out);
 
 /* All tensors, sorted by name. */
-int64_t napier_safetensors_count(const napier_safetensors *tensors);
-const napier_tensor *napier_safetensors_at(const napier_safetensors *tensors, int64_t i);
+int64_t napier_safetensors_count(const napier_safetensors *all);
+const napier_tensor *napier_safetensors_at(const napier_safetensors *all, int64_t i);
 
 #endif

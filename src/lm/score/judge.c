@@ -5,7 +5,7 @@
 #include <napier/model.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
@@ -23,84 +23,46 @@ typedef struct judge {
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static napier_status check_out(napier_context *context, const char *name, napier_matrix m, int64_t rows, int64_t cols) {
-    if (!m.data) {
-        return NAPIER_OK;
-    }
-    napier_status status = napier_check_matrix_out(context, name, m);
-    if (!status)
-        status = napier_check_not_f64(context, name, m.dtype);
-    if (!status && (m.rows != rows || m.cols != cols)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "%s: shape %" PRId64 " x %" PRId64 " is not %" PRId64 " x %" PRId64, name, m.rows, m.cols,
-                             rows, cols);
-    }
-    return status;
-}
-
 static napier_status check_verdicts(judge *j) {
     const napier_judge_batch *b = &j->batch;
-    napier_status status = napier_check_indices(j->context, "verdict_ids", b->verdict_ids);
-    if (!status)
-        status = napier_check_offsets_of(j->context, "verdict_offsets", b->verdict_offsets, b->verdict_ids.size);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_check_indices(j->context, "verdict_ids", b->verdict_ids));
+    NAPIER_TRY(napier_check_offsets_of(j->context, "verdict_offsets", b->verdict_offsets, b->verdict_ids.size));
     j->verdicts = b->verdict_offsets.size - 1;
     j->verdict_tokens = b->verdict_ids.size;
-    if (j->verdicts == 0 || !b->values) {
-        return napier_fail(j->context, NAPIER_INVALID_ARGUMENT, "%s",
-                           b->values ? "verdict_offsets: no verdict" : "values: NULL");
-    }
+    NAPIER_REFUSE_IF(j->context, j->verdicts == 0 || !b->values, "%s",
+                     b->values ? "verdict_offsets: no verdict" : "values: NULL");
     for (int64_t v = 0; v < j->verdicts; v++) {
-        if (napier_index_at(b->verdict_offsets, v) == napier_index_at(b->verdict_offsets, v + 1)) {
-            return napier_fail(j->context, NAPIER_INVALID_ARGUMENT, "verdict_offsets: verdict %" PRId64 " is empty", v);
-        }
+        NAPIER_REFUSE_IF(j->context,
+                         napier_index_at(b->verdict_offsets, v) == napier_index_at(b->verdict_offsets, v + 1),
+                         "verdict_offsets: verdict %" PRId64 " is empty", v);
     }
     return NAPIER_OK;
 }
 
 static napier_status check_batch(judge *j) {
     const napier_judge_batch *b = &j->batch;
-    napier_status status = napier_check_offsets_of(j->context, "prompt_offsets", b->prompt_offsets, b->prompt_ids.size);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_check_offsets_of(j->context, "prompt_offsets", b->prompt_offsets, b->prompt_ids.size));
     const int64_t prompts = b->prompt_offsets.size - 1;
-    if (b->criteria <= 0 || prompts % b->criteria != 0) {
-        return napier_fail(j->context, NAPIER_INVALID_ARGUMENT,
-                           "criteria: %" PRId64 " do not divide %" PRId64 " prompts", b->criteria, prompts);
-    }
+    NAPIER_REFUSE_IF(j->context, b->criteria <= 0 || prompts % b->criteria != 0,
+                     "criteria: %" PRId64 " do not divide %" PRId64 " prompts", b->criteria, prompts);
     j->criteria = b->criteria;
     j->responses = prompts / b->criteria;
-    status = napier_check_tokens(j->context, "weights", b->weights, b->criteria, true);
-    return status ? status : check_verdicts(j);
+    NAPIER_TRY(napier_check_tokens(j->context, "weights", b->weights, b->criteria, true));
+    return check_verdicts(j);
 }
 
 /* ---- The batch of verdicts --------------------------------------------------------------------------------------- */
 
-static void release(judge *j) {
-    napier_free(&j->context->allocator, j->ids);
-    napier_free(&j->context->allocator, j->offsets);
-    napier_free(&j->context->allocator, j->prompt_of);
-    napier_free(&j->context->allocator, j->logprobs);
-}
-
-static napier_status allocate(judge *j) {
-    const napier_allocator *a = &j->context->allocator;
+static napier_status allocate(judge *j, napier_memory *memory) {
     const int64_t prompts = j->responses * j->criteria;
     const bool fits = prompts < INT64_MAX / 16 / j->verdict_tokens;
-    const size_t tokens = fits ? (size_t)(prompts * j->verdict_tokens) : 0;
-    const size_t lists = fits ? (size_t)(prompts * j->verdicts) : 0;
-    j->ids = napier_alloc(a, tokens, sizeof *j->ids);
-    j->offsets = napier_alloc(a, lists + 1, sizeof *j->offsets);
-    j->prompt_of = napier_alloc(a, lists, sizeof *j->prompt_of);
-    j->logprobs = napier_alloc(a, tokens, sizeof *j->logprobs);
-    if (!j->ids || !j->offsets || !j->prompt_of || !j->logprobs) {
-        return napier_fail(j->context, NAPIER_OUT_OF_MEMORY, "batch: no memory for the verdicts on %" PRId64 " prompts",
-                           prompts);
-    }
-    return NAPIER_OK;
+    const int64_t tokens = fits ? prompts * j->verdict_tokens : INT64_MAX;
+    const int64_t lists = fits ? prompts * j->verdicts : INT64_MAX - 1;
+    j->ids = napier_take(memory, tokens, sizeof *j->ids);
+    j->offsets = napier_take(memory, lists + 1, sizeof *j->offsets);
+    j->prompt_of = napier_take(memory, lists, sizeof *j->prompt_of);
+    j->logprobs = napier_take(memory, tokens, sizeof *j->logprobs);
+    return napier_taken(memory, "batch: no memory for the verdicts on %" PRId64 " prompts", prompts);
 }
 
 static napier_score_batch make_batch(const judge *j) {
@@ -178,41 +140,29 @@ static void write_scores(const judge *j, napier_matrix scores, napier_vector rew
 
 /* ---- The call ---------------------------------------------------------------------------------------------------- */
 
-static napier_status run(judge *j, const napier_model *model, const napier_score_options *options) {
-    napier_status status = allocate(j);
-    if (!status) {
-        const napier_score_batch batch = make_batch(j);
-        napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
-        results.logprobs = napier_array_f32(j->logprobs, batch.response_ids.size);
-        status = napier_model_batch_logprobs(j->context, model, &batch, options, &results);
-    }
-    return status;
-}
-
 napier_status napier_model_judge(napier_context *context, const napier_model *model, const napier_judge_batch *batch,
                                  const napier_score_options *options, napier_matrix scores, napier_vector rewards,
                                  napier_matrix logprobs) {
+    enum { OUT = NAPIER_IS_OUT | NAPIER_IS_NARROW | NAPIER_MAY_BE_ABSENT };
+    NAPIER_DEFAULT_FENV;
+    NAPIER_TRY(napier_begin(context));
     judge j = {.context = context, .batch = NAPIER_JUDGE_BATCH_INIT};
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_read_struct(context, "batch", "NAPIER_JUDGE_BATCH_INIT", batch, &j.batch);
-    if (!status)
-        status = check_batch(&j);
-    if (!status)
-        status = check_out(context, "scores", scores, j.responses, j.criteria);
-    if (!status)
-        status = napier_check_tokens_out(context, "rewards", rewards, j.responses, true);
-    if (!status)
-        status = check_out(context, "logprobs", logprobs, j.responses * j.criteria, j.verdicts);
-    if (status || j.responses == 0) {
-        return status;
+    NAPIER_TRY(napier_read_struct(context, "batch", "NAPIER_JUDGE_BATCH_INIT", batch, &j.batch));
+    NAPIER_TRY(check_batch(&j));
+    const napier_argument outs[] = {
+        NAPIER_ARGUMENT("scores", napier_read_only(scores), OUT, j.responses, j.criteria, NULL),
+        napier_row_argument("rewards", napier_read_only_vector(rewards), OUT, j.responses),
+        NAPIER_ARGUMENT("logprobs", napier_read_only(logprobs), OUT, j.responses * j.criteria, j.verdicts, NULL)};
+    NAPIER_TRY(napier_check_arguments(context, outs, sizeof outs / sizeof *outs));
+    if (j.responses == 0) {
+        return NAPIER_OK;
     }
-    status = run(&j, model, options);
-    if (!status) {
-        const napier_fenv caller = napier_fenv_enter();
-        write_scores(&j, scores, rewards, logprobs);
-        napier_fenv_leave(caller);
-    }
-    release(&j);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(allocate(&j, &memory));
+    const napier_score_batch verdicts = make_batch(&j);
+    napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
+    results.logprobs = napier_array_f32(j.logprobs, verdicts.response_ids.size);
+    NAPIER_TRY(napier_model_batch_logprobs(context, model, &verdicts, options, &results));
+    write_scores(&j, scores, rewards, logprobs);
+    return NAPIER_OK;
 }

@@ -1,18 +1,11 @@
-/* lm/score/score_chunks.c - see score_chunks.h. */
-#include "lm/score/score_chunks.h"
+/* lm/score/score_chunks.c - as many responses at a time as memory allows, and which row rates which token. */
+#include "lm/score/score_parts.h"
 
-#include <string.h>
+#include "core/base/scope.h"
 
 static int64_t response_size(const napier_score_lists *l, int64_t i) {
     const napier_token_list list = napier_score_response(l, l->order[i]);
     return napier_token_list_size(&list);
-}
-
-int64_t napier_score_prompt_at(const napier_score_lists *l, int64_t prompt, int64_t response) {
-    while (prompt < l->count && l->prompts[prompt].first + l->prompts[prompt].count <= response) {
-        prompt++;
-    }
-    return prompt;
 }
 
 /* ---- How much is in a chunk -------------------------------------------------------------------------------------- */
@@ -62,15 +55,23 @@ static napier_score_chunk with(const napier_score_lists *l, int64_t prompt, int6
     return c;
 }
 
+static napier_score_chunk with_bytes(const napier_context *context, const napier_model *model, napier_score_chunk c) {
+    const int64_t layers = napier_layers_bytes(context, model, c.size);
+    const int64_t head = napier_score_head_bytes(context, model, c.ratings);
+    c.bytes = layers > INT64_MAX - head ? INT64_MAX : layers + head;
+    return c;
+}
+
 /* A chunk with as many responses of the first prompt as fit, but at least one. */
-static napier_score_chunk piece(const napier_score_lists *l, napier_score_chunk c, int64_t memory,
-                                napier_score_cost *cost, const void *model) {
-    napier_score_chunk fits = with(l, c.prompt, 1, c);
+static napier_score_chunk piece(const napier_context *context, const napier_model *model, const napier_score_lists *l,
+                                napier_score_chunk c) {
+    napier_score_chunk fits = with_bytes(context, model, with(l, c.prompt, 1, c));
     const int64_t end = l->prompts[c.prompt].first + l->prompts[c.prompt].count;
     while (fits.end < end) {
         napier_score_chunk more = fits;
         add_response(l, c.prompt, fits.end, &more);
-        if (cost(model, &more) > memory) {
+        more = with_bytes(context, model, more);
+        if (more.bytes > model->memory) {
             break;
         }
         fits = more;
@@ -78,14 +79,16 @@ static napier_score_chunk piece(const napier_score_lists *l, napier_score_chunk 
     return fits;
 }
 
-napier_score_chunk napier_score_chunk_next(const napier_score_lists *l, const napier_score_chunk *chunk, int64_t memory,
-                                           napier_score_cost *cost, const void *model) {
-    napier_score_chunk c = {.first = chunk->end, .end = chunk->end};
-    c.prompt = napier_score_prompt_at(l, chunk->prompt, c.first);
+napier_score_chunk napier_score_chunk_next(const napier_context *context, const napier_model *model,
+                                           const napier_score_lists *l, napier_score_chunk chunk) {
+    napier_score_chunk c = {.first = chunk.end, .end = chunk.end, .prompt = chunk.prompt};
+    while (c.prompt < l->count && l->prompts[c.prompt].first + l->prompts[c.prompt].count <= c.first) {
+        c.prompt++;
+    }
     for (int64_t p = c.prompt; p < l->count; p++) {
-        const napier_score_chunk more = with(l, p, INT64_MAX, c);
-        if (cost(model, &more) > memory) {
-            return c.end > c.first ? c : piece(l, c, memory, cost, model);
+        const napier_score_chunk more = with_bytes(context, model, with(l, p, INT64_MAX, c));
+        if (more.bytes > model->memory) {
+            return c.end > c.first ? c : piece(context, model, l, c);
         }
         c = more;
     }
@@ -146,23 +149,22 @@ void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_ch
 
 /* ---- The tokens that rows rate ----------------------------------------------------------------------------------- */
 
-napier_status napier_score_chunk_ratings(const napier_score_lists *l, const napier_score_chunk *c,
-                                         napier_score_rate *rate, void *argument) {
-    napier_status status = NAPIER_OK;
+napier_status napier_score_chunk_rate(const napier_score_lists *l, const napier_score_chunk *c,
+                                      napier_score_head *head) {
     int64_t row = 0;
     for (int64_t p = c->prompt, first = c->first, end; first < c->end; p++, first = end) {
         end = l->prompts[p].first + l->prompts[p].count;
         end = end < c->end ? end : c->end;
-        for (int64_t i = first; i < end && !status; i++) {
-            status = rate(argument, row, napier_score_response(l, l->order[i]).begin);
+        for (int64_t i = first; i < end; i++) {
+            NAPIER_TRY(napier_score_head_add(head, row, napier_score_response(l, l->order[i]).begin));
         }
         row++;
-        for (int64_t i = first; i < end && !status; i++) {
+        for (int64_t i = first; i < end; i++) {
             const napier_token_list response = napier_score_response(l, l->order[i]);
-            for (int64_t t = response.begin + 1; t < response.end && !status; t++) {
-                status = rate(argument, row++, t);
+            for (int64_t t = response.begin + 1; t < response.end; t++) {
+                NAPIER_TRY(napier_score_head_add(head, row++, t));
             }
         }
     }
-    return status;
+    return napier_score_head_flush(head);
 }

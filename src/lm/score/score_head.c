@@ -1,10 +1,10 @@
-/* lm/score/score_head.c - see score_head.h. */
-#include "lm/score/score_head.h"
+/* lm/score/score_head.c - log-probabilities of tokens from rows of states. */
+#include "lm/score/score_parts.h"
 
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/math/f64.h"
-#include "lm/decoder/weights.h"
 #include "ops/tokens/responses.h"
 
 enum {
@@ -31,32 +31,18 @@ int64_t napier_score_head_bytes(const napier_context *context, const napier_mode
     return (int64_t)own + rows * row_bytes(context, model);
 }
 
-napier_status napier_score_head_allocate(napier_score_head *h, int64_t tokens) {
-    const napier_allocator *a = &h->context->allocator;
-    h->most_rows = rows_for(tokens);
+napier_status napier_score_head_allocate(napier_memory *memory, napier_score_head *h, int64_t tokens) {
+    const int64_t rows = rows_for(tokens), all = rows * NAPIER_HEAD_PER_ROW;
+    const size_t each = napier_dtype_size(napier_model_activations(h->model));
+    h->most_rows = rows;
     h->per_row = NAPIER_HEAD_PER_ROW;
-    const size_t rows = (size_t)h->most_rows, all = rows * NAPIER_HEAD_PER_ROW;
-    h->gathered = napier_alloc(a, rows * napier_dtype_size(napier_model_activations(h->model)),
-                               (size_t)h->model->config.hidden_size);
-    h->ids = napier_alloc(a, all, sizeof *h->ids);
-    h->targets = napier_alloc(a, all, sizeof *h->targets);
-    h->logprobs = napier_alloc(a, all, sizeof *h->logprobs);
-    h->entropy = napier_alloc(a, rows, sizeof *h->entropy);
-    h->argmax = napier_alloc(a, rows, sizeof *h->argmax);
-    if (!h->gathered || !h->ids || !h->targets || !h->logprobs || !h->entropy || !h->argmax) {
-        napier_score_head_release(h);
-        return napier_fail(h->context, NAPIER_OUT_OF_MEMORY, "head: no memory for %zu rows", rows);
-    }
-    return NAPIER_OK;
-}
-
-void napier_score_head_release(napier_score_head *h) {
-    void **const all[] = {&h->gathered,          (void **)&h->ids,     (void **)&h->targets,
-                          (void **)&h->logprobs, (void **)&h->entropy, (void **)&h->argmax};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        napier_free(&h->context->allocator, *all[i]);
-        *all[i] = NULL;
-    }
+    h->gathered = napier_take(memory, rows * h->model->config.hidden_size, each);
+    h->ids = napier_take(memory, all, sizeof *h->ids);
+    h->targets = napier_take(memory, all, sizeof *h->targets);
+    h->logprobs = napier_take(memory, all, sizeof *h->logprobs);
+    h->entropy = napier_take(memory, rows, sizeof *h->entropy);
+    h->argmax = napier_take(memory, rows, sizeof *h->argmax);
+    return napier_taken(memory, "head: no memory for %lld rows", (long long)rows);
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -74,13 +60,9 @@ static void start_row(napier_score_head *h, int64_t row) {
     h->used = 0;
 }
 
-napier_status napier_score_head_add(void *argument, int64_t row, int64_t target) {
-    napier_score_head *h = argument;
+napier_status napier_score_head_add(napier_score_head *h, int64_t row, int64_t target) {
     if (h->rows == 0 || h->last != row || h->used == h->per_row) {
-        const napier_status status = h->rows == h->most_rows ? napier_score_head_flush(h) : NAPIER_OK;
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(h->rows == h->most_rows ? napier_score_head_flush(h) : NAPIER_OK);
         start_row(h, row);
     }
     const int64_t at = (h->rows - 1) * h->per_row + h->used++;

@@ -1,9 +1,10 @@
-/* lm/score/score_lists.c - see score_lists.h. */
-#include "lm/score/score_lists.h"
+/* lm/score/score_lists.c - finds equal prompts, and prompts with a common beginning. */
+#include "lm/score/score_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "ops/tokens/responses.h"
 
@@ -11,10 +12,8 @@
 
 static napier_status check_ragged(napier_context *context, const char *ids_name, napier_indices ids,
                                   const char *offsets_name, napier_indices offsets, int64_t vocabulary) {
-    napier_status status = napier_check_ids(context, ids_name, ids, ids.size, vocabulary);
-    if (!status)
-        status = napier_check_offsets_of(context, offsets_name, offsets, ids.size);
-    return status;
+    NAPIER_TRY(napier_check_ids(context, ids_name, ids, ids.size, vocabulary));
+    return napier_check_offsets_of(context, offsets_name, offsets, ids.size);
 }
 
 static napier_status check_prompt_of(napier_context *context, const napier_score_batch *b) {
@@ -22,26 +21,20 @@ static napier_status check_prompt_of(napier_context *context, const napier_score
     if (b->prompt_of.size != 0) {
         return napier_check_ids(context, "prompt_of", b->prompt_of, responses, prompts);
     }
-    if (prompts != responses) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "prompt_offsets: %" PRId64 " prompts for %" PRId64 " responses, and no prompt_of", prompts,
-                           responses);
-    }
+    NAPIER_REFUSE_IF(context, prompts != responses,
+                     "prompt_offsets: %" PRId64 " prompts for %" PRId64 " responses, and no prompt_of", prompts,
+                     responses);
     return NAPIER_OK;
 }
 
 static napier_status check_batch(napier_context *context, int64_t vocabulary, const napier_score_batch *b,
                                  int64_t prefix_token) {
-    if (prefix_token >= vocabulary) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "options: prefix_token %" PRId64 " is not an id below %" PRId64, prefix_token, vocabulary);
-    }
-    napier_status status =
-        check_ragged(context, "prompt_ids", b->prompt_ids, "prompt_offsets", b->prompt_offsets, vocabulary);
-    if (!status)
-        status =
-            check_ragged(context, "response_ids", b->response_ids, "response_offsets", b->response_offsets, vocabulary);
-    return status ? status : check_prompt_of(context, b);
+    NAPIER_REFUSE_IF(context, prefix_token >= vocabulary,
+                     "options: prefix_token %" PRId64 " is not an id below %" PRId64, prefix_token, vocabulary);
+    NAPIER_TRY(check_ragged(context, "prompt_ids", b->prompt_ids, "prompt_offsets", b->prompt_offsets, vocabulary));
+    NAPIER_TRY(
+        check_ragged(context, "response_ids", b->response_ids, "response_offsets", b->response_offsets, vocabulary));
+    return check_prompt_of(context, b);
 }
 
 /* ---- Lists of the batch ------------------------------------------------------------------------------------------ */
@@ -159,11 +152,8 @@ static napier_status take_responses(napier_context *context, napier_score_lists 
     const int64_t all = l->batch.response_offsets.size - 1;
     for (int64_t b = 0; b < all; b++) {
         const napier_token_list response = napier_score_response(l, b), prompt = prompt_list(l, prompt_of(l, b));
-        if (napier_token_list_size(&prompt) == 0) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                               "prompt_ids: the prompt of response %" PRId64 " is empty, and there is no prefix_token",
-                               b);
-        }
+        NAPIER_REFUSE_IF(context, napier_token_list_size(&prompt) == 0,
+                         "prompt_ids: the prompt of response %" PRId64 " is empty, and there is no prefix_token", b);
         if (napier_token_list_size(&response) > 0) {
             l->order[l->responses++] = b;
         }
@@ -176,37 +166,31 @@ napier_status napier_score_lists_make(napier_context *context, int64_t vocabular
     *lists = (napier_score_lists){.batch = NAPIER_SCORE_BATCH_INIT};
     lists->unshared = options->unshared != 0;
     lists->prefix_token = options->prefix_token;
-    napier_status status = napier_read_struct(context, "batch", "NAPIER_SCORE_BATCH_INIT", batch, &lists->batch);
-    if (!status)
-        status = check_batch(context, vocabulary, &lists->batch, options->prefix_token);
-    if (status || lists->batch.response_offsets.size == 1) {
-        return status;
+    NAPIER_TRY(napier_read_struct(context, "batch", "NAPIER_SCORE_BATCH_INIT", batch, &lists->batch));
+    NAPIER_TRY(check_batch(context, vocabulary, &lists->batch, options->prefix_token));
+    const int64_t all = lists->batch.response_offsets.size - 1;
+    if (all == 0) {
+        return NAPIER_OK;
     }
-    const size_t all = (size_t)lists->batch.response_offsets.size - 1;
-    const napier_allocator *a = &context->allocator;
-    int64_t *room = napier_alloc(a, all, sizeof *room);
-    lists->order = napier_alloc(a, all, sizeof *lists->order);
-    lists->prompts = napier_alloc(a, all, sizeof *lists->prompts);
-    status = room && lists->order && lists->prompts
-                 ? take_responses(context, lists)
-                 : napier_fail(context, NAPIER_OUT_OF_MEMORY, "batch: no memory for %zu responses", all);
-    if (!status && !lists->unshared)
-        sort(lists, room);
-    if (!status) {
-        find_prompts(lists);
-        if (!lists->unshared)
-            find_groups(lists);
+    NAPIER_MEMORY(memory, context);
+    int64_t *const spare = napier_take(&memory, all, sizeof *spare);
+    lists->order = napier_take(&memory, all, sizeof *lists->order);
+    lists->prompts = napier_take(&memory, all, sizeof *lists->prompts);
+    NAPIER_TRY(napier_taken(&memory, "batch: no memory for %" PRId64 " responses", all));
+    NAPIER_TRY(take_responses(context, lists));
+    if (!lists->unshared) {
+        sort(lists, spare);
     }
-    napier_free(a, room);
-    if (status) {
-        napier_score_lists_free(context, lists);
+    find_prompts(lists);
+    if (!lists->unshared) {
+        find_groups(lists);
     }
-    return status;
+    napier_let_go(&memory, lists->order);
+    napier_let_go(&memory, lists->prompts);
+    return NAPIER_OK;
 }
 
 void napier_score_lists_free(napier_context *context, napier_score_lists *lists) {
     napier_free(&context->allocator, lists->order);
     napier_free(&context->allocator, lists->prompts);
-    lists->order = NULL;
-    lists->prompts = NULL;
 }

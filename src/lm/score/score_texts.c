@@ -4,12 +4,11 @@
 #include <stdio.h>
 
 #include "core/base/context.h"
+#include "core/base/scope.h"
 
 static napier_status check(napier_context *context, const napier_text *texts, int64_t count,
                            const napier_token_buffer *ids, const int64_t *offsets) {
-    if (count < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "count: %" PRId64 " is negative", count);
-    }
+    NAPIER_REFUSE_IF(context, count < 0, "count: %" PRId64 " is negative", count);
     const char *absent = !ids ? "ids" : !offsets ? "offsets" : !texts && count > 0 ? "texts" : NULL;
     return absent ? napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", absent) : NAPIER_OK;
 }
@@ -17,12 +16,9 @@ static napier_status check(napier_context *context, const napier_text *texts, in
 napier_status napier_model_encode_texts(napier_context *context, const napier_tokenizer *tokenizer,
                                         const napier_text *texts, int64_t count, const napier_encode_options *options,
                                         napier_token_buffer *ids, int64_t *offsets) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = check(context, texts, count, ids, offsets);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(check(context, texts, count, ids, offsets));
+    napier_status status = NAPIER_OK;
     ids->size = 0;
     offsets[0] = 0;
     for (int64_t i = 0; i < count && !status; i++) {

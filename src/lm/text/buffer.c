@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+#include "core/base/scope.h"
+
+static napier_status no_memory(napier_context *context, size_t more) {
+    return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for %zu more elements", more);
+}
+
 /* The new capacity, in elements of `size` bytes. 0: the size overflows. */
 static size_t grown(size_t used, size_t capacity, size_t more, size_t size) {
     const size_t most = PTRDIFF_MAX / size;
@@ -14,24 +20,31 @@ static size_t grown(size_t used, size_t capacity, size_t more, size_t size) {
     return twice > needed ? twice : needed;
 }
 
-static napier_status no_memory(napier_context *context, size_t more) {
-    return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for %zu more elements", more);
+/* Moves `used` elements from `old` to larger memory. *capacity receives its size. NULL: no memory, and `old` stays. */
+static void *grow(napier_context *context, void *old, size_t used, size_t *capacity, size_t more, size_t size) {
+    const size_t wanted = grown(used, *capacity, more, size);
+    void *const made = napier_alloc(&context->allocator, wanted, size);
+    if (made == NULL) {
+        (void)no_memory(context, more);
+        return NULL;
+    }
+    if (used > 0) {
+        memcpy(made, old, used * size);
+    }
+    napier_free(&context->allocator, old);
+    *capacity = wanted;
+    return made;
 }
 
 napier_status napier_token_buffer_reserve(napier_context *context, napier_token_buffer *buffer, size_t more) {
-    const size_t size = (size_t)buffer->size;
-    if (more <= (size_t)buffer->capacity - size) {
+    size_t capacity = (size_t)buffer->capacity;
+    if (more <= capacity - (size_t)buffer->size) {
         return NAPIER_OK;
     }
-    const size_t capacity = grown(size, (size_t)buffer->capacity, more, sizeof *buffer->ids);
-    int32_t *const ids = napier_alloc(&context->allocator, capacity, sizeof *ids);
+    int32_t *const ids = grow(context, buffer->ids, (size_t)buffer->size, &capacity, more, sizeof *ids);
     if (ids == NULL) {
-        return no_memory(context, more);
+        return NAPIER_OUT_OF_MEMORY;
     }
-    if (size > 0) {
-        memcpy(ids, buffer->ids, size * sizeof *ids);
-    }
-    napier_free(&context->allocator, buffer->ids);
     buffer->ids = ids;
     buffer->capacity = (int64_t)capacity;
     return NAPIER_OK;
@@ -41,28 +54,19 @@ napier_status napier_text_buffer_reserve(napier_context *context, napier_text_bu
     if (more <= buffer->capacity - buffer->size) {
         return NAPIER_OK;
     }
-    const size_t capacity = grown(buffer->size, buffer->capacity, more, 1);
-    char *const bytes = napier_alloc(&context->allocator, capacity, 1);
-    if (bytes == NULL) {
-        return no_memory(context, more);
-    }
-    if (buffer->size > 0) {
-        memcpy(bytes, buffer->bytes, buffer->size);
-    }
-    napier_free(&context->allocator, buffer->bytes);
-    buffer->bytes = bytes;
-    buffer->capacity = capacity;
-    return NAPIER_OK;
+    char *const bytes = grow(context, buffer->bytes, buffer->size, &buffer->capacity, more, 1);
+    buffer->bytes = bytes != NULL ? bytes : buffer->bytes;
+    return bytes != NULL ? NAPIER_OK : NAPIER_OUT_OF_MEMORY;
 }
 
 napier_status napier_text_buffer_append(napier_context *context, napier_text_buffer *buffer, const char *bytes,
                                         size_t size) {
-    const napier_status status = napier_text_buffer_reserve(context, buffer, size);
-    if (!status && size > 0) {
+    NAPIER_TRY(napier_text_buffer_reserve(context, buffer, size));
+    if (size > 0) {
         memcpy(buffer->bytes + buffer->size, bytes, size);
         buffer->size += size;
     }
-    return status;
+    return NAPIER_OK;
 }
 
 napier_status napier_scratch_reserve(napier_context *context, napier_scratch *scratch, size_t count, size_t size) {
@@ -73,11 +77,8 @@ napier_status napier_scratch_reserve(napier_context *context, napier_scratch *sc
     const size_t most = PTRDIFF_MAX / size / 2;
     const size_t wanted = count > most ? 0 : count + count / 2 + 64;
     scratch->data = napier_alloc(&context->allocator, wanted, size);
-    if (scratch->data == NULL) {
-        return no_memory(context, count);
-    }
-    scratch->capacity = wanted * size;
-    return NAPIER_OK;
+    scratch->capacity = scratch->data ? wanted * size : 0;
+    return scratch->data ? NAPIER_OK : no_memory(context, count);
 }
 
 void napier_scratch_free(napier_context *context, napier_scratch *scratch) {
@@ -86,24 +87,19 @@ void napier_scratch_free(napier_context *context, napier_scratch *scratch) {
 }
 
 napier_status napier_check_token_buffer(napier_context *context, const char *name, const napier_token_buffer *buffer) {
-    if (buffer == NULL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
-    }
-    if (buffer->size < 0 || buffer->capacity < buffer->size || (buffer->ids == NULL && buffer->capacity > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %lld, capacity %lld%s", name,
-                           (long long)buffer->size, (long long)buffer->capacity, buffer->ids ? "" : ", ids NULL");
-    }
+    NAPIER_REFUSE_IF(context, buffer == NULL, "%s: NULL", name);
+    NAPIER_REFUSE_IF(
+        context, buffer->size < 0 || buffer->capacity < buffer->size || (buffer->ids == NULL && buffer->capacity > 0),
+        "%s: size %lld, capacity %lld%s", name, (long long)buffer->size, (long long)buffer->capacity,
+        buffer->ids ? "" : ", ids NULL");
     return NAPIER_OK;
 }
 
 napier_status napier_check_text_buffer(napier_context *context, const char *name, const napier_text_buffer *buffer) {
-    if (buffer == NULL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL", name);
-    }
-    if (buffer->capacity < buffer->size || (buffer->bytes == NULL && buffer->capacity > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: size %zu, capacity %zu%s", name, buffer->size,
-                           buffer->capacity, buffer->bytes ? "" : ", bytes NULL");
-    }
+    NAPIER_REFUSE_IF(context, buffer == NULL, "%s: NULL", name);
+    NAPIER_REFUSE_IF(context, buffer->capacity < buffer->size || (buffer->bytes == NULL && buffer->capacity > 0),
+                     "%s: size %zu, capacity %zu%s", name, buffer->size, buffer->capacity,
+                     buffer->bytes ? "" : ", bytes NULL");
     return NAPIER_OK;
 }
 

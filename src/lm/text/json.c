@@ -8,8 +8,9 @@
 
 #include <cjson/cJSON.h>
 
-/* ---- Messages ------------------------------------------------------------------------------------------------------
- */
+#include "lm/text/file.h"
+
+/* ---- Messages ---------------------------------------------------------------------------------------------------- */
 
 napier_shown napier_show(const char *text, size_t size) {
     napier_shown shown;
@@ -23,11 +24,13 @@ napier_shown napier_show(const char *text, size_t size) {
     return shown;
 }
 
+napier_shown napier_show_text(const char *text) { return napier_show(text, strlen(text)); }
+
 napier_shown napier_show_item(const cJSON *item) {
     napier_shown shown = {"nothing"};
     if (cJSON_IsString(item)) {
-        const napier_shown text = napier_show(item->valuestring, strlen(item->valuestring));
-        snprintf(shown.text, sizeof shown.text, "\"%.*s\"", (int)sizeof shown.text - 3, text.text);
+        snprintf(shown.text, sizeof shown.text, "\"%.*s\"", (int)sizeof shown.text - 3,
+                 napier_show_text(item->valuestring).text);
     } else if (cJSON_IsNumber(item)) {
         snprintf(shown.text, sizeof shown.text, "%.17g", item->valuedouble);
     } else if (item != NULL) {
@@ -41,19 +44,21 @@ napier_shown napier_show_item(const cJSON *item) {
     return shown;
 }
 
-napier_status napier_json_fail(const napier_json *json, napier_status status, const char *format, ...) {
+napier_status napier_json_fail(napier_json *json, napier_status status, const char *format, ...) {
+    if (json->status) {
+        return json->status;
+    }
     char text[NAPIER_ERROR_TEXT];
     va_list values;
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
     const size_t length = strlen(json->name), most = 96; /* of a long path only the end */
-    return napier_fail(json->context, status, "%s%s: %s", length > most ? "..." : "",
-                       json->name + (length > most ? length - most : 0), text);
+    return json->status = napier_fail(json->context, status, "%s%s: %s", length > most ? "..." : "",
+                                      json->name + (length > most ? length - most : 0), text);
 }
 
-/* ---- Parsing -------------------------------------------------------------------------------------------------------
- */
+/* ---- Parsing ----------------------------------------------------------------------------------------------------- */
 
 /* True if a string has \u0000, as an escape or as the byte itself. */
 static bool has_zero(const char *text, size_t size) {
@@ -96,7 +101,7 @@ static double bytes_taken(const char *text, size_t size) {
 
 /* cJSON can only use malloc. So this function allocates as much from the context's allocator first and frees it, which
  * lets an allocator with a limit refuse. */
-static napier_status check_memory(const napier_json *json, const char *text, size_t size) {
+static napier_status check_memory(napier_json *json, const char *text, size_t size) {
     const double bytes = bytes_taken(text, size);
     if (bytes > (double)NAPIER_JSON_MOST_MEMORY) {
         return napier_json_fail(json, NAPIER_UNSUPPORTED,
@@ -110,7 +115,7 @@ static napier_status check_memory(const napier_json *json, const char *text, siz
 }
 
 /* cJSON does not say why it fails, but errno shows whether malloc failed. */
-static napier_status parse_fail(const napier_json *json, int reason, const char *text, size_t size, const char *end) {
+static napier_status parse_fail(napier_json *json, int reason, const char *text, size_t size, const char *end) {
     if (json->root == NULL && reason == ENOMEM) {
         return napier_json_fail(json, NAPIER_OUT_OF_MEMORY, "no memory for its JSON");
     }
@@ -121,13 +126,12 @@ static napier_status parse_fail(const napier_json *json, int reason, const char 
 
 napier_status napier_json_parse(napier_json *json, napier_context *context, const char *name, const char *text,
                                 size_t size) {
-    *json = (napier_json){context, name, NULL};
+    *json = (napier_json){context, name, NULL, NAPIER_OK};
     if (has_zero(text, size)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "a byte 0 or \\u0000, which no name or token has");
     }
-    const napier_status status = check_memory(json, text, size);
-    if (status) {
-        return status;
+    if (check_memory(json, text, size)) {
+        return json->status;
     }
     const char *end = text;
     errno = 0;
@@ -138,38 +142,46 @@ napier_status napier_json_parse(napier_json *json, napier_context *context, cons
     return cJSON_IsObject(json->root) ? NAPIER_OK : napier_json_fail(json, NAPIER_CORRUPT_DATA, "not an object, {...}");
 }
 
+napier_status napier_json_load(napier_json *json, napier_context *context, const char *path, size_t most) {
+    char *bytes;
+    size_t size;
+    *json = (napier_json){context, path, NULL, napier_read_file(context, path, most, &bytes, &size)};
+    if (!json->status) {
+        napier_json_parse(json, context, path, bytes, size);
+    }
+    napier_free(&context->allocator, bytes);
+    return json->status;
+}
+
 void napier_json_free(napier_json *json) {
     cJSON_Delete(json->root);
     json->root = NULL;
 }
 
-/* ---- Members -------------------------------------------------------------------------------------------------------
- */
+/* ---- Members ----------------------------------------------------------------------------------------------------- */
 
-napier_status napier_json_member(const napier_json *json, const cJSON *object, const char *key, const cJSON **item) {
-    *item = NULL;
-    if (!cJSON_IsObject(object)) {
-        return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: looked for in %s, where an object should be", key,
-                                napier_show_item(object).text);
+const cJSON *napier_json_member(napier_json *json, const cJSON *object, const char *key) {
+    if (json->status) {
+        return NULL;
     }
-    int found = 0;
-    const cJSON *member;
+    if (!cJSON_IsObject(object)) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: looked for in %s, where an object should be", key,
+                         napier_show_item(object).text);
+        return NULL;
+    }
+    int count = 0;
+    const cJSON *member, *found = NULL;
     cJSON_ArrayForEach(member, object) {
         if (strcmp(member->string, key) == 0) {
-            found++;
-            *item = cJSON_IsNull(member) ? NULL : member;
+            count++;
+            found = cJSON_IsNull(member) ? NULL : member;
         }
     }
-    if (found < 2) {
-        return NAPIER_OK;
+    if (count > 1) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given %d times", key, count);
+        return NULL;
     }
-    *item = NULL;
-    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: given %d times", key, found);
-}
-
-static napier_status wrong(const napier_json *json, const char *key, const cJSON *item, const char *wanted) {
-    return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s, where %s should be", key, napier_show_item(item).text,
-                            wanted);
+    return found;
 }
 
 bool napier_json_is_integer(const cJSON *item, int64_t least, int64_t most) {
@@ -179,57 +191,42 @@ bool napier_json_is_integer(const cJSON *item, int64_t least, int64_t most) {
     return (double)(int64_t)item->valuedouble == item->valuedouble;
 }
 
-napier_status napier_json_integer(const napier_json *json, const cJSON *object, const char *key, int64_t least,
-                                  int64_t most, int64_t *value) {
-    const cJSON *item;
-    const napier_status status = napier_json_member(json, object, key, &item);
-    if (status || item == NULL) {
-        return status;
+/* True if a member is there and has the right type. Fails if the type is wrong. */
+static bool is_given(napier_json *json, const char *key, const cJSON *item, bool right, const char *wanted) {
+    if (item != NULL && !right) {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s, where %s should be", key, napier_show_item(item).text,
+                         wanted);
     }
-    if (!napier_json_is_integer(item, least, most)) {
-        char wanted[80];
-        snprintf(wanted, sizeof wanted, "a whole number from %lld to %lld", (long long)least, (long long)most);
-        return wrong(json, key, item, wanted);
-    }
-    *value = (int64_t)item->valuedouble;
-    return NAPIER_OK;
+    return item != NULL && right;
 }
 
-napier_status napier_json_number(const napier_json *json, const cJSON *object, const char *key, double *value) {
-    const cJSON *item;
-    const napier_status status = napier_json_member(json, object, key, &item);
-    if (status || item == NULL) {
-        return status;
+void napier_json_integer(napier_json *json, const cJSON *object, const char *key, int64_t least, int64_t most,
+                         int64_t *value) {
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "a whole number from %lld to %lld", (long long)least, (long long)most);
+    const cJSON *const item = napier_json_member(json, object, key);
+    if (is_given(json, key, item, napier_json_is_integer(item, least, most), wanted)) {
+        *value = (int64_t)item->valuedouble;
     }
-    if (!cJSON_IsNumber(item)) {
-        return wrong(json, key, item, "a number");
-    }
-    *value = item->valuedouble;
-    return NAPIER_OK;
 }
 
-napier_status napier_json_bool(const napier_json *json, const cJSON *object, const char *key, bool *value) {
-    const cJSON *item;
-    const napier_status status = napier_json_member(json, object, key, &item);
-    if (status || item == NULL) {
-        return status;
+void napier_json_number(napier_json *json, const cJSON *object, const char *key, double *value) {
+    const cJSON *const item = napier_json_member(json, object, key);
+    if (is_given(json, key, item, cJSON_IsNumber(item), "a number")) {
+        *value = item->valuedouble;
     }
-    if (!cJSON_IsBool(item)) {
-        return wrong(json, key, item, "true or false");
-    }
-    *value = cJSON_IsTrue(item);
-    return NAPIER_OK;
 }
 
-napier_status napier_json_text(const napier_json *json, const cJSON *object, const char *key, const char **value) {
-    const cJSON *item;
-    const napier_status status = napier_json_member(json, object, key, &item);
-    if (status || item == NULL) {
-        return status;
+void napier_json_bool(napier_json *json, const cJSON *object, const char *key, bool *value) {
+    const cJSON *const item = napier_json_member(json, object, key);
+    if (is_given(json, key, item, cJSON_IsBool(item), "true or false")) {
+        *value = cJSON_IsTrue(item);
     }
-    if (!cJSON_IsString(item)) {
-        return wrong(json, key, item, "a string");
+}
+
+void napier_json_text(napier_json *json, const cJSON *object, const char *key, const char **value) {
+    const cJSON *const item = napier_json_member(json, object, key);
+    if (is_given(json, key, item, cJSON_IsString(item), "a string")) {
+        *value = item->valuestring;
     }
-    *value = item->valuestring;
-    return NAPIER_OK;
 }

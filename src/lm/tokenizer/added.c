@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The tree ------------------------------------------------------------------------------------------------------
- */
+#include "core/base/scope.h"
+
+/* ---- The tree ---------------------------------------------------------------------------------------------------- */
 
 /* Byte `i`, counted from the end. */
 static uint8_t from_end(const napier_added_token *token, uint32_t i) {
@@ -119,8 +120,7 @@ void napier_added_free(const napier_allocator *allocator, napier_added_set *set)
     napier_free(allocator, set->bytes);
 }
 
-/* ---- Searching -----------------------------------------------------------------------------------------------------
- */
+/* ---- Searching --------------------------------------------------------------------------------------------------- */
 
 typedef struct hit {
     uint32_t at; /* offset from the window's start */
@@ -142,10 +142,7 @@ static napier_status look_at_window(napier_context *context, napier_added_search
             continue;
         }
         if (s->count == 0) {
-            const napier_status status = napier_scratch_reserve(context, s->hits, s->end - start, sizeof(hit));
-            if (status) {
-                return status;
-            }
+            NAPIER_TRY(napier_scratch_reserve(context, s->hits, s->end - start, sizeof(hit)));
         }
         ((hit *)s->hits->data)[s->count++] = (hit){(uint32_t)(at - start), set->nodes[node].token};
     }
@@ -168,10 +165,7 @@ napier_status napier_added_next(napier_context *context, napier_added_search *s,
         if (start >= s->size) {
             break;
         }
-        const napier_status status = look_at_window(context, s, start);
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(look_at_window(context, s, start));
     }
     return NAPIER_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "lm/text/buffer.h"
 
@@ -23,10 +24,10 @@ typedef struct chat {
     int64_t count;
     int64_t last_query; /* index of the last question; only later turns keep their thoughts */
     napier_text_buffer *out;
+    napier_status status; /* after a failure nothing more is written */
 } chat;
 
-/* ---- Spans ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Spans ------------------------------------------------------------------------------------------------------- */
 
 static span content_of(const napier_chat_message *m) { return (span){m->content, m->size}; }
 
@@ -69,21 +70,15 @@ static span without_newlines(span s, bool at_start, bool at_end) {
     return s;
 }
 
-/* ---- Rendering -----------------------------------------------------------------------------------------------------
- */
+/* ---- Rendering --------------------------------------------------------------------------------------------------- */
 
-/* Appends texts up to a NULL. */
-static napier_status put(const chat *c, const char *const *texts) {
-    napier_status status = NAPIER_OK;
-    for (; *texts != NULL && !status; texts++) {
-        status = napier_text_buffer_append(c->context, c->out, *texts, strlen(*texts));
+static void put_span(chat *c, span s) {
+    if (!c->status) {
+        c->status = napier_text_buffer_append(c->context, c->out, s.bytes, s.size);
     }
-    return status;
 }
 
-static napier_status put_span(const chat *c, span s) {
-    return napier_text_buffer_append(c->context, c->out, s.bytes, s.size);
-}
+static void put(chat *c, const char *text) { put_span(c, (span){text, strlen(text)}); }
 
 static role role_of(const char *name) {
     int r = 0;
@@ -93,43 +88,24 @@ static role role_of(const char *name) {
     return (role)r;
 }
 
-static napier_status put_turn(const chat *c, const char *name, span content) {
-    napier_status status = put(c, (const char *const[]){"<|im_start|>", name, "\n", NULL});
-    if (!status) {
-        status = put_span(c, content);
-    }
-    return status ? status : put(c, (const char *const[]){"<|im_end|>\n", NULL});
+static void put_turn(chat *c, const char *name, span content) {
+    put(c, "<|im_start|>");
+    put(c, name);
+    put(c, "\n");
+    put_span(c, content);
+    put(c, "<|im_end|>\n");
 }
 
 /* Writes <tool_call> blocks, each on its own lines. */
-static napier_status put_calls(const chat *c, const napier_chat_message *m, bool after_text) {
-    napier_status status = NAPIER_OK;
-    for (int64_t k = 0; k < m->tool_call_count && !status; k++) {
+static void put_calls(chat *c, const napier_chat_message *m, bool after_text) {
+    for (int64_t k = 0; k < m->tool_call_count; k++) {
         const napier_tool_call *const call = &m->tool_calls[k];
-        const char *const feed = k > 0 || after_text ? "\n" : "";
-        status = put(c, (const char *const[]){feed, "<tool_call>\n{\"name\": \"", NULL});
-        if (!status) {
-            status = put_span(c, (span){call->name, call->name_size});
-        }
-        if (!status) {
-            status = put(c, (const char *const[]){"\", \"arguments\": ", NULL});
-        }
-        if (!status) {
-            status = put_span(c, (span){call->arguments, call->arguments_size});
-        }
-        if (!status) {
-            status = put(c, (const char *const[]){"}\n</tool_call>", NULL});
-        }
+        put(c, k > 0 || after_text ? "\n<tool_call>\n{\"name\": \"" : "<tool_call>\n{\"name\": \"");
+        put_span(c, (span){call->name, call->name_size});
+        put(c, "\", \"arguments\": ");
+        put_span(c, (span){call->arguments, call->arguments_size});
+        put(c, "}\n</tool_call>");
     }
-    return status;
-}
-
-static napier_status put_thoughts(const chat *c, span thoughts) {
-    napier_status status = put(c, (const char *const[]){"<think>\n", NULL});
-    if (!status) {
-        status = put_span(c, without_newlines(thoughts, true, true));
-    }
-    return status ? status : put(c, (const char *const[]){"\n</think>\n\n", NULL});
 }
 
 /* Removes the thoughts from an answer and returns them. */
@@ -144,67 +120,57 @@ static span split_thoughts(span *answer) {
 }
 
 /* A turn after the last question keeps its thoughts. The last turn gets a block for them even if it has none. */
-static napier_status put_assistant(const chat *c, int64_t i) {
+static void put_assistant(chat *c, int64_t i) {
     const napier_chat_message *const m = &c->messages[i];
     span answer = content_of(m);
     const span thoughts = m->reasoning != NULL ? (span){m->reasoning, m->reasoning_size} : split_thoughts(&answer);
     const bool shown = i > c->last_query && (i == c->count - 1 || thoughts.size > 0);
-    napier_status status = put(c, (const char *const[]){"<|im_start|>assistant\n", NULL});
-    if (!status && shown) {
-        status = put_thoughts(c, thoughts);
+    put(c, "<|im_start|>assistant\n");
+    if (shown) {
+        put(c, "<think>\n");
+        put_span(c, without_newlines(thoughts, true, true));
+        put(c, "\n</think>\n\n");
     }
-    if (!status) {
-        status = put_span(c, without_newlines(answer, shown, false));
-    }
-    if (!status) {
-        status = put_calls(c, m, answer.size > 0);
-    }
-    return status ? status : put(c, (const char *const[]){"<|im_end|>\n", NULL});
+    put_span(c, without_newlines(answer, shown, false));
+    put_calls(c, m, answer.size > 0);
+    put(c, "<|im_end|>\n");
+}
+
+static bool has_role(const chat *c, int64_t i, role wanted) {
+    return i >= 0 && i < c->count && role_of(c->messages[i].role) == wanted;
 }
 
 /* Consecutive tool results form one turn of the user. */
-static napier_status put_tool(const chat *c, int64_t i) {
-    const bool first = i == 0 || role_of(c->messages[i - 1].role) != TOOL;
-    const bool last = i == c->count - 1 || role_of(c->messages[i + 1].role) != TOOL;
-    napier_status status = put(c, (const char *const[]){first ? "<|im_start|>user" : "", "\n<tool_response>\n", NULL});
-    if (!status) {
-        status = put_span(c, content_of(&c->messages[i]));
-    }
-    return status ? status : put(c, (const char *const[]){"\n</tool_response>", last ? "<|im_end|>\n" : "", NULL});
+static void put_tool(chat *c, int64_t i) {
+    put(c, has_role(c, i - 1, TOOL) ? "" : "<|im_start|>user");
+    put(c, "\n<tool_response>\n");
+    put_span(c, content_of(&c->messages[i]));
+    put(c, "\n</tool_response>");
+    put(c, has_role(c, i + 1, TOOL) ? "" : "<|im_end|>\n");
 }
 
-static napier_status put_message(const chat *c, int64_t i) {
+static void put_message(chat *c, int64_t i) {
     switch (role_of(c->messages[i].role)) {
-    case ASSISTANT: return put_assistant(c, i);
-    case TOOL: return put_tool(c, i);
-    default: return put_turn(c, c->messages[i].role, content_of(&c->messages[i]));
+    case ASSISTANT: put_assistant(c, i); break;
+    case TOOL: put_tool(c, i); break;
+    default: put_turn(c, c->messages[i].role, content_of(&c->messages[i])); break;
     }
 }
 
 /* The first turn if there are tools: the system's text, and the description of the tools. */
-static napier_status put_tools(const chat *c, span tools) {
-    const bool system = c->count > 0 && role_of(c->messages[0].role) == SYSTEM;
-    napier_status status = put(c, (const char *const[]){"<|im_start|>system\n", NULL});
-    if (!status && system) {
-        status = put_span(c, content_of(&c->messages[0]));
+static void put_tools(chat *c, span tools) {
+    put(c, "<|im_start|>system\n");
+    if (has_role(c, 0, SYSTEM)) {
+        put_span(c, content_of(&c->messages[0]));
+        put(c, "\n\n");
     }
-    if (!status) {
-        status =
-            put(c, (const char *const[]){system ? "\n\n" : "",
-                                         "# Tools\n\nYou may call one or more functions to assist with the user "
-                                         "query.\n\nYou are provided with function signatures within <tools></tools> "
-                                         "XML tags:\n<tools>\n",
-                                         NULL});
-    }
-    if (!status) {
-        status = put_span(c, tools);
-    }
-    return status ? status
-                  : put(c, (const char *const[]){"\n</tools>\n\nFor each function call, return a json object with "
-                                                 "function name and arguments within <tool_call></tool_call> XML "
-                                                 "tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-                                                 "<args-json-object>}\n</tool_call><|im_end|>\n",
-                                                 NULL});
+    put(c, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are provided with "
+           "function "
+           "signatures within <tools></tools> XML tags:\n<tools>\n");
+    put_span(c, tools);
+    put(c, "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+           "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
+           "<args-json-object>}\n</tool_call><|im_end|>\n");
 }
 
 /* A tool result in a user's turn is not a question. */
@@ -219,8 +185,7 @@ static int64_t last_query(const napier_chat_message *messages, int64_t count) {
     return count - 1;
 }
 
-/* ---- The call ------------------------------------------------------------------------------------------------------
- */
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 static const char *absent_part(const napier_chat_message *m) {
     for (int64_t k = 0; k < m->tool_call_count && m->tool_calls != NULL; k++) {
@@ -237,76 +202,51 @@ static const char *absent_part(const napier_chat_message *m) {
 
 static napier_status check_message(napier_context *context, const napier_chat_message *m, int64_t i) {
     const char *const absent = absent_part(m);
-    if (absent != NULL || m->tool_call_count < 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "messages[%lld]: %s%s", (long long)i,
-                           absent != NULL ? absent : "tool_call_count is negative", absent != NULL ? " NULL" : "");
-    }
+    NAPIER_REFUSE_IF(context, absent != NULL || m->tool_call_count < 0, "messages[%lld]: %s%s", (long long)i,
+                     absent != NULL ? absent : "tool_call_count is negative", absent != NULL ? " NULL" : "");
     const role r = role_of(m->role);
-    if (r == ROLES) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "messages[%lld]: role '%.40s' is none of system, user, assistant, tool", (long long)i,
-                           m->role);
-    }
-    if (r != ASSISTANT && (m->reasoning != NULL || m->tool_call_count > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                           "messages[%lld]: %s of a %s message, but the format has them for the assistant only",
-                           (long long)i, m->reasoning != NULL ? "reasoning" : "tool calls", m->role);
-    }
+    NAPIER_REFUSE_IF(context, r == ROLES, "messages[%lld]: role '%.40s' is none of system, user, assistant, tool",
+                     (long long)i, m->role);
+    NAPIER_REFUSE_IF(context, r != ASSISTANT && (m->reasoning != NULL || m->tool_call_count > 0),
+                     "messages[%lld]: %s of a %s message, but the format has them for the assistant only", (long long)i,
+                     m->reasoning != NULL ? "reasoning" : "tool calls", m->role);
     return NAPIER_OK;
 }
 
 static napier_status check_messages(napier_context *context, const napier_chat_message *messages, int64_t count) {
-    if (count < 0 || (messages == NULL && count > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "messages: count %lld%s", (long long)count,
-                           messages ? "" : ", and NULL");
+    NAPIER_REFUSE_IF(context, count < 0 || (messages == NULL && count > 0), "messages: count %lld%s", (long long)count,
+                     messages ? "" : ", and NULL");
+    for (int64_t i = 0; i < count; i++) {
+        NAPIER_TRY(check_message(context, &messages[i], i));
     }
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < count && !status; i++) {
-        status = check_message(context, &messages[i], i);
-    }
-    return status;
+    return NAPIER_OK;
 }
 
-static napier_status render(const chat *c, const napier_chat_options *options) {
+static void render(chat *c, const napier_chat_options *options) {
     const bool tools = options->tools_size > 0;
-    const bool told = tools && c->count > 0 && role_of(c->messages[0].role) == SYSTEM; /* the first message was already
-                                                                                          written with the tools */
-    napier_status status = tools ? put_tools(c, (span){options->tools, options->tools_size}) : NAPIER_OK;
-    for (int64_t i = told; i < c->count && !status; i++) {
-        status = put_message(c, i);
+    if (tools) {
+        put_tools(c, (span){options->tools, options->tools_size});
     }
-    if (status || !options->add_generation_prompt) {
-        return status;
+    for (int64_t i = tools && has_role(c, 0, SYSTEM); i < c->count; i++) { /* put_tools writes the system's message */
+        put_message(c, i);
     }
-    return put(c, (const char *const[]){"<|im_start|>assistant\n",
-                                        options->disable_thinking ? "<think>\n\n</think>\n\n" : "", NULL});
+    if (options->add_generation_prompt) {
+        put(c, "<|im_start|>assistant\n");
+        put(c, options->disable_thinking ? "<think>\n\n</think>\n\n" : "");
+    }
 }
 
 napier_status napier_chat_text(napier_context *context, const napier_chat_message *messages, int64_t count,
                                const napier_chat_options *options, napier_text_buffer *text) {
     napier_chat_options o = NAPIER_CHAT_OPTIONS_INIT;
-    napier_status status = napier_begin(context);
-    if (!status) {
-        status = napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o);
-    }
-    if (status) {
-        return status;
-    }
-    if (o.tools == NULL && o.tools_size > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: tools NULL, but %zu bytes", o.tools_size);
-    }
-    status = napier_check_text_buffer(context, "text", text);
-    if (!status) {
-        status = check_messages(context, messages, count);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_CHAT_OPTIONS_INIT", options, &o));
+    NAPIER_REFUSE_IF(context, o.tools == NULL && o.tools_size > 0, "options: tools NULL, but %zu bytes", o.tools_size);
+    NAPIER_TRY(napier_check_text_buffer(context, "text", text));
+    NAPIER_TRY(check_messages(context, messages, count));
     const size_t before = text->size;
-    const chat c = {context, messages, count, last_query(messages, count), text};
-    status = render(&c, &o);
-    if (status) {
-        text->size = before;
-    }
-    return status;
+    chat c = {context, messages, count, last_query(messages, count), text, NAPIER_OK};
+    render(&c, &o);
+    text->size = c.status ? before : text->size;
+    return c.status;
 }

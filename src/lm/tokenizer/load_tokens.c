@@ -4,8 +4,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "lm/tokenizer/load.h"
+#include "lm/tokenizer/tokenizer.h"
 #include "lm/tokenizer/normalize.h"
+#include "core/base/scope.h"
 
 /* The counts that determine the memory. */
 typedef struct sizes {
@@ -20,41 +21,38 @@ static bool is_text(const char *text) {
     return napier_utf8_check((const uint8_t *)text, size) == size;
 }
 
-static napier_status take_id(const napier_json *json, const char *where, const char *text, const cJSON *id, sizes *s) {
+static napier_status take_id(napier_json *json, const char *where, const char *text, const cJSON *id, sizes *s) {
     if (!is_text(text)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: the token '%s' is not UTF-8", where,
-                                napier_show(text, strlen(text)).text);
+                                napier_show_text(text).text);
     }
     if (!napier_json_is_integer(id, 0, NAPIER_MOST_TOKENS - 1)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: '%s': %s is no id from 0 to %d", where,
-                                napier_show(text, strlen(text)).text, napier_show_item(id).text,
-                                NAPIER_MOST_TOKENS - 1);
+                                napier_show_text(text).text, napier_show_item(id).text, NAPIER_MOST_TOKENS - 1);
     }
     s->ids = id->valuedouble >= (double)s->ids ? (int64_t)id->valuedouble + 1 : s->ids;
     return NAPIER_OK;
 }
 
 /* Fails with the reason for which a table refused an element. */
-static napier_status put_fail(const napier_json *json, napier_put put, const char *where, const char *twice) {
+static napier_status put_fail(napier_json *json, napier_put put, const char *where, const char *twice) {
     return put == NAPIER_PUT_TWICE ? napier_json_fail(json, NAPIER_CORRUPT_DATA, "%s: %s", where, twice)
                                    : napier_json_fail(json, NAPIER_UNSUPPORTED,
                                                       "%s: %d fall on one place of a table, as if made to be slow",
                                                       where, NAPIER_MOST_PROBES);
 }
 
-/* ---- The vocabulary ------------------------------------------------------------------------------------------------
- */
+/* ---- The vocabulary ---------------------------------------------------------------------------------------------- */
 
-static napier_status measure_vocab(const napier_json *json, const cJSON *vocab, sizes *s) {
+static napier_status measure_vocab(napier_json *json, const cJSON *vocab, sizes *s) {
     const cJSON *item;
     if (!cJSON_IsObject(vocab)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "model: vocab is %s, where an object should be",
                                 napier_show_item(vocab).text);
     }
     cJSON_ArrayForEach(item, vocab) {
-        const napier_status status = take_id(json, "vocab", item->string, item, s);
-        if (status) {
-            return status;
+        if (take_id(json, "vocab", item->string, item, s)) {
+            return json->status;
         }
         s->bytes += strlen(item->string);
         s->count++;
@@ -62,15 +60,14 @@ static napier_status measure_vocab(const napier_json *json, const cJSON *vocab, 
     return NAPIER_OK;
 }
 
-static napier_status read_vocab(const napier_json *json, napier_vocabulary *v, const cJSON *vocab) {
+static napier_status read_vocab(napier_json *json, napier_vocabulary *v, const cJSON *vocab) {
     const cJSON *item;
     cJSON_ArrayForEach(item, vocab) {
         const int32_t id = (int32_t)item->valuedouble;
         const napier_put put = napier_vocabulary_add(v, id, item->string);
         if (put != NAPIER_PUT_DONE) {
             char where[96];
-            snprintf(where, sizeof where, "vocab: '%s', id %d", napier_show(item->string, strlen(item->string)).text,
-                     id);
+            snprintf(where, sizeof where, "vocab: '%s', id %d", napier_show_text(item->string).text, id);
             return put_fail(json, put, where, "this token or its id is given twice");
         }
     }
@@ -82,8 +79,7 @@ static napier_status read_vocab(const napier_json *json, napier_vocabulary *v, c
     return NAPIER_OK;
 }
 
-/* ---- Merges --------------------------------------------------------------------------------------------------------
- */
+/* ---- Merges ------------------------------------------------------------------------------------------------------ */
 
 /* Reads the two texts of a merge: ["a", "b"], or "a b" in older files. */
 static bool sides_of(const cJSON *item, const char **left, size_t *left_size, const char **right) {
@@ -99,7 +95,7 @@ static bool sides_of(const cJSON *item, const char **left, size_t *left_size, co
     }
     const cJSON *const first = cJSON_IsArray(item) ? item->child : NULL;
     const cJSON *const second = first != NULL ? first->next : NULL;
-    if (!cJSON_IsString(first) || !cJSON_IsString(second) || second->next != NULL) {
+    if (second == NULL || second->next != NULL || !cJSON_IsString(first) || !cJSON_IsString(second)) {
         return false;
     }
     *left = first->valuestring;
@@ -124,7 +120,7 @@ static bool ids_of(const napier_vocabulary *v, const char *left, size_t left_siz
     return merge->left >= 0 && merge->right >= 0 && merge->id >= 0;
 }
 
-static napier_status read_merge(const napier_json *json, napier_tokenizer *t, const cJSON *item, int32_t rank,
+static napier_status read_merge(napier_json *json, napier_tokenizer *t, const cJSON *item, int32_t rank,
                                 napier_scratch *room) {
     const char *left, *right;
     size_t size;
@@ -133,19 +129,16 @@ static napier_status read_merge(const napier_json *json, napier_tokenizer *t, co
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: %s is not two tokens", rank,
                                 napier_show_item(item).text);
     }
-    const napier_status status = napier_scratch_reserve(json->context, room, size + strlen(right), 1);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_scratch_reserve(json->context, room, size + strlen(right), 1));
     if (!ids_of(&t->vocabulary, left, size, right, room->data, &merge)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "merges[%d]: '%s' and '%s' or both joined are not in vocab",
-                                rank, napier_show(left, size).text, napier_show(right, strlen(right)).text);
+                                rank, napier_show(left, size).text, napier_show_text(right).text);
     }
     const napier_put put = napier_merges_add(&t->merges, merge);
     if (put != NAPIER_PUT_DONE) {
         char where[160];
         snprintf(where, sizeof where, "merges[%d]: '%s' and '%s'", rank, napier_show(left, size).text,
-                 napier_show(right, strlen(right)).text);
+                 napier_show_text(right).text);
         return put_fail(json, put, where, "merged before");
     }
     const napier_token *const made = &t->vocabulary.tokens[merge.id];
@@ -156,7 +149,7 @@ static napier_status read_merge(const napier_json *json, napier_tokenizer *t, co
     return NAPIER_OK;
 }
 
-static napier_status read_merges(const napier_json *json, napier_tokenizer *t, const cJSON *merges) {
+static napier_status read_merges(napier_json *json, napier_tokenizer *t, const cJSON *merges) {
     const cJSON *item;
     napier_scratch room = {0};
     int32_t rank = 0;
@@ -165,18 +158,14 @@ static napier_status read_merges(const napier_json *json, napier_tokenizer *t, c
                                 napier_show_item(merges).text);
     }
     napier_status status = napier_merges_allocate(json->context, &t->merges, (size_t)cJSON_GetArraySize(merges));
-    cJSON_ArrayForEach(item, merges) {
-        if (!status) {
-            status = read_merge(json, t, item, rank++, &room);
-        }
-    }
+    cJSON_ArrayForEach(item, merges) { status = status ? status : read_merge(json, t, item, rank++, &room); }
     napier_scratch_free(json->context, &room);
     return status;
 }
 
 /* Merging a word that is a token usually gives that token. This function finds out once for which tokens that is true.
  * With ignore_merges it always is. */
-static napier_status mark_whole(const napier_json *json, napier_tokenizer *t, bool ignore_merges) {
+static napier_status mark_whole(napier_json *json, napier_tokenizer *t, bool ignore_merges) {
     napier_vocabulary *const v = &t->vocabulary;
     napier_token_buffer ids = {0};
     napier_scratch scratch = {0};
@@ -199,8 +188,7 @@ static napier_status mark_whole(const napier_json *json, napier_tokenizer *t, bo
     return status;
 }
 
-/* ---- Added tokens --------------------------------------------------------------------------------------------------
- */
+/* ---- Added tokens ------------------------------------------------------------------------------------------------ */
 
 /* An entry of added_tokens. */
 typedef struct entry {
@@ -209,41 +197,33 @@ typedef struct entry {
     bool special, normalized;
 } entry;
 
-static napier_status refuse_flag(const napier_json *json, const cJSON *item, const char *content, const char *key) {
-    bool value = false;
-    const napier_status status = napier_json_bool(json, item, key, &value);
-    return status || !value ? status
-                            : napier_json_fail(json, NAPIER_UNSUPPORTED, "added_tokens: '%s': %s is not supported",
-                                               napier_show(content, strlen(content)).text, key);
-}
-
-static napier_status read_entry(const napier_json *json, const cJSON *item, entry *e, sizes *s) {
-    const cJSON *id;
+static napier_status read_entry(napier_json *json, const cJSON *item, entry *e, sizes *s) {
     *e = (entry){.content = ""};
-    napier_status status = napier_json_text(json, item, "content", &e->content);
-    if (!status && *e->content == '\0') {
-        status = napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: a token without content");
+    napier_json_text(json, item, "content", &e->content);
+    if (*e->content == '\0') {
+        napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: a token without content");
     }
-    if (!status) {
-        status = napier_json_member(json, item, "id", &id);
-    }
-    if (!status) {
-        status = take_id(json, "added_tokens", e->content, id, s);
-    }
-    if (status) {
-        return status;
+    const cJSON *const id = napier_json_member(json, item, "id");
+    if (json->status || take_id(json, "added_tokens", e->content, id, s)) {
+        return json->status;
     }
     e->id = (int32_t)id->valuedouble;
-    status = napier_json_bool(json, item, "special", &e->special);
+    napier_json_bool(json, item, "special", &e->special);
     e->normalized = !e->special; /* the default */
     static const char *const flags[] = {"single_word", "lstrip", "rstrip"};
-    for (size_t i = 0; i < 3 && !status; i++) {
-        status = refuse_flag(json, item, e->content, flags[i]);
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        bool value = false;
+        napier_json_bool(json, item, flags[i], &value);
+        if (value) {
+            napier_json_fail(json, NAPIER_UNSUPPORTED, "added_tokens: '%s': %s is not supported",
+                             napier_show_text(e->content).text, flags[i]);
+        }
     }
-    return status ? status : napier_json_bool(json, item, "normalized", &e->normalized);
+    napier_json_bool(json, item, "normalized", &e->normalized);
+    return json->status;
 }
 
-static napier_status measure_added(const napier_json *json, const cJSON *added, sizes *s, size_t *count) {
+static napier_status measure_added(napier_json *json, const cJSON *added, sizes *s, size_t *count) {
     const cJSON *item;
     entry e;
     *count = 0;
@@ -252,9 +232,8 @@ static napier_status measure_added(const napier_json *json, const cJSON *added, 
                                 napier_show_item(added).text);
     }
     cJSON_ArrayForEach(item, added) {
-        const napier_status status = read_entry(json, item, &e, s);
-        if (status) {
-            return status;
+        if (read_entry(json, item, &e, s)) {
+            return json->status;
         }
         s->bytes += 4 * strlen(e.content); /* and its normal form, at most three times as long (annex 15) */
         (*count)++;
@@ -275,8 +254,7 @@ static bool id_fits(const napier_vocabulary *v, const entry *e, char *room) {
 }
 
 /* Writes the text to search for, the content or its normal form, to the vocabulary's memory. */
-static napier_status search_text(const napier_json *json, napier_tokenizer *t, const entry *e,
-                                 napier_added_token *out) {
+static napier_status search_text(napier_json *json, napier_tokenizer *t, const entry *e, napier_added_token *out) {
     napier_vocabulary *const v = &t->vocabulary;
     const uint8_t *const content = (const uint8_t *)e->content;
     const size_t size = strlen(e->content);
@@ -302,14 +280,14 @@ static napier_status search_text(const napier_json *json, napier_tokenizer *t, c
     return status;
 }
 
-static napier_status add_token(const napier_json *json, napier_tokenizer *t, const entry *e) {
+static napier_status add_token(napier_json *json, napier_tokenizer *t, const entry *e) {
     napier_vocabulary *const v = &t->vocabulary;
     napier_added_set *const set = e->normalized ? &t->added_normalized : &t->added;
     napier_token *const token = &v->tokens[e->id];
     char *const at = v->bytes + v->used;
     if (token->flags & NAPIER_TOKEN_ADDED || !id_fits(v, e, at)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: '%s': its id %d belongs to another token",
-                                napier_show(e->content, strlen(e->content)).text, e->id);
+                                napier_show_text(e->content).text, e->id);
     }
     if ((token->flags & NAPIER_TOKEN_PRESENT) == 0) {
         token->start = (uint32_t)v->used;
@@ -325,7 +303,7 @@ static napier_status add_token(const napier_json *json, napier_tokenizer *t, con
     return status;
 }
 
-static napier_status read_added(const napier_json *json, napier_tokenizer *t, const cJSON *added, size_t count) {
+static napier_status read_added(napier_json *json, napier_tokenizer *t, const cJSON *added, size_t count) {
     const cJSON *item;
     sizes ignored = {0, 0, 0};
     t->added.tokens = napier_alloc(&t->allocator, count + 1, sizeof(napier_added_token));
@@ -335,42 +313,27 @@ static napier_status read_added(const napier_json *json, napier_tokenizer *t, co
     }
     cJSON_ArrayForEach(item, added) {
         entry e;
-        napier_status status = read_entry(json, item, &e, &ignored);
-        if (!status) {
-            status = add_token(json, t, &e);
-        }
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(read_entry(json, item, &e, &ignored));
+        NAPIER_TRY(add_token(json, t, &e));
     }
     if (!napier_added_sort(&t->added) || !napier_added_sort(&t->added_normalized)) {
         return napier_json_fail(json, NAPIER_CORRUPT_DATA, "added_tokens: the same token twice");
     }
-    const napier_status status = napier_added_build(json->context, &t->added);
-    return status ? status : napier_added_build(json->context, &t->added_normalized);
+    NAPIER_TRY(napier_added_build(json->context, &t->added));
+    return napier_added_build(json->context, &t->added_normalized);
 }
 
-/* ---- All of it -----------------------------------------------------------------------------------------------------
- */
+/* ---- All of it --------------------------------------------------------------------------------------------------- */
 
-napier_status napier_load_tokens(const napier_json *json, napier_tokenizer *t, const napier_token_lists *lists) {
+napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const napier_token_lists *lists) {
     sizes s = {0, 0, 0};
     size_t added = 0;
-    napier_status status = measure_vocab(json, lists->vocab, &s);
-    if (!status) {
-        status = measure_added(json, lists->added, &s, &added);
+    if (measure_vocab(json, lists->vocab, &s) || measure_added(json, lists->added, &s, &added)) {
+        return json->status;
     }
-    if (!status) {
-        status = napier_vocabulary_allocate(json->context, &t->vocabulary, s.ids, s.count, s.bytes);
-    }
-    if (!status) {
-        status = read_vocab(json, &t->vocabulary, lists->vocab);
-    }
-    if (!status) {
-        status = read_merges(json, t, lists->merges);
-    }
-    if (!status) {
-        status = mark_whole(json, t, lists->ignore_merges);
-    }
-    return status ? status : read_added(json, t, lists->added, added);
+    NAPIER_TRY(napier_vocabulary_allocate(json->context, &t->vocabulary, s.ids, s.count, s.bytes));
+    NAPIER_TRY(read_vocab(json, &t->vocabulary, lists->vocab));
+    NAPIER_TRY(read_merges(json, t, lists->merges));
+    NAPIER_TRY(mark_whole(json, t, lists->ignore_merges));
+    return read_added(json, t, lists->added, added);
 }

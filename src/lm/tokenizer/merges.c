@@ -1,11 +1,11 @@
 /* lm/tokenizer/merges.c - merges short words by searching the lowest rank after each merge, and long words with a
  * heap. */
 #include "lm/tokenizer/merges.h"
+#include "core/base/scope.h"
 
 enum { SHORT_WORD = 32, NO_RANK = INT32_MAX };
 
-/* ---- The table -----------------------------------------------------------------------------------------------------
- */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
 napier_status napier_merges_allocate(napier_context *context, napier_merges *m, size_t count) {
     uint32_t slots = 16;
@@ -65,8 +65,7 @@ static inline int32_t rank_of_bytes(const napier_vocabulary *v, const napier_mer
     return there ? rank_of(m, v->byte_ids[at[0]], v->byte_ids[at[1]], id) : NO_RANK;
 }
 
-/* ---- Short words ---------------------------------------------------------------------------------------------------
- */
+/* ---- Short words ------------------------------------------------------------------------------------------------- */
 
 /* Merges n bytes, writes the ids and returns their number. */
 static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, const uint8_t *word, size_t n,
@@ -74,9 +73,8 @@ static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, co
     int32_t ranks[SHORT_WORD], made[SHORT_WORD]; /* of the pair (i, i + 1) */
     for (size_t i = 0; i < n; i++) {
         ids[i] = v->byte_ids[word[i]];
-    }
-    for (size_t i = 0; i + 1 < n; i++) {
-        ranks[i] = rank_of_bytes(v, m, word + i, &made[i]);
+        made[i] = -1;
+        ranks[i] = i + 1 < n ? rank_of_bytes(v, m, word + i, &made[i]) : NO_RANK;
     }
     while (n > 1) {
         size_t best = 0;
@@ -103,8 +101,7 @@ static size_t merge_short(const napier_vocabulary *v, const napier_merges *m, co
     return n;
 }
 
-/* ---- Long words ----------------------------------------------------------------------------------------------------
- */
+/* ---- Long words -------------------------------------------------------------------------------------------------- */
 
 /* A token of a long word, in a linked list. One that was merged into its left neighbour keeps its place, with rank
  * NO_RANK. */
@@ -174,10 +171,7 @@ static void merge_pair(const napier_merges *m, symbol *symbols, int32_t i, heap 
 static napier_status merge_long(napier_context *context, const napier_vocabulary *v, const napier_merges *m,
                                 const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids) {
     const size_t each = sizeof(symbol) + 3 * sizeof(uint64_t);
-    const napier_status status = napier_scratch_reserve(context, scratch, size, each);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_scratch_reserve(context, scratch, size, each));
     heap h = {scratch->data, 0};
     symbol *const symbols = (symbol *)(void *)(h.entries + 3 * size);
     const int32_t n = (int32_t)size;
@@ -203,9 +197,9 @@ static napier_status merge_long(napier_context *context, const napier_vocabulary
 
 napier_status napier_merge_word(napier_context *context, const napier_vocabulary *v, const napier_merges *m,
                                 const uint8_t *word, size_t size, napier_scratch *scratch, napier_token_buffer *ids) {
-    const napier_status status = napier_token_buffer_reserve(context, ids, size);
-    if (status || size > SHORT_WORD) {
-        return status ? status : merge_long(context, v, m, word, size, scratch, ids);
+    NAPIER_TRY(napier_token_buffer_reserve(context, ids, size));
+    if (size > SHORT_WORD) {
+        return merge_long(context, v, m, word, size, scratch, ids);
     }
     ids->size += (int64_t)merge_short(v, m, word, size, ids->ids + ids->size);
     return NAPIER_OK;

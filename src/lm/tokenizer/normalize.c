@@ -8,16 +8,13 @@
 #include <utf8proc.h>
 
 #include "lm/tokenizer/unicode.h"
+#include "core/base/scope.h"
 
 enum { MOST_PARTS = 4 }; /* the maximum of code points in a canonical decomposition; U+1F82 has as many */
 
 bool napier_nfc_may_change(const uint8_t *table, const uint8_t *text, size_t size) {
     for (size_t at = 0; at < size;) {
-        uint64_t eight = 0x80;
-        if (size - at >= 8) {
-            memcpy(&eight, text + at, 8);
-        }
-        if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+        if (napier_is_ascii(text, size, at)) {
             at += 8;
             continue;
         }
@@ -77,13 +74,8 @@ static size_t decompose(const uint8_t *text, size_t size, int32_t *points) {
 /* Normalises a stretch that has no barriers and does not interact with its neighbours. */
 static napier_status compose(napier_context *context, const uint8_t *text, size_t size, napier_scratch *scratch,
                              napier_text_buffer *out) {
-    napier_status status = napier_scratch_reserve(context, scratch, 2 * MOST_PARTS * size, sizeof(int32_t));
-    if (!status) {
-        status = napier_text_buffer_reserve(context, out, MOST_PARTS * 4 * size);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_scratch_reserve(context, scratch, 2 * MOST_PARTS * size, sizeof(int32_t)));
+    NAPIER_TRY(napier_text_buffer_reserve(context, out, MOST_PARTS * 4 * size));
     int32_t *const points = scratch->data;
     size_t n = decompose(text, size, points);
     reorder(points, points + n, n);
@@ -91,7 +83,7 @@ static napier_status compose(napier_context *context, const uint8_t *text, size_
         utf8proc_normalize_utf32(points, (utf8proc_ssize_t)n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     n = composed > 0 ? (size_t)composed : 0;
     for (size_t i = 0; i < n; i++) {
-        out->size += napier_utf8_put((uint8_t *)out->bytes + out->size, (uint32_t)points[i]);
+        out->size += (size_t)utf8proc_encode_char(points[i], (uint8_t *)out->bytes + out->size);
     }
     return NAPIER_OK;
 }
@@ -100,8 +92,7 @@ napier_status napier_nfc(napier_context *context, const uint8_t *table, const ui
                          napier_scratch *scratch, napier_text_buffer *out) {
     size_t copied = 0; /* everything before this is in `out` */
     size_t before = 0; /* start of the last character that the next one may join, or where it would have ended */
-    napier_status status = NAPIER_OK;
-    for (size_t at = 0; at < size && !status;) {
+    for (size_t at = 0; at < size;) {
         const uint8_t flags = table[napier_utf8_get(text + at)];
         if ((flags & NAPIER_CHAR_ACTIVE) == 0) {
             const size_t length = napier_utf8_length(text[at]);
@@ -113,11 +104,9 @@ napier_status napier_nfc(napier_context *context, const uint8_t *table, const ui
         while (end < size && table[napier_utf8_get(text + end)] & NAPIER_CHAR_ACTIVE) {
             end += napier_utf8_length(text[end]);
         }
-        status = napier_text_buffer_append(context, out, (const char *)text + copied, before - copied);
-        if (!status) {
-            status = compose(context, text + before, end - before, scratch, out);
-        }
+        NAPIER_TRY(napier_text_buffer_append(context, out, (const char *)text + copied, before - copied));
+        NAPIER_TRY(compose(context, text + before, end - before, scratch, out));
         copied = before = at = end;
     }
-    return status ? status : napier_text_buffer_append(context, out, (const char *)text + copied, size - copied);
+    return napier_text_buffer_append(context, out, (const char *)text + copied, size - copied);
 }

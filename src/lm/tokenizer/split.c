@@ -9,14 +9,13 @@
 static void *take(size_t size, void *user) { return napier_alloc(user, size, 1); }
 static void give_back(void *memory, void *user) { napier_free(user, memory); }
 
-/* ---- Compiling -----------------------------------------------------------------------------------------------------
- */
+/* ---- Compiling --------------------------------------------------------------------------------------------------- */
 
 static napier_status no_memory(napier_context *context) {
     return napier_fail(context, NAPIER_OUT_OF_MEMORY, "no memory for the pre-tokenizer's pattern");
 }
 
-static napier_status compile(const napier_json *json, pcre2_compile_context *settings, const napier_text_buffer *text,
+static napier_status compile(napier_json *json, pcre2_compile_context *settings, const napier_text_buffer *text,
                              napier_split *split) {
     int error;
     size_t at;
@@ -39,7 +38,7 @@ static napier_status compile(const napier_json *json, pcre2_compile_context *set
     return NAPIER_OK;
 }
 
-napier_status napier_split_compile(const napier_json *json, napier_allocator *allocator, const char *pattern,
+napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, const char *pattern,
                                    napier_split *split) {
     napier_text_buffer text = {0};
     napier_status status = napier_split_translate(json, pattern, &text);
@@ -48,9 +47,7 @@ napier_status napier_split_compile(const napier_json *json, napier_allocator *al
     if (!status && settings == NULL) {
         status = no_memory(json->context);
     }
-    if (!status) {
-        status = compile(json, settings, &text, split);
-    }
+    status = status ? status : compile(json, settings, &text, split);
     pcre2_compile_context_free(settings);
     pcre2_general_context_free(memory);
     napier_text_buffer_free(json->context, &text);
@@ -62,8 +59,7 @@ void napier_split_free(napier_split *split) {
     split->code = NULL;
 }
 
-/* ---- Matching ------------------------------------------------------------------------------------------------------
- */
+/* ---- Matching ---------------------------------------------------------------------------------------------------- */
 
 napier_status napier_matcher_prepare(napier_context *context, const napier_split *split, napier_matcher *m) {
     *m = (napier_matcher){.split = split};
@@ -148,17 +144,12 @@ napier_status napier_matcher_next(napier_context *context, napier_matcher *m, co
     return NAPIER_OK;
 }
 
-/* ---- Classes -------------------------------------------------------------------------------------------------------
- */
+/* ---- Classes ----------------------------------------------------------------------------------------------------- */
 
 size_t napier_classify(const uint8_t *table, const uint8_t *text, size_t size, uint8_t *classes) {
     size_t n = 0;
     for (size_t at = 0; at < size;) {
-        uint64_t eight = 0x80;
-        if (size - at >= 8) {
-            memcpy(&eight, text + at, 8);
-        }
-        if ((eight & UINT64_C(0x8080808080808080)) == 0) {
+        if (napier_is_ascii(text, size, at)) {
             memcpy(classes + n, text + at, 8);
             at += 8;
             n += 8;

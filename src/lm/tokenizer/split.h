@@ -25,12 +25,12 @@ typedef struct napier_split {
 
 /* Compiles the expression of a tokenizer.json. The memory comes from `allocator`, which must live as long as *split.
  * Errors: UNSUPPORTED; the message says what, and where in the expression. */
-napier_status napier_split_compile(const napier_json *json, napier_allocator *allocator, const char *pattern,
+napier_status napier_split_compile(napier_json *json, napier_allocator *allocator, const char *pattern,
                                    napier_split *split);
 void napier_split_free(napier_split *split);
 
 /* Translates an expression to one over class strings, and appends it. */
-napier_status napier_split_translate(const napier_json *json, const char *pattern, napier_text_buffer *out);
+napier_status napier_split_translate(napier_json *json, const char *pattern, napier_text_buffer *out);
 
 /* The memory and limits of matching, one for each thread. */
 typedef struct napier_matcher {

@@ -18,26 +18,29 @@ typedef struct set {
     bool has[NAPIER_CODES];
 } set;
 
+/* After the first failure the functions below emit nothing and read no more alternatives. */
 typedef struct parser {
-    const napier_json *json;
+    napier_json *json;
     const char *pattern, *at;
     napier_text_buffer *out;
     int depth;
     char last; /* if case is ignored, the preceding character in lower case; else 0 */
 } parser;
 
-static napier_status refuse(const parser *p, const char *why) {
-    const napier_shown shown = napier_show(p->at, strlen(p->at));
-    return napier_json_fail(p->json, NAPIER_UNSUPPORTED, "pre_tokenizer: pattern: %s at byte %zu, '%.24s'", why,
-                            (size_t)(p->at - p->pattern), shown.text);
+static void refuse(const parser *p, const char *why) {
+    napier_json_fail(p->json, NAPIER_UNSUPPORTED, "pre_tokenizer: pattern: %s at byte %zu, '%.24s'", why,
+                     (size_t)(p->at - p->pattern), napier_show_text(p->at).text);
 }
 
-static napier_status emit(const parser *p, const char *text) {
-    return napier_text_buffer_append(p->json->context, p->out, text, strlen(text));
+static void emit_bytes(const parser *p, const char *bytes, size_t size) {
+    if (!p->json->status) {
+        p->json->status = napier_text_buffer_append(p->json->context, p->out, bytes, size);
+    }
 }
 
-/* ---- Sets ----------------------------------------------------------------------------------------------------------
- */
+static void emit(const parser *p, const char *text) { emit_bytes(p, text, strlen(text)); }
+
+/* ---- Sets -------------------------------------------------------------------------------------------------------- */
 
 static bool is_digit(int c) { return c >= '0' && c <= '9'; }
 static bool is_lower(int c) { return c >= 'a' && c <= 'z'; }
@@ -85,30 +88,29 @@ static void fold(set *s) {
     s->has['k'] = s->has['K'] = s->has[kelvin] = k_in;
 }
 
-static napier_status emit_set(const parser *p, const set *s) {
+static void emit_set(const parser *p, const set *s) {
     char text[8];
     bool any = false;
-    napier_status status = NAPIER_OK;
-    for (int c = 0; c < NAPIER_CODES && !status; c++) {
+    for (int c = 0; c < NAPIER_CODES; c++) {
         if (!s->has[c]) {
             continue;
         }
         const int first = c;
-        for (; c + 1 < NAPIER_CODES && s->has[c + 1]; c++) {
+        while (c + 1 < NAPIER_CODES && s->has[c + 1]) {
+            c++;
         }
         snprintf(text, sizeof text, "%s\\x%02x", any ? "" : "[", (unsigned)first);
-        status = emit(p, text);
-        if (!status && c > first) {
+        emit(p, text);
+        if (c > first) {
             snprintf(text, sizeof text, "-\\x%02x", (unsigned)c);
-            status = emit(p, text);
+            emit(p, text);
         }
         any = true;
     }
-    return status ? status : emit(p, any ? "]" : "(?!)");
+    emit(p, any ? "]" : "(?!)");
 }
 
-/* ---- Escapes and characters ----------------------------------------------------------------------------------------
- */
+/* ---- Escapes and characters -------------------------------------------------------------------------------------- */
 
 /* Reads \p{L} and similar, after the backslash. */
 static bool take_property(parser *p, set *s) {
@@ -125,90 +127,91 @@ static bool take_property(parser *p, set *s) {
     return true;
 }
 
-/* Reads an escape after the backslash. *single: it is one character, *c. */
-static napier_status take_escape(parser *p, set *s, bool *single, int *c) {
+/* One character, or a named set. */
+typedef struct item {
+    bool single;
+    int c; /* the character, if single */
+    set set;
+} item;
+
+/* Reads an escape after the backslash. */
+static item take_escape(parser *p) {
     static const char names[] = "rntf", values[] = "\r\n\t\f";
+    item all = {0};
     const char name = *p->at;
     const char *const control = name != '\0' ? strchr(names, name) : NULL;
-    *single = control != NULL || is_punctuation(name);
-    if (*single) {
-        *c = control != NULL ? values[control - names] : name;
+    if (control != NULL || is_punctuation(name)) {
+        all.single = true;
+        all.c = (unsigned char)(control != NULL ? values[control - names] : name);
         p->at++;
-        return NAPIER_OK;
-    }
-    if (name == 's' || name == 'S') {
-        *s = set_of('s');
+    } else if (name == 's' || name == 'S') {
+        all.set = set_of('s');
         if (name == 'S') {
-            negate(s);
+            negate(&all.set);
         }
         p->at++;
-        return NAPIER_OK;
+    } else if (!take_property(p, &all.set)) {
+        refuse(p, "an escape that is not understood");
     }
-    return take_property(p, s) ? NAPIER_OK : refuse(p, "an escape that is not understood");
+    return all;
 }
 
 /* Reads one character or a named set. inside: within brackets. */
-static napier_status take_item(parser *p, bool inside, set *s, bool *single, int *c) {
+static item take_item(parser *p, bool inside) {
     const char here = *p->at;
     const char *const special = inside ? "[]&" : "\\^$*+?{}[]|()";
     if (here == '\\') {
         p->at++;
-        return take_escape(p, s, single, c);
+        return take_escape(p);
     }
+    item one = {.single = true, .c = (unsigned char)here};
     if (here < ' ' || here > '~' || strchr(special, here) != NULL) { /* also the end, and characters that are not
                                                                         ASCII */
-        return refuse(p, "not understood");
+        refuse(p, "not understood");
+        one.single = false;
+    } else {
+        p->at++;
     }
-    *single = true;
-    *c = here;
-    p->at++;
-    return NAPIER_OK;
+    return one;
 }
 
 /* Reads the contents of brackets: characters, ranges, sets. */
-static napier_status take_members(parser *p, set *all) {
+static void take_members(parser *p, set *all) {
     do {
-        set s = {{false}};
-        bool single = false, to_single = false;
-        int c = 0, to = 0;
-        napier_status status = take_item(p, true, &s, &single, &c);
-        if (!status && single) {
-            to = c;
-        }
-        if (!status && p->at[0] == '-' && p->at[1] != ']') {
+        item first = take_item(p, true);
+        int to = first.c;
+        if (p->at[0] == '-' && p->at[1] != ']' && !p->json->status) {
             p->at++;
-            status = take_item(p, true, &s, &to_single, &to);
-            if (!status && (!single || !to_single || to < c)) {
-                status = refuse(p, "a range that is not understood");
+            const item last = take_item(p, true);
+            to = last.c;
+            if (!first.single || !last.single || to < first.c) {
+                refuse(p, "a range that is not understood");
             }
         }
-        if (status) {
-            return status;
+        for (int c = first.c; first.single && c <= to; c++) {
+            first.set.has[c] = true;
         }
-        for (; single && c <= to; c++) {
-            s.has[c] = true;
-        }
-        unite(all, &s);
-    } while (*p->at != ']');
-    return NAPIER_OK;
+        unite(all, &first.set);
+    } while (*p->at != ']' && !p->json->status);
 }
 
-static napier_status take_brackets(parser *p, bool caseless) {
+static void take_brackets(parser *p, bool caseless) {
     set s = {{false}};
     const bool negated = p->at[1] == '^';
     p->at += negated ? 2 : 1;
-    const napier_status status = take_members(p, &s);
-    if (status) {
-        return status;
+    take_members(p, &s);
+    if (p->json->status) {
+        return;
     }
     p->at++;
+    p->last = 0;
     if (caseless) {
         fold(&s);
     }
     if (negated) {
         negate(&s);
     }
-    return emit_set(p, &s);
+    emit_set(p, &s);
 }
 
 /* True for pairs of letters that Oniguruma treats as one character if case is ignored ("ss" for U+00DF, "fi" for
@@ -217,37 +220,32 @@ static bool joins(char before, char c) {
     return (before == 's' && (c == 's' || c == 't')) || (before == 'f' && (c == 'f' || c == 'i' || c == 'l'));
 }
 
-static napier_status take_single(parser *p, bool caseless) {
-    set s = {{false}};
-    bool single = false;
-    int c = 0;
+static void take_single(parser *p, bool caseless) {
     const char last = p->last;
     p->last = 0;
     if (*p->at == '.') {
+        set s = {{false}};
         s.has['\n'] = true;
         negate(&s);
         p->at++;
-        return emit_set(p, &s);
+        emit_set(p, &s);
+        return;
     }
-    const napier_status status = take_item(p, false, &s, &single, &c);
-    if (status) {
-        return status;
-    }
-    if (single) {
-        s.has[c] = true;
-        if (caseless && joins(last, lower((char)c))) {
-            return refuse(p, "two letters that are one character in another case, before");
+    item one = take_item(p, false);
+    if (one.single) {
+        one.set.has[one.c] = true;
+        if (caseless && joins(last, lower((char)one.c))) {
+            refuse(p, "two letters that are one character in another case, before");
         }
     }
     if (caseless) {
-        p->last = (char)(single ? lower((char)c) : 0);
-        fold(&s);
+        p->last = (char)(one.single ? lower((char)one.c) : 0);
+        fold(&one.set);
     }
-    return emit_set(p, &s);
+    emit_set(p, &one.set);
 }
 
-/* ---- Structure -----------------------------------------------------------------------------------------------------
- */
+/* ---- Structure --------------------------------------------------------------------------------------------------- */
 
 static bool take_number(parser *p, int *n) {
     const char *const start = p->at;
@@ -258,7 +256,7 @@ static bool take_number(parser *p, int *n) {
 }
 
 /* Reads {n}, {n,} or {n,m}. Refuses a suffix whose meaning differs between the engines. */
-static napier_status take_counts(parser *p) {
+static void take_counts(parser *p) {
     int least, most;
     const char *const start = p->at++;
     bool good = take_number(p, &least);
@@ -268,30 +266,33 @@ static napier_status take_counts(parser *p) {
     }
     if (!good || *p->at != '}' || (p->at[1] != '\0' && strchr("*+?{", p->at[1]) != NULL)) {
         p->at = start;
-        return refuse(p, "a count that is not understood");
+        refuse(p, "a count that is not understood");
+        return;
     }
     p->at++;
-    return napier_text_buffer_append(p->json->context, p->out, start, (size_t)(p->at - start));
+    emit_bytes(p, start, (size_t)(p->at - start));
 }
 
-static napier_status take_quantifier(parser *p) {
-    if (*p->at == '{') {
-        p->last = 0;
-        return take_counts(p);
-    }
-    if (*p->at == '\0' || strchr("*+?", *p->at) == NULL) {
-        return NAPIER_OK;
+static void take_quantifier(parser *p) {
+    if (*p->at == '\0' || strchr("*+?{", *p->at) == NULL || p->json->status) {
+        return;
     }
     p->last = 0;
+    if (*p->at == '{') {
+        take_counts(p);
+        return;
+    }
     const size_t size = p->at[1] == '?' || p->at[1] == '+' ? 2 : 1; /* lazy or possessive */
-    const napier_status status = napier_text_buffer_append(p->json->context, p->out, p->at, size);
+    emit_bytes(p, p->at, size);
     p->at += size;
-    return status || *p->at == '\0' || strchr("*+?{", *p->at) == NULL ? status : refuse(p, "two quantifiers");
+    if (*p->at != '\0' && strchr("*+?{", *p->at) != NULL) {
+        refuse(p, "two quantifiers");
+    }
 }
 
-static napier_status take_alternatives(parser *p, bool caseless);
+static void take_alternatives(parser *p, bool caseless);
 
-static napier_status take_group(parser *p, bool caseless) {
+static void take_group(parser *p, bool caseless) {
     static const struct {
         const char *open, *emitted;
         bool caseless, quantified;
@@ -305,59 +306,50 @@ static napier_status take_group(parser *p, bool caseless) {
         k++; /* the last alternative always fits */
     }
     if ((kinds[k].open[1] == '\0' && p->at[1] == '?') || p->depth == MOST_DEPTH) {
-        return refuse(p, "a group that is not understood");
+        refuse(p, "a group that is not understood");
+        return;
     }
     p->at += strlen(kinds[k].open);
     p->depth++;
     p->last = 0;
-    napier_status status = emit(p, kinds[k].emitted);
-    if (!status) {
-        status = take_alternatives(p, caseless || kinds[k].caseless);
-    }
-    if (!status && *p->at != ')') {
-        status = refuse(p, "a group without end");
-    }
-    if (status) {
-        return status;
+    emit(p, kinds[k].emitted);
+    take_alternatives(p, caseless || kinds[k].caseless);
+    if (*p->at != ')') {
+        refuse(p, "a group without end");
+        return;
     }
     p->at++;
     p->depth--;
     p->last = 0;
-    status = emit(p, ")");
-    return status ? status : kinds[k].quantified ? take_quantifier(p) : NAPIER_OK;
+    emit(p, ")");
+    if (kinds[k].quantified) {
+        take_quantifier(p);
+    }
 }
 
-static napier_status take_atom(parser *p, bool caseless) {
-    if (*p->at == '(') {
-        return take_group(p, caseless);
-    }
-    const bool brackets = *p->at == '[';
-    const napier_status status = brackets ? take_brackets(p, caseless) : take_single(p, caseless);
-    if (brackets) {
-        p->last = 0;
-    }
-    return status ? status : take_quantifier(p);
-}
-
-static napier_status take_alternatives(parser *p, bool caseless) {
-    napier_status status = NAPIER_OK;
-    while (*p->at != '\0' && *p->at != ')' && !status) {
+static void take_alternatives(parser *p, bool caseless) {
+    while (*p->at != '\0' && *p->at != ')' && !p->json->status) {
         if (*p->at == '|') {
             p->at++;
             p->last = 0;
-            status = emit(p, "|");
+            emit(p, "|");
+        } else if (*p->at == '(') {
+            take_group(p, caseless);
         } else {
-            status = take_atom(p, caseless);
+            (*p->at == '[' ? take_brackets : take_single)(p, caseless);
+            take_quantifier(p);
         }
     }
-    return status;
 }
 
-napier_status napier_split_translate(const napier_json *json, const char *pattern, napier_text_buffer *out) {
+napier_status napier_split_translate(napier_json *json, const char *pattern, napier_text_buffer *out) {
     parser p = {json, pattern, pattern, out, 0, 0};
     if (strlen(pattern) > MOST_PATTERN) {
-        return refuse(&p, "longer than 4096 bytes");
+        refuse(&p, "longer than 4096 bytes");
     }
-    const napier_status status = take_alternatives(&p, false);
-    return status || *p.at == '\0' ? status : refuse(&p, "a bracket too many");
+    take_alternatives(&p, false);
+    if (*p.at != '\0') {
+        refuse(&p, "a bracket too many");
+    }
+    return json->status;
 }

@@ -5,6 +5,7 @@
  * and need only one table look-up. */
 #include "lm/tokenizer/tokenizer.h"
 
+#include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "lm/tokenizer/normalize.h"
 
@@ -21,16 +22,10 @@ typedef struct encoder {
     napier_matcher matcher;
 } encoder;
 
-/* ---- Words ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Words ------------------------------------------------------------------------------------------------------- */
 
 static napier_status add_id(encoder *e, int32_t id) {
-    if (e->ids->size == e->ids->capacity) {
-        const napier_status status = napier_token_buffer_reserve(e->context, e->ids, 1);
-        if (status) {
-            return status;
-        }
-    }
+    NAPIER_TRY(napier_token_buffer_reserve(e->context, e->ids, 1));
     e->ids->ids[e->ids->size++] = id;
     return NAPIER_OK;
 }
@@ -44,42 +39,31 @@ static napier_status encode_word(encoder *e, const uint8_t *word, size_t size) {
     return napier_merge_word(e->context, v, &e->tokenizer->merges, word, size, &e->merging, e->ids);
 }
 
-/* The number of bytes of the next `count` characters. */
-static size_t bytes_of(const uint8_t *at, size_t count) {
-    const uint8_t *const start = at;
-    while (count-- > 0) {
-        at += napier_utf8_length(*at);
+/* Encodes the next `count` characters as a word, and moves *text behind them. */
+static napier_status encode_next(encoder *e, const uint8_t **text, size_t count, bool ascii) {
+    const uint8_t *const word = *text, *end = word + (ascii ? count : 0);
+    for (size_t i = 0; i < count && !ascii; i++) {
+        end += napier_utf8_length(*end);
     }
-    return (size_t)(at - start);
+    *text = end;
+    return count > 0 ? encode_word(e, word, (size_t)(end - word)) : NAPIER_OK;
 }
 
 static napier_status encode_words(encoder *e, const uint8_t *text, size_t size) {
-    napier_status status = napier_scratch_reserve(e->context, &e->classes, size, 1);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_scratch_reserve(e->context, &e->classes, size, 1));
     uint8_t *const classes = e->classes.data;
     const size_t n = napier_classify(e->tokenizer->table, text, size, classes);
     const bool ascii = n == size;
     napier_matcher_start(&e->matcher, n);
-    for (size_t from = 0, start, end; from < n && !status; from = end) {
-        status = napier_matcher_next(e->context, &e->matcher, classes, n, from, &start, &end);
-        if (!status && start > from) { /* text that the expression does not match is a word too */
-            const size_t length = ascii ? start - from : bytes_of(text, start - from);
-            status = encode_word(e, text, length);
-            text += length;
-        }
-        if (!status && end > start) {
-            const size_t length = ascii ? end - start : bytes_of(text, end - start);
-            status = encode_word(e, text, length);
-            text += length;
-        }
+    for (size_t from = 0, start, end; from < n; from = end) {
+        NAPIER_TRY(napier_matcher_next(e->context, &e->matcher, classes, n, from, &start, &end));
+        NAPIER_TRY(encode_next(e, &text, start - from, ascii)); /* text that does not match is a word too */
+        NAPIER_TRY(encode_next(e, &text, end - start, ascii));
     }
-    return status;
+    return NAPIER_OK;
 }
 
-/* ---- Pieces between added tokens -----------------------------------------------------------------------------------
- */
+/* ---- Pieces between added tokens --------------------------------------------------------------------------------- */
 
 typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t size);
 
@@ -88,11 +72,10 @@ typedef napier_status encode_function(encoder *e, const uint8_t *text, size_t si
 static napier_status encode_around(encoder *e, napier_added_search search, encode_function *encode) {
     const uint8_t *const text = (const uint8_t *)search.text;
     size_t done = 0, at = 0;
-    napier_status status = NAPIER_OK;
-    for (size_t from = 0; from < search.size && !status;) {
+    for (size_t from = 0; from < search.size;) {
         const napier_added_token *token;
-        status = napier_added_next(e->context, &search, from, &token, &at);
-        if (status || token == NULL) {
+        NAPIER_TRY(napier_added_next(e->context, &search, from, &token, &at));
+        if (token == NULL) {
             break;
         }
         from = at + token->size;
@@ -100,14 +83,12 @@ static napier_status encode_around(encoder *e, napier_added_search search, encod
             continue;
         }
         if (at > done) {
-            status = encode(e, text + done, at - done);
+            NAPIER_TRY(encode(e, text + done, at - done));
         }
-        if (!status) {
-            status = add_id(e, token->id);
-        }
+        NAPIER_TRY(add_id(e, token->id));
         done = from;
     }
-    return status || done == search.size ? status : encode(e, text + done, search.size - done);
+    return done == search.size ? NAPIER_OK : encode(e, text + done, search.size - done);
 }
 
 static napier_status encode_normalized(encoder *e, const uint8_t *text, size_t size) {
@@ -122,38 +103,27 @@ static napier_status encode_raw(encoder *e, const uint8_t *text, size_t size) {
         return encode_normalized(e, text, size);
     }
     e->normal.size = 0;
-    const napier_status status = napier_nfc(e->context, table, text, size, &e->points, &e->normal);
-    return status ? status : encode_normalized(e, (const uint8_t *)e->normal.bytes, e->normal.size);
+    NAPIER_TRY(napier_nfc(e->context, table, text, size, &e->points, &e->normal));
+    return encode_normalized(e, (const uint8_t *)e->normal.bytes, e->normal.size);
 }
 
-/* ---- Encode --------------------------------------------------------------------------------------------------------
- */
+/* ---- Encode ------------------------------------------------------------------------------------------------------ */
 
 static napier_status check_text(napier_context *context, const char *text, size_t size) {
-    if (text == NULL && size > 0) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "text: NULL, but %zu bytes", size);
-    }
-    if (size > most_text) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "text: %zu bytes, more than 2^29", size);
-    }
+    NAPIER_REFUSE_IF(context, text == NULL && size > 0, "text: NULL, but %zu bytes", size);
+    NAPIER_REFUSE_IF(context, size > most_text, "text: %zu bytes, more than 2^29", size);
     const size_t good = napier_utf8_check((const uint8_t *)text, size);
-    if (good < size) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "text: not UTF-8 at byte %zu, 0x%02x", good,
-                           (unsigned)(uint8_t)text[good]);
-    }
+    NAPIER_REFUSE_IF(context, good < size, "text: not UTF-8 at byte %zu, 0x%02x", good, (unsigned)(uint8_t)text[good]);
     return NAPIER_OK;
 }
 
 static napier_status check_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
                                   size_t size, const napier_encode_options *options, napier_encode_options *o,
                                   const napier_token_buffer *ids) {
-    if (tokenizer == NULL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "tokenizer: NULL");
-    }
-    napier_status status = napier_read_options(context, "options", "NAPIER_ENCODE_OPTIONS_INIT", options, o);
-    if (!status)
-        status = napier_check_token_buffer(context, "ids", ids);
-    return status ? status : check_text(context, text, size);
+    NAPIER_REFUSE_IF(context, tokenizer == NULL, "tokenizer: NULL");
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_ENCODE_OPTIONS_INIT", options, o));
+    NAPIER_TRY(napier_check_token_buffer(context, "ids", ids));
+    return check_text(context, text, size);
 }
 
 static void free_encoder(encoder *e) {
@@ -169,29 +139,22 @@ static void free_encoder(encoder *e) {
 napier_status napier_tokenizer_encode(napier_context *context, const napier_tokenizer *tokenizer, const char *text,
                                       size_t size, const napier_encode_options *options, napier_token_buffer *ids) {
     napier_encode_options o = NAPIER_ENCODE_OPTIONS_INIT;
-    napier_status status = napier_begin(context);
-    if (!status) {
-        status = check_encode(context, tokenizer, text, size, options, &o, ids);
-    }
-    if (status || size == 0) {
-        return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(check_encode(context, tokenizer, text, size, options, &o, ids));
+    if (size == 0) {
+        return NAPIER_OK;
     }
     encoder e = {.context = context, .tokenizer = tokenizer, .plain_special = o.plain_special, .ids = ids};
+    const napier_added_search search = {.set = &tokenizer->added, .text = text, .size = size, .hits = &e.hits};
     const int64_t before = ids->size;
-    status = napier_matcher_prepare(context, &tokenizer->split, &e.matcher);
-    if (!status) {
-        const napier_added_search search = {.set = &tokenizer->added, .text = text, .size = size, .hits = &e.hits};
-        status = encode_around(&e, search, encode_raw);
-    }
-    if (status) {
-        ids->size = before;
-    }
+    napier_status status = napier_matcher_prepare(context, &tokenizer->split, &e.matcher);
+    status = status ? status : encode_around(&e, search, encode_raw);
+    ids->size = status ? before : ids->size;
     free_encoder(&e);
     return status;
 }
 
-/* ---- Decode --------------------------------------------------------------------------------------------------------
- */
+/* ---- Decode ------------------------------------------------------------------------------------------------------ */
 
 static const napier_token *token_of(const napier_tokenizer *tokenizer, int64_t id) {
     const napier_vocabulary *const v = &tokenizer->vocabulary;
@@ -203,17 +166,12 @@ static napier_status decode(napier_context *context, const napier_tokenizer *tok
                             int64_t count, bool skip_special, napier_text_buffer *text) {
     for (int64_t i = 0; i < count; i++) {
         const napier_token *const token = token_of(tokenizer, ids[i]);
-        if (token == NULL) {
-            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids[%lld]: %d has no token", (long long)i, ids[i]);
-        }
+        NAPIER_REFUSE_IF(context, token == NULL, "ids[%lld]: %d has no token", (long long)i, ids[i]);
         if (skip_special && token->flags & NAPIER_TOKEN_SPECIAL) {
             continue;
         }
         const char *const bytes = tokenizer->vocabulary.bytes + token->start;
-        const napier_status status = napier_text_buffer_append(context, text, bytes, token->size);
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(napier_text_buffer_append(context, text, bytes, token->size));
     }
     return NAPIER_OK;
 }
@@ -221,35 +179,19 @@ static napier_status decode(napier_context *context, const napier_tokenizer *tok
 napier_status napier_tokenizer_decode(napier_context *context, const napier_tokenizer *tokenizer, const int32_t *ids,
                                       int64_t count, const napier_decode_options *options, napier_text_buffer *text) {
     napier_decode_options o = NAPIER_DECODE_OPTIONS_INIT;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
-    if (tokenizer == NULL) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "tokenizer: NULL");
-    }
-    status = napier_read_options(context, "options", "NAPIER_DECODE_OPTIONS_INIT", options, &o);
-    if (status) {
-        return status;
-    }
-    if (count < 0 || (ids == NULL && count > 0)) {
-        return napier_fail(context, NAPIER_INVALID_ARGUMENT, "ids: count %lld%s", (long long)count,
-                           ids ? "" : ", and NULL");
-    }
-    status = napier_check_text_buffer(context, "text", text);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, tokenizer == NULL, "tokenizer: NULL");
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_DECODE_OPTIONS_INIT", options, &o));
+    NAPIER_REFUSE_IF(context, count < 0 || (ids == NULL && count > 0), "ids: count %lld%s", (long long)count,
+                     ids ? "" : ", and NULL");
+    NAPIER_TRY(napier_check_text_buffer(context, "text", text));
     const size_t before = text->size;
-    status = decode(context, tokenizer, ids, count, o.skip_special, text);
-    if (status) {
-        text->size = before;
-    }
+    const napier_status status = decode(context, tokenizer, ids, count, o.skip_special, text);
+    text->size = status ? before : text->size;
     return status;
 }
 
-/* ---- Questions -----------------------------------------------------------------------------------------------------
- */
+/* ---- Questions --------------------------------------------------------------------------------------------------- */
 
 int64_t napier_tokenizer_vocab_size(const napier_tokenizer *tokenizer) {
     return tokenizer == NULL ? 0 : tokenizer->vocabulary.size;

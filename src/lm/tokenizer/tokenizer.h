@@ -1,9 +1,10 @@
-/* lm/tokenizer/tokenizer.h - the data of a loaded tokenizer. It does not change after loading. */
+/* lm/tokenizer/tokenizer.h - a loaded tokenizer, which does not change any more, and how it is loaded. */
 #ifndef NAPIER_LM_TOKENIZER_TOKENIZER_H
 #define NAPIER_LM_TOKENIZER_TOKENIZER_H
 
 #include <napier/tokenizer.h>
 
+#include "lm/text/json.h"
 #include "lm/tokenizer/added.h"
 #include "lm/tokenizer/merges.h"
 #include "lm/tokenizer/split.h"
@@ -20,5 +21,20 @@ struct napier_tokenizer {
                                           too */
     napier_split split;
 };
+
+/* ---- Loading (load.c, load_tokens.c) ----------------------------------------------------------------------------- */
+
+/* The members that hold tokens. */
+typedef struct napier_token_lists {
+    const struct cJSON *vocab, *merges, *added;
+    bool ignore_merges;
+} napier_token_lists;
+
+/* Reads everything except the tokens, and sets t->nfc and t->split. Refuses anything but byte-level BPE, with a message
+ * that names it. */
+napier_status napier_load_steps(napier_json *json, napier_tokenizer *t, napier_token_lists *lists);
+
+/* Reads the vocabulary, the merges and the added tokens. */
+napier_status napier_load_tokens(napier_json *json, napier_tokenizer *t, const napier_token_lists *lists);
 
 #endif

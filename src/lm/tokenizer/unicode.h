@@ -3,8 +3,9 @@
 #ifndef NAPIER_LM_TOKENIZER_UNICODE_H
 #define NAPIER_LM_TOKENIZER_UNICODE_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { NAPIER_CODE_POINTS = 0x110000 };
 
@@ -55,7 +56,13 @@ static inline uint32_t napier_utf8_get(const uint8_t *at) {
            (uint32_t)(at[3] & 63);
 }
 
-/* Writes a code point and returns its number of bytes, at most 4. */
-size_t napier_utf8_put(uint8_t *at, uint32_t c);
+/* True if the next eight bytes at text[at], of `size`, are there and ASCII, which is most text. */
+static inline bool napier_is_ascii(const uint8_t *text, size_t size, size_t at) {
+    uint64_t eight = 0x80;
+    if (size - at >= 8) {
+        memcpy(&eight, text + at, 8);
+    }
+    return (eight & UINT64_C(0x8080808080808080)) == 0;
+}
 
 #endif

@@ -37,8 +37,7 @@ void napier_vocabulary_free(const napier_allocator *allocator, napier_vocabulary
     napier_free(allocator, v->slots);
 }
 
-/* ---- Bytes as characters -------------------------------------------------------------------------------------------
- */
+/* ---- Bytes as characters ----------------------------------------------------------------------------------------- */
 
 /* Bytes that are printable characters of Latin-1 are themselves in the alphabet. The others, in order, are U+0100,
  * U+0101, ... (Radford et al., "Language models are unsupervised multitask learners", 2019, and its encoder). */
@@ -68,8 +67,7 @@ int64_t napier_byte_level(const char *text, size_t size, char *out) {
     return n;
 }
 
-/* ---- Adding --------------------------------------------------------------------------------------------------------
- */
+/* ---- Adding ------------------------------------------------------------------------------------------------------ */
 
 static napier_put insert(napier_vocabulary *v, int32_t id) {
     const napier_token *const token = &v->tokens[id];

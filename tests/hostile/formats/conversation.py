@@ -6,7 +6,6 @@ import mutate
 from case import Case
 from formats import language
 
-NAME = "conversation"
 SHARE = 130
 
 GOOD = ['{"prompt": "hello", "responses": [" world", "", " there!"]}', '{"prompt": [104, 101], "response": [108, 108, 111]}',

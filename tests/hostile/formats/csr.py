@@ -2,7 +2,6 @@
 
 from case import Case
 
-NAME = "csr"
 SHARE = 40
 
 

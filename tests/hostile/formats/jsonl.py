@@ -6,7 +6,6 @@ import mutate
 from case import Case
 from formats import npy
 
-NAME = "jsonl"
 SHARE = 180
 
 KEYS = ["logprobs", "old_logprobs", "ref_logprobs", "sampler_logprobs", "entropies", "advantage", "mask", "token_ids"]

@@ -4,7 +4,6 @@ import mutate
 from case import Case
 from formats import npy
 
-NAME = "labels"
 SHARE = 100
 
 # None of these may stand in a page or a picture as it is.

@@ -6,37 +6,38 @@ import mutate
 from case import Case
 from formats import language
 
-NAME = "model"
 SHARE = 220
 
 
-def config_tree(rng):
-    files = language.files()
-    what, files["model/config.json"] = mutate.change_json(rng, json.dumps(language.CONFIG))
-    return "config: " + what, files
+CONFIG, WEIGHTS = "model/config.json", "model/model.safetensors"
 
 
-def config_wide(rng):
-    files = language.files()
+# ---- Mutations: each changes the files, and says what it did ----------------------------------------------------------
+
+
+def config_tree(rng, files):
+    what, files[CONFIG] = mutate.change_json(rng, json.dumps(language.CONFIG))
+    return "config: " + what
+
+
+def config_wide(rng, files):
     text = json.dumps(language.CONFIG)
-    files["model/config.json"] = (text[:-1] + ', "x": [' + "0," * 10**6 + "0]}").encode()
-    return "config: wide", files
+    files[CONFIG] = (text[:-1] + ', "x": [' + "0," * 10**6 + "0]}").encode()
+    return "config: wide"
 
 
-def config_number(rng):
-    files = language.files()
+def config_number(rng, files):
     config = dict(language.CONFIG)
     key = rng.choice([k for k, v in config.items() if isinstance(v, (int, float)) and not isinstance(v, bool)])
     config[key] = rng.choice([mutate.number(rng), 0.5, config[key] * 2, config[key] + 1])
     if rng.random() < 0.3:
         config["num_hidden_layers"] = rng.choice([10**6, 10**9, 2])
-    files["model/config.json"] = json.dumps(config).encode()
-    return "config: " + key, files
+    files[CONFIG] = json.dumps(config).encode()
+    return "config: " + key
 
 
-def entry(rng):
+def entry(rng, files):
     """One tensor: its dtype, its shape or its place."""
-    files = language.files()
     entries, data = language.tensors()
     name = rng.choice(list(entries))
     e = entries[name]
@@ -57,69 +58,62 @@ def entry(rng):
         del entries[name]
     else:
         entries[rng.choice(["", "a" * 70000, "\x1b[31m", "model.layers.1.x", name.upper(), "__metadata__"])] = dict(e)
-    files["model/model.safetensors"] = language.safetensors(json.dumps(entries).encode(), data)
-    return "tensor: %d" % kind, files
+    files[WEIGHTS] = language.safetensors(json.dumps(entries).encode(), data)
+    return "tensor: %d" % kind
 
 
-def header_tree(rng):
-    files = language.files()
+def header_tree(rng, files):
     entries, data = language.tensors()
     what, header = mutate.change_json(rng, json.dumps(entries))
-    files["model/model.safetensors"] = language.safetensors(header, data)
-    return "header: " + what, files
+    files[WEIGHTS] = language.safetensors(header, data)
+    return "header: " + what
 
 
-def header_length(rng):
-    files = language.files()
+def header_length(rng, files):
     entries, data = language.tensors()
     header = json.dumps(entries).encode()
-    files["model/model.safetensors"] = language.safetensors(header, data, rng.choice([mutate.number(rng), len(header) - 1, len(header) + 1,
+    files[WEIGHTS] = language.safetensors(header, data, rng.choice([mutate.number(rng), len(header) - 1, len(header) + 1,
                                                                                      len(header) + len(data) + 7, len(header) + len(data) + 8]))
-    return "header length", files
+    return "header length"
 
 
-def header_text(rng):
-    files = language.files()
+def header_text(rng, files):
     _, data = language.tensors()
     header = rng.choice([b"", b"{}", b"[]", b"null", b"{" * 5000, b"\0" * 64, b"\xff" * 64, b'{"a":' * 3000 + b"1", b'{"__metadata__": {}}',
                          b'{"a": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}' + b"," + b'"a": {"dtype": "BF16", "shape": [0], "data_offsets": [0, 0]}}',
                          b"{" + b",".join(b'"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % i for i in range(8000)) + b"}",
                          b'{"__metadata__":{"a":[' + b"0," * 10**6 + b'0]}}'])
-    files["model/model.safetensors"] = language.safetensors(header, data)
-    return "header text", files
+    files[WEIGHTS] = language.safetensors(header, data)
+    return "header text"
 
 
-def cut(rng):
-    files = language.files()
-    name = rng.choice(["model/model.safetensors", "model/model.safetensors", "model/config.json"])
+def cut(rng, files):
+    name = rng.choice([WEIGHTS, WEIGHTS, CONFIG])
     files[name] = files[name][: rng.choice([0, 1, 7, 8, 9, 100, len(files[name]) // 2, len(files[name]) - 1])]
-    return "cut " + name, files
+    return "cut " + name
 
 
-def damaged(rng):
-    files = language.files()
+def damaged(rng, files):
     name = rng.choice(list(files))
     how, files[name] = mutate.damage(rng, files[name])
-    return "%s %s" % (how, name), files
+    return "%s %s" % (how, name)
 
 
-def values(rng):
+def values(rng, files):
     """Weights that are no numbers."""
-    files = language.files()
     entries, data = language.tensors()
     data = bytearray(data)
     for _ in range(rng.choice([1, 20])):
         at = 2 * rng.randrange(len(data) // 2)
         data[at : at + 2] = rng.choice([b"\xc0\x7f", b"\x80\x7f", b"\x80\xff", b"\x01\x00", b"\x7f\x7f", b"\x00\x80", b"\xff\xff"])
-    files["model/model.safetensors"] = language.safetensors(json.dumps(entries).encode(), bytes(data))
-    return "odd weights", files
+    files[WEIGHTS] = language.safetensors(json.dumps(entries).encode(), bytes(data))
+    return "odd weights"
 
 
-def shards(rng):
+def shards(rng, files):
     """An index in place of one file: names that lead elsewhere, tensors that are not there, the same file twice."""
-    files = language.files()
     entries, data = language.tensors()
-    whole = files.pop("model/model.safetensors")
+    whole = files.pop(WEIGHTS)
     index = {"metadata": {"total_size": len(data)}, "weight_map": {name: "model-00001-of-00001.safetensors" for name in entries}}
     files["model/model-00001-of-00001.safetensors"] = whole
     files["outside.safetensors"] = whole
@@ -137,7 +131,7 @@ def shards(rng):
         index["weight_map"].update({"x%d" % i: "y%d" % i for i in range(3000)})
     text = json.dumps(index)
     files["model/model.safetensors.index.json"] = mutate.change_json(rng, text)[1] if kind == 3 else text.encode()
-    return "shards: %d" % kind, files
+    return "shards: %d" % kind
 
 
 MUTATIONS = [config_tree, config_number, entry, header_tree, header_length, header_text, cut, damaged, values, shards, entry, config_number, entry, config_tree, config_wide]
@@ -149,6 +143,7 @@ def good(rng):
 
 
 def make(rng, index):
-    what, files = MUTATIONS[index % len(MUTATIONS)](rng)
+    files = language.files()
+    what = MUTATIONS[index % len(MUTATIONS)](rng, files)
     words, more, out = language.command(rng)
     return Case(what, words, {**files, **more}, outputs=out)

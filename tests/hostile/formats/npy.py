@@ -5,7 +5,6 @@ import struct
 import mutate
 from case import Case
 
-NAME = "npy"
 SHARE = 240
 
 DESCRS = ["<f4", "<f8", "<f2", ">f4", ">f8", "=f4", "|b1", "|i1", "|u1", "<i2", "<i4", "<i8", "<u8", ">u2", "<V2", "|V2",
@@ -107,10 +106,7 @@ def too_long(rng):
 
 
 def damaged(rng):
-    data = table(rng)
-    for _ in range(rng.randint(1, 3)):
-        data = mutate.damage(rng, data)[1]
-    return data
+    return mutate.damaged(rng, table(rng))
 
 
 def odd_values(rng):

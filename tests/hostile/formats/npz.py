@@ -7,7 +7,6 @@ import mutate
 from case import Case
 from formats import npy
 
-NAME = "npz"
 SHARE = 220
 
 
@@ -212,10 +211,7 @@ def stream(rng):
 
 
 def damaged(rng):
-    data = archive(members(parts(), rng.random() < 0.5))
-    for _ in range(rng.randint(1, 3)):
-        data = mutate.damage(rng, data)[1]
-    return data
+    return mutate.damaged(rng, archive(members(parts(), rng.random() < 0.5)))
 
 
 def many(rng):

@@ -6,7 +6,6 @@ from formats import jsonl, language, npy
 
 import json
 
-NAME = "options"
 SHARE = 260
 
 # What stands in for a number. How much work is asked for stays small: who writes the command line may ask for more.

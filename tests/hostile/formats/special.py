@@ -7,7 +7,6 @@ import mutate
 from case import Case
 from formats import jsonl, language, npy, npz, umap_model
 
-NAME = "special"
 SHARE = 600
 
 
@@ -103,63 +102,45 @@ def at_place(name, case, data=None):
         case.files[name] = data
 
 
+DEVICES = ["/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem"]
+
+
 def input_case(rng, words, name, kind):
     files = good_files(rng)
     files["m.umap"] = umap_model.Map(rng).build()
     case = Case("%s: %s as %s" % (words[0], name, kind), list(words), files, outputs=writable(words))
     data = files.get(name, b"x")
-    is_folder = name == "model"
-    if kind == "missing":
-        at_place(name, case)
-    elif kind == "empty":
-        at_place(name, case, b"")
-    elif kind == "folder":
-        at_place(name, case)
-        case.folders.append(name)
-    elif kind in ("/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem"):
-        at_place(name, case)
-        case.links[name] = kind
-    elif kind == "a loop of links":
-        at_place(name, case)
-        case.links[name] = name.split("/")[-1]
-    elif kind == "a link to nothing":
-        at_place(name, case)
-        case.links[name] = "nothing"
-    elif kind == "a link":
-        at_place(name, case)
-        if not is_folder:
-            case.files["real"] = data
-            case.links[name] = "../real" if "/" in name else "real"
-    elif kind == "below a file":
-        case.words = replaced(words, name, "text/x")
-    elif kind == "a long name":
-        case.words = replaced(words, name, "x" * 5000)
-    elif kind == "an odd name":
-        odd = rng.choice(mutate.NAMES[:7]) + (name if "/" not in name else "")
-        case.words = replaced(words, name, odd)
-    elif kind == "no name":
-        case.words = replaced(words, name, "")
-    elif kind == "a FIFO with a writer":
-        at_place(name, case)
-        case.fifos[name] = data
-    elif kind == "a FIFO with garbage":
-        at_place(name, case)
-        case.fifos[name] = rng.randbytes(300)
-    elif kind == "a FIFO without a writer":
-        at_place(name, case)
-        case.fifos[name] = None
-    elif kind == "forbidden":
-        if name not in files and not is_folder:
+    other_name = {"below a file": "text/x", "a long name": "x" * 5000, "no name": ""}
+    links = {**{device: device for device in DEVICES}, "a loop of links": name.split("/")[-1], "a link to nothing": "nothing"}
+    if kind == "an odd name":
+        other_name[kind] = rng.choice(mutate.NAMES[:7]) + (name if "/" not in name else "")
+    if kind in other_name:
+        case.words = replaced(words, name, other_name[kind])
+        return case
+    if kind == "forbidden":
+        if name not in files and name != "model":
             case.files[name] = data
         case.read_only.append(name)
-    # These read a pipe as they read a file; what is not written is waited for, as every program does.
-    waits = name != "model" and not name.startswith("model/")
-    if kind == "a FIFO without a writer" and waits:
-        case.fifos[name] = b""
+        return case
+    at_place(name, case, b"" if kind == "empty" else None)
+    if kind == "folder":
+        case.folders.append(name)
+    elif kind in links:
+        case.links[name] = links[kind]
+    elif kind == "a link" and name != "model":
+        case.files["real"] = data
+        case.links[name] = "../real" if "/" in name else "real"
+    elif kind == "a FIFO with a writer":
+        case.fifos[name] = data
+    elif kind == "a FIFO with garbage":
+        case.fifos[name] = rng.randbytes(300)
+    elif kind == "a FIFO without a writer":
+        # Those but a model read a pipe as they read a file; what is not written is waited for, as every program does.
+        case.fifos[name] = None if name == "model" or name.startswith("model/") else b""
     return case
 
 
-INPUT_KINDS = ["missing", "empty", "folder", "/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "a loop of links", "a link to nothing",
+INPUT_KINDS = ["missing", "empty", "folder", *DEVICES, "a loop of links", "a link to nothing",
                "a link", "below a file", "a long name", "an odd name", "no name", "a FIFO with a writer", "a FIFO with garbage",
                "a FIFO without a writer", "forbidden"]
 OUTPUT_KINDS = ["a folder", "/dev/full", "/dev/null", "below a file", "in no folder", "a link", "a link to nothing", "a loop of links", "a full disk",
@@ -168,41 +149,30 @@ OUTPUT_KINDS = ["a folder", "/dev/full", "/dev/null", "below a file", "in no fol
 
 def output_case(rng, words, name, kind):
     case = Case("%s: %s as %s" % (words[0], name, kind), list(words), good_files(rng), outputs=writable(words))
-    if kind == "a folder":
-        case.folders.append(name)
-        case.must_fail = True
-    elif kind in ("/dev/full", "/dev/null"):
-        case.links[name] = kind
-        case.must_fail = kind == "/dev/full"
-    elif kind == "below a file":
-        case.words, case.must_fail = replaced(words, name, "text/x" + name), True
-    elif kind == "in no folder":
-        case.words, case.must_fail = replaced(words, name, "nowhere/" + name), True
-    elif kind == "a link":
-        case.links[name] = "real"
+    case.must_fail = kind in ("a folder", "/dev/full", "below a file", "in no folder", "a full disk", "a long name")
+    other_name = {"below a file": "text/x" + name, "in no folder": "nowhere/" + name, "no name": "", "forbidden": "closed/" + name}
+    links = {"/dev/full": "/dev/full", "/dev/null": "/dev/null", "a link": "real", "a link to nothing": "elsewhere/real", "a loop of links": name}
+    if kind == "a long name":
+        other_name[kind] = "x" * rng.choice([300, 300, 5000]) + name[-5:]
+    elif kind == "an odd name":
+        other_name[kind] = rng.choice(mutate.NAMES[:7]) + name
+        case.outputs.append(other_name[kind])
+    if kind in other_name:
+        case.words = replaced(words, name, other_name[kind])
+    if kind in links:
+        case.links[name] = links[kind]
+    if kind == "a link":
         case.outputs.append("real")
-    elif kind == "a link to nothing":
-        case.links[name] = "elsewhere/real"
-    elif kind == "a loop of links":
-        case.links[name] = name
+    elif kind == "a folder":
+        case.folders.append(name)
     elif kind == "a full disk":
         case.file_size = 16
-        case.must_fail = True
     elif kind == "a FIFO":
         case.fifos[name] = b""
         case.drained.append(name)
-    elif kind == "a long name":
-        case.words, case.must_fail = replaced(words, name, "x" * rng.choice([300, 300, 5000]) + name[-5:]), True
-    elif kind == "no name":
-        case.words = replaced(words, name, "")
     elif kind == "forbidden":
-        case.words = replaced(words, name, "closed/" + name)
         case.folders.append("closed")
         case.read_only.append("closed")
-    elif kind == "an odd name":
-        odd = rng.choice(mutate.NAMES[:7]) + name
-        case.words = replaced(words, name, odd)
-        case.outputs.append(odd)
     return case
 
 

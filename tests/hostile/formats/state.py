@@ -5,7 +5,6 @@ import struct
 import mutate
 from case import Case
 
-NAME = "state"
 SHARE = 70
 
 FIELDS = [("format", "I", 1), ("numerics", "I", 0), ("tile", "I", 1024), ("compute", "I", 1), ("temperature", "d", 1.0), ("masked", "I", 0),

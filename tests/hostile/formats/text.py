@@ -4,7 +4,6 @@ import mutate
 from case import Case
 from formats import npy
 
-NAME = "text"
 SHARE = 150
 
 
@@ -79,10 +78,7 @@ def nothing(rng):
 
 
 def damaged(rng):
-    data = join(rows(rng, separator=rng.choice([",", "\t"])))
-    for _ in range(rng.randint(1, 3)):
-        data = mutate.damage(rng, data)[1]
-    return data
+    return mutate.damaged(rng, join(rows(rng, separator=rng.choice([",", "\t"]))))
 
 
 MUTATIONS = [odd_number, ragged, quoted, header, line_ends, bytes_of_no_text, marks, long_lines, nothing, damaged, odd_number]

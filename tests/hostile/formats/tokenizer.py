@@ -6,7 +6,6 @@ import mutate
 from case import Case
 from formats import language
 
-NAME = "tokenizer"
 SHARE = 180
 
 TEXTS = [b"hello world", b"", b"<|im_start|>user\nhi<|im_end|>", "caf\u00e9! cafe\u0301!".encode(), b"a" * 3000,
@@ -29,16 +28,15 @@ def put(tree, key, value):
             tree[i] = (key, value)
 
 
-# ---- Mutations -----------------------------------------------------------------------------------------------------
+# ---- Mutations: each changes the tree, or returns the bytes in place of it ---------------------------------------------
 
 
-def tree(rng):
+def tree(rng, _):
     return mutate.change_json(rng, language.TOKENIZER)[1]
 
 
-def top(rng):
+def top(rng, root):
     """A whole part replaced, doubled or left out."""
-    root = pairs()
     at = rng.randrange(len(root))
     kind = rng.randrange(3)
     if kind == 0:
@@ -47,31 +45,25 @@ def top(rng):
         root.append((root[at][0], mutate.odd_value(rng) if rng.random() < 0.5 else root[at][1]))
     else:
         del root[at]
-    return mutate.json_bytes(root)
 
 
-def splitting(rng):
-    root = pairs()
+def splitting(rng, root):
     part = member(root, "pre_tokenizer")
     mutate.change_tree(rng, part)
     if rng.random() < 0.5:
         part.append(("pretokenizers", rng.choice([[], [[]], None])))
-    return mutate.json_bytes(root)
 
 
-def pattern(rng):
+def pattern(rng, root):
     """Expressions that cannot be, or that backtrack."""
-    root = pairs()
     split = member(root, "pre_tokenizer", "pretokenizers")[0]
     put(split, "pattern", mutate.Pairs([("Regex", rng.choice(
         ["", "(", "(a+)+$", "(?:a|a)*b", "\\", "[z-a]", "(?R)", "(?=a)*", "(?<=a)b", "\\1", "a{100000}", "(a{1,1000}){1,1000}",
          "(((((((((((a*)*)*)*)*)*)*)*)*)*)*b", "(*LIMIT_MATCH=1)a", "(*UTF)", "\\C", "\\K", "(?C1)a", "\x00", "\\p{Lx}",
          "|", "$", "(?i:'s)|.", "(?#" + "a" * 60000 + ")", "(" * 300 + ")" * 300, "(?s:.*)", "\\X+"]))]))
-    return mutate.json_bytes(root)
 
 
-def merges(rng):
-    root = pairs()
+def merges(rng, root):
     model = member(root, "model")
     rules = member(model, "merges")
     at = rng.randrange(len(rules))
@@ -79,11 +71,9 @@ def merges(rng):
                             rules[at], [rules[0], rules[0]], "x" * 5000, "\u0000 a"])
     if rng.random() < 0.3:
         rules += [rules[rng.randrange(len(rules))]] * rng.choice([1, 3000])
-    return mutate.json_bytes(root)
 
 
-def vocabulary(rng):
-    root = pairs()
+def vocabulary(rng, root):
     model = member(root, "model")
     words = member(model, "vocab")
     at = rng.randrange(len(words))
@@ -98,11 +88,9 @@ def vocabulary(rng):
         del words[at]
     else:
         words.append((words[at][0], len(words)))
-    return mutate.json_bytes(root)
 
 
-def added(rng):
-    root = pairs()
+def added(rng, root):
     tokens = member(root, "added_tokens")
     token = tokens[rng.randrange(len(tokens))]
     kind = rng.randrange(4)
@@ -115,13 +103,11 @@ def added(rng):
                    for i in range(rng.choice([10, 300]))]
     else:
         put(token, "content", "a" * rng.choice([1000, 50000]) + "b")
-    return mutate.json_bytes(root)
 
 
-def colliding(rng):
+def colliding(rng, root):
     """Many merges, whose ids follow a pattern that an unseeded hash may not like."""
-    alphabet = [w for w, _ in member(pairs(), "model", "vocab")][:64]
-    root = pairs()
+    alphabet = [w for w, _ in member(root, "model", "vocab")][:64]
     model = member(root, "model")
     words = [w for w, _ in member(model, "vocab")]
     known, rules = set(words), []
@@ -135,22 +121,16 @@ def colliding(rng):
     put(model, "vocab", mutate.Pairs([(w, 1000 + i * rng.choice([1, 1, 4096]) if i > 300 else i) for i, w in enumerate(words)]))
     put(model, "merges", rules)
     put(root, "added_tokens", [])
-    return mutate.json_bytes(root)
 
 
-def wide(rng):
+def wide(rng, root):
     """Small in the file, large in a tree."""
-    root = pairs()
     where = rng.choice([root, member(root, "model"), member(root, "pre_tokenizer")])
     where.append(("x", mutate.Raw(rng.choice(["[" + "0," * 10**6 + "0]", "[" + "[]," * 300000 + "0]", '{"a":' + "[0," * 900 + "0" + "]" * 900 + "}"]))))
-    return mutate.json_bytes(root)
 
 
-def damaged(rng):
-    data = language.TOKENIZER.encode()
-    for _ in range(rng.randint(1, 3)):
-        data = mutate.damage(rng, data)[1]
-    return data
+def damaged(rng, _):
+    return mutate.damaged(rng, language.TOKENIZER.encode())
 
 
 MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding, damaged, tree, top, vocabulary, wide]
@@ -158,12 +138,7 @@ MUTATIONS = [tree, top, splitting, pattern, merges, vocabulary, added, colliding
 
 def good(rng):
     return Case("good", ["tokenize", "text", "--model", "model", "-o", "out.txt"],
-                {"model/tokenizer.json": json_text(), "text": b"hello world"}, outputs=["out.txt"])
-
-
-def json_text():
-    """The good file, by way of the tree that mutations change."""
-    return mutate.json_bytes(pairs())
+                {"model/tokenizer.json": mutate.json_bytes(pairs()), "text": b"hello world"}, outputs=["out.txt"])
 
 
 def make(rng, index):
@@ -175,4 +150,6 @@ def make(rng, index):
         text = rng.choice([b"a" * 5000, text])
     words = ["tokenize", "text", "--model", rng.choice(["model", "model/tokenizer.json"]), "-o", "out.txt"]
     words += rng.choice([[], [], ["--lines"], ["--tokens"], ["--count"], ["--plain-special"]])
-    return Case(how.__name__, words, {"model/tokenizer.json": how(rng), "text": text}, outputs=["out.txt"])
+    root = pairs()
+    data = how(rng, root) or mutate.json_bytes(root)
+    return Case(how.__name__, words, {"model/tokenizer.json": data, "text": text}, outputs=["out.txt"])

@@ -6,7 +6,6 @@ import mutate
 from case import Case
 from formats import npy
 
-NAME = "umap_model"
 SHARE = 150
 
 OPTIONS = [("n_neighbors", "Q", 4), ("metric", "Q", 0), ("p", "d", 2.0), ("method", "Q", 0), ("seed", "Q", 42), ("n_components", "Q", 2),

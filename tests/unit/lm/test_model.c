@@ -13,23 +13,7 @@
 #include "lm/isa/lm_kernels.h"
 #include "lm/decoder/rope.h"
 #include "support/memory.h"
-#include "support/tiny_model.h"
-
-static napier_model *load(napier_context *context, const tiny_model *m, napier_compute compute, int64_t memory) {
-    napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
-    napier_model *model = NULL;
-    options.compute = compute;
-    options.memory = memory;
-    succeeded(context, napier_model_load(context, m->directory, &options, &model), "load");
-    return model;
-}
-
-static void random_ids(int64_t *ids, int64_t count, int64_t vocabulary, uint64_t seed) {
-    rng r = rng_make(seed);
-    for (int64_t i = 0; i < count; i++) {
-        ids[i] = rng_below(&r, vocabulary);
-    }
-}
+#include "unit/lm/lm_support.h"
 
 /* ---- The formula in double --------------------------------------------------------------------------------------- */
 
@@ -159,19 +143,16 @@ static void oracle_logits(const tiny_model *m, const int64_t *ids, double *logit
 
 static void check_against_oracle(tiny_model m, const char *what) {
     int64_t ids[TOKENS];
+    rng r = rng_make(7);
     tiny_model_write(&m);
-    random_ids(ids, TOKENS, m.vocabulary, 7);
-    double *exact = room_for(TOKENS * m.vocabulary, sizeof *exact);
-    float *got = room_for(TOKENS * m.vocabulary, sizeof *got);
+    random_ids(ids, TOKENS, m.vocabulary, &r);
+    double *exact = scratch(TOKENS * m.vocabulary, sizeof *exact);
+    float *got = scratch(TOKENS * m.vocabulary, sizeof *got);
     oracle_logits(&m, ids, exact);
     for (int compute = 0; compute < 2; compute++) {
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-        napier_model *model = load(context, &m, (napier_compute)compute, 0);
-        succeeded(context,
-                  napier_model_forward(context, model, napier_indices_i64(ids, TOKENS), napier_indices_i64(NULL, 0),
-                                       napier_rows_f32(NULL, 0, 0), napier_rows_f32(got, TOKENS, m.vocabulary), NULL,
-                                       NULL),
-                  what);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+        napier_model *model = model_load(context, &m, (napier_compute)compute, 0);
+        model_logits(context, model, &m, ids, TOKENS, got);
         double worst = 0;
         for (int64_t i = 0; i < TOKENS * m.vocabulary; i++) {
             worst = fmax(worst, fabs((double)got[i] - exact[i]));
@@ -179,17 +160,13 @@ static void check_against_oracle(tiny_model m, const char *what) {
         const double bound = compute == 0 ? 2e-5 : 0.15;
         expect(worst <= bound, "%s, compute %d: logits off by %g", what, compute, worst);
         napier_model_destroy(context, model);
-        napier_context_destroy(context);
     }
     tiny_model_remove(&m);
-    free(exact);
-    free(got);
 }
 
-static void test_formula(void **state) {
+static void test_formula(void) {
     const tiny_model ordinary = TINY_MODEL_INIT;
     tiny_model m = ordinary;
-    (void)state;
     check_against_oracle(m, "f32, tied, two groups");
     m.tied = false;
     m.old_config = true;
@@ -207,7 +184,6 @@ static void test_formula(void **state) {
     m.vocabulary = 31;
     m.theta = 1e6;
     check_against_oracle(m, "odd sizes");
-    no_problems();
 }
 
 /* ---- The same bits ----------------------------------------------------------------------------------------------- */
@@ -220,8 +196,8 @@ typedef struct forward_case {
 } forward_case;
 
 static void run_case(const forward_case *c, napier_isa isa, int threads, int64_t memory, float *hidden, float *logits) {
-    napier_context *context = context_of(isa, threads);
-    napier_model *model = load(context, c->m, c->compute, memory);
+    napier_context *context = context_for_test(isa, threads);
+    napier_model *model = model_load(context, c->m, c->compute, memory);
     const int64_t tokens = c->offsets[c->sequences];
     succeeded(context,
               napier_model_forward(context, model, napier_indices_i64(c->ids, tokens),
@@ -230,19 +206,16 @@ static void run_case(const forward_case *c, napier_isa isa, int threads, int64_t
                                    napier_rows_f32(logits, tokens, c->m->vocabulary), NULL, NULL),
               "forward");
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
 }
 
 static void compare_case(const forward_case *c, napier_isa isa, int threads, int64_t memory) {
     const int64_t tokens = c->offsets[c->sequences];
-    float *hidden = room_for(tokens * c->m->hidden, sizeof *hidden);
-    float *logits = room_for(tokens * c->m->vocabulary, sizeof *logits);
+    float *hidden = scratch(tokens * c->m->hidden, sizeof *hidden);
+    float *logits = scratch(tokens * c->m->vocabulary, sizeof *logits);
     run_case(c, isa, threads, memory, hidden, logits);
     expect(memcmp(hidden, c->hidden, (size_t)(tokens * c->m->hidden) * sizeof *hidden) == 0 &&
                memcmp(logits, c->logits, (size_t)(tokens * c->m->vocabulary) * sizeof *logits) == 0,
            "%s, %d threads, memory %lld: other bits", napier_isa_name(isa), threads, (long long)memory);
-    free(hidden);
-    free(logits);
 }
 
 /* Each sequence by itself, on the scalar kernels and one thread. */
@@ -258,18 +231,18 @@ static void run_alone(const forward_case *c) {
     }
 }
 
-static void test_bits(void **state) {
+static void test_bits(void) {
     int64_t offsets[] = {0, 1, 30, 30, 47, 110};
     int64_t ids[110];
-    (void)state;
     for (int which = 0; which < 4; which++) {
-        tiny_model m = TINY_MODEL_INIT;
+        TINY_MODEL(m);
         m.dtype = which / 2 == 0 ? NAPIER_BF16 : NAPIER_F32;
         tiny_model_write(&m);
-        random_ids(ids, 110, m.vocabulary, 3);
+        rng r = rng_make(3);
+        random_ids(ids, 110, m.vocabulary, &r);
         forward_case c = {&m, (napier_compute)(which % 2), ids, offsets, 5, NULL, NULL};
-        c.hidden = room_for(110 * m.hidden, sizeof *c.hidden);
-        c.logits = room_for(110 * m.vocabulary, sizeof *c.logits);
+        c.hidden = scratch(110 * m.hidden, sizeof *c.hidden);
+        c.logits = scratch(110 * m.vocabulary, sizeof *c.logits);
         run_alone(&c);
         napier_isa isas[ISA_LIMIT];
         const int count = available_isas(isas);
@@ -279,19 +252,14 @@ static void test_bits(void **state) {
         compare_case(&c, NAPIER_ISA_AUTO, 2, 0);
         compare_case(&c, NAPIER_ISA_AUTO, 7, 0);
         compare_case(&c, NAPIER_ISA_AUTO, 1, 3 << 20);
-        free(c.hidden);
-        free(c.logits);
-        tiny_model_remove(&m);
     }
-    no_problems();
 }
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
-static void test_angles(void **state) {
+static void test_angles(void) {
     float inverse[64], cosines[64], sines[64];
     const int64_t positions[] = {0, 1, 2, 77, 4095, 40959, 1000003, (1 << 24) - 1};
-    (void)state;
     napier_rope_inverse(1e6, 64, inverse);
     for (int i = 0; i < 64; i++) {
         const double exact = pow(1e6, -(double)i / 64);
@@ -315,7 +283,6 @@ static void test_angles(void **state) {
         expect(fabs(c - cos(x)) <= 0x1p-51 && fabs(s - sin(x)) <= 0x1p-51, "cos, sin of %a: off by %g, %g", x,
                c - cos(x), s - sin(x));
     }
-    no_problems();
 }
 
 static float fill(float *x, int64_t n, uint64_t seed, double size) {
@@ -345,11 +312,10 @@ static void run_steps(napier_isa isa, int64_t n, double size, float *out) {
     }
 }
 
-static void test_steps(void **state) {
+static void test_steps(void) {
     const int64_t sizes[] = {1, 2, 15, 16, 17, 32, 63, 64, 66, 128, 300};
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (double size = 1e-3; size < 1e25; size *= 1e13) {
             float wanted[1200], got[1200];
@@ -366,64 +332,58 @@ static void test_steps(void **state) {
     uint32_t bits;
     memcpy(&bits, y, sizeof bits);
     expect(bits == 0x7fc00000u, "a NaN is not the canonical one: %08x", bits);
-    no_problems();
 }
 
 /* ---- Arguments and memory ---------------------------------------------------------------------------------------- */
 
-static void test_arguments(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_arguments(napier_context *context) {
+    TINY_MODEL(m);
     napier_model_options options = NAPIER_MODEL_OPTIONS_INIT;
     napier_model *model = NULL;
     float logits[2 * 83];
     int64_t ids[] = {1, 83}, offsets[] = {0, 3};
-    (void)state;
     tiny_model_write(&m);
-    refused(context, napier_model_load(context, NULL, NULL, &model), NAPIER_INVALID_ARGUMENT, "directory", NULL);
+    invalid(context, napier_model_load(context, NULL, NULL, &model), "directory");
     refused(context, napier_model_load(context, "/nowhere", NULL, &model), NAPIER_IO_ERROR, "/nowhere", NULL);
     options.compute = (napier_compute)7;
-    refused(context, napier_model_load(context, m.directory, &options, &model), NAPIER_INVALID_ARGUMENT, "compute 7",
-            NULL);
+    invalid(context, napier_model_load(context, m.directory, &options, &model), "compute 7");
     options.compute = NAPIER_COMPUTE_F32;
     options.memory = -1;
-    refused(context, napier_model_load(context, m.directory, &options, &model), NAPIER_INVALID_ARGUMENT, "-1", NULL);
+    invalid(context, napier_model_load(context, m.directory, &options, &model), "-1");
     options.struct_size = 3;
-    refused(context, napier_model_load(context, m.directory, &options, &model), NAPIER_INVALID_ARGUMENT, "3", NULL);
-    model = load(context, &m, NAPIER_COMPUTE_F32, 1000);
+    invalid(context, napier_model_load(context, m.directory, &options, &model), "3");
+    model = model_load(context, &m, NAPIER_COMPUTE_F32, 1000);
     const napier_matrix none = napier_rows_f32(NULL, 0, 0), out = napier_rows_f32(logits, 2, 83);
     const napier_indices one = napier_indices_i64(NULL, 0), two = napier_indices_i64(ids, 2);
-    refused(context, napier_model_forward(context, model, two, one, none, out, NULL, NULL), NAPIER_INVALID_ARGUMENT,
-            "ids[1] is 83", NULL);
+    invalid(context, napier_model_forward(context, model, two, one, none, out, NULL, NULL), "ids[1] is 83");
     ids[1] = 5;
-    refused(context, napier_model_forward(context, model, two, napier_indices_i64(offsets, 2), none, out, NULL, NULL),
-            NAPIER_INVALID_ARGUMENT, "offsets[1] is 3", NULL);
-    refused(context, napier_model_forward(context, model, two, one, none, napier_rows_f32(logits, 2, 82), NULL, NULL),
-            NAPIER_INVALID_ARGUMENT, "logits", "82", NULL);
+    invalid(context, napier_model_forward(context, model, two, napier_indices_i64(offsets, 2), none, out, NULL, NULL),
+            "offsets[1] is 3");
+    invalid(context, napier_model_forward(context, model, two, one, none, napier_rows_f32(logits, 2, 82), NULL, NULL),
+            "logits", "82");
+    const napier_matrix hidden = napier_rows_f32(logits + 20, 2, 32);
+    invalid(context, napier_model_forward(context, model, two, one, hidden, out, NULL, NULL), "overlaps");
     refused(context, napier_model_forward(context, model, two, one, none, out, NULL, NULL), NAPIER_OUT_OF_MEMORY,
             "memory: 1000", NULL);
-    refused(context, napier_model_forward(context, NULL, two, one, none, out, NULL, NULL), NAPIER_INVALID_ARGUMENT,
-            "model", NULL);
+    invalid(context, napier_model_forward(context, NULL, two, one, none, out, NULL, NULL), "model");
     napier_model_info info = NAPIER_MODEL_INFO_INIT;
     succeeded(context, napier_model_get_info(context, model, &info), "info");
     expect(info.layers == 2 && info.vocabulary == 83 && info.parameters > 83 * 32 && info.memory == 1000 && info.tied,
            "info: %lld layers, %lld parameters", (long long)info.layers, (long long)info.parameters);
     napier_model_destroy(context, model);
     napier_model_destroy(context, NULL);
-    napier_context_destroy(context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* ---- Files of another kind --------------------------------------------------------------------------------------- */
 
-/* All of a file of the model; free it. */
+/* All of a file of the model, and a 0. */
 static char *read_file(const tiny_model *m, const char *name, size_t *size) {
-    char path[256], *bytes = malloc(1 << 20);
+    char path[256], *bytes = scratch(1 << 20, 1);
     snprintf(path, sizeof path, "%s/%s", m->directory, name);
     FILE *file = fopen(path, "rb");
-    assert_true(file && bytes);
-    *size = fread(bytes, 1, 1 << 20, file);
+    assert_non_null(file);
+    *size = fread(bytes, 1, (1 << 20) - 1, file);
+    bytes[*size] = '\0';
     fclose(file);
     return bytes;
 }
@@ -437,21 +397,16 @@ static void write_file(const tiny_model *m, const char *name, const char *bytes,
 
 static void run_model(napier_context *context, const tiny_model *m, float *logits) {
     const int64_t ids[] = {1, 2, 3};
-    napier_model *model = load(context, m, NAPIER_COMPUTE_F32, 0);
-    succeeded(context,
-              napier_model_forward(context, model, napier_indices_i64(ids, 3), napier_indices_i64(NULL, 0),
-                                   napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, 3, 83), NULL, NULL),
-              m->directory);
+    napier_model *model = model_load(context, m, NAPIER_COMPUTE_F32, 0);
+    model_logits(context, model, m, ids, 3, logits);
     napier_model_destroy(context, model);
 }
 
 /* A header that ends at an odd place, so that no weight lies on a multiple of its size: the same bits. */
-static void test_odd_places(void **state) {
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_odd_places(napier_context *context) {
     const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16};
-    (void)state;
     for (int k = 0; k < 2; k++) {
-        tiny_model m = TINY_MODEL_INIT;
+        TINY_MODEL(m);
         float even[3 * 83], odd[3 * 83];
         size_t size;
         m.dtype = dtypes[k];
@@ -465,26 +420,19 @@ static void test_odd_places(void **state) {
         write_file(&m, "model.safetensors", bytes, size + 1);
         run_model(context, &m, odd);
         expect(memcmp(even, odd, sizeof even) == 0, "other logits from weights at odd places");
-        free(bytes);
-        tiny_model_remove(&m);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* 137 GB of norms, on the word of config.json: refused before memory is asked for. */
-static void test_boasting_config(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_boasting_config(void) {
+    TINY_MODEL(m);
     ledger l = LEDGER_INIT;
     napier_context *context = ledger_context(&l, 1);
     napier_model *model = NULL;
     size_t size;
-    (void)state;
     ledger_fail(&l, -1);
     tiny_model_write(&m);
-    char *config = read_file(&m, "config.json", &size), *made = malloc(size + 64);
-    assert_non_null(made);
-    config[size] = '\0';
+    char *config = read_file(&m, "config.json", &size), *made = scratch((int64_t)size + 64, 1);
     const char *hidden = strstr(config, "\"hidden_size\": 32"), *layers = strstr(config, "\"num_hidden_layers\": 2");
     assert_true(hidden && layers && hidden < layers);
     const int length = sprintf(made, "%.*s\"hidden_size\": 1048576%.*s\"num_hidden_layers\": 16384%s",
@@ -493,11 +441,7 @@ static void test_boasting_config(void **state) {
     refused(context, napier_model_load(context, m.directory, NULL, &model), NAPIER_CORRUPT_DATA, "config.json",
             "16384 layers", NULL);
     expect(l.most < 1 << 20, "%zu bytes were taken", l.most);
-    free(config);
-    free(made);
     napier_context_destroy(context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 static napier_status load_and_run(napier_context *context, void *argument) {
@@ -514,22 +458,14 @@ static napier_status load_and_run(napier_context *context, void *argument) {
     return status;
 }
 
-static void test_memory(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
-    (void)state;
+static void test_memory(void) {
+    TINY_MODEL(m);
     m.layers = 1;
     tiny_model_write(&m);
     check_allocations("load and forward", load_and_run, &m);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula),    cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_angles),     cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_arguments),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_odd_places), cmocka_unit_test(test_boasting_config),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS("model", TEST(test_formula), TEST(test_bits), TEST(test_angles), TEST(test_steps),
+                     TEST_1(test_arguments), TEST(test_memory), TEST_1(test_odd_places), TEST(test_boasting_config));
 }

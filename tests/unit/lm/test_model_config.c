@@ -8,17 +8,6 @@
 
 static napier_context *context;
 
-static int start(void **state) {
-    (void)state;
-    return napier_context_create(&context, NULL) != NAPIER_OK;
-}
-
-static int stop(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
-
 /* As transformers 4 writes it. */
 static const char whole[] =
     "{\"architectures\": [\"Qwen3ForCausalLM\"], \"attention_bias\": false, \"attention_dropout\": 0.0,\n"
@@ -50,8 +39,7 @@ static void check_numbers(const napier_model_config *c) {
     expect(c->bos_token_id == 151643 && c->eos_count == 1 && c->eos_token_ids[0] == 151645, "bos, eos");
 }
 
-static void both_styles(void **state) {
-    (void)state;
+static void both_styles(void) {
     napier_model_config c;
     if (succeeded(context, parse("{", "{", &c), "version 4")) {
         check_numbers(&c);
@@ -65,11 +53,9 @@ static void both_styles(void **state) {
     if (succeeded(context, parse("\"torch_dtype\"", "\"dtype\"", &c), "dtype")) {
         check_numbers(&c);
     }
-    no_problems();
 }
 
-static void defaults(void **state) {
-    (void)state;
+static void defaults(void) {
     napier_model_config c;
     succeeded(context, parse("\"head_dim\": 128,", "", &c), "head_dim");
     expect(c.head_dim == 128, "head_dim %lld", (long long)c.head_dim);
@@ -95,7 +81,6 @@ static void defaults(void **state) {
     succeeded(context,
               parse("\"sliding_window\": null", "\"layer_types\": [\"full_attention\", \"full_attention\"]", &c),
               "layer_types");
-    no_problems();
 }
 
 static const struct {
@@ -148,8 +133,7 @@ static const struct {
     {"151936}", "151936", NAPIER_CORRUPT_DATA, "not JSON"},
 };
 
-static void refusals(void **state) {
-    (void)state;
+static void refusals(void) {
     napier_model_config c;
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
         if (!refused(context, parse(edits[i].from, edits[i].to, &c), edits[i].status, "config.json", edits[i].word,
@@ -170,14 +154,11 @@ static void refusals(void **state) {
                   &c),
             NAPIER_UNSUPPORTED, "use_sliding_window", NULL);
     refused(context, napier_model_config_load(context, "/nowhere/config.json", &c), NAPIER_IO_ERROR, "/nowhere", NULL);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_styles),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests_name("model_config", tests, start, stop);
+    context = context_of(NAPIER_ISA_AUTO, 1);
+    const int failed = RUN_TESTS("model_config", TEST(both_styles), TEST(defaults), TEST(refusals));
+    napier_context_destroy(context);
+    return failed;
 }

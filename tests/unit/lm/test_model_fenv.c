@@ -91,18 +91,13 @@ static void all_calls(void) {
     model_calls(NAPIER_COMPUTE_BF16);
 }
 
-static void test_every_call_in_every_state(void **state) {
-    (void)state;
+static void test_every_call_in_every_state(void) {
     tiny_model_write(&tiny);
     assert_true(tiny.directory[0] != '\0');
     fenv_run(all_calls);
     tiny_model_remove(&tiny);
     fenv_covers("tokenizer.h");
     fenv_covers("model.h");
-    no_problems();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_call_in_every_state)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return RUN_TESTS("model_fenv", TEST(test_every_call_in_every_state)); }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "support/memory.h"
-#include "support/tiny_model.h"
+#include "unit/lm/lm_support.h"
 
 /* ---- Batches ----------------------------------------------------------------------------------------------------- */
 
@@ -42,12 +42,6 @@ static napier_score_batch view_of(const batch *b) {
 
 static int64_t tokens_of(const batch *b) { return b->responses.offsets[b->responses.count]; }
 
-static void random_ids(int64_t *ids, int64_t count, rng *r) {
-    for (int64_t i = 0; i < count; i++) {
-        ids[i] = rng_below(r, 83);
-    }
-}
-
 /* `groups` prompts with 1 to 16 responses of 0 to 9 tokens; some prompts begin like the one before. */
 static void fill_batch(batch *b, int groups, uint64_t seed) {
     rng r = rng_make(seed);
@@ -57,12 +51,12 @@ static void fill_batch(batch *b, int groups, uint64_t seed) {
         const int64_t kept = g % 3 == 1 ? (size < 40 ? size : 40) : 0;
         size = kept + (g % 5 == 1 ? 0 : 1 + rng_below(&r, 50));
         size = size > 0 ? size : 1;
-        random_ids(prompt + kept, size - kept, &r);
+        random_ids(prompt + kept, size - kept, 83, &r);
         const int64_t count = 1 + rng_below(&r, 16);
         for (int64_t i = 0; i < count && b->prompts.count < MOST_LISTS; i++) {
             int64_t response[9];
             const int64_t tokens = rng_below(&r, 10);
-            random_ids(response, tokens, &r);
+            random_ids(response, tokens, 83, &r);
             add_list(&b->prompts, prompt, size);
             add_list(&b->responses, response, tokens);
         }
@@ -87,13 +81,10 @@ typedef struct setting {
 } setting;
 
 static void run(const setting *s, const batch *b, scores *out, napier_score_plan *plan) {
-    napier_context *context = context_of(s->isa, s->threads);
-    napier_model_options how = NAPIER_MODEL_OPTIONS_INIT;
+    napier_context *context = context_for_test(s->isa, s->threads);
+    napier_model *model = model_load(context, s->m, s->compute, s->memory);
     napier_score_options options = NAPIER_SCORE_OPTIONS_INIT;
     napier_score_results results = NAPIER_SCORE_RESULTS_INIT;
-    napier_model *model = NULL;
-    how.compute = s->compute;
-    how.memory = s->memory;
     options.unshared = s->unshared;
     options.temperature = s->temperature;
     memset(out, 0, sizeof *out);
@@ -102,14 +93,12 @@ static void run(const setting *s, const batch *b, scores *out, napier_score_plan
     results.argmax = out->argmax;
     results.is_greedy = out->is_greedy;
     const napier_score_batch view = view_of(b);
-    succeeded(context, napier_model_load(context, s->m->directory, &how, &model), "load");
     succeeded(context, napier_model_batch_logprobs(context, model, &view, &options, &results), "score");
     if (plan) {
         *plan = (napier_score_plan)NAPIER_SCORE_PLAN_INIT;
         succeeded(context, napier_model_batch_plan(context, model, &view, &options, plan), "plan");
     }
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
 }
 
 static bool same(const scores *a, const scores *b, int64_t tokens) {
@@ -128,26 +117,18 @@ static void score_by_logits(const setting *s, const batch *b, int64_t i, float *
     static float logits[256 * 83];
     memcpy(ids, b->prompts.ids + b->prompts.offsets[i], (size_t)before * sizeof *ids);
     memcpy(ids + before, b->responses.ids + b->responses.offsets[i], (size_t)after * sizeof *ids);
-    napier_context *context = context_of(s->isa, s->threads);
-    napier_model_options how = NAPIER_MODEL_OPTIONS_INIT;
+    napier_context *context = context_for_test(s->isa, s->threads);
+    napier_model *model = model_load(context, s->m, s->compute, 0);
     napier_token_options options = NAPIER_TOKEN_OPTIONS_INIT;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    napier_model *model = NULL;
-    how.compute = s->compute;
     options.temperature = s->temperature;
     results.logprobs = napier_rows_f32(logprobs, after, 1);
-    succeeded(context, napier_model_load(context, s->m->directory, &how, &model), "load");
-    succeeded(context,
-              napier_model_forward(context, model, napier_indices_i64(ids, before + after), napier_indices_i64(NULL, 0),
-                                   napier_rows_f32(NULL, 0, 0), napier_rows_f32(logits, before + after, 83), NULL,
-                                   NULL),
-              "forward");
+    model_logits(context, model, s->m, ids, before + after, logits);
     succeeded(context,
               napier_token_logprobs(context, napier_const_rows_f32(logits + (before - 1) * 83, after, 83),
                                     napier_indices_i64(ids + before, after), &options, &results),
               "token_logprobs");
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
 }
 
 static void check_routes(const setting *s, const batch *b, const scores *got) {
@@ -163,11 +144,10 @@ static void check_routes(const setting *s, const batch *b, const scores *got) {
     }
 }
 
-static void test_routes(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_routes(void) {
+    TINY_MODEL(m);
     static batch b;
     static scores got;
-    (void)state;
     m.dtype = NAPIER_BF16;
     tiny_model_write(&m);
     fill_batch(&b, 6, 1);
@@ -178,8 +158,6 @@ static void test_routes(void **state) {
             check_routes(&s, &b, &got);
         }
     }
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* ---- Sharing ----------------------------------------------------------------------------------------------------- */
@@ -247,19 +225,16 @@ static void check_sharing(const tiny_model *m, napier_compute compute, const bat
     }
 }
 
-static void test_sharing(void **state) {
+static void test_sharing(void) {
     static batch b;
-    (void)state;
     for (int which = 0; which < 3; which++) {
-        tiny_model m = TINY_MODEL_INIT;
+        TINY_MODEL(m);
         m.dtype = which == 2 ? NAPIER_F32 : NAPIER_BF16;
         m.kv_heads = which == 1 ? 4 : 1;
         tiny_model_write(&m);
         fill_batch(&b, SANITIZED ? 3 : 6, (uint64_t)which + 20);
         check_sharing(&m, which == 1 ? NAPIER_COMPUTE_BF16 : NAPIER_COMPUTE_F32, &b);
-        tiny_model_remove(&m);
     }
-    no_problems();
 }
 
 /* ---- What runs --------------------------------------------------------------------------------------------------- */
@@ -272,14 +247,13 @@ static napier_score_plan plan_of(const tiny_model *m, const batch *b) {
     return plan;
 }
 
-static void test_plan(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_plan(void) {
+    TINY_MODEL(m);
     static batch b;
     int64_t ids[100];
     rng r = rng_make(4);
-    (void)state;
     tiny_model_write(&m);
-    random_ids(ids, 100, &r);
+    random_ids(ids, 100, 83, &r);
     memset(&b, 0, sizeof b);
     for (int i = 0; i < 8; i++) { /* one prompt, eight responses of 12 */
         add_list(&b.prompts, ids, 60);
@@ -306,8 +280,6 @@ static void test_plan(void **state) {
     }
     plan = plan_of(&m, &b);
     expect(plan.prompts == 2 && plan.tokens_run == 40, "10 in common: %lld", (long long)plan.tokens_run);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
@@ -331,8 +303,8 @@ typedef struct call {
 static void call_make(call *c, const tiny_model *m) {
     const int64_t ids[] = {1, 2, 3, 4};
     memset(c, 0, sizeof *c);
-    c->context = context_of(NAPIER_ISA_AUTO, 1);
-    succeeded(c->context, napier_model_load(c->context, m->directory, NULL, &c->model), "load");
+    c->context = context_for_test(NAPIER_ISA_AUTO, 1);
+    c->model = model_load(c->context, m, NAPIER_COMPUTE_F32, 0);
     add_list(&c->b.prompts, ids, 3);
     add_list(&c->b.prompts, ids, 0);
     add_list(&c->b.responses, ids, 4);
@@ -351,7 +323,7 @@ static napier_status call_run(call *c) {
 static void expect_refusal(call *c, const char *word, const char *other) {
     memset(c->logprobs, 0x55, sizeof c->logprobs);
     const float before = c->logprobs[0];
-    refused(c->context, call_run(c), NAPIER_INVALID_ARGUMENT, word, other, NULL);
+    invalid(c->context, call_run(c), word, other);
     expect(memcmp(&before, c->logprobs, sizeof before) == 0, "%s: something was written", word);
     c->view = view_of(&c->b);
     c->options.temperature = 1.0;
@@ -359,11 +331,10 @@ static void expect_refusal(call *c, const char *word, const char *other) {
     c->results.logprobs = napier_array_f32(c->logprobs, 6);
 }
 
-static void test_arguments(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_arguments(void) {
+    TINY_MODEL(m);
     static call c;
     int calls = 0;
-    (void)state;
     tiny_model_write(&m);
     call_make(&c, &m);
     succeeded(c.context, call_run(&c), "an empty prompt with a prefix token");
@@ -397,20 +368,16 @@ static void test_arguments(void **state) {
     refused(c.context, call_run(&c), NAPIER_CANCELLED, "cancelled", NULL);
     expect(calls >= 2, "%d calls of progress", calls);
     napier_model_destroy(c.context, c.model);
-    napier_context_destroy(c.context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* A pair by itself, prompts given once, results in bf16 two apart, i32 ids: all come to the same numbers. */
-static void test_forms(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_forms(void) {
+    TINY_MODEL(m);
     static call c;
     const int32_t prompt[] = {1, 2, 3}, response[] = {2, 3};
     const int64_t of[] = {0, 0};
     float pair[2];
     uint16_t narrow[12];
-    (void)state;
     tiny_model_write(&m);
     call_make(&c, &m);
     c.view.prompt_of = napier_indices_i64(of, 2);
@@ -430,9 +397,6 @@ static void test_forms(void **state) {
         expect(narrow[2 * i] == rounded, "bf16 result %d: %04x, not %04x", i, narrow[2 * i], rounded);
     }
     napier_model_destroy(c.context, c.model);
-    napier_context_destroy(c.context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* ---- Judging ----------------------------------------------------------------------------------------------------- */
@@ -440,17 +404,14 @@ static void test_forms(void **state) {
 /* exp(a) / (exp(a) + exp(b)) */
 static double share(double a, double b) { return 1 / (1 + exp(b - a)); }
 
-static void test_judge(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_judge(napier_context *context) {
+    TINY_MODEL(m);
     const int64_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12}, prompts[] = {0, 3, 4, 6, 8}, verdicts[] = {0, 1, 3};
     const double values[] = {2.0, -1.0};
     const float weights[] = {1.0f, 0.5f};
     float judged[4], rewards[2], logprobs[8], two[2];
-    napier_model *model = NULL;
-    (void)state;
     tiny_model_write(&m);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-    succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
+    napier_model *const model = model_load(context, &m, NAPIER_COMPUTE_F32, 0);
     napier_judge_batch asked = NAPIER_JUDGE_BATCH_INIT;
     asked.prompt_ids = napier_indices_i64(ids, 8);
     asked.prompt_offsets = napier_indices_i64(prompts, 5);
@@ -477,43 +438,34 @@ static void test_judge(void **state) {
     }
     expect(fabs((double)rewards[1] - ((double)judged[2] + (double)judged[3])) <= 1e-6, "reward %g", (double)rewards[1]);
     const napier_vector none = napier_array_f32(NULL, 0);
+    invalid(context, napier_model_judge(context, model, &asked, NULL, all, napier_array_f32(judged + 2, 2), sums),
+            "rewards", "overlaps scores");
     asked.criteria = 3;
-    refused(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), NAPIER_INVALID_ARGUMENT,
-            "criteria: 3", NULL);
+    invalid(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), "criteria: 3");
     asked.criteria = 2;
     const int64_t empty[] = {0, 3, 3};
     asked.verdict_offsets = napier_indices_i64(empty, 3);
-    refused(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), NAPIER_INVALID_ARGUMENT,
-            "verdict 1 is empty", NULL);
+    invalid(context, napier_model_judge(context, model, &asked, NULL, all, none, sums), "verdict 1 is empty");
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* Prompt and response are encoded each by itself. */
-static void test_texts(void **state) {
+static void test_texts(napier_context *context) {
     const napier_text texts[] = {{"hello", 5}, {"", 0}, {" world", 6}}, bad[] = {{"fine", 4}, {"\xff", 1}};
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     napier_tokenizer *tokenizer = NULL;
     napier_token_buffer all = {0}, one = {0};
     int64_t offsets[4];
-    (void)state;
     succeeded(context, napier_tokenizer_load(context, "tests/support/tiny_tokenizer.json", &tokenizer), "load");
     succeeded(context, napier_model_encode_texts(context, tokenizer, texts, 3, NULL, &all, offsets), "encode");
     succeeded(context, napier_tokenizer_encode(context, tokenizer, " world", 6, NULL, &one), "encode one");
     expect(offsets[0] == 0 && offsets[1] > 0 && offsets[2] == offsets[1] && offsets[3] - offsets[2] == one.size &&
                memcmp(all.ids + offsets[2], one.ids, (size_t)one.size * sizeof *one.ids) == 0,
            "offsets %lld, %lld, %lld", (long long)offsets[1], (long long)offsets[2], (long long)offsets[3]);
-    refused(context, napier_model_encode_texts(context, tokenizer, bad, 2, NULL, &all, offsets),
-            NAPIER_INVALID_ARGUMENT, "texts[1]", NULL);
-    refused(context, napier_model_encode_texts(context, tokenizer, NULL, 2, NULL, &all, offsets),
-            NAPIER_INVALID_ARGUMENT, "texts", NULL);
+    invalid(context, napier_model_encode_texts(context, tokenizer, bad, 2, NULL, &all, offsets), "texts[1]");
+    invalid(context, napier_model_encode_texts(context, tokenizer, NULL, 2, NULL, &all, offsets), "texts");
     napier_token_buffer_free(context, &all);
     napier_token_buffer_free(context, &one);
     napier_tokenizer_destroy(context, tokenizer);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -532,22 +484,16 @@ static napier_status score_again(napier_context *context, void *argument) {
     return napier_model_batch_logprobs(context, c->model, &view, NULL, &results);
 }
 
-static void test_memory(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_memory(napier_context *context) {
+    TINY_MODEL(m);
     static batch b;
-    napier_model *model = NULL;
-    (void)state;
     m.layers = 1;
     tiny_model_write(&m);
     fill_batch(&b, 2, 5);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-    succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
+    napier_model *const model = model_load(context, &m, NAPIER_COMPUTE_F32, 0);
     memory_case c = {model, &b};
     check_allocations("score", score_again, &c);
     napier_model_destroy(context, model);
-    napier_context_destroy(context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 /* ---- Memory that is too small ------------------------------------------------------------------------------------ */
@@ -559,8 +505,8 @@ static void score_pairs(napier_context *context, const napier_model *model, int 
     memset(&b, 0, sizeof b);
     for (int i = 0; i < pairs; i++) {
         int64_t prompt[10], response[12];
-        random_ids(prompt, 10, &r);
-        random_ids(response, 12, &r);
+        random_ids(prompt, 10, 83, &r);
+        random_ids(response, 12, 83, &r);
         add_list(&b.prompts, prompt, 10);
         add_list(&b.responses, response, 12);
     }
@@ -572,30 +518,23 @@ static void score_pairs(napier_context *context, const napier_model *model, int 
 
 /* The last layer runs some of the rows only: 12 of each 22 here. Fewer rows are cut otherwise, and may want more: 48
  * more than 88, with this intermediate size and two threads. */
-static void test_fewer_rows_want_more(void **state) {
-    tiny_model m = TINY_MODEL_INIT;
+static void test_fewer_rows_want_more(void) {
+    TINY_MODEL(m);
     ledger l = LEDGER_INIT;
-    napier_model *model = NULL;
-    (void)state;
     m.intermediate = 3072;
     tiny_model_write(&m);
     l.guard = 1 << 20;
     napier_context *const context = ledger_context(&l, 2);
-    succeeded(context, napier_model_load(context, m.directory, NULL, &model), "load");
+    napier_model *const model = model_load(context, &m, NAPIER_COMPUTE_F32, 0);
     for (int pairs = 1; pairs <= 8; pairs++) {
         score_pairs(context, model, pairs);
     }
     napier_model_destroy(context, model);
     napier_context_destroy(context);
-    tiny_model_remove(&m);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),    cmocka_unit_test(test_sharing), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_forms),   cmocka_unit_test(test_judge),
-        cmocka_unit_test(test_texts),     cmocka_unit_test(test_memory),  cmocka_unit_test(test_fewer_rows_want_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS("model_score", TEST(test_routes), TEST(test_sharing), TEST(test_plan), TEST(test_arguments),
+                     TEST(test_forms), TEST_1(test_judge), TEST_1(test_texts), TEST_1(test_memory),
+                     TEST(test_fewer_rows_want_more));
 }

@@ -5,7 +5,7 @@
 #include <napier/model.h>
 
 #include "support/structs.h"
-#include "support/tiny_model.h"
+#include "unit/lm/lm_support.h"
 #include "support/tiny_tokenizer.h"
 
 enum { RESPONSES = 2, TOKENS = 4 };
@@ -158,40 +158,28 @@ static const structure all[] = {
     RESULT_STRUCTURE(napier_score_plan, NAPIER_SCORE_PLAN_INIT, "plan", bytes, plan),
 };
 
-static void test_versions(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_versions(napier_context *context) {
     tiny_model_write(&written);
-    succeeded(context, napier_model_load(context, written.directory, NULL, &model), "load");
+    model = model_load(context, &written, NAPIER_COMPUTE_F32, 0);
     succeeded(context, tiny_load(context, NULL, NULL, &tokenizer), "tokenizer");
     check_structures(context, all, sizeof all / sizeof *all);
     napier_tokenizer_destroy(context, tokenizer);
     napier_model_destroy(context, model);
     tiny_model_remove(&written);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* A temperature that cannot be is found with the other arguments, before anything is run. */
-static void test_temperature(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_temperature(napier_context *context) {
     tiny_model_write(&written);
-    succeeded(context, napier_model_load(context, written.directory, NULL, &model), "load");
+    model = model_load(context, &written, NAPIER_COMPUTE_F32, 0);
     napier_score_batch b = NAPIER_SCORE_BATCH_INIT;
     napier_score_plan p = NAPIER_SCORE_PLAN_INIT;
     napier_score_options o = NAPIER_SCORE_OPTIONS_INIT;
     fill_batch(&b);
     o.temperature = 0;
-    refused(context, napier_model_batch_plan(context, model, &b, &o, &p), NAPIER_INVALID_ARGUMENT, "temperature 0",
-            NULL);
+    invalid(context, napier_model_batch_plan(context, model, &b, &o, &p), "temperature 0");
     napier_model_destroy(context, model);
     tiny_model_remove(&written);
-    napier_context_destroy(context);
-    no_problems();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions), cmocka_unit_test(test_temperature)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return RUN_TESTS("model_struct_size", TEST_1(test_versions), TEST_1(test_temperature)); }

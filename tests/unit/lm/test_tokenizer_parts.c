@@ -17,28 +17,13 @@
 #include "lm/tokenizer/split.h"
 
 static napier_context *context;
-static uint8_t *table;
-
-static int start(void **state) {
-    (void)state;
-    table = malloc(NAPIER_CODE_POINTS);
-    napier_unicode_table(table);
-    return napier_context_create(&context, NULL) != NAPIER_OK;
-}
-
-static int stop(void **state) {
-    (void)state;
-    free(table);
-    napier_context_destroy(context);
-    return 0;
-}
+static uint8_t table[NAPIER_CODE_POINTS];
 
 static rng numbers = {1, 0};
 
 static uint32_t random_below(uint32_t limit) { return (uint32_t)rng_below(&numbers, limit); }
 
-/* ---- Normal form ---------------------------------------------------------------------------------------------------
- */
+/* ---- Normal form ------------------------------------------------------------------------------------------------- */
 
 static bool nfc(const char *text, size_t size, napier_text_buffer *out) {
     napier_scratch scratch = {0};
@@ -61,8 +46,7 @@ static void check_nfc(const char *text, size_t size, const char *wanted, size_t 
     napier_text_buffer_free(context, &out);
 }
 
-static void normal_form(void **state) {
-    (void)state;
+static void normal_form(void) {
     static const char *const cases[][2] = {
         {"plain", "plain"},
         {"e\u0301", "\u00e9"},
@@ -86,7 +70,6 @@ static void normal_form(void **state) {
         check_nfc(cases[i][0], strlen(cases[i][0]), cases[i][1], strlen(cases[i][1]));
     }
     check_nfc("a\0\u0301", 4, "a\0\u0301", 4);
-    no_problems();
 }
 
 /* Characters of old versions, in which utf8proc is as old as the table; long runs of marks now and then. */
@@ -99,17 +82,16 @@ static size_t random_text(char *text) {
     const uint32_t marks = random_below(20) == 0 ? 60 : 0;
     for (uint32_t n = 1 + random_below(20); n > 0; n--) {
         const uint32_t c = starts[random_below(STARTS)] + random_below(random_below(3) == 0 ? 16 : 3);
-        size += napier_utf8_put((uint8_t *)text + size, c);
+        size += (size_t)utf8proc_encode_char((int32_t)c, (uint8_t *)text + size);
     }
     for (uint32_t n = 0; n < marks; n++) {
-        size += napier_utf8_put((uint8_t *)text + size, 0x300 + random_below(0x50));
+        size += (size_t)utf8proc_encode_char((int32_t)(0x300 + random_below(0x50)), (uint8_t *)text + size);
     }
     text[size] = '\0';
     return size;
 }
 
-static void against_utf8proc(void **state) {
-    (void)state;
+static void against_utf8proc(void) {
     char text[512];
     napier_text_buffer out = {0};
     for (int trial = 0; trial < 20000; trial++) {
@@ -122,15 +104,13 @@ static void against_utf8proc(void **state) {
         free(wanted);
     }
     napier_text_buffer_free(context, &out);
-    no_problems();
 }
 
-/* ---- The expression ------------------------------------------------------------------------------------------------
- */
+/* ---- The expression ---------------------------------------------------------------------------------------------- */
 
-static const napier_json *document(void) {
+static napier_json *document(void) {
     static napier_json json;
-    json = (napier_json){context, "a file", NULL};
+    json = (napier_json){context, "a file", NULL, NAPIER_OK};
     return &json;
 }
 
@@ -166,8 +146,7 @@ static void check_split(const char *pattern, const char *text, const char *wante
     napier_split_free(&split);
 }
 
-static void expressions(void **state) {
-    (void)state;
+static void expressions(void) {
     static const char qwen[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
                                "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     check_split(qwen, "I've 12 \u4e2d\u6587's", "I|'ve| |1|2| \u4e2d\u6587|'s");
@@ -189,11 +168,9 @@ static void expressions(void **state) {
     check_split("[a-c\\-]+", "ab-cd", "ab-c|d");
     check_split("(?=b)b|a(?!b)", "aab", "a|a|b");
     check_split("a++|\\.", "aa.", "aa|.");
-    no_problems();
 }
 
-static void refused_expressions(void **state) {
-    (void)state;
+static void refused_expressions(void) {
     static const char *const patterns[] = {
         "\\w+",    "\\d",     "\\b",     "^a",      "a$",     "\\p{Lu}", "\\p{Han}", "\\p{^L}", "\\h",    "\\R",
         "(?i)a",   "(?<=a)b", "(?>a)",   "(a",      "a)",     "[a",      "[]a]",     "[[a]]",   "[a&&b]", "[b-a]",
@@ -217,12 +194,10 @@ static void refused_expressions(void **state) {
             NULL);
     refused(context, napier_split_compile(document(), &context->allocator, wide, &split), NAPIER_UNSUPPORTED, "4096",
             NULL);
-    no_problems();
 }
 
 /* An expression that goes back without end is stopped. */
-static void endless(void **state) {
-    (void)state;
+static void endless(void) {
     napier_tokenizer *t = NULL;
     napier_token_buffer ids = {0};
     char text[65];
@@ -234,12 +209,10 @@ static void endless(void **state) {
     }
     napier_token_buffer_free(context, &ids);
     napier_tokenizer_destroy(context, t);
-    no_problems();
 }
 
 /* One that looks through all that follows at each character, too: a megabyte would take minutes. */
-static void looks_far(void **state) {
-    (void)state;
+static void looks_far(void) {
     enum { TEXT = 1 << 20 };
     napier_tokenizer *t = NULL;
     napier_token_buffer ids = {0};
@@ -253,12 +226,10 @@ static void looks_far(void **state) {
     free(text);
     napier_token_buffer_free(context, &ids);
     napier_tokenizer_destroy(context, t);
-    no_problems();
 }
 
 /* Words of any length, about those of the windows that PCRE2 sees too: letters, then spaces and a line feed. */
-static void long_words(void **state) {
-    (void)state;
+static void long_words(void) {
     enum { WORDS = 200, LONGEST = 9000 };
     napier_split split = {0};
     napier_matcher matcher = {0};
@@ -287,11 +258,9 @@ static void long_words(void **state) {
     napier_matcher_free(&matcher);
     napier_split_free(&split);
     free(classes);
-    no_problems();
 }
 
-/* ---- Files ----------------------------------------------------------------------------------------------------------
- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *from, *to;
@@ -361,8 +330,7 @@ static const struct {
     {"]}}\n", "]}", NAPIER_CORRUPT_DATA, "not JSON"},
 };
 
-static void files(void **state) {
-    (void)state;
+static void files(void) {
     for (size_t i = 0; i < sizeof edits / sizeof edits[0]; i++) {
         napier_tokenizer *t = NULL;
         const napier_status status = tiny_load(context, edits[i].from, edits[i].to, &t);
@@ -374,12 +342,10 @@ static void files(void **state) {
         expect((status == NAPIER_OK) == (t != NULL), "edit %zu: status %d, tokenizer %p", i, (int)status, (void *)t);
         napier_tokenizer_destroy(context, t);
     }
-    no_problems();
 }
 
 /* A file that ends anywhere is refused. */
-static void cut_files(void **state) {
-    (void)state;
+static void cut_files(void) {
     char *const text = tiny_text(NULL, NULL);
     assert_non_null(text);
     for (size_t size = 0; size < TINY_SIZE - 1; size += 1 + size / 50) {
@@ -388,7 +354,6 @@ static void cut_files(void **state) {
         expect(t == NULL, "a tokenizer of %zu bytes", size);
     }
     free(text);
-    no_problems();
 }
 
 /* Of what malloc gives cJSON, allocation `fails_at` fails. */
@@ -400,8 +365,7 @@ static void *fail_at_last(size_t size) {
 }
 
 /* cJSON's memory: that it runs out is told from bad JSON, and there is a limit. */
-static void json_memory(void **state) {
-    (void)state;
+static void json_memory(void) {
     napier_tokenizer *t = NULL;
     cJSON_Hooks hooks = {fail_at_last, free};
     for (int64_t at = 0; at < 2000; at += 1 + at / 3) {
@@ -425,11 +389,9 @@ static void json_memory(void **state) {
     refused(context, napier_tokenizer_from_json(context, text, strlen(text), &t), NAPIER_UNSUPPORTED, "MB as JSON",
             "1073 MB", NULL);
     free(text);
-    no_problems();
 }
 
-/* ---- Added tokens --------------------------------------------------------------------------------------------------
- */
+/* ---- Added tokens ------------------------------------------------------------------------------------------------ */
 
 /* The tokens of a text, one after another, by trying all at each place; returns where it differs, or -1. */
 static int64_t first_difference(const napier_added_set *set, const char *text, size_t size, napier_scratch *hits) {
@@ -457,8 +419,7 @@ static int64_t first_difference(const napier_added_set *set, const char *text, s
 }
 
 /* Random tokens of two letters, in texts of them: everything begins and ends alike. One text is longer than a window. */
-static void added_by_definition(void **state) {
-    (void)state;
+static void added_by_definition(void) {
     enum { TOKENS = 12, LONGEST = 9, TEXT = 40000 };
     static char names[TOKENS][LONGEST], text[TEXT];
     napier_scratch hits = {0};
@@ -490,12 +451,10 @@ static void added_by_definition(void **state) {
         napier_added_free(&context->allocator, &set);
     }
     napier_scratch_free(context, &hits);
-    no_problems();
 }
 
 /* A token of a megabyte that nearly begins everywhere in a text of four: trying it at each place takes hours. */
-static void long_added_token(void **state) {
-    (void)state;
+static void long_added_token(void) {
     enum { LONG = 1 << 20, TEXT = 1 << 22 };
     char *const text = malloc(TEXT), *const name = malloc(LONG);
     assert_true(text != NULL && name != NULL);
@@ -521,11 +480,9 @@ static void long_added_token(void **state) {
     napier_scratch_free(context, &hits);
     free(text);
     free(name);
-    no_problems();
 }
 
-/* ---- Files that are made to be slow --------------------------------------------------------------------------------
- */
+/* ---- Files that are made to be slow ------------------------------------------------------------------------------ */
 
 enum { CROWD = 600, TABLE = 4096 }; /* tokens that fall together; slots for 288 + 2 * CROWD tokens, or as many merges */
 
@@ -538,8 +495,7 @@ static size_t append(char *text, size_t size, const char *format, ...) {
 }
 
 /* Tokens whose names fall on one slot are refused by name, before searching them takes long. */
-static void crowded_tokens(void **state) {
-    (void)state;
+static void crowded_tokens(void) {
     napier_tokenizer *t = NULL;
     char *const tokens = malloc(CROWD * 64), name[16];
     size_t size = 0, found = 0;
@@ -554,12 +510,10 @@ static void crowded_tokens(void **state) {
     refused(context, tiny_load(context, "\"!\": 0", tokens, &t), NAPIER_UNSUPPORTED, "vocab: '!",
             "512 fall on one place", NULL);
     free(tokens);
-    no_problems();
 }
 
 /* The same with merges: of tokens X0, X1, ..., whose ids are chosen, with 'z', whose id is 89. */
-static void crowded_merges(void **state) {
-    (void)state;
+static void crowded_merges(void) {
     napier_tokenizer *t = NULL;
     char *const text = tiny_text(NULL, NULL), *const made = malloc(TINY_SIZE + CROWD * 100);
     const char *const vocab = strstr(text, "\"!\": 0"), *const merges = strstr(text, "\"l l\"");
@@ -586,27 +540,23 @@ static void crowded_merges(void **state) {
             "merges[512]: 'X200' and 'z'", "512 fall on one place", NULL);
     free(text);
     free(made);
-    no_problems();
 }
 
-static void paths(void **state) {
-    (void)state;
+static void paths(void) {
     napier_tokenizer *t = NULL;
     const napier_status bad = NAPIER_IO_ERROR, wrong = NAPIER_INVALID_ARGUMENT;
     refused(context, napier_tokenizer_load(context, "/nowhere/tokenizer.json", &t), bad, "/nowhere", NULL);
     refused(context, napier_tokenizer_load(context, "/", &t), bad, "/: a folder", NULL);
     refused(context, napier_tokenizer_load(context, "/dev/zero", &t), bad, "/dev/zero: a device", NULL);
-    refused(context, napier_tokenizer_load(context, NULL, &t), wrong, "path", NULL);
-    refused(context, napier_tokenizer_load(context, "x", NULL), wrong, "out", NULL);
-    refused(context, napier_tokenizer_from_json(context, NULL, 3, &t), wrong, "json", NULL);
+    invalid(context, napier_tokenizer_load(context, NULL, &t), "path");
+    invalid(context, napier_tokenizer_load(context, "x", NULL), "out");
+    invalid(context, napier_tokenizer_from_json(context, NULL, 3, &t), "json");
     expect(napier_tokenizer_load(NULL, "x", &t) == wrong, "context NULL");
     napier_tokenizer_destroy(context, NULL);
     napier_tokenizer_destroy(NULL, NULL);
-    no_problems();
 }
 
-/* ---- Chat -----------------------------------------------------------------------------------------------------------
- */
+/* ---- Chat -------------------------------------------------------------------------------------------------------- */
 
 /* tests/peers renders many more with Jinja. */
 static void check_chat(const napier_chat_message *messages, int64_t count, int prompt, int quiet, const char *wanted) {
@@ -624,8 +574,7 @@ static void check_chat(const napier_chat_message *messages, int64_t count, int p
 #define MESSAGE(who, text) \
     { .role = who, .content = text, .size = sizeof text - 1 }
 
-static void chat(void **state) {
-    (void)state;
+static void chat(void) {
     const napier_chat_message talk[] = {
         MESSAGE("system", "s"),
         MESSAGE("user", "q"),
@@ -650,12 +599,10 @@ static void chat(void **state) {
         "<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\n<think>\nwell\n</think>\n\nb<|im_end|>\n"
         "<|im_start|>user\n<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response><|im_end|>\n"
         "<|im_start|>assistant\n<think>\n\n</think>\n\nc<|im_end|>\n");
-    no_problems();
 }
 
 /* reasoning_content, tool calls and tools, as Qwen3's template writes them. */
-static void chat_tools(void **state) {
-    (void)state;
+static void chat_tools(void) {
     const napier_tool_call calls[] = {{"f", 1, "{\"x\": 1}", 8}, {"g", 1, "{}", 2}};
     const napier_chat_message talk[] = {
         MESSAGE("system", "s"),
@@ -692,52 +639,35 @@ static void chat_tools(void **state) {
         expect(strncmp(text.bytes, begin, strlen(begin)) == 0 && strstr(text.bytes, list) != NULL, "'%s'", text.bytes);
     }
     napier_text_buffer_free(context, &text);
-    no_problems();
 }
 
-static void chat_arguments(void **state) {
-    (void)state;
+static void chat_arguments(void) {
     const napier_chat_message robot = MESSAGE("robot", "x"), nobody = {.content = "x", .size = 1},
                               nothing = {.role = "user", .size = 1},
                               thinker = {.role = "user", .reasoning = "hm", .reasoning_size = 2},
                               caller = {.role = "assistant", .tool_call_count = 1};
     napier_chat_options options = NAPIER_CHAT_OPTIONS_INIT;
     napier_text_buffer text = {0};
-    const napier_status wrong = NAPIER_INVALID_ARGUMENT;
-    refused(context, napier_chat_text(context, &robot, 1, NULL, &text), wrong, "messages[0]", "robot", NULL);
-    refused(context, napier_chat_text(context, &nobody, 1, NULL, &text), wrong, "role", NULL);
-    refused(context, napier_chat_text(context, &nothing, 1, NULL, &text), wrong, "content", NULL);
-    refused(context, napier_chat_text(context, &thinker, 1, NULL, &text), wrong, "messages[0]", "reasoning of a user",
-            NULL);
-    refused(context, napier_chat_text(context, &caller, 1, NULL, &text), wrong, "messages[0]", "tool_calls NULL", NULL);
-    refused(context, napier_chat_text(context, NULL, 1, NULL, &text), wrong, "messages", NULL);
-    refused(context, napier_chat_text(context, &robot, -1, NULL, &text), wrong, "count -1", NULL);
-    refused(context, napier_chat_text(context, &robot, 0, NULL, NULL), wrong, "text", NULL);
+    invalid(context, napier_chat_text(context, &robot, 1, NULL, &text), "messages[0]", "robot");
+    invalid(context, napier_chat_text(context, &nobody, 1, NULL, &text), "role");
+    invalid(context, napier_chat_text(context, &nothing, 1, NULL, &text), "content");
+    invalid(context, napier_chat_text(context, &thinker, 1, NULL, &text), "messages[0]", "reasoning of a user");
+    invalid(context, napier_chat_text(context, &caller, 1, NULL, &text), "messages[0]", "tool_calls NULL");
+    invalid(context, napier_chat_text(context, NULL, 1, NULL, &text), "messages");
+    invalid(context, napier_chat_text(context, &robot, -1, NULL, &text), "count -1");
+    invalid(context, napier_chat_text(context, &robot, 0, NULL, NULL), "text");
     options.struct_size = 1;
-    refused(context, napier_chat_text(context, &robot, 0, &options, &text), wrong, "struct_size", NULL);
-    no_problems();
+    invalid(context, napier_chat_text(context, &robot, 0, &options, &text), "struct_size");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_form),
-        cmocka_unit_test(against_utf8proc),
-        cmocka_unit_test(expressions),
-        cmocka_unit_test(refused_expressions),
-        cmocka_unit_test(endless),
-        cmocka_unit_test(looks_far),
-        cmocka_unit_test(long_words),
-        cmocka_unit_test(files),
-        cmocka_unit_test(cut_files),
-        cmocka_unit_test(json_memory),
-        cmocka_unit_test(added_by_definition),
-        cmocka_unit_test(long_added_token),
-        cmocka_unit_test(crowded_tokens),
-        cmocka_unit_test(crowded_merges),
-        cmocka_unit_test(paths),
-        cmocka_unit_test(chat),
-        cmocka_unit_test(chat_tools),
-        cmocka_unit_test(chat_arguments),
-    };
-    return cmocka_run_group_tests_name("tokenizer's parts", tests, start, stop);
+    napier_unicode_table(table);
+    context = context_of(NAPIER_ISA_AUTO, 1);
+    const int failed = RUN_TESTS("tokenizer's parts", TEST(normal_form), TEST(against_utf8proc), TEST(expressions),
+                                 TEST(refused_expressions), TEST(endless), TEST(looks_far), TEST(long_words),
+                                 TEST(files), TEST(cut_files), TEST(json_memory), TEST(added_by_definition),
+                                 TEST(long_added_token), TEST(crowded_tokens), TEST(crowded_merges), TEST(paths),
+                                 TEST(chat), TEST(chat_tools), TEST(chat_arguments));
+    napier_context_destroy(context);
+    return failed;
 }
