@@ -238,10 +238,9 @@ static void check_backward(linear_case *c, napier_dtype out, layout l, int threa
             napier_context *context = context_for_test(threads == 1 ? isas[i] : NAPIER_ISA_AUTO, threads);
             grid got_hidden = grid_make(l, c->rows, c->hidden, out),
                  got_weights = grid_make(l, c->vocabulary, c->hidden, out);
-            const napier_matrix none = {NULL, 0, 0, 0, 0, NAPIER_F32};
             const napier_status status = napier_linear_token_logprobs_backward(
                 context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options, &p.gradients,
-                both == 1 ? none : got_hidden.view, both == 2 ? none : got_weights.view);
+                both == 1 ? NO_MATRIX : got_hidden.view, both == 2 ? NO_MATRIX : got_weights.view);
             if (succeeded(context, status, what)) {
                 if (both != 1) {
                     grid_differences(&got_hidden, &hidden, what);
@@ -324,7 +323,6 @@ static void nothing_gives_nothing(napier_context *context) {
     static int64_t ids[4];
     float grad[12];
     const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
-    const napier_matrix absent = {NULL, 0, 0, 0, 0, NAPIER_F32};
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     works(napier_linear_token_logprobs, context, napier_const_rows_f32(NULL, 0, 4), napier_const_rows_f32(w, 3, 4),
           napier_indices_i64(NULL, 0), NULL, &results);
@@ -335,13 +333,13 @@ static void nothing_gives_nothing(napier_context *context) {
     expect(lse[0] == -INFINITY && lse[2] == -INFINITY, "lse of no tokens is %g", (double)lse[0]);
     memset(grad, 1, sizeof grad);
     works(napier_linear_token_logprobs_backward, context, napier_const_rows_f32(NULL, 0, 4),
-          napier_const_rows_f32(w, 3, 4), napier_indices_i64(NULL, 0), NULL, &none, absent,
+          napier_const_rows_f32(w, 3, 4), napier_indices_i64(NULL, 0), NULL, &none, NO_MATRIX,
           napier_rows_f32(grad, 3, 4));
     for (int i = 0; i < 12; i++) {
         expect(f32_bits(grad[i]) == 0, "gradient of nothing is %g", (double)grad[i]);
     }
     works(napier_linear_token_logprobs_backward, context, napier_const_rows_f32(x, 3, 4),
-          napier_const_rows_f32(w, 3, 4), napier_indices_i64(ids, 3), NULL, &none, absent, absent);
+          napier_const_rows_f32(w, 3, 4), napier_indices_i64(ids, 3), NULL, &none, NO_MATRIX, NO_MATRIX);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -402,7 +400,6 @@ static void wrong_arguments_are_named(napier_context *context) {
     static int64_t ids[3] = {0, 5, 1};
     const napier_const_matrix hidden = napier_const_rows_f32(x, 3, 4), weights = napier_const_rows_f32(w, 5, 4);
     const napier_indices none = napier_indices_i64(NULL, 0);
-    const napier_matrix absent = {NULL, 0, 0, 0, 0, NAPIER_F32};
     const napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
     invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, NULL), "results");
@@ -418,14 +415,15 @@ static void wrong_arguments_are_named(napier_context *context) {
             "ids", "5");
     results.lse = napier_array_f32(w + 2, 3);
     invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, &results), "lse", "weights");
-    invalid(context, napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, NULL, absent, absent),
+    invalid(context,
+            napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, NULL, NO_MATRIX, NO_MATRIX),
             "gradients");
     invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients,
-                                                  napier_rows_f32(y, 3, 5), absent),
+                                                  napier_rows_f32(y, 3, 5), NO_MATRIX),
             "grad_hidden", "3 x 5");
     invalid(context,
-            napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients, absent,
+            napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients, NO_MATRIX,
                                                   napier_rows_f32(w, 5, 4)),
             "grad_weights", "weights");
     invalid(context,

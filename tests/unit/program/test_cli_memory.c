@@ -1,10 +1,6 @@
 /* test_cli_memory - the limits on memory that the program minds: cgroups of both versions, in made-up /proc and /sys, and
  * those of the process. */
 #define _XOPEN_SOURCE 700
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -12,22 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "../../../cli/program/memory.h"
 #include "support/check.h"
 
 static char root[] = "/tmp/napier-memory-XXXXXX";
-
-static int start(void **state) {
-    (void)state;
-    return !mkdtemp(root) || chdir(root);
-}
-
-static int stop(void **state) {
-    (void)state;
-    return system("rm -rf proc sys") || rmdir(root);
-}
 
 /* A file below the root, with the folders above it. */
 static void put(const char *path, const char *text) {
@@ -40,15 +24,12 @@ static void put(const char *path, const char *text) {
     assert_int_equal(fclose(file), 0);
 }
 
-static int begin(void **state) {
-    (void)state;
-    return system("rm -rf proc sys");
-}
+static void begin(void) { assert_int_equal(system("rm -rf proc sys"), 0); }
 
 static int64_t limit(void) { return memory_limit(root); }
 
-static void test_none(void **state) {
-    (void)state;
+static void test_none(void) {
+    begin();
     const int64_t machine = limit();
     assert_true(machine > 64 << 20);
     put("proc/self/cgroup", "0::/user.slice\n");
@@ -59,8 +40,8 @@ static void test_none(void **state) {
     assert_int_equal(limit(), machine);
 }
 
-static void test_version_2(void **state) {
-    (void)state;
+static void test_version_2(void) {
+    begin();
     put("proc/self/cgroup", "0::/a/b\n");
     put("sys/fs/cgroup/a/b/memory.max", "50000000\n");
     assert_int_equal(limit(), 50000000);
@@ -74,8 +55,8 @@ static void test_version_2(void **state) {
     assert_int_equal(limit(), 30000000);
 }
 
-static void test_version_1(void **state) {
-    (void)state;
+static void test_version_1(void) {
+    begin();
     put("proc/self/cgroup", "12:cpu,cpuacct:/x\n9:memory:/docker/1\n0::/\n");
     put("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", "60000000\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -100,8 +81,8 @@ static void check_resource(int resource) {
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void test_resources(void **state) {
-    (void)state;
+static void test_resources(void) {
+    begin();
     if (SANITIZED) {
         skip(); /* AddressSanitizer reserves terabytes of addresses, more than any limit */
     }
@@ -110,11 +91,10 @@ static void test_resources(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_none, begin),
-        cmocka_unit_test_setup(test_version_2, begin),
-        cmocka_unit_test_setup(test_version_1, begin),
-        cmocka_unit_test_setup(test_resources, begin),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
+    if (!mkdtemp(root) || chdir(root)) {
+        return 2;
+    }
+    const int failed =
+        RUN_TESTS("cli_memory", TEST(test_none), TEST(test_version_2), TEST(test_version_1), TEST(test_resources));
+    return system("rm -rf proc sys") || rmdir(root) || failed;
 }

@@ -445,9 +445,8 @@ static void test_metrics(napier_context *context) {
     o.correction_cap = 1.1;
     o.off_policy_threshold = 0.01;
     const napier_grpo_batch view = view_of(b, 0);
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-    works(napier_grpo_loss, context, &view, &o, &m, none, none);
+    works(napier_grpo_loss, context, &view, &o, &m, NO_VECTOR, NO_VECTOR);
     real now[LIMIT], n = 0, low = 0, high = 0, ratio = 0, kl = 0, approx = 0, entropy = 0, corrected = 0, kept = 0;
     real least = 1e9L, most = 0, some = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -502,7 +501,6 @@ static void test_quantiles(napier_context *context) {
     rng r = rng_make(9);
     float entropies[200], losses[200], ones[200], zeros[200] = {0};
     double sorted[200];
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     for (int i = 0; i < 300; i++) {
         const int64_t n = 1 + rng_below(&r, 200), ends[] = {0, n};
         const int kind = i % 4; /* ordinary, many ties, tiny, of both signs */
@@ -521,7 +519,7 @@ static void test_quantiles(napier_context *context) {
         view.entropies = napier_const_array_f32(entropies, n);
         view.advantages = napier_const_array_f32(ones, n);
         view.offsets = napier_indices_i64(ends, 2);
-        works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(losses, n), none);
+        works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(losses, n), NO_VECTOR);
         for (int64_t t = 0; t < n; t++) {
             expect((losses[t] == -1.0f) == (entropies[t] >= threshold),
                    "case %d: token %lld of entropy %g, quantile %g", i, (long long)t, (double)entropies[t],
@@ -552,8 +550,7 @@ static void test_empty_and_masked(napier_context *context) {
             view.offsets = napier_indices_i32(way == 2 ? padded : ragged, 3);
             o.count_empty_responses = way == 1;
             napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-            const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-            works(napier_grpo_loss, context, &view, &o, &m, napier_array_f32(grad[way], n), none);
+            works(napier_grpo_loss, context, &view, &o, &m, napier_array_f32(grad[way], n), NO_VECTOR);
             loss[way] = m.loss;
         }
         const bool same = o.type == NAPIER_GRPO_BNPO || o.type == NAPIER_GRPO_DAPO || o.type == NAPIER_GRPO_CISPO ||
@@ -613,8 +610,7 @@ static void test_nothing(napier_context *context) {
             view.mask = mask;
             o.entropy_coefficient = 1;
             o.top_entropy_quantile = 0.5;
-            const napier_vector absent = {NULL, 0, 0, NAPIER_F32};
-            works(napier_grpo_loss, context, &view, &o, &m, out, absent);
+            works(napier_grpo_loss, context, &view, &o, &m, out, NO_VECTOR);
             expect(m.loss == 0 && m.tokens == 0, "type %d, %lld responses: loss %g", type, (long long)responses,
                    m.loss);
             for (int64_t t = 0; t < tokens; t++) {
@@ -683,7 +679,6 @@ static void test_giant_response(void) {
     view.advantages = napier_const_array_f32(advantages, RESPONSES);
     view.offsets = napier_indices_i64(ends, RESPONSES + 1);
     view.mask = mask;
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     static const napier_grpo_type types[] = {NAPIER_GRPO, NAPIER_GRPO_GSPO, NAPIER_GRPO_VESPO};
     for (int i = 0; i < 3; i++) {
         napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
@@ -695,7 +690,7 @@ static void test_giant_response(void) {
             napier_context *const c = context_for_test(NAPIER_ISA_AUTO, threads);
             const bool again = threads > 1;
             works(napier_grpo_loss, c, &view, &o, again ? &m : &first, napier_array_f32(again ? other : grad, TOKENS),
-                  none);
+                  NO_VECTOR);
             expect(!again || (!memcmp(&m, &first, sizeof m) && !memcmp(grad, other, TOKENS * sizeof *grad)),
                    "type %d: %d threads give other bits", (int)o.type, threads);
         }
@@ -803,7 +798,7 @@ static void check_composition(napier_context *c, const batch *b, const napier_gr
     }
     succeeded(c, napier_token_logprobs_backward(c, x, id, to, &gradients, napier_rows_f32(expected, n, vocabulary)),
               what);
-    view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
+    view.logprobs = view.entropies = NO_CONST_VECTOR;
     for (int in_place = 0; in_place < 2; in_place++) {
         memcpy(grad_logits, logits, (size_t)(n * vocabulary) * sizeof *logits);
         const napier_const_matrix from = in_place ? napier_const_rows_f32(grad_logits, n, vocabulary) : x;
@@ -877,12 +872,11 @@ static void test_from_logits_gradient(napier_context *context) {
         formula f = {b, &o, 0, now, held, -HUGE_VAL, NULL, NULL};
         chain(&f, z, FEW, held, 0.75L);
         napier_grpo_batch view = view_of(b, 0);
-        view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
-        const napier_vector none = {NULL, 0, 0, NAPIER_F32};
+        view.logprobs = view.entropies = NO_CONST_VECTOR;
         napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
         works(napier_grpo_from_logits, context, napier_const_rows_f32(logits, b->tokens, FEW),
               napier_indices_i64(ids, b->tokens), &view, &o, &to, &m, napier_rows_f32(grad_logits, b->tokens, FEW),
-              none, none);
+              NO_VECTOR, NO_VECTOR);
         const real loss = chain(&f, z, FEW, now, 0.75L);
         expect(near(m.loss, loss, fabsl(loss) + 0.1L, 2e-6), "type %d: loss %.9g, not %.9Lg", i, m.loss, loss);
         real slope[MOST_ROWS * FEW], most = 0;
@@ -946,9 +940,8 @@ static void test_refusals(napier_context *c) {
     REFUSE_OPTION(off_policy_threshold, (double)NAN);
     REFUSE_OPTION(entropy_threshold, (double)NAN);
     napier_grpo_options o = d;
-    const napier_const_vector absent = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_batch without = view;
-    without.ref_logprobs = without.sampler_logprobs = without.entropies = absent;
+    without.ref_logprobs = without.sampler_logprobs = without.entropies = NO_CONST_VECTOR;
     o.beta = 1;
     refuse_option(c, &without, &o, "ref_logprobs");
     o = d;
@@ -986,26 +979,25 @@ static void test_refusals_of_logits(napier_context *c) {
     napier_grpo_batch view = view_of(b, 0);
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
     m.loss = 7;
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     const napier_const_matrix x = napier_const_rows_f32(logits, b->tokens, 20);
     const napier_matrix g = napier_rows_f32(grad_logits, b->tokens, 20);
     const napier_indices id = napier_indices_i64(ids, b->tokens);
     memset(grad_logits, 0x11, sizeof grad_logits);
-    invalid(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, none, none), "logprobs");
-    view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
+    invalid(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, NO_VECTOR, NO_VECTOR), "logprobs");
+    view.logprobs = view.entropies = NO_CONST_VECTOR;
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_GSPO; type += NAPIER_GRPO_GSPO) { /* one read, and two */
         napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
         napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
         o.type = (napier_grpo_type)type;
         ids[2] = 20;
-        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, none, none), "ids[2]", "20");
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, NO_VECTOR, NO_VECTOR), "ids[2]", "20");
         ids[2] = 1;
         to.temperature = 0;
-        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, none, none), "temperature");
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, NO_VECTOR, NO_VECTOR), "temperature");
         const napier_vector over = napier_array_f32(grad_logits, b->tokens);
-        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, none), "grad_logits");
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, NO_VECTOR), "grad_logits");
         const napier_indices fewer = napier_indices_i64(ids, b->tokens - 1);
-        invalid(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), "ids");
+        invalid(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, NO_VECTOR, NO_VECTOR), "ids");
     }
     expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
 }

@@ -223,7 +223,6 @@ static void test_dtypes_and_strides(napier_context *context) {
         }
         const napier_const_vector p = {x, tokens, 3, dtypes[d]}, q = {y + tokens - 1, tokens, -1, dtypes[d]};
         const napier_vector out = napier_array(narrow, RESPONSES, dtypes[d]), grad = {g, tokens, 2, dtypes[d]};
-        const napier_vector none = {NULL, 0, 0, NAPIER_F32};
         works(napier_kl_per_response, context, p, q, at, NULL, &o, out);
         works(napier_kl_per_response, context, napier_const_array_f32(policy, tokens),
               napier_const_array_f32(ref, tokens), at, NULL, &o, napier_array_f32(kl, RESPONSES));
@@ -234,9 +233,9 @@ static void test_dtypes_and_strides(napier_context *context) {
         }
         const float ones[RESPONSES] = {1, 1, 1, 1, 1, 1, 1};
         const napier_const_vector one = napier_const_array_f32(ones, RESPONSES);
-        works(napier_kl_per_response_backward, context, p, q, at, NULL, &o, one, grad, none);
+        works(napier_kl_per_response_backward, context, p, q, at, NULL, &o, one, grad, NO_VECTOR);
         works(napier_kl_per_response_backward, context, napier_const_array_f32(policy, tokens),
-              napier_const_array_f32(ref, tokens), at, NULL, &o, one, napier_array_f32(grad_a, tokens), none);
+              napier_const_array_f32(ref, tokens), at, NULL, &o, one, napier_array_f32(grad_a, tokens), NO_VECTOR);
         for (int64_t t = 0; t < tokens; t++) {
             if (!expect(element_bits(g, dtypes[d], 2 * t) == dtype_bits(dtypes[d], (double)grad_a[t]),
                         "%s: gradient %lld is not the rounded one", napier_dtype_name(dtypes[d]), (long long)t)) {

@@ -152,7 +152,6 @@ static void test_grpo_loss(napier_context *context) {
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
     napier_grpo_batch batch = NAPIER_GRPO_BATCH_INIT;
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     float losses[ROWS], grad[ROWS];
     double now[ROWS], mean = 0;
     o.type = NAPIER_GRPO_TOKEN_MEAN;
@@ -164,17 +163,17 @@ static void test_grpo_loss(napier_context *context) {
     for (int t = 0; t < ROWS; t++) {
         now[t] = (double)policy[t];
     }
-    works(napier_grpo_token_loss, context, &batch, &o, napier_array_f32(losses, ROWS), none);
+    works(napier_grpo_token_loss, context, &batch, &o, napier_array_f32(losses, ROWS), NO_VECTOR);
     for (int t = 0; t < ROWS; t++) {
         const double a = (double)advantages[t >= offsets[1]], ratio = exp(now[t] - (double)old[t]);
         const double truth = -fmin(ratio * a, fmin(fmax(ratio, 0.8), 1.2) * a);
         mean += truth / ROWS;
         expect(fabs((double)losses[t] - truth) < 4e-7, "token %d: %.9g, not %.9g", t, (double)losses[t], truth);
     }
-    works(napier_grpo_loss, context, &batch, &o, &m, none, none);
+    works(napier_grpo_loss, context, &batch, &o, &m, NO_VECTOR, NO_VECTOR);
     expect(fabs(m.loss - mean) < 4e-7, "the policy's loss is %.9g, not %.9g", m.loss, mean);
     o.beta = beta;
-    works(napier_grpo_loss, context, &batch, &o, &m, napier_array_f32(grad, ROWS), none);
+    works(napier_grpo_loss, context, &batch, &o, &m, napier_array_f32(grad, ROWS), NO_VECTOR);
     const double truth = whole(now, old, ref, advantages, beta);
     expect(fabs(m.loss - truth) < 4e-7, "the loss is %.9g, not %.9g", m.loss, truth);
     for (int t = 0; t < ROWS; t++) {

@@ -67,10 +67,9 @@ static void test_formula(napier_context *context) {
             expect(fabsl((real)rewards[b] - reward) <= 3e-7L * whole, "reward %g, not %Lg", (double)rewards[b], reward);
         }
         const bool both = i % 2;
-        const napier_const_vector no_rewards = {NULL, 0, 0, NAPIER_F32};
         works(napier_rubric_score_backward, context, id, at, marks(), weight(),
-              napier_const_rows_f32(gs, RESPONSES, CRITERIA), both ? napier_const_array_f32(gr, RESPONSES) : no_rewards,
-              napier_array_f32(grad, n));
+              napier_const_rows_f32(gs, RESPONSES, CRITERIA),
+              both ? napier_const_array_f32(gr, RESPONSES) : NO_CONST_VECTOR, napier_array_f32(grad, n));
         for (int64_t b = 0; b < RESPONSES; b++) {
             for (int64_t t = offsets[b]; t < offsets[b + 1]; t++) {
                 real sum = 0, size = 0;
@@ -114,17 +113,15 @@ static void test_same_bits(void) {
         }
     }
     const napier_const_matrix column = {turned, CRITERIA, VOCABULARY, 1, CRITERIA, NAPIER_F32};
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-    const napier_const_vector no_rewards = {NULL, 0, 0, NAPIER_F32};
     for (int i = 0; i < 3 * count; i++) {
         napier_context *const c = context_for_test(isas[i % count], 1 + i / count);
         float *const out = i ? other : scores, *const g = i ? other_grad : grad;
         const napier_const_matrix m = i % 2 ? column : marks();
         const napier_indices id = i % 3 == 2 ? napier_indices_i64(wide_ids, n) : napier_indices_i32(ids, n);
         works(napier_rubric_score, c, napier_const_array_f32(logprobs, n), id, at, m, weight(),
-              napier_rows_f32(out, RESPONSES, CRITERIA), none);
+              napier_rows_f32(out, RESPONSES, CRITERIA), NO_VECTOR);
         works(napier_rubric_score_backward, c, id, at, m, weight(), napier_const_rows_f32(scores, RESPONSES, CRITERIA),
-              no_rewards, napier_array_f32(g, n));
+              NO_CONST_VECTOR, napier_array_f32(g, n));
         expect(!i || (!memcmp(scores, other, sizeof scores) && !memcmp(grad, other_grad, (size_t)n * 4)),
                "%s with %d threads gives other bits", napier_isa_name(isas[i % count]), 1 + i / count);
     }
@@ -133,7 +130,7 @@ static void test_same_bits(void) {
         const int64_t first = offsets[b], size = offsets[b + 1] - first, ends[] = {0, size};
         works(napier_rubric_score, c, napier_const_array_f32(logprobs + first, size),
               napier_indices_i32(ids + first, size), napier_indices_i64(ends, 2), marks(), weight(),
-              napier_rows_f32(other, 1, CRITERIA), none);
+              napier_rows_f32(other, 1, CRITERIA), NO_VECTOR);
         expect(!memcmp(other, scores + b * CRITERIA, sizeof *scores * CRITERIA), "response %lld alone differs",
                (long long)b);
     }
@@ -145,7 +142,6 @@ static void test_dtypes(napier_context *context) {
     static uint16_t narrow[CRITERIA * VOCABULARY], narrow_logprobs[2 * LIMIT];
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     float a[RESPONSES * CRITERIA], b[RESPONSES * CRITERIA];
-    const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     for (int d = 0; d < 2; d++) {
         const int64_t n = make_batch(17, RESPONSES, 700);
         const napier_indices at = napier_indices_i64(offsets, RESPONSES + 1), id = napier_indices_i32(ids, n);
@@ -159,9 +155,9 @@ static void test_dtypes(napier_context *context) {
         }
         const napier_const_vector l = {narrow_logprobs, n, 2, dtypes[d]};
         works(napier_rubric_score, context, l, id, at, napier_const_rows(narrow, CRITERIA, VOCABULARY, dtypes[d]),
-              weight(), napier_rows_f32(a, RESPONSES, CRITERIA), none);
+              weight(), napier_rows_f32(a, RESPONSES, CRITERIA), NO_VECTOR);
         works(napier_rubric_score, context, napier_const_array_f32(logprobs, n), id, at, marks(), weight(),
-              napier_rows_f32(b, RESPONSES, CRITERIA), none);
+              napier_rows_f32(b, RESPONSES, CRITERIA), NO_VECTOR);
         expect(!memcmp(a, b, sizeof a), "%s gives other bits than its widened values", napier_dtype_name(dtypes[d]));
     }
 }
@@ -171,7 +167,6 @@ static void test_refusals(napier_context *c) {
     const int64_t n = make_batch(3, 3, 5000);
     const napier_const_vector l = napier_const_array_f32(logprobs, n), w = weight();
     const napier_indices at = napier_indices_i64(offsets, 4), id = napier_indices_i32(ids, n);
-    const napier_matrix no_scores = {NULL, 0, 0, 0, 0, NAPIER_F32};
     const napier_vector out = napier_array_f32(rewards, 3);
     const int64_t where[] = {0, n / 2, n - 1};
     for (int i = 0; i < 3; i++) {
@@ -179,25 +174,25 @@ static void test_refusals(napier_context *c) {
         char index[40];
         snprintf(index, sizeof index, "token_ids[%lld]", (long long)where[i]);
         ids[where[i]] = VOCABULARY;
-        invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), index, "500");
+        invalid(c, napier_rubric_score(c, l, id, at, marks(), w, NO_MATRIX, out), index, "500");
         ids[where[i]] = -1;
-        invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), index, "-1");
+        invalid(c, napier_rubric_score(c, l, id, at, marks(), w, NO_MATRIX, out), index, "-1");
         ids[where[i]] = kept;
         wide_ids[where[i]] = INT64_C(1) << 32;
-        invalid(c, napier_rubric_score(c, l, napier_indices_i64(wide_ids, n), at, marks(), w, no_scores, out), index,
+        invalid(c, napier_rubric_score(c, l, napier_indices_i64(wide_ids, n), at, marks(), w, NO_MATRIX, out), index,
                 "4294967296");
         wide_ids[where[i]] = kept;
     }
     const napier_indices fewer = napier_indices_i32(ids, n - 1);
-    invalid(c, napier_rubric_score(c, l, fewer, at, marks(), w, no_scores, out), "token_ids");
+    invalid(c, napier_rubric_score(c, l, fewer, at, marks(), w, NO_MATRIX, out), "token_ids");
     const napier_const_vector short_weights = napier_const_array_f32(weights, CRITERIA - 1);
-    invalid(c, napier_rubric_score(c, l, id, at, marks(), short_weights, no_scores, out), "weights");
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), short_weights, NO_MATRIX, out), "weights");
     const napier_matrix wrong = napier_rows_f32(grad, 3, CRITERIA - 1);
     invalid(c, napier_rubric_score(c, l, id, at, marks(), w, wrong, out), "scores");
     const napier_vector over = napier_array_f32(weights, 3);
-    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, over), "rewards", "weights");
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, NO_MATRIX, over), "rewards", "weights");
     offsets[1] = n + 1;
-    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), "offsets[");
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, NO_MATRIX, out), "offsets[");
     expect(rewards[0] == 7 && rewards[2] == 7, "a refused call wrote");
 }
 

@@ -392,7 +392,7 @@ static void check_untouched(const good *g) {
     expect(g->lse[0] == -7.0f, "lse was written although the arguments were refused");
 }
 
-/* Both matrix operations refuse it, and the text has both words. */
+/* Both matrix operations refuse it, and the text has both words. Then all is good again. */
 static void refused_by_softmax(napier_context *context, good *g, const char *name, const char *value) {
     invalid(context, napier_softmax(context, g->logits, g->probs, &g->options), name, value);
     check_untouched(g);
@@ -408,53 +408,33 @@ static void refused_by_logsumexp(napier_context *context, good *g, const char *n
     make_good(g);
 }
 
+#define REFUSED(call_, change_, ...) ((change_), refused_by_##call_(context, &g, __VA_ARGS__))
+
 static void test_bad_views(napier_context *context) {
     good g;
     make_good(&g);
-    g.logits.rows = -2;
-    refused_by_softmax(context, &g, "logits", "-2");
-    g.logits.cols = -9;
-    refused_by_softmax(context, &g, "logits", "-9");
-    g.logits.data = NULL;
-    refused_by_softmax(context, &g, "logits", "NULL");
-    g.logits.dtype = (napier_dtype)77;
-    refused_by_softmax(context, &g, "logits", "77");
-    g.logits.dtype = (napier_dtype)0;
-    refused_by_softmax(context, &g, "logits", "dtype 0");
-    g.logits.data = (const char *)g.in + 1;
-    refused_by_softmax(context, &g, "logits", "aligned");
-    g.logits.row_stride = INT64_MAX / 2;
-    refused_by_softmax(context, &g, "logits", "4611686018427387903");
-    g.logits.rows = INT64_MAX;
-    refused_by_softmax(context, &g, "logits", "9223372036854775807");
-    g.logits.col_stride = INT64_MIN;
-    refused_by_softmax(context, &g, "logits", "-9223372036854775808");
-    g.probs.rows = -2;
-    refused_by_softmax(context, &g, "probs", "-2");
-    g.probs.data = NULL;
-    refused_by_softmax(context, &g, "probs", "NULL");
-    g.probs.dtype = (napier_dtype)5;
-    refused_by_softmax(context, &g, "probs", "5");
-    g.probs.row_stride = 3;
-    refused_by_softmax(context, &g, "probs", "row_stride 3 is less than cols 8");
-    g.probs.row_stride = 0;
-    refused_by_softmax(context, &g, "probs", "row_stride 0");
-    g.probs.col_stride = 0;
-    refused_by_softmax(context, &g, "probs", "col_stride 0");
-    g.probs = napier_rows_f32(g.out, 2, 8);
-    refused_by_softmax(context, &g, "probs", "2");
-    g.probs = napier_rows_f32(g.out, 3, 7);
-    refused_by_softmax(context, &g, "probs", "7");
-    g.lse_view.size = 2;
-    refused_by_logsumexp(context, &g, "lse", "2");
-    g.lse_view.size = -1;
-    refused_by_logsumexp(context, &g, "lse", "-1");
-    g.lse_view.stride = 0;
-    refused_by_logsumexp(context, &g, "lse", "stride 0");
-    g.lse_view.data = NULL;
-    refused_by_logsumexp(context, &g, "lse", "NULL");
-    g.lse_view.dtype = (napier_dtype)-1;
-    refused_by_logsumexp(context, &g, "lse", "-1");
+    REFUSED(softmax, g.logits.rows = -2, "logits", "-2");
+    REFUSED(softmax, g.logits.cols = -9, "logits", "-9");
+    REFUSED(softmax, g.logits.data = NULL, "logits", "NULL");
+    REFUSED(softmax, g.logits.dtype = (napier_dtype)77, "logits", "77");
+    REFUSED(softmax, g.logits.dtype = (napier_dtype)0, "logits", "dtype 0");
+    REFUSED(softmax, g.logits.data = (const char *)g.in + 1, "logits", "aligned");
+    REFUSED(softmax, g.logits.row_stride = INT64_MAX / 2, "logits", "4611686018427387903");
+    REFUSED(softmax, g.logits.rows = INT64_MAX, "logits", "9223372036854775807");
+    REFUSED(softmax, g.logits.col_stride = INT64_MIN, "logits", "-9223372036854775808");
+    REFUSED(softmax, g.probs.rows = -2, "probs", "-2");
+    REFUSED(softmax, g.probs.data = NULL, "probs", "NULL");
+    REFUSED(softmax, g.probs.dtype = (napier_dtype)5, "probs", "5");
+    REFUSED(softmax, g.probs.row_stride = 3, "probs", "row_stride 3 is less than cols 8");
+    REFUSED(softmax, g.probs.row_stride = 0, "probs", "row_stride 0");
+    REFUSED(softmax, g.probs.col_stride = 0, "probs", "col_stride 0");
+    REFUSED(softmax, g.probs = napier_rows_f32(g.out, 2, 8), "probs", "2");
+    REFUSED(softmax, g.probs = napier_rows_f32(g.out, 3, 7), "probs", "7");
+    REFUSED(logsumexp, g.lse_view.size = 2, "lse", "2");
+    REFUSED(logsumexp, g.lse_view.size = -1, "lse", "-1");
+    REFUSED(logsumexp, g.lse_view.stride = 0, "lse", "stride 0");
+    REFUSED(logsumexp, g.lse_view.data = NULL, "lse", "NULL");
+    REFUSED(logsumexp, g.lse_view.dtype = (napier_dtype)-1, "lse", "-1");
     invalid(context, napier_logsumexp_all(context, g.logits, g.lse_view, NULL), "lse", "3");
     check_untouched(&g);
 }
@@ -467,27 +447,19 @@ static void test_bad_options(napier_context *context) {
     good g;
     make_good(&g);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        g.options.temperature = bad[i].temperature;
-        refused_by_softmax(context, &g, "temperature", bad[i].value);
-        g.options.temperature = bad[i].temperature;
-        refused_by_logsumexp(context, &g, "temperature", bad[i].value);
+        REFUSED(softmax, g.options.temperature = bad[i].temperature, "temperature", bad[i].value);
+        REFUSED(logsumexp, g.options.temperature = bad[i].temperature, "temperature", bad[i].value);
         g.options.temperature = bad[i].temperature;
         invalid(context, napier_logsumexp_all(context, g.logits, napier_array_f32(g.lse, 1), &g.options), "temperature",
                 bad[i].value);
         make_good(&g);
     }
-    g.options.temperature = (double)NAN;
-    refused_by_softmax(context, &g, "temperature", "nan");
-    g.options.algorithm = (napier_algorithm)4;
-    refused_by_softmax(context, &g, "algorithm", "4");
-    g.options.algorithm = (napier_algorithm)-1;
-    refused_by_logsumexp(context, &g, "algorithm", "-1");
-    g.options.masked_rows = (napier_masked_rows)2;
-    refused_by_softmax(context, &g, "masked_rows", "2");
-    g.options.struct_size = 3;
-    refused_by_softmax(context, &g, "struct_size", "3");
-    g.options.struct_size = 0;
-    refused_by_logsumexp(context, &g, "struct_size", "0");
+    REFUSED(softmax, g.options.temperature = (double)NAN, "temperature", "nan");
+    REFUSED(softmax, g.options.algorithm = (napier_algorithm)4, "algorithm", "4");
+    REFUSED(logsumexp, g.options.algorithm = (napier_algorithm)-1, "algorithm", "-1");
+    REFUSED(softmax, g.options.masked_rows = (napier_masked_rows)2, "masked_rows", "2");
+    REFUSED(softmax, g.options.struct_size = 3, "struct_size", "3");
+    REFUSED(logsumexp, g.options.struct_size = 0, "struct_size", "0");
 
     /* In f64 the same temperatures are fine. */
     double wide[24];
