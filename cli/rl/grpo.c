@@ -119,7 +119,7 @@ static int print_report(FILE *file, void *user) {
 static napier_vector room_for(const char *path, int64_t tokens, int *status) {
     float *const values = path != NULL ? malloc(((size_t)tokens + 1) * sizeof *values) : NULL;
     if (path != NULL && values == NULL) {
-        *status = complain("%s: out of memory", path);
+        *status = out_of_memory(path);
     }
     return napier_array_f32(values, values != NULL ? tokens : 0);
 }
