@@ -125,7 +125,7 @@ static napier_vector room_for(const char *path, int64_t tokens, int *status) {
 }
 
 static int write_numbers(const char *path, const rl_batch *batch, napier_vector values) {
-    return path != NULL && output_array(path, FORMAT_AUTO, &batch->shape, values.data);
+    return path != NULL && output_array(path, output_format(path, FORMAT_NPY), &batch->shape, values.data);
 }
 
 static int compute(const grpo_request *q, napier_context *context, const rl_batch *batch) {
