@@ -108,7 +108,7 @@ void buffer_base64(buffer *b, const void *bytes, size_t size) {
 
 int buffer_write(const buffer *b, const char *path) {
     if (b->failed) {
-        return complain("%s: out of memory", path);
+        return out_of_memory(path);
     }
     return output_bytes(path, b->bytes, b->size);
 }

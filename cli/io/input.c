@@ -17,8 +17,6 @@
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int no_memory(const input *in) { return complain("%s: out of memory", in->name); }
-
 static int read_error(const input *in) { return complain("%s: %s", in->name, strerror(errno)); }
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
@@ -230,7 +228,7 @@ static int grow_table(input *in, int64_t *capacity) {
     }
     double *const table = realloc(in->table, (size_t)wanted * sizeof *table);
     if (table == NULL) {
-        return no_memory(in);
+        return out_of_memory(in->name);
     }
     in->table = table;
     *capacity = wanted;

@@ -14,7 +14,7 @@ enum { FIRST_CAPACITY = 1 << 16 };
 static int make_space(line_reader *r, size_t wanted) {
     int64_t capacity = (int64_t)r->capacity;
     if (!memory_grow(&r->bytes, &capacity, wanted < FIRST_CAPACITY ? FIRST_CAPACITY : (int64_t)wanted, 1)) {
-        return complain("%s: out of memory", r->name);
+        return out_of_memory(r->name);
     }
     r->capacity = (size_t)capacity;
     return STATUS_OK;

@@ -291,7 +291,6 @@ int output_settle(int status) {
 
 int output_array(const char *path, file_format format, const array_shape *shape, const float *numbers) {
     output out;
-    format = format != FORMAT_AUTO ? format : output_format(path, FORMAT_NPY);
     const int status = output_open(&out, path) || output_begin(&out, format, NAPIER_F32, shape, NULL) ||
                        output_write(&out, numbers, shape_count(shape)) || output_commit(&out);
     output_discard(&out);

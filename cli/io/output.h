@@ -44,7 +44,7 @@ int output_error(const output *out);
 
 /* ---- Whole files: open, write, commit ---------------------------------------------------------------------------- */
 
-/* An array of f32. AUTO is the format of the name, or .npy. */
+/* An array of f32. */
 int output_array(const char *path, file_format format, const array_shape *shape, const float *numbers);
 int output_bytes(const char *path, const void *bytes, size_t size);
 

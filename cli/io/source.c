@@ -42,7 +42,7 @@ FILE *source_open(const char *path, const char **name) {
     if (fault == NULL) {
         return file;
     }
-    complain("%s: %s", *name, fault);
+    message_complain("%s: %s", *name, fault);
     source_close(file);
     return NULL;
 }
@@ -73,7 +73,7 @@ static int read_to_end(whole_file *f, FILE *file, int64_t most) {
             return too_large(f, most);
         }
         if (!memory_grow(&f->bytes, &capacity, wanted, 1)) {
-            return complain("%s: out of memory", f->name);
+            return out_of_memory(f->name);
         }
         f->size += fread(f->bytes + f->size, 1, (size_t)capacity - 1 - f->size, file);
         f->bytes[f->size] = '\0';

@@ -12,8 +12,6 @@
 
 /* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
-static int no_memory(const text_reader *t) { return complain("%s: out of memory", t->name); }
-
 /* Reads the next line without its line end; NULL at the end of the file. */
 static int read_line(text_reader *t, char **line, size_t *size) {
     if (lines_next(&t->lines, line, size)) {
@@ -174,7 +172,7 @@ static bool is_header(const text_reader *t, const char *line, size_t size) {
 static int keep_header(text_reader *t, const char *line, size_t size) {
     t->header = malloc(size + 1);
     if (t->header == NULL) {
-        return no_memory(t);
+        return out_of_memory(t->name);
     }
     memcpy(t->header, line, size + 1);
     return STATUS_OK;
@@ -202,7 +200,7 @@ static int read_first_row(text_reader *t) {
     }
     t->row = calloc((size_t)t->columns, sizeof *t->row);
     if (t->row == NULL) {
-        return no_memory(t);
+        return out_of_memory(t->name);
     }
     t->row_is_ahead = true;
     return parse_row(t, line, size, t->row);

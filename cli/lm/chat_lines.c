@@ -94,7 +94,7 @@ static int read_messages(chat_lines *chat, const char *place, const cJSON *list)
     }
     chat->messages = malloc(((size_t)chat->count + 1) * sizeof *chat->messages);
     chat->calls = malloc(((size_t)calls + 1) * sizeof *chat->calls);
-    int status = chat->messages != NULL && chat->calls != NULL ? STATUS_OK : complain("%s: out of memory", place);
+    int status = chat->messages != NULL && chat->calls != NULL ? STATUS_OK : out_of_memory(place);
     napier_tool_call *next = chat->calls;
     for (const cJSON *item = list->child; item != NULL && status == STATUS_OK; item = item->next, i++) {
         status = read_message(place, i, item, next, &chat->messages[i]);
@@ -133,7 +133,7 @@ static int read_tools(chat_lines *chat, const char *place, const cJSON *list) {
     }
     chat->tools = malloc(size);
     if (chat->tools == NULL) {
-        return complain("%s: out of memory", place);
+        return out_of_memory(place);
     }
     char *to = chat->tools;
     for (const cJSON *item = list->child; item != NULL; item = item->next) {

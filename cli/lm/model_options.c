@@ -15,9 +15,9 @@ const option model_options[] = {
      .help = "where the result goes (default or -: standard output)"},
     {"compute", 0, OPTION_WORD, "MODE", AT(compute), .words = modes,
      .help = "f32 (default), or bf16: activations rounded to bf16 before each product"},
-    {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE(0, 0x1p63),
+    {"memory", 0, OPTION_SIZE, "SIZE", AT(memory), OPTION_ABOVE_0(0x1p63),
      .help = "what may be taken beside the weights, as 512M or 4G (default: 1G)"},
-    {"temperature", 't', OPTION_NUMBER, "T", AT(temperature), OPTION_ABOVE(0, DBL_MAX),
+    {"temperature", 't', OPTION_NUMBER, "T", AT(temperature), OPTION_ABOVE_0(DBL_MAX),
      .help = "logits are divided by T first (default: 1)"},
     {.name = NULL},
 };

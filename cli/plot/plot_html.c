@@ -165,7 +165,7 @@ int plot_html(const plot_scene *s, buffer *b) {
     }
     void *const room = malloc(4 * (size_t)s->plot->count * sizeof(float));
     if (room == NULL) {
-        return complain("plot: out of memory");
+        return out_of_memory("plot");
     }
     const char *from = (const char *)plot_page;
     add_up_to(b, &from, "@TITLE@");

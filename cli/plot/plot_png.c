@@ -243,7 +243,7 @@ int plot_png(const plot_scene *s, buffer *b) {
     const size_t count = 3 * (size_t)p.width * (size_t)p.height;
     p.pixels = malloc(count * sizeof *p.pixels);
     if (p.pixels == NULL) {
-        return complain("plot: out of memory");
+        return out_of_memory("plot");
     }
     for (size_t i = 0; i < count; i++) {
         p.pixels[i] = 1.0f;

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int no_memory(void) {
-    complain("plot: out of memory");
-    return STATUS_FAILED;
-}
-
 static double smaller(double a, double b) { return a < b ? a : b; }
 static double larger(double a, double b) { return a > b ? a : b; }
 
@@ -195,7 +190,7 @@ static int legend_of_categories(plot_scene *s) {
     const labels *const l = s->plot->labels;
     s->category_shades = calloc((size_t)l->categories + 1, sizeof *s->category_shades);
     if (s->category_shades == NULL) {
-        return no_memory();
+        return out_of_memory("plot");
     }
     int32_t *const shades = s->category_shades;
     const int coloured = choose_coloured(l, shades);
@@ -404,7 +399,7 @@ static int make_names(plot_scene *s) {
     }
     float *const room = malloc((size_t)l->count * sizeof *room);
     if (room == NULL) {
-        return no_memory();
+        return out_of_memory("plot");
     }
     bool done[PALETTE_MOST] = {false};
     const int coloured = l->categories < PALETTE_MOST ? (int)l->categories : PALETTE_MOST;
@@ -467,7 +462,7 @@ int plot_scene_new(plot_scene *s, const plot *p) {
     s->shade = calloc(count, sizeof *s->shade);
     s->order = malloc(count * sizeof *s->order);
     if (s->x == NULL || s->y == NULL || s->shade == NULL || s->order == NULL) {
-        return no_memory();
+        return out_of_memory("plot");
     }
     shuffle(s->order, p->count);
     plot_components(p, s->x, s->y);

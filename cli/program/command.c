@@ -35,8 +35,6 @@ int library_status(const napier_context *context, napier_status status, const ch
 
 bool is_standard(const char *path) { return path != NULL && strcmp(path, "-") == 0; }
 
-int out_of_memory(const char *name) { return complain("%s: out of memory", name); }
-
 int finish_standard_output(void) {
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return STATUS_OK;

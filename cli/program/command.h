@@ -49,7 +49,6 @@ const char *error_text(const napier_context *context, napier_status status);
 int library_status(const napier_context *context, napier_status status, const char *name);
 
 bool is_standard(const char *path);
-int out_of_memory(const char *name);
 
 /* ---- Help -------------------------------------------------------------------------------------------------------- */
 

@@ -45,28 +45,26 @@ PRINTF_LIKE(1, 0) static void print_safely(const char *format, va_list values) {
     }
 }
 
-int complain(const char *format, ...) {
+void message_complain(const char *format, ...) {
     va_list values;
     va_start(values, format);
     fputs("napier: ", stderr);
     print_safely(format, values);
     fputc('\n', stderr);
     va_end(values);
-    return STATUS_FAILED;
 }
 
 static const char *command = "";
 
 void message_set_command(const char *name) { command = name; }
 
-int misuse(const char *format, ...) {
+void message_misuse(const char *format, ...) {
     va_list values;
     va_start(values, format);
     fputs("napier: ", stderr);
     print_safely(format, values);
     fprintf(stderr, "\nTry 'napier %s%s--help'.\n", command, *command != '\0' ? " " : "");
     va_end(values);
-    return STATUS_USAGE;
 }
 
 void warn(const char *format, ...) {

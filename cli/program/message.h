@@ -25,11 +25,14 @@ bool utf8_is_control(const unsigned char *at);
 
 /* Messages show control characters, which a file's name may hold, as escapes. */
 
-/* Prints "napier: ..." and returns STATUS_FAILED. */
-int complain(const char *format, ...) PRINTF_LIKE(1, 2);
-
-/* Prints "napier: ..." and where to find help on the command. Returns STATUS_USAGE. */
-int misuse(const char *format, ...) PRINTF_LIKE(1, 2);
+/* complain prints "napier: ..." and has the value STATUS_FAILED; misuse also prints where to find help on the command,
+ * and has the value STATUS_USAGE. These are macros, so that every caller, and an analyser of the code, sees the value.
+ * STATUS_OK is 0: `a() || b()` calls b only if a succeeded, and is STATUS_FAILED if one of them complained. */
+#define complain(...) (message_complain(__VA_ARGS__), STATUS_FAILED)
+#define misuse(...) (message_misuse(__VA_ARGS__), STATUS_USAGE)
+#define out_of_memory(name) complain("%s: out of memory", name)
+void message_complain(const char *format, ...) PRINTF_LIKE(1, 2);
+void message_misuse(const char *format, ...) PRINTF_LIKE(1, 2);
 /* The command that misuse names; at the start none, which is the program itself. */
 void message_set_command(const char *name);
 

@@ -100,18 +100,18 @@ static const char *allowed_numbers(char out[OPTION_WORDS_SIZE], const option *o)
                              : o->kind == OPTION_SIZE     ? "a number of bytes (K, M, G for more)"
                              : o->most == (double)DBL_MAX ? "a finite number"
                                                           : "a number";
-    int at = snprintf(out, OPTION_WORDS_SIZE, "%s %s %.7g", what, o->is_above ? "above" : "from", o->least);
+    const bool is_above = o->least == OPTION_LEAST_ABOVE_0;
+    const int at =
+        snprintf(out, OPTION_WORDS_SIZE, "%s %s %.7g", what, is_above ? "above" : "from", is_above ? 0 : o->least);
     if (isinf(o->most)) {
         snprintf(out + at, OPTION_WORDS_SIZE - (size_t)at, ", or inf");
     } else if (o->most < INT32_MAX) {
-        snprintf(out + at, OPTION_WORDS_SIZE - (size_t)at, "%s %.7g", o->is_above ? ", at most" : " to", o->most);
+        snprintf(out + at, OPTION_WORDS_SIZE - (size_t)at, "%s %.7g", is_above ? ", at most" : " to", o->most);
     }
     return out;
 }
 
-static bool in_range(const option *o, double value) {
-    return value >= o->least && value <= o->most && !(o->is_above && value <= o->least);
-}
+static bool in_range(const option *o, double value) { return value >= o->least && value <= o->most; }
 
 static bool set_number(const option *o, const char *value, double *to) {
     const bool is_infinite = isinf(o->most) && strcmp(value, "inf") == 0;

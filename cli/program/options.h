@@ -35,8 +35,7 @@ typedef struct option {
     size_t offset;        /* of what is stored in the request */
     const char *help;     /* "{}" stands for the list of words */
     const option_word *words;
-    double least, most; /* of a number; see OPTION_FROM and OPTION_ABOVE */
-    bool is_above;      /* `least` itself is not allowed */
+    double least, most; /* of a number; see OPTION_FROM */
     /* Checks a value, and stores it if the kind is OTHER. Returns NULL, or what is allowed: "a name that ends in .svg" */
     const char *(*set)(void *request, const char *value);
     const char *variable; /* of the environment: its value counts if the option is not given */
@@ -44,7 +43,8 @@ typedef struct option {
 
 /* The range of a number. If `high` is HUGE_VAL, the word inf is allowed. */
 #define OPTION_FROM(low, high) .least = (low), .most = (high)
-#define OPTION_ABOVE(low, high) .least = (low), .most = (high), .is_above = true
+#define OPTION_ABOVE_0(high) .least = OPTION_LEAST_ABOVE_0, .most = (high)
+#define OPTION_LEAST_ABOVE_0 0x1p-1074 /* the smallest double above 0 */
 
 typedef struct option_group {
     const char *heading; /* of the help; NULL: none */

@@ -23,14 +23,14 @@ FILE *scratch_file(void) {
     const size_t size = strlen(directory) + sizeof template;
     char *const path = malloc(size);
     if (path == NULL) {
-        complain("out of memory");
+        message_complain("out of memory");
         return NULL;
     }
     snprintf(path, size, "%s%s", directory, template);
     const int fd = mkstemp(path);
     FILE *const file = fd >= 0 ? fdopen(fd, "w+b") : NULL;
     if (file == NULL) {
-        complain("no temporary file in %s (TMPDIR): %s", directory, strerror(errno));
+        message_complain("no temporary file in %s (TMPDIR): %s", directory, strerror(errno));
     }
     if (fd >= 0) {
         unlink(path);

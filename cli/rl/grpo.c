@@ -119,13 +119,13 @@ static int print_report(FILE *file, void *user) {
 static napier_vector room_for(const char *path, int64_t tokens, int *status) {
     float *const values = path != NULL ? malloc(((size_t)tokens + 1) * sizeof *values) : NULL;
     if (path != NULL && values == NULL) {
-        *status = complain("%s: out of memory", path);
+        *status = out_of_memory(path);
     }
     return napier_array_f32(values, values != NULL ? tokens : 0);
 }
 
 static int write_numbers(const char *path, const rl_batch *batch, napier_vector values) {
-    return path != NULL && output_array(path, FORMAT_AUTO, &batch->shape, values.data);
+    return path != NULL && output_array(path, output_format(path, FORMAT_NPY), &batch->shape, values.data);
 }
 
 static int compute(const grpo_request *q, napier_context *context, const rl_batch *batch) {
@@ -185,7 +185,7 @@ static const option_word corrections[] = {{"none", NAPIER_GRPO_UNCORRECTED},
 
 #define AT(member) offsetof(grpo_request, member)
 #define FROM_0 OPTION_FROM(0, 1e6)
-#define ABOVE_0 OPTION_ABOVE(0, 1e6)
+#define ABOVE_0 OPTION_ABOVE_0(1e6)
 #define ANY_NUMBER OPTION_FROM(-1e6, 1e6)
 static const option arrays[] = {
     RL_ARRAY("logprobs", RL_LOGPROBS, "logprobs, of the policy: a number for each token"),
@@ -241,15 +241,15 @@ static const option options[] = {
      .help =
          "means over responses count those without tokens too, as a padded batch does (TRL); default: they are left "
          "out"},
-    {"num-items-in-batch", 0, OPTION_NUMBER, "N", AT(options.num_items), OPTION_ABOVE(0, 1e15),
+    {"num-items-in-batch", 0, OPTION_NUMBER, "N", AT(options.num_items), OPTION_ABOVE_0(1e15),
      .help = "what dapo, cispo and vespo divide by (default: the tokens that count)"},
     {"importance-sampling-mode", 0, OPTION_WORD, "MODE", AT(options.correction), .words = corrections,
      .help = "the correction exp(old - sampler): {} (default none)"},
-    {"importance-sampling-cap", 0, OPTION_NUMBER, "C", AT(options.correction_cap), OPTION_ABOVE(0, HUGE_VAL),
+    {"importance-sampling-cap", 0, OPTION_NUMBER, "C", AT(options.correction_cap), OPTION_ABOVE_0(HUGE_VAL),
      .help = "of the correction (default 3; inf: none)"},
     {"importance-sampling-floor", 0, OPTION_NUMBER, "F", AT(options.correction_floor), FROM_0,
      .help = "of the correction (default 0)"},
-    {"top-entropy-quantile", 0, OPTION_NUMBER, "Q", AT(options.top_entropy_quantile), OPTION_ABOVE(0, 1),
+    {"top-entropy-quantile", 0, OPTION_NUMBER, "Q", AT(options.top_entropy_quantile), OPTION_ABOVE_0(1),
      .help = "only this share of tokens, of the highest entropy (default 1)"},
     {"entropy-threshold", 0, OPTION_NUMBER, "H", AT(options.entropy_threshold), ANY_NUMBER,
      .help = "instead: only tokens of entropy H or more, as where the quantile was taken over the batches of all "

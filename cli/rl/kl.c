@@ -201,9 +201,9 @@ static const option options[] = {
      .help = "with d = ref - policy: k1 (-d, default), k2 (d^2/2) or k3 (exp(d)-d-1)"},
     {"reduction", 0, OPTION_WORD, "HOW", AT(options.reduction), .words = reductions, .set = ask_for_estimates,
      .help = "over a response's tokens: sum (default) or mean"},
-    {"clamp-ratio", 0, OPTION_NUMBER, "C", AT(options.clamp_ratio), OPTION_ABOVE(0, 1e6), .set = ask_for_estimates,
+    {"clamp-ratio", 0, OPTION_NUMBER, "C", AT(options.clamp_ratio), OPTION_ABOVE_0(1e6), .set = ask_for_estimates,
      .help = "d is held within -C and C (default: not)"},
-    {"clamp-kl", 0, OPTION_NUMBER, "C", AT(options.clamp_kl), OPTION_ABOVE(0, 1e6), .set = ask_for_estimates,
+    {"clamp-kl", 0, OPTION_NUMBER, "C", AT(options.clamp_kl), OPTION_ABOVE_0(1e6), .set = ask_for_estimates,
      .help = "each token's estimate is held within -C and C (default: not)"},
     {.name = NULL},
 };
@@ -211,7 +211,7 @@ static const option of_rows[] = {
     {"logits", 0, OPTION_READ, "FILE", AT(logits_path), .set = ask_for_rows,
      .help = "of the policy: f32, f16 or bf16, a row along the last axis"},
     {"ref-logits", 0, OPTION_READ, "FILE", AT(ref_logits_path), .set = ask_for_rows, .help = "of the reference"},
-    {"temperature", 't', OPTION_NUMBER, "T", AT(softmax.temperature), OPTION_ABOVE(0, 1e30), .set = ask_for_rows,
+    {"temperature", 't', OPTION_NUMBER, "T", AT(softmax.temperature), OPTION_ABOVE_0(1e30), .set = ask_for_rows,
      .help = "divide logits by T first (default 1)"},
     {.name = NULL},
 };

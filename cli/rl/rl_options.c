@@ -45,7 +45,7 @@ int rl_read(const rl_request *q, rl_batch *batch) {
 
 int rl_write(const rl_request *q, const array_shape *shape, const float *numbers, output_printer *print, void *user) {
     const char *const path = q->shared.out_path;
-    file_format format = q->format != FORMAT_AUTO ? q->format : format_of_name(path);
+    const file_format format = q->format != FORMAT_AUTO ? q->format : format_of_name(path);
     return format == FORMAT_AUTO || format == FORMAT_JSONL ? output_print(path, print, user)
                                                            : output_array(path, format, shape, numbers);
 }

@@ -124,9 +124,10 @@ static int print_lines(FILE *file, void *user) {
 }
 
 static int write_results(const rubric_request *q, results *r) {
+    const char *const path = q->rewards_path;
     const array_shape rewards = {.dims = 1, .dim = {r->responses}};
     const array_shape scores = {.dims = 2, .dim = {r->responses, r->criteria}};
-    return (q->rewards_path != NULL && output_array(q->rewards_path, FORMAT_AUTO, &rewards, r->rewards)) ||
+    return (path != NULL && output_array(path, output_format(path, FORMAT_NPY), &rewards, r->rewards)) ||
            rl_write(&q->shared, &scores, r->scores, print_lines, r);
 }
 

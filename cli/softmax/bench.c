@@ -271,7 +271,7 @@ static const option options[] = {
     {"shape", 's', OPTION_OTHER, "RxC", 0, .set = set_shape, .help = "one shape instead of the usual five"},
     {"dtype", 'd', OPTION_WORD, "TYPE", offsetof(bench, dtype), .words = dtype_words,
      .help = "{} (default f32); for f64 no floor of exp is measured"},
-    {"seconds", 0, OPTION_NUMBER, "S", offsetof(bench, seconds), OPTION_ABOVE(0, 3600),
+    {"seconds", 0, OPTION_NUMBER, "S", offsetof(bench, seconds), OPTION_ABOVE_0(3600),
      .help = "to spend on each shape (default 2)"},
     {.name = NULL},
 };

@@ -26,7 +26,7 @@ static const option options[] = {
      .help =
          "the axis to reduce, from 0, or from the end as -1 (default); all: the whole array as one row, in the order "
          "of its indices"},
-    {"temperature", 't', OPTION_NUMBER, "T", AT(options.temperature), OPTION_ABOVE(0, DBL_MAX),
+    {"temperature", 't', OPTION_NUMBER, "T", AT(options.temperature), OPTION_ABOVE_0(DBL_MAX),
      .help = "divide the logits by T first (default 1)"},
     {"masked-rows", 0, OPTION_WORD, "WHAT", AT(options.masked_rows), .words = masked_rows,
      .help = "what a row of only -inf gives: nan (default), or zero (softmax 0, log-softmax -inf)"},
@@ -38,7 +38,7 @@ static const option options[] = {
      .help = "of IN: {} (default: by its content and name)"},
     {"algorithm", 0, OPTION_WORD, "NAME", AT(options.algorithm), .words = algorithms,
      .help = "how rows are read: {} (default auto): the same bits"},
-    {"buffer", 0, OPTION_SIZE, "SIZE", AT(buffer), OPTION_ABOVE(0, 0x1p40),
+    {"buffer", 0, OPTION_SIZE, "SIZE", AT(buffer), OPTION_ABOVE_0(0x1p40),
      .help = "bytes to work in, as 512K, 64M (default; less where memory is limited), 2G"},
     {.name = NULL},
 };

@@ -103,7 +103,7 @@ static const option_word label_types[] = {
 
 #define AT(member) offsetof(umap_request, member)
 #define FROM_0 OPTION_FROM(0, 1e6)
-#define ABOVE_0 OPTION_ABOVE(0, 1e6)
+#define ABOVE_0 OPTION_ABOVE_0(1e6)
 #define FROM_0_TO_1 OPTION_FROM(0, 1)
 #define SEED OPTION_FROM(0, 0x1p63)
 static const option of_the_map[] = {
@@ -138,7 +138,7 @@ static const option of_the_map[] = {
      .help = "1 (default): union of the neighbourhoods, 0: intersection"},
     {"local-connectivity", 0, OPTION_NUMBER, "N", AT(options.local_connectivity), FROM_0,
      .help = "how many neighbours count as joined in any case (default 1)"},
-    {"disconnection-distance", 0, OPTION_NUMBER, "D", AT(options.disconnection_distance), OPTION_ABOVE(0, DBL_MAX),
+    {"disconnection-distance", 0, OPTION_NUMBER, "D", AT(options.disconnection_distance), OPTION_ABOVE_0(DBL_MAX),
      .help = "neighbours this far or farther are none (default: 1 for jaccard, dice and hellinger, 2 for cosine and "
              "correlation); points that are left without any are NaN"},
     {"repulsion-strength", 0, OPTION_NUMBER, "R", AT(options.repulsion_strength), FROM_0,

@@ -23,8 +23,6 @@ typedef struct source {
     double *numbers; /* [count]; NULL: not all lines are numbers */
 } source;
 
-static int no_memory(const source *s) { return complain("%s: out of memory", s->file.name); }
-
 /* malloc for `count` elements, at least one. */
 static void *room_for(int64_t count, size_t size) {
     return (uint64_t)count < SIZE_MAX / size - 1 ? malloc(((size_t)count + 1) * size) : NULL;
@@ -47,7 +45,7 @@ static int parse_array(source *s) {
     char *const converted = room_for(s->count, sizeof(double));
     if (s->numbers == NULL || converted == NULL) {
         free(converted);
-        return no_memory(s);
+        return out_of_memory(s->file.name);
     }
     const napier_dtype dtype = element_dtype(header.element);
     elements_convert(header.element, s->file.bytes + header.offset, converted, s->count);
@@ -96,7 +94,7 @@ static int parse_lines(source *s) {
     s->lines = room_for(count, sizeof *s->lines);
     s->numbers = room_for(count, sizeof *s->numbers);
     if (s->lines == NULL || s->numbers == NULL) {
-        return no_memory(s);
+        return out_of_memory(s->file.name);
     }
     bool all_numbers = true;
     for (char *at = first; at < end; s->count++) {
@@ -231,7 +229,7 @@ static int make_categories(labels *l, const source *s, bool negative_unknown) {
     l->codes = room_for(s->count, sizeof *l->codes);
     if (keys == NULL || l->codes == NULL) {
         free(keys);
-        return no_memory(s);
+        return out_of_memory(s->file.name);
     }
     int64_t known = 0;
     for (int64_t i = 0; i < s->count; i++) {
@@ -242,14 +240,14 @@ static int make_categories(labels *l, const source *s, bool negative_unknown) {
     const int64_t categories = sort_unique(keys, known, size, compare);
     l->names = calloc((size_t)categories + 1, sizeof *l->names);
     l->sizes = calloc((size_t)categories + 1, sizeof *l->sizes);
-    int status = l->names != NULL && l->sizes != NULL ? STATUS_OK : no_memory(s);
+    int status = l->names != NULL && l->sizes != NULL ? STATUS_OK : out_of_memory(s->file.name);
     if (status == STATUS_OK && categories > INT32_MAX - 1) {
         status = complain("%s: too many categories", s->file.name);
     }
     for (int64_t i = 0; i < categories && status == STATUS_OK; i++) {
         l->names[i] = category_name(s, keys + (size_t)i * size);
         l->categories += l->names[i] != NULL;
-        status = l->names[i] != NULL ? STATUS_OK : no_memory(s);
+        status = l->names[i] != NULL ? STATUS_OK : out_of_memory(s->file.name);
     }
     for (int64_t i = 0; i < s->count && status == STATUS_OK; i++) {
         l->codes[i] = -1;

@@ -25,7 +25,6 @@ typedef struct archive {
     size_t size;
 } archive;
 
-static int no_memory(const archive *a) { return complain("%s: out of memory", a->name); }
 static int damaged(const archive *a, const char *what) { return complain("%s: a damaged archive: %s", a->name, what); }
 
 /* ---- The archive ------------------------------------------------------------------------------------------------- */
@@ -106,7 +105,7 @@ static int open_inflater(stream *s) {
     s->inflater.next_in = (Bytef *)(uintptr_t)s->at; /* zlib only reads it */
     s->inflater.avail_in = s->packed;
     s->is_open = inflateInit2(&s->inflater, -MAX_WBITS) == Z_OK; /* without zlib's own header */
-    return s->is_open ? STATUS_OK : no_memory(s->archive);
+    return s->is_open ? STATUS_OK : out_of_memory(s->archive->name);
 #else
     return !s->is_deflated ? STATUS_OK
                            : complain("%s: a packed archive, which this program was built without zlib to read: "
@@ -302,7 +301,7 @@ static int sort_row(const archive *a, sparse_table *t, int64_t start, int64_t en
     }
     element *const row = malloc((size_t)(end - start) * sizeof *row);
     if (row == NULL) {
-        return no_memory(a);
+        return out_of_memory(a->name);
     }
     for (int64_t i = start; i < end; i++) {
         row[i - start] = (element){t->columns[i], t->values[i]};
@@ -339,8 +338,8 @@ static bool take_value(void *user, int64_t i, double number) {
 static bool take_column(void *user, int64_t i, double number) {
     const filling *const f = user;
     if (!is_whole(number, (double)(f->table->matrix.cols - 1))) {
-        complain("%s: value %" PRId64 " is in column %g of %" PRId64, f->archive->name, i, number,
-                 f->table->matrix.cols);
+        message_complain("%s: value %" PRId64 " is in column %g of %" PRId64, f->archive->name, i, number,
+                         f->table->matrix.cols);
         return false;
     }
     f->table->columns[i] = (int32_t)number;
@@ -352,11 +351,11 @@ static bool take_row_start(void *user, int64_t i, double number) {
     int64_t *const starts = f->table->row_starts;
     const bool first = i == 0, last = i == f->table->matrix.rows;
     if ((first && number != 0) || (last && number != (double)f->values)) {
-        complain("%s: its rows do not fit its values", f->archive->name);
+        message_complain("%s: its rows do not fit its values", f->archive->name);
         return false;
     }
     if (!is_whole(number, (double)f->values) || (i > 0 && number < (double)starts[i - 1])) {
-        complain("%s: row %" PRId64 " does not fit its values", f->archive->name, i);
+        message_complain("%s: row %" PRId64 " does not fit its values", f->archive->name, i);
         return false;
     }
     starts[i] = (int64_t)number;
@@ -417,7 +416,8 @@ static int make_table(const filling *f) {
     t->row_starts = malloc(((size_t)t->matrix.rows + 1) * sizeof *t->row_starts);
     t->columns = malloc(((size_t)f->values + 1) * sizeof *t->columns);
     t->values = malloc(((size_t)f->values + 1) * sizeof *t->values);
-    return t->row_starts != NULL && t->columns != NULL && t->values != NULL ? STATUS_OK : no_memory(f->archive);
+    return t->row_starts != NULL && t->columns != NULL && t->values != NULL ? STATUS_OK
+                                                                            : out_of_memory(f->archive->name);
 }
 
 static int read_arrays(filling *f) {

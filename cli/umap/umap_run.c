@@ -135,12 +135,12 @@ static float *table_floats(const table *t, bool is_map) {
     const size_t size = napier_dtype_size(m->dtype);
     const size_t count = (size_t)m->rows * (size_t)m->cols;
     if (is_sparse(t)) {
-        complain("%s: a sparse matrix, where points of a map are wanted", t->in.name);
+        message_complain("%s: a sparse matrix, where points of a map are wanted", t->in.name);
         return NULL;
     }
     float *const floats = count <= SIZE_MAX / sizeof *floats ? malloc(count * sizeof *floats) : NULL;
     if (floats == NULL) {
-        out_of_memory(t->in.name);
+        message_complain("%s: out of memory", t->in.name);
         return NULL;
     }
     for (int64_t i = 0; i < m->rows; i++) {
@@ -151,7 +151,7 @@ static float *table_floats(const table *t, bool is_map) {
         for (int64_t k = 0; k < m->cols; k++) {
             const float *const row = floats + i * m->cols;
             if (!isfinite(row[k]) && !(is_map && is_nan_row(row, m->cols))) {
-                complain("%s: row %" PRId64 ", column %" PRId64 " is not a finite number", t->in.name, i, k);
+                message_complain("%s: row %" PRId64 ", column %" PRId64 " is not a finite number", t->in.name, i, k);
                 free(floats);
                 return NULL;
             }
