@@ -20,13 +20,8 @@ napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size s
     batch->prefix_begin = at += s.sequences + 1;
     batch->prefix_end = at += s.sequences;
     batch->copy = (napier_row_copy *)(void *)(at + s.sequences);
-    napier_ragged_clear(batch);
-    return NAPIER_OK;
-}
-
-void napier_ragged_clear(napier_ragged *batch) {
-    batch->tokens = batch->sequences = batch->copies = batch->copied = 0;
     batch->offsets[0] = batch->wanted_offsets[0] = 0;
+    return NAPIER_OK;
 }
 
 void napier_ragged_add(napier_ragged *b, napier_indices ids, int64_t begin, int64_t end, int64_t position,
