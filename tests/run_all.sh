@@ -454,6 +454,8 @@ group_bare() {
     CC=$main_cc check_counted 280 "without CMake" "$root/tests/bare/run.sh"
 }
 
+group_tidy() { check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"; }
+
 group_style() {
     local tool
     if have python3; then
@@ -469,8 +471,6 @@ group_style() {
     check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/include "$root"/src "$root"/cli "$root"/tests \
         "$root"/bench "$root"/examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
-
-group_tidy() { check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"; }
 
 # For `check`: a command that must exit with 1, as a test does when it fails. A crash has another status.
 if [ "${1:-}" = --must-fail ]; then

@@ -128,14 +128,6 @@ int available_isas(napier_isa isas[ISA_LIMIT]) {
     return count;
 }
 
-napier_context *context_of_run(int run) {
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    return run >= count + 2 ? NULL
-           : run >= count   ? context_for_test(isas[count - 1], run == count ? 2 : 7)
-                            : context_for_test(isas[run], 1);
-}
-
 bool succeeded(const napier_context *context, napier_status status, const char *what) {
     return expect(status == NAPIER_OK, "%s: %s (%s)", what, napier_status_string(status), napier_last_error(context));
 }

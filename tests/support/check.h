@@ -62,9 +62,6 @@ int run_named_tests(const char *group, const named_test *tests, size_t count);
  * when the test ends. */
 napier_context *context_of(napier_isa isa, int threads);
 napier_context *context_for_test(napier_isa isa, int threads);
-/* Contexts that must give the same bits: each instruction set on one thread, SCALAR first, then the best one on 2 and on 7
- * threads; NULL when `run` is past them. Destroyed when the test ends. */
-napier_context *context_of_run(int run);
 /* The instruction sets of this machine, SCALAR first; returns their number. */
 enum { ISA_LIMIT = 5 };
 int available_isas(napier_isa isas[ISA_LIMIT]);
