@@ -39,8 +39,7 @@ groups=(
     "python 900 the Python package: pip install, and its tests against NumPy and SciPy"
     "cuda 900 the kernels for GPUs: nvcc's code and its arithmetic, and on a device, where there is one, the tests of the emulated one"
     "bare 400 the library and the self-test without CMake"
-    "style 200 clang-format; documents and comments name only what exists"
-    "tidy 400 clang-tidy over src and cli"
+    "style 600 clang-format; clang-tidy; documents and comments name only what exists"
 )
 
 # ---- What a group uses --------------------------------------------------------------------------------------------------
@@ -370,6 +369,7 @@ group_cuda() {
 
 group_style() {
     local tool
+    check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"
     if have python3; then
         check_counted 60 "names in documents and comments" python3 "$root/tests/style/names.py"
     else
@@ -381,8 +381,6 @@ group_style() {
     check 120 "clang-format" "$tool" --dry-run --Werror $(find "$root"/{include,src,cli,tests,bench,examples} \
         -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 }
-
-group_tidy() { check_counted 390 "clang-tidy" "$root/tests/style/tidy.sh" "$work/tidy"; }
 
 # ---- One group, in a process of its own, so that its time can be limited; then all groups ------------------------------
 

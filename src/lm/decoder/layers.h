@@ -41,8 +41,6 @@ typedef struct napier_ragged_size {
 int64_t napier_ragged_bytes(napier_ragged_size size);
 /* An empty batch of this capacity, in memory of the caller. */
 napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size size, napier_ragged *batch);
-/* Makes the batch empty. */
-void napier_ragged_clear(napier_ragged *batch);
 
 /* Adds a sequence ids[begin .. end - 1] whose first token has position `position`, after the prefix of rows
  * prefix_begin .. prefix_end - 1. The states of its last `wanted` rows are wanted. */

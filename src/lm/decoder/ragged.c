@@ -11,8 +11,8 @@ int64_t napier_ragged_bytes(napier_ragged_size s) {
 }
 
 napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size s, napier_ragged *batch) {
-    int64_t *at = napier_take(memory, napier_ragged_bytes(s), 1);
-    NAPIER_TRY(napier_taken(memory, "batch: no memory for %lld bytes", (long long)napier_ragged_bytes(s)));
+    int64_t *at = napier_memory_take(memory, napier_ragged_bytes(s), 1);
+    NAPIER_TRY(napier_memory_check(memory, "batch: no memory for %lld bytes", (long long)napier_ragged_bytes(s)));
     *batch = (napier_ragged){.ids = at};
     batch->positions = at += s.tokens;
     batch->offsets = at += s.tokens;
@@ -20,13 +20,8 @@ napier_status napier_ragged_allocate(napier_memory *memory, napier_ragged_size s
     batch->prefix_begin = at += s.sequences + 1;
     batch->prefix_end = at += s.sequences;
     batch->copy = (napier_row_copy *)(void *)(at + s.sequences);
-    napier_ragged_clear(batch);
-    return NAPIER_OK;
-}
-
-void napier_ragged_clear(napier_ragged *batch) {
-    batch->tokens = batch->sequences = batch->copies = batch->copied = 0;
     batch->offsets[0] = batch->wanted_offsets[0] = 0;
+    return NAPIER_OK;
 }
 
 void napier_ragged_add(napier_ragged *b, napier_indices ids, int64_t begin, int64_t end, int64_t position,

@@ -134,7 +134,6 @@ static rows add_prompt_rows(const napier_score_lists *l, const napier_score_chun
 
 void napier_score_chunk_batch(const napier_score_lists *l, const napier_score_chunk *c, napier_ragged *b) {
     rows common = {0, 0};
-    napier_ragged_clear(b);
     for (int64_t p = c->prompt, i = c->first; i < c->end; p++) {
         const rows prompt = add_prompt_rows(l, c, p, &common, b);
         for (; i < c->end && i < l->prompts[p].first + l->prompts[p].count; i++) {

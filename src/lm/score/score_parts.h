@@ -107,7 +107,7 @@ typedef struct napier_score_chunk {
 napier_score_chunk napier_score_chunk_next(const napier_context *context, const napier_model *model,
                                            const napier_score_lists *lists, napier_score_chunk chunk);
 
-/* Makes the chunk's sequences. */
+/* Makes the chunk's sequences in an empty batch. */
 void napier_score_chunk_batch(const napier_score_lists *lists, const napier_score_chunk *chunk, napier_ragged *batch);
 
 /* Adds the rating of each token of the chunk's responses to the head, and rates what is left at the end. */
