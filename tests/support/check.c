@@ -30,6 +30,81 @@ void no_problems(void) {
     }
 }
 
+/* ---- Tests ------------------------------------------------------------------------------------------------------- */
+
+static void **owned; /* memory to free when the test ends */
+static int64_t owned_count, owned_limit;
+
+static void *own(void *memory) {
+    if (owned_count == owned_limit) {
+        owned_limit = 2 * owned_limit + 64;
+        owned = realloc(owned, (size_t)owned_limit * sizeof *owned);
+        assert_non_null(owned);
+    }
+    return owned[owned_count++] = memory;
+}
+
+static void disown(const void *memory) {
+    for (int64_t i = owned_count - 1; i >= 0; i--) {
+        if (owned[i] == memory) {
+            owned[i] = NULL;
+            return;
+        }
+    }
+}
+
+enum { CONTEXT_LIMIT = 4096 };
+
+static napier_context *contexts[CONTEXT_LIMIT]; /* to destroy when the test ends */
+static int context_count;
+
+napier_context *context_for_test(napier_isa isa, int threads) {
+    if (context_count == CONTEXT_LIMIT) {
+        fail_msg("more than %d contexts in one test", CONTEXT_LIMIT);
+    }
+    return contexts[context_count++] = context_of(isa, threads);
+}
+
+int64_t scratch_mark(void) { return owned_count; }
+
+void scratch_release(int64_t mark) {
+    while (owned_count > mark) {
+        free(owned[--owned_count]);
+    }
+}
+
+static void run_in_contexts(const named_test *test) {
+    napier_isa isas[ISA_LIMIT] = {NAPIER_ISA_AUTO};
+    const int count = test->each_isa ? available_isas(isas) : 1;
+    for (int i = 0; i < count; i++) {
+        test->run(context_for_test(isas[i], test->threads));
+    }
+}
+
+static void run_one(void **state) {
+    const named_test *const test = *state;
+    if (test->alone) {
+        test->alone();
+    } else {
+        run_in_contexts(test);
+    }
+    scratch_release(0);
+    while (context_count > 0) {
+        napier_context_destroy(contexts[--context_count]);
+    }
+    no_problems();
+}
+
+int run_named_tests(const char *group, const named_test *tests, size_t count) {
+    struct CMUnitTest *const all = room_for((int64_t)count, sizeof *all);
+    for (size_t i = 0; i < count; i++) {
+        all[i] = (struct CMUnitTest){tests[i].name, run_one, NULL, NULL, (void *)(uintptr_t)&tests[i]};
+    }
+    const int failed = _cmocka_run_group_tests(group, all, count, NULL, NULL);
+    free(all);
+    return failed;
+}
+
 napier_context *context_of(napier_isa isa, int threads) {
     napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
     options.highest_isa = isa;
@@ -81,6 +156,8 @@ void *room_for(int64_t count, size_t size) {
     return memory;
 }
 
+void *scratch(int64_t count, size_t size) { return own(room_for(count, size)); }
+
 const char *layout_name(layout l) {
     static const char *const names[LAYOUTS] = {"contiguous",        "padded",        "transposed",
                                                "transposed-padded", "every-other",   "rows-reversed",
@@ -125,7 +202,7 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
     }
     grid g;
     g.bytes = (size_t)(high - low) * size + 4 * LINE;
-    g.memory = room_for((int64_t)g.bytes, 1);
+    g.memory = scratch((int64_t)g.bytes, 1);
     memset(g.memory, POISON, g.bytes);
     unsigned char *const line = g.memory + (LINE - (uintptr_t)g.memory % LINE) % LINE + LINE;
     g.view = (napier_matrix){line + (before - low) * (int64_t)size, rows, cols, row_stride, col_stride, dtype};
@@ -133,6 +210,7 @@ grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype) {
 }
 
 void grid_free(grid *g) {
+    disown(g->memory);
     free(g->memory);
     g->memory = NULL;
 }

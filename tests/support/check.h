@@ -33,8 +33,35 @@ void no_problems(void);
 /* True if the condition holds; otherwise reports a problem with the text. */
 #define expect(condition, ...) ((condition) ? true : (problem(__VA_ARGS__), false))
 
-/* ---- Contexts. Each fails the test if it cannot be made. */
+/* ---- Tests. Each has its own context, and its grids and its scratch memory are freed when it ends; so are problems
+ * reported. */
+typedef struct named_test {
+    const char *name;
+    void (*alone)(void); /* either of the two */
+    void (*run)(napier_context *context);
+    int threads;   /* of its context */
+    bool each_isa; /* runs once for every instruction set of the machine; otherwise for the best */
+} named_test;
+
+#define TEST(function_) \
+    { .name = #function_, .alone = function_ }
+#define TEST_1(function_) \
+    { .name = #function_, .run = function_, .threads = 1 }
+#define TEST_2(function_) \
+    { .name = #function_, .run = function_, .threads = 2 }
+#define TEST_EACH_ISA(threads_, function_) \
+    { .name = #function_, .run = function_, .threads = threads_, .each_isa = true }
+
+/* Returns the number of tests that failed. */
+int run_named_tests(const char *group, const named_test *tests, size_t count);
+#define RUN_TESTS(group_, ...)                                 \
+    run_named_tests(group_, (const named_test[]){__VA_ARGS__}, \
+                    sizeof((const named_test[]){__VA_ARGS__}) / sizeof(named_test))
+
+/* ---- Contexts. Each fails the test if it cannot be made. The caller destroys context_of's; test_context's is destroyed
+ * when the test ends. */
 napier_context *context_of(napier_isa isa, int threads);
+napier_context *context_for_test(napier_isa isa, int threads);
 /* The instruction sets of this machine, SCALAR first; returns their number. */
 enum { ISA_LIMIT = 5 };
 int available_isas(napier_isa isas[ISA_LIMIT]);
@@ -44,10 +71,23 @@ bool succeeded(const napier_context *context, napier_status status, const char *
 /* Checks for status `wanted`, and that the context's text contains each of the words (NULL ends the list). */
 bool refused(const napier_context *context, napier_status status, napier_status wanted, const char *word, ...);
 
-/* ---- Memory that aborts the test rather than returning NULL. */
-void *room_for(int64_t count, size_t size);
+/* A call that must succeed: works(napier_softmax, context, ...). */
+#define works(function_, context_, ...) \
+    succeeded(context_, function_(context_, __VA_ARGS__), #function_ "(" #__VA_ARGS__ ")")
+/* An argument that must be refused, by a text with these words. */
+#define invalid(context_, status_, ...) \
+    refused(context_, status_, NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (const char *)NULL)
 
-/* ---- Grids: a matrix in a layout, in memory of its own, whose bytes outside the elements are poisoned. */
+/* ---- Memory that aborts the test rather than returning NULL. The caller frees room_for's; scratch is freed when the
+ * test ends. */
+void *room_for(int64_t count, size_t size);
+void *scratch(int64_t count, size_t size);
+/* For loops that would use much: frees the scratch memory, and the grids, since the mark. */
+int64_t scratch_mark(void);
+void scratch_release(int64_t mark);
+
+/* ---- Grids: a matrix in a layout, in memory of its own, whose bytes outside the elements are poisoned. RUN_TESTS frees
+ * those that a test leaves; a loop frees its own. */
 typedef enum layout {
     LAYOUT_CONTIGUOUS,
     LAYOUT_PADDED,            /* 3 elements between rows */
@@ -70,6 +110,9 @@ typedef struct grid {
 } grid;
 
 grid grid_make(layout l, int64_t rows, int64_t cols, napier_dtype dtype);
+static inline grid grid_plain(int64_t rows, int64_t cols, napier_dtype dtype) {
+    return grid_make(LAYOUT_CONTIGUOUS, rows, cols, dtype);
+}
 void grid_free(grid *g);
 double grid_get(const grid *g, int64_t row, int64_t col);
 uint64_t grid_bits(const grid *g, int64_t row, int64_t col);

@@ -3,6 +3,7 @@
 #define NAPIER_CORE_BASE_CONTEXT_H
 
 #include <napier/types.h>
+#include <stdbool.h>
 
 #if defined(__FAST_MATH__)
 #error "Napier's bits are IEEE bits: build without -ffast-math"
@@ -35,6 +36,30 @@ napier_fail(napier_context *context, napier_status status, const char *format, .
  * or there is no memory, and if count is 0. */
 void *napier_alloc(const napier_allocator *allocator, size_t count, size_t size);
 void napier_free(const napier_allocator *allocator, void *memory);
+
+/* Blocks of memory that are freed together. */
+enum { NAPIER_MEMORY_BLOCKS = 32 };
+typedef struct napier_memory {
+    napier_context *context;
+    bool missing; /* an allocation has failed */
+    int count;
+    void *blocks[NAPIER_MEMORY_BLOCKS];
+} napier_memory;
+
+/* count * size bytes, at least one element; NULL, and `missing`, if there is no memory. */
+void *napier_memory_take(napier_memory *memory, int64_t count, size_t size);
+/* Frees also this block, which napier_alloc has made (or NULL); returns it. */
+void *napier_memory_keep(napier_memory *memory, void *block);
+/* Does not free this block any more; returns it. */
+void *napier_memory_let_go(napier_memory *memory, void *block);
+void napier_memory_free(napier_memory *memory);
+
+/* Fails with OUT_OF_MEMORY and the text if an allocation has failed. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+napier_status
+napier_memory_check(const napier_memory *memory, const char *format, ...);
 
 /* The threads that a call may use: those of the context, or 1 in a child of fork, where OpenMP's
  * threads do not exist. */

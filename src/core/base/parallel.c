@@ -1,6 +1,7 @@
 /* core/base/parallel.c - chunks of work over OpenMP threads, or in a loop where there is no OpenMP. */
 #include "core/base/parallel.h"
 
+#include <stdatomic.h>
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -66,4 +67,46 @@ void napier_parallel(const napier_context *context, int64_t items, int64_t chunk
     (void)context;
 #endif
     run_alone(items, task, argument);
+}
+
+typedef struct each_task {
+    napier_each *each;
+    void *argument;
+} each_task;
+
+static void run_each(void *argument, int worker, int64_t begin, int64_t end) {
+    const each_task *t = argument;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        t->each(t->argument, i);
+    }
+}
+
+void napier_parallel_each(const napier_context *context, int64_t items, int64_t chunk, napier_each *each,
+                          void *argument) {
+    each_task t = {each, argument};
+    napier_parallel(context, items, chunk, run_each, &t);
+}
+
+typedef struct find_task {
+    napier_test *test;
+    void *argument;
+    _Atomic int64_t least;
+} find_task;
+
+static void test_each(void *argument, int64_t i) {
+    find_task *t = argument;
+    if (t->test(t->argument, i)) {
+        int64_t least = t->least;
+        while (i < least && !atomic_compare_exchange_weak(&t->least, &least, i)) {
+        }
+    }
+}
+
+int64_t napier_parallel_find(const napier_context *context, int64_t items, int64_t chunk, napier_test *test,
+                             void *argument) {
+    find_task t = {test, argument, INT64_MAX};
+    napier_parallel_each(context, items, chunk, test_each, &t);
+    const int64_t least = t.least;
+    return least < INT64_MAX ? least : -1;
 }

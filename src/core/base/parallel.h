@@ -2,6 +2,8 @@
 #ifndef NAPIER_CORE_BASE_PARALLEL_H
 #define NAPIER_CORE_BASE_PARALLEL_H
 
+#include <stdbool.h>
+
 #include "core/base/context.h"
 
 /* Works on items [begin, end) as worker `worker` (0 .. workers - 1). Runs with the default floating-point environment
@@ -15,6 +17,20 @@ int napier_workers(const napier_context *context, int64_t items, int64_t chunk);
  * multiple of chunk. With one worker all items run on this thread, in one call. The results must not depend on which
  * worker computes what; the kernels guarantee that. */
 void napier_parallel(const napier_context *context, int64_t items, int64_t chunk, napier_task *task, void *argument);
+
+/* Works on item i. */
+typedef void napier_each(void *argument, int64_t i);
+
+/* The same, item by item, for work that needs no memory of the worker's own. */
+void napier_parallel_each(const napier_context *context, int64_t items, int64_t chunk, napier_each *each,
+                          void *argument);
+
+/* Is item i what is looked for? */
+typedef bool napier_test(void *argument, int64_t i);
+
+/* Tests every item; returns the least for which the test is true, or -1. So the result does not depend on threads. */
+int64_t napier_parallel_find(const napier_context *context, int64_t items, int64_t chunk, napier_test *test,
+                             void *argument);
 
 /* Runs a step on this thread, in the default floating-point environment. */
 typedef void napier_step(void *argument);

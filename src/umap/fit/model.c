@@ -4,62 +4,49 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/fenv.h"
 #include "core/base/scope.h"
 #include "core/base/view.h"
-#include "umap/layout/densmap.h"
 #include "umap/layout/epochs.h"
 #include "umap/graph/graph.h"
+#include "umap/knn/neighbors_search.h"
 #include "umap/options/params.h"
+#include "umap/start/start.h"
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
-static int64_t metric_count_of(const napier_neighbors_options *o, int64_t cols) {
-    if (!o->metric_values) {
-        return 0;
-    }
-    return o->metric == NAPIER_METRIC_MAHALANOBIS ? cols * cols : o->metric == NAPIER_METRIC_SEUCLIDEAN ? cols : 0;
+int64_t napier_umap_metric_count(napier_metric metric, int64_t cols) {
+    return metric == NAPIER_METRIC_MAHALANOBIS ? cols * cols : metric == NAPIER_METRIC_SEUCLIDEAN ? cols : 0;
 }
 
-napier_status napier_umap_model_create(napier_context *context, const napier_umap_options *options, int64_t n,
+napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
                                        int64_t metric_count, napier_umap_model **out) {
-    *out = NULL;
-    const napier_allocator *allocator = &context->allocator;
-    const size_t elements = (size_t)(n * options->n_components);
-    napier_umap_model *model = napier_alloc(allocator, 1, sizeof *model);
-    if (model) {
-        *model = (napier_umap_model){.options = *options, .n = n};
-        model->options.knn_indices = NULL;
-        model->options.knn_distances = NULL;
-        model->options.init_embedding = NULL;
-        model->options.target_categories = NULL;
-        model->options.target_numbers = NULL;
-        model->options.progress = NULL;
-        model->options.user = NULL;
-        model->options.neighbors.progress = NULL;
-        model->options.neighbors.user = NULL;
-        model->options.neighbors.metric_values = NULL;
-        model->metric_count = metric_count;
-        model->embedding = napier_alloc(allocator, elements > 0 ? elements : 1, sizeof *model->embedding);
-        if (metric_count > 0) {
-            model->metric_values = napier_alloc(allocator, (size_t)model->metric_count, sizeof *model->metric_values);
-        }
-    }
-    if (!model || !model->embedding || (metric_count > 0 && !model->metric_values)) {
-        napier_umap_model_destroy(context, model);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for %lld points", (long long)n);
-    }
-    model->options.neighbors.metric_values = model->metric_values;
+    napier_umap_model *model = napier_memory_take(memory, 1, sizeof *model);
+    float *embedding = napier_memory_take(memory, n * options->n_components, sizeof *embedding);
+    float *values = metric_count > 0 ? napier_memory_take(memory, metric_count, sizeof *values) : NULL;
+    NAPIER_TRY(napier_memory_check(memory, "model: no memory for %lld points", (long long)n));
+    *model = (napier_umap_model){
+        .options = *options, .metric_values = values, .metric_count = metric_count, .n = n, .embedding = embedding};
+    napier_umap_options *o = &model->options;
+    o->knn_indices = o->target_categories = NULL;
+    o->knn_distances = o->init_embedding = o->target_numbers = NULL;
+    o->progress = o->neighbors.progress = NULL;
+    o->user = o->neighbors.user = NULL;
+    o->neighbors.metric_values = values;
     *out = model;
     return NAPIER_OK;
 }
 
+napier_umap_model *napier_umap_model_finish(napier_umap_model *model, napier_memory *memory) {
+    model->memory = *memory;
+    memory->count = 0;
+    return model;
+}
+
 void napier_umap_model_destroy(napier_context *context, napier_umap_model *model) {
     if (context && model) {
-        napier_samples_release(context, &model->data);
-        napier_free(&context->allocator, model->metric_values);
-        napier_free(&context->allocator, model->embedding);
-        napier_free(&context->allocator, model);
+        napier_memory memory = model->memory; /* the model lies in it */
+        memory.context = context;
+        napier_memory_free(&memory);
     }
 }
 
@@ -69,12 +56,11 @@ napier_const_matrix napier_umap_model_embedding(const napier_umap_model *model) 
 }
 
 int64_t napier_umap_disconnected(napier_const_matrix embedding) {
-    const napier_fenv caller = napier_fenv_enter();
+    NAPIER_DEFAULT_FENV;
     int64_t count = 0;
     for (int64_t v = 0; embedding.data && embedding.dtype == NAPIER_F32 && v < embedding.rows; v++) {
         count += napier_umap_has_no_place((const float *)embedding.data + v * embedding.cols, embedding.cols);
     }
-    napier_fenv_leave(caller);
     return count;
 }
 
@@ -85,15 +71,7 @@ int64_t napier_umap_model_features(const napier_umap_model *model) { return mode
 typedef struct knn {
     const int32_t *indices; /* [n, n_neighbors] */
     const float *distances;
-    int32_t *own_indices; /* allocated here, or NULL */
-    float *own_distances;
 } knn;
-
-static void knn_release(napier_context *context, knn *k) {
-    napier_free(&context->allocator, k->own_indices);
-    napier_free(&context->allocator, k->own_distances);
-    *k = (knn){0};
-}
 
 /* Checks neighbours from the caller: indices below n or -1, distances not negative and ascending. */
 static napier_status check_given(napier_context *context, const napier_umap_options *o, int64_t n) {
@@ -108,54 +86,48 @@ static napier_status check_given(napier_context *context, const napier_umap_opti
     return NAPIER_OK;
 }
 
-/* Fills our own arrays with the neighbours: copies given ones, else searches. */
-static napier_status fill_own(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
-                              size_t count, knn *out) {
-    if (o->knn_indices) {
-        memcpy(out->own_indices, o->knn_indices, count * sizeof *out->own_indices);
-        memcpy(out->own_distances, o->knn_distances, count * sizeof *out->own_distances);
-        return NAPIER_OK;
+void napier_umap_disconnect(const napier_umap_options *o, int64_t count, int32_t *indices, float *distances) {
+    const float limit = napier_umap_disconnection_of(o);
+    for (int64_t i = 0; i < count; i++) { /* the point itself is at 0, so it stays */
+        if (distances[i] >= limit) {
+            indices[i] = -1;
+            distances[i] = INFINITY;
+        }
     }
-    napier_neighbors_options neighbors = o->neighbors;
-    if (!neighbors.progress) {
-        neighbors.progress = o->progress;
-        neighbors.user = o->user;
-    }
-    const napier_status status =
-        napier_nearest_neighbors(context, samples, &neighbors, out->own_indices, out->own_distances);
-    return status ? status
-                  : napier_umap_check_found(context, "samples", out->own_indices, out->own_distances,
-                                            napier_samples_rows(samples), neighbors.n_neighbors);
 }
 
-/* Finds the neighbours of every point. Those at the disconnection distance or farther become -1 at infinity. */
-static napier_status find_neighbors(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
+/* Finds the neighbours of every point, or takes those of the caller. Those at the disconnection distance or farther
+ * become -1 at infinity. */
+static napier_status find_neighbors(napier_memory *memory, napier_umap_samples samples, const napier_umap_options *o,
                                     int64_t n, knn *out) {
-    const float limit = napier_umap_disconnection_of(o);
-    const size_t count = (size_t)(n * o->neighbors.n_neighbors);
-    *out = (knn){.indices = o->knn_indices, .distances = o->knn_distances};
+    napier_context *const context = memory->context;
+    const int64_t count = n * o->neighbors.n_neighbors;
+    *out = (knn){o->knn_indices, o->knn_distances};
     if (o->knn_indices) {
-        const napier_status status = check_given(context, o, n);
-        if (status || isinf(limit)) {
-            return status;
+        NAPIER_TRY(check_given(context, o, n));
+        if (isinf(napier_umap_disconnection_of(o))) {
+            return NAPIER_OK;
         }
     }
-    out->own_indices = napier_alloc(&context->allocator, count, sizeof *out->own_indices);
-    out->own_distances = napier_alloc(&context->allocator, count, sizeof *out->own_distances);
-    if (!out->own_indices || !out->own_distances) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for %lld x %lld", (long long)n,
-                           (long long)o->neighbors.n_neighbors);
-    }
-    out->indices = out->own_indices;
-    out->distances = out->own_distances;
-    const napier_status status = fill_own(context, samples, o, count, out);
-    for (size_t i = 0; !status && i < count; i++) { /* the point itself is at 0, so it stays */
-        if (out->own_distances[i] >= limit) {
-            out->own_indices[i] = -1;
-            out->own_distances[i] = INFINITY;
+    int32_t *indices = napier_memory_take(memory, count, sizeof *indices);
+    float *distances = napier_memory_take(memory, count, sizeof *distances);
+    NAPIER_TRY(napier_memory_check(memory, "neighbours: no memory for %lld x %lld", (long long)n,
+                                   (long long)o->neighbors.n_neighbors));
+    if (o->knn_indices) {
+        memcpy(indices, o->knn_indices, (size_t)count * sizeof *indices);
+        memcpy(distances, o->knn_distances, (size_t)count * sizeof *distances);
+    } else {
+        napier_neighbors_options neighbors = o->neighbors;
+        if (!neighbors.progress) {
+            neighbors.progress = o->progress;
+            neighbors.user = o->user;
         }
+        NAPIER_TRY(napier_find_neighbors(context, samples, NULL, &neighbors, indices, distances));
+        NAPIER_TRY(napier_umap_check_found(context, "samples", indices, distances, n, neighbors.n_neighbors));
     }
-    return status;
+    napier_umap_disconnect(o, count, indices, distances);
+    *out = (knn){indices, distances};
+    return NAPIER_OK;
 }
 
 static napier_status say(napier_context *context, const napier_umap_options *o, const char *stage, double done) {
@@ -166,17 +138,19 @@ static napier_status say(napier_context *context, const napier_umap_options *o, 
 }
 
 /* Makes the graph of a fit: the fuzzy set, combined with the targets. */
-static napier_status make_graph(napier_context *context, const napier_umap_options *o, int64_t n, const knn *k,
+static napier_status make_graph(napier_memory *memory, const napier_umap_options *o, int64_t n, const knn *k,
                                 napier_umap_graph **out) {
-    napier_status status =
-        napier_umap_fuzzy_simplicial_set(context, k->indices, k->distances, n, o->neighbors.n_neighbors,
-                                         o->local_connectivity, o->set_op_mix_ratio, out);
-    if (!status && o->target_categories) {
+    napier_context *const context = memory->context;
+    NAPIER_TRY(napier_umap_fuzzy_simplicial_set(context, k->indices, k->distances, n, o->neighbors.n_neighbors,
+                                                o->local_connectivity, o->set_op_mix_ratio, out));
+    napier_status status = NAPIER_OK;
+    if (o->target_categories) {
         status = napier_umap_join_categories(context, out, o->target_categories, o->target_weight);
-    } else if (!status && o->target_numbers) {
+    } else if (o->target_numbers) {
         const int64_t wanted = o->target_n_neighbors > 0 ? o->target_n_neighbors : o->neighbors.n_neighbors;
         status = napier_umap_join_numbers(context, out, o->target_numbers, wanted < n ? wanted : n, o->target_weight);
     }
+    napier_memory_keep(memory, *out); /* joining replaces the graph */
     return status ? status : say(context, o, "fuzzy set", 1.0);
 }
 
@@ -184,48 +158,45 @@ static napier_status make_graph(napier_context *context, const napier_umap_optio
 
 static napier_status make_start(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
                                 const napier_umap_graph *graph, napier_matrix embedding) {
-    napier_status status = NAPIER_OK;
     switch (o->init) {
-    case NAPIER_UMAP_INIT_PCA: status = napier_umap_pca_layout(context, samples, o->seed, embedding); break;
-    case NAPIER_UMAP_INIT_RANDOM: status = napier_umap_random_layout(context, o->seed, embedding); break;
+    case NAPIER_UMAP_INIT_PCA: NAPIER_TRY(napier_start_pca(context, samples, o->seed, embedding)); break;
+    case NAPIER_UMAP_INIT_RANDOM: NAPIER_TRY(napier_umap_random_layout(context, o->seed, embedding)); break;
     case NAPIER_UMAP_INIT_GIVEN:
         memcpy(embedding.data, o->init_embedding, (size_t)(embedding.rows * embedding.cols) * sizeof(float));
-        status = napier_umap_check_embedding(context, "init_embedding", napier_read_only(embedding));
+        NAPIER_TRY(napier_umap_check_embedding(context, "init_embedding", napier_read_only(embedding)));
         break;
-    default: status = napier_umap_spectral_layout(context, graph, samples, o->seed, embedding); break;
+    default: NAPIER_TRY(napier_start_spectral(context, graph, samples, o->seed, embedding)); break;
     }
-    return status ? status : say(context, o, "start", 1.0);
+    return say(context, o, "start", 1.0);
 }
 
-/* Copies the edges of at least 1 / epochs of the largest weight: those that would act at least once if they were
+/* The edges of at least `least`: 1 / epochs of the largest weight. Those would act at least once if they were
  * sampled. */
-static napier_status pruned(napier_context *context, const napier_umap_graph *graph, int64_t epochs,
-                            napier_umap_graph **out) {
-    const int64_t count = napier_umap_graph_edges(graph);
-    float highest = 0.0f;
-    for (int64_t e = 0; e < count; e++) {
-        highest = graph->weights[e] > highest ? graph->weights[e] : highest;
-    }
-    NAPIER_TRY(napier_umap_graph_create(context, graph->n, count, out));
-    const float least = highest / (float)epochs;
+typedef struct pruning {
+    const napier_umap_graph *graph;
+    float least;
+} pruning;
+
+static int64_t pruned_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
+    const pruning *t = argument;
     int64_t kept = 0;
-    for (int64_t v = 0; v < graph->n; v++) {
-        (*out)->starts[v] = kept;
-        for (int64_t e = graph->starts[v]; e < graph->starts[v + 1]; e++) {
-            if (graph->weights[e] >= least) {
-                (*out)->targets[kept] = graph->targets[e];
-                (*out)->weights[kept++] = graph->weights[e];
+    for (int64_t e = t->graph->starts[v]; e < t->graph->starts[v + 1]; e++) {
+        if (t->graph->weights[e] >= t->least) {
+            if (targets) {
+                targets[kept] = t->graph->targets[e];
+                weights[kept] = t->graph->weights[e];
             }
+            kept++;
         }
     }
-    (*out)->starts[graph->n] = kept;
-    return NAPIER_OK;
+    return kept;
 }
 
-/* The default scheme: Adam on all edges, each by its weight. Each listing of an edge moves both its ends. The graph is
- * symmetric, so instead each vertex takes only its own edges, and each force counts twice. */
-static napier_status run_layout(napier_context *context, const napier_umap_graph *graph, const napier_umap_options *o,
-                                napier_densmap *densmap, napier_matrix embedding) {
+/* Computes the layout of a fuzzy set's graph, with densMAP if neighbours are given. The default scheme: Adam on all
+ * edges, each by its weight. Each listing of an edge moves both its ends. The graph is symmetric, so instead each
+ * vertex takes only its own edges, and each force counts twice. */
+static napier_status lay_out(napier_context *context, const napier_umap_graph *graph, const napier_umap_options *o,
+                             const knn *k, napier_matrix embedding) {
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = epochs.total = o->n_epochs;
     epochs.seed = o->seed;
@@ -233,44 +204,26 @@ static napier_status run_layout(napier_context *context, const napier_umap_graph
     epochs.progress = o->progress;
     epochs.user = o->user;
     const napier_umap_params given = napier_umap_params_of(o);
+    const pruning prune = {graph, napier_umap_highest_weight(graph) / (float)o->n_epochs};
     napier_umap_params params;
     napier_forces forces;
-    napier_umap_optimizer *optimizer = NULL;
-    napier_status status = napier_umap_check_params(context, &given, &params, &forces);
-    if (!status) {
-        status = napier_umap_optimizer_create(context, NULL, embedding.rows, embedding.cols, &optimizer);
-    }
-    if (!status) {
-        napier_layout layout = napier_umap_layout_of(context, &forces, 2.0f, &params, &epochs, graph, NULL,
-                                                     embedding.rows, embedding.cols, embedding.data);
-        layout.rate = o->negative_sample_rate;
-        status = napier_layout_prepare(&layout);
-        if (!status) {
-            const napier_epochs_run run = {
-                &params, &epochs, &layout, optimizer, densmap ? napier_densmap_forces : NULL, densmap, embedding.data};
-            status = napier_umap_run_epochs(context, &run);
-            napier_layout_release(&layout);
-        }
-    }
-    napier_umap_optimizer_destroy(context, optimizer);
-    return status;
-}
-
-/* Computes the layout of a fuzzy set's graph, with densMAP if distances are given. */
-static napier_status lay_out(napier_context *context, const napier_umap_graph *graph, const napier_umap_options *o,
-                             const knn *k, napier_matrix embedding) {
     napier_umap_graph *edges = NULL;
     napier_densmap *densmap = NULL;
-    napier_status status = pruned(context, graph, o->n_epochs, &edges);
-    if (!status && o->densmap && k) {
-        status = napier_densmap_create(context, graph, o, k->indices, k->distances, &densmap);
+    napier_umap_optimizer *optimizer = NULL;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_graph_of_rows(context, graph->n, pruned_row, &prune, &edges));
+    napier_memory_keep(&memory, edges);
+    if (o->densmap && k) {
+        NAPIER_TRY(napier_densmap_create(&memory, graph, o, k->indices, k->distances, &densmap));
     }
-    if (!status) {
-        status = run_layout(context, edges, o, densmap, embedding);
-    }
-    napier_densmap_destroy(context, densmap);
-    napier_umap_graph_destroy(context, edges);
-    return status;
+    NAPIER_TRY(napier_umap_check_params(context, &given, &params, &forces));
+    NAPIER_TRY(napier_umap_optimizer_create(context, NULL, embedding.rows, embedding.cols, &optimizer));
+    napier_memory_keep(&memory, optimizer);
+    napier_layout layout = napier_umap_layout_of(context, &forces, 2.0f, &params, &epochs, edges, NULL, embedding.rows,
+                                                 embedding.cols, embedding.data);
+    layout.rate = o->negative_sample_rate;
+    const napier_epochs_run run = {&params, &epochs, &layout, optimizer, densmap, embedding.data};
+    return napier_umap_run_epochs(context, &run);
 }
 
 napier_status napier_umap_optimize_layout(napier_context *context, const napier_umap_graph *graph,
@@ -300,58 +253,43 @@ static void take_away_places(const napier_umap_graph *graph, napier_matrix embed
 /* ---- Fit --------------------------------------------------------------------------------------------------------- */
 
 static napier_status fit_points(napier_context *context, napier_umap_samples samples, const napier_umap_options *o,
-                                napier_umap_model *model) {
-    const napier_matrix embedding = napier_rows_f32(model->embedding, model->n, o->n_components);
-    if (model->n == 1) { /* a single point has no neighbours */
-        memset(model->embedding, 0, (size_t)o->n_components * sizeof(float));
+                                napier_matrix embedding) {
+    if (embedding.rows == 1) { /* a single point has no neighbours */
+        memset(embedding.data, 0, (size_t)o->n_components * sizeof(float));
         return NAPIER_OK;
     }
     knn k;
     napier_umap_graph *graph = NULL;
-    napier_status status = find_neighbors(context, samples, o, model->n, &k);
-    if (!status)
-        status = make_graph(context, o, model->n, &k, &graph);
-    if (!status)
-        status = make_start(context, samples, o, graph, embedding);
-    if (!status)
-        status = lay_out(context, graph, o, &k, embedding);
-    if (!status)
-        take_away_places(graph, embedding);
-    napier_umap_graph_destroy(context, graph);
-    knn_release(context, &k);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(find_neighbors(&memory, samples, o, embedding.rows, &k));
+    NAPIER_TRY(make_graph(&memory, o, embedding.rows, &k, &graph));
+    NAPIER_TRY(make_start(context, samples, o, graph, embedding));
+    NAPIER_TRY(lay_out(context, graph, o, &k, embedding));
+    take_away_places(graph, embedding);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_fit(napier_context *context, napier_umap_samples samples, const napier_umap_options *options,
                               napier_umap_model **out) {
     NAPIER_DEFAULT_FENV;
     napier_umap_options o;
-    napier_umap_model *model = NULL;
-    napier_status status = napier_begin(context);
-    if (!status && !out)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
-    if (!status) {
-        *out = NULL;
-        status = napier_samples_check(context, samples);
+    napier_umap_model *model;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
+    NAPIER_REFUSE_IF(context, n == 0, "samples: no points");
+    NAPIER_TRY(napier_umap_check_options(context, options, n, &o));
+    const float *values = o.neighbors.metric_values;
+    const int64_t metric_count = values ? napier_umap_metric_count(o.neighbors.metric, cols) : 0;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_model_create(&memory, &o, n, metric_count, &model));
+    if (metric_count > 0) {
+        memcpy(model->metric_values, values, (size_t)metric_count * sizeof *values);
     }
-    const int64_t n = status ? 0 : napier_samples_rows(samples);
-    if (!status && n == 0)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: no points");
-    if (!status)
-        status = napier_umap_check_options(context, options, n, &o);
-    const int64_t metric_count = status ? 0 : metric_count_of(&o.neighbors, napier_samples_cols(samples));
-    if (!status)
-        status = napier_umap_model_create(context, &o, n, metric_count, &model);
-    if (!status && metric_count > 0)
-        memcpy(model->metric_values, o.neighbors.metric_values, (size_t)metric_count * sizeof(float));
-    if (!status)
-        status = napier_samples_copy_of(context, samples, &model->data);
-    if (!status)
-        status = fit_points(context, samples, &o, model);
-    if (status) {
-        napier_umap_model_destroy(context, model);
-        return status;
-    }
-    *out = model;
+    NAPIER_TRY(napier_samples_copy_of(&memory, samples, &model->data));
+    NAPIER_TRY(fit_points(context, samples, &o, napier_rows_f32(model->embedding, n, o.n_components)));
+    *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }

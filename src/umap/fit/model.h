@@ -10,12 +10,22 @@ struct napier_umap_model {
     float *metric_values;        /* a copy of options.neighbors.metric_values, or NULL */
     int64_t metric_count;
     napier_samples_copy data;
-    int64_t n;        /* points */
-    float *embedding; /* [n, options.n_components] */
+    int64_t n;            /* points */
+    float *embedding;     /* [n, options.n_components] */
+    napier_memory memory; /* holds all of it, the struct too */
 };
 
-/* Makes a model for n points, without data, metric values or embedding. */
-napier_status napier_umap_model_create(napier_context *context, const napier_umap_options *options, int64_t n,
+/* The number of metric values that a metric takes for rows of `cols` columns. */
+int64_t napier_umap_metric_count(napier_metric metric, int64_t cols);
+
+/* Makes a model for n points in `memory`, without data, metric values or embedding. */
+napier_status napier_umap_model_create(napier_memory *memory, const napier_umap_options *options, int64_t n,
                                        int64_t metric_count, napier_umap_model **out);
+
+/* Neighbours at the disconnection distance or farther become -1 at infinity. */
+void napier_umap_disconnect(const napier_umap_options *options, int64_t count, int32_t *indices, float *distances);
+
+/* Gives the model, which is complete, the memory that it lives in. */
+napier_umap_model *napier_umap_model_finish(napier_umap_model *model, napier_memory *memory);
 
 #endif

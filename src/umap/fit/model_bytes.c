@@ -1,7 +1,7 @@
 /* umap/fit/model_bytes.c - a fitted map as bytes and as a file. Little endian:
  *
  *   8  magic "NAPIERUM"   4 format (1 or 2)   4 dense (1) or sparse (0)
- *   8 x 21  options, as doubles and integers (put_options)
+ *   8 x 21  options, as doubles and integers (`fields`)
  *   8  disconnection distance, only in format 2, which is used if the options set one
  *   8 x 6   n, columns, dense elements, sparse entries, metric values, embedding elements
  *   the metric values, dense rows or row_starts, columns and values, the embedding
@@ -13,7 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,41 +34,90 @@ enum {
     MODEL_CHECKSUM = 8
 };
 
+/* In the order of the file; only integers of 8 bytes. */
 typedef struct sizes {
     uint64_t n, cols, dense, sparse, metric, embedding;
 } sizes;
 
-/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+/* The numbers of the options in the order of the file. */
+typedef enum field_kind { INTEGER, SEED, DOUBLE, FLAG, METRIC, METHOD, INIT } field_kind;
+static const struct {
+    field_kind kind;
+    size_t at; /* in the options */
+} fields[] = {
+#define FIELD(kind, name) \
+    { kind, offsetof(napier_umap_options, name) }
+    FIELD(INTEGER, neighbors.n_neighbors),
+    FIELD(METRIC, neighbors.metric),
+    FIELD(DOUBLE, neighbors.p),
+    FIELD(METHOD, neighbors.method),
+    FIELD(SEED, neighbors.seed),
+    FIELD(INTEGER, n_components),
+    FIELD(INTEGER, n_epochs),
+    FIELD(DOUBLE, min_dist),
+    FIELD(DOUBLE, spread),
+    FIELD(DOUBLE, a),
+    FIELD(DOUBLE, b),
+    FIELD(DOUBLE, learning_rate),
+    FIELD(DOUBLE, set_op_mix_ratio),
+    FIELD(DOUBLE, local_connectivity),
+    FIELD(DOUBLE, repulsion_strength),
+    FIELD(DOUBLE, negative_sample_rate),
+    FIELD(INIT, init),
+    FIELD(SEED, seed),
+    FIELD(SEED, transform_seed),
+    FIELD(DOUBLE, target_weight),
+    FIELD(FLAG, densmap),
+    FIELD(DOUBLE, disconnection_distance), /* only in format 2 */
+#undef FIELD
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* The format follows from the disconnection distance of the options. */
 static uint32_t format_of(const napier_umap_options *o) {
     return o->disconnection_distance > 0.0 ? MODEL_FORMAT_DISTANCE : MODEL_FORMAT;
 }
 
+static int fields_of(uint32_t format) { return format == MODEL_FORMAT_DISTANCE ? FIELDS : FIELDS - 1; }
+
 static uint8_t *put_options(uint8_t *at, const napier_umap_options *o) {
-    at = napier_put_u64(at, (uint64_t)o->neighbors.n_neighbors);
-    at = napier_put_u64(at, (uint64_t)o->neighbors.metric);
-    at = napier_put_f64(at, o->neighbors.p);
-    at = napier_put_u64(at, (uint64_t)o->neighbors.method);
-    at = napier_put_u64(at, o->neighbors.seed);
-    at = napier_put_u64(at, (uint64_t)o->n_components);
-    at = napier_put_u64(at, (uint64_t)o->n_epochs);
-    at = napier_put_f64(at, o->min_dist);
-    at = napier_put_f64(at, o->spread);
-    at = napier_put_f64(at, o->a);
-    at = napier_put_f64(at, o->b);
-    at = napier_put_f64(at, o->learning_rate);
-    at = napier_put_f64(at, o->set_op_mix_ratio);
-    at = napier_put_f64(at, o->local_connectivity);
-    at = napier_put_f64(at, o->repulsion_strength);
-    at = napier_put_f64(at, o->negative_sample_rate);
-    at = napier_put_u64(at, (uint64_t)o->init);
-    at = napier_put_u64(at, o->seed);
-    at = napier_put_u64(at, o->transform_seed);
-    at = napier_put_f64(at, o->target_weight);
-    at = napier_put_u64(at, (uint64_t)(o->densmap != 0));
-    return format_of(o) == MODEL_FORMAT_DISTANCE ? napier_put_f64(at, o->disconnection_distance) : at;
+    for (int i = 0; i < fields_of(format_of(o)); i++) {
+        const void *field = (const char *)o + fields[i].at;
+        switch (fields[i].kind) {
+        case INTEGER: at = napier_put_u64(at, (uint64_t) * (const int64_t *)field); break;
+        case SEED: at = napier_put_u64(at, *(const uint64_t *)field); break;
+        case DOUBLE: at = napier_put_f64(at, *(const double *)field); break;
+        case FLAG: at = napier_put_u64(at, *(const int *)field != 0); break;
+        case METRIC: at = napier_put_u64(at, (uint64_t) * (const napier_metric *)field); break;
+        case METHOD: at = napier_put_u64(at, (uint64_t) * (const napier_neighbors_method *)field); break;
+        case INIT: at = napier_put_u64(at, (uint64_t) * (const napier_umap_init *)field); break;
+        }
+    }
+    return at;
 }
+
+static int64_t to_int64(uint64_t x) { return x <= INT64_MAX ? (int64_t)x : -1; }
+
+static const uint8_t *get_options(const uint8_t *at, uint32_t format, napier_umap_options *o) {
+    for (int i = 0; i < fields_of(format); i++, at += 8) {
+        void *field = (char *)o + fields[i].at;
+        const uint64_t x = napier_get_u64(at);
+        switch (fields[i].kind) {
+        case INTEGER: *(int64_t *)field = to_int64(x); break;
+        case SEED: *(uint64_t *)field = x; break;
+        case DOUBLE: *(double *)field = napier_get_f64(at); break;
+        case FLAG: *(int *)field = x != 0; break;
+        case METRIC: *(napier_metric *)field = (napier_metric)(x & 0xff); break;
+        case METHOD: *(napier_neighbors_method *)field = (napier_neighbors_method)(x & 0xff); break;
+        case INIT: break; /* not used after the fit */
+        }
+    }
+    return at;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 static sizes sizes_of(const napier_umap_model *m) {
     const napier_csr_matrix *csr = &m->data.sparse;
@@ -82,8 +131,8 @@ static sizes sizes_of(const napier_umap_model *m) {
 
 static uint64_t bytes_of(const sizes *s, const napier_umap_options *o, int dense) {
     const uint64_t data = dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
-    const uint64_t options = MODEL_OPTIONS + (format_of(o) == MODEL_FORMAT_DISTANCE ? 8 : 0);
-    return MODEL_HEAD + options + MODEL_SIZES + 4 * s->metric + data + 4 * s->embedding + MODEL_CHECKSUM;
+    return MODEL_HEAD + 8 * (uint64_t)fields_of(format_of(o)) + MODEL_SIZES + 4 * s->metric + data + 4 * s->embedding +
+           MODEL_CHECKSUM;
 }
 
 static uint8_t *put_data(uint8_t *at, const napier_samples_copy *data) {
@@ -139,38 +188,6 @@ static napier_status corrupt(napier_context *context, const char *what) {
     return napier_fail(context, NAPIER_CORRUPT_DATA, "model: %s", what);
 }
 
-static int64_t to_int64(uint64_t x) { return x <= INT64_MAX ? (int64_t)x : -1; }
-
-static const uint8_t *get_options(const uint8_t *at, uint32_t format, napier_umap_options *o) {
-    o->neighbors.n_neighbors = to_int64(napier_get_u64(at));
-    o->neighbors.metric = (napier_metric)(napier_get_u64(at + 8) & 0xff);
-    o->neighbors.p = napier_get_f64(at + 16);
-    o->neighbors.method = (napier_neighbors_method)(napier_get_u64(at + 24) & 0xff);
-    o->neighbors.seed = napier_get_u64(at + 32);
-    o->n_components = to_int64(napier_get_u64(at + 40));
-    o->n_epochs = to_int64(napier_get_u64(at + 48));
-    o->min_dist = napier_get_f64(at + 56);
-    o->spread = napier_get_f64(at + 64);
-    o->a = napier_get_f64(at + 72);
-    o->b = napier_get_f64(at + 80);
-    o->learning_rate = napier_get_f64(at + 88);
-    o->set_op_mix_ratio = napier_get_f64(at + 96);
-    o->local_connectivity = napier_get_f64(at + 104);
-    o->repulsion_strength = napier_get_f64(at + 112);
-    o->negative_sample_rate = napier_get_f64(at + 120);
-    o->init = NAPIER_UMAP_INIT_SPECTRAL; /* not used after the fit */
-    o->seed = napier_get_u64(at + 136);
-    o->transform_seed = napier_get_u64(at + 144);
-    o->target_weight = napier_get_f64(at + 152);
-    o->densmap = napier_get_u64(at + 160) != 0;
-    at += MODEL_OPTIONS;
-    if (format == MODEL_FORMAT) {
-        return at;
-    }
-    o->disconnection_distance = napier_get_f64(at);
-    return at + 8;
-}
-
 static const uint8_t *get_sizes(const uint8_t *at, sizes *s) {
     *s = (sizes){napier_get_u64(at),      napier_get_u64(at + 8),  napier_get_u64(at + 16),
                  napier_get_u64(at + 24), napier_get_u64(at + 32), napier_get_u64(at + 40)};
@@ -191,73 +208,55 @@ static int sizes_fit(const sizes *s, const napier_umap_options *o, int dense, si
         s->embedding != s->n * (uint64_t)o->n_components || s->dense != (dense ? s->n * s->cols : 0)) {
         return 0;
     }
-    const uint64_t wanted = o->neighbors.metric == NAPIER_METRIC_MAHALANOBIS  ? s->cols * s->cols
-                            : o->neighbors.metric == NAPIER_METRIC_SEUCLIDEAN ? s->cols
-                                                                              : 0;
+    const uint64_t wanted = (uint64_t)napier_umap_metric_count(o->neighbors.metric, (int64_t)s->cols);
     return (s->metric == 0 || s->metric == wanted) && bytes_of(s, o, dense) == size;
 }
 
-static int all_finite(const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i])) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static napier_status get_dense(napier_context *context, const uint8_t *at, napier_samples_copy *data) {
+static napier_status get_dense(napier_memory *memory, const uint8_t *at, napier_samples_copy *data) {
     const int64_t elements = data->rows * data->cols;
-    data->dense = napier_alloc(&context->allocator, elements > 0 ? (size_t)elements : 1, sizeof *data->dense);
-    if (!data->dense) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for its data");
-    }
+    data->dense = napier_memory_take(memory, elements, sizeof *data->dense);
+    NAPIER_TRY(napier_memory_check(memory, "model: no memory for its data"));
     napier_get_floats(at, data->dense, elements);
-    return all_finite(data->dense, elements) ? NAPIER_OK : corrupt(context, "data that are not finite");
+    return napier_first_not_finite(data->dense, elements) < 0 ? NAPIER_OK
+                                                              : corrupt(memory->context, "data that are not finite");
 }
 
-static napier_status get_sparse(napier_context *context, const uint8_t *at, int64_t entries,
-                                napier_samples_copy *data) {
-    const size_t room = entries > 0 ? (size_t)entries : 1;
-    int64_t *starts = napier_alloc(&context->allocator, (size_t)data->rows + 1, sizeof *starts);
-    int32_t *columns = napier_alloc(&context->allocator, room, sizeof *columns);
-    float *values = napier_alloc(&context->allocator, room, sizeof *values);
-    data->sparse = (napier_csr_matrix){data->rows, data->cols, starts, columns, values};
-    if (!starts || !columns || !values) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for its data");
-    }
+static napier_status get_sparse(napier_memory *memory, const uint8_t *at, int64_t entries, napier_samples_copy *data) {
+    const napier_csr_arrays m = napier_csr_take(memory, data->rows, data->cols, entries, &data->sparse);
+    NAPIER_TRY(napier_memory_check(memory, "model: no memory for its data"));
     int fine = 1;
     for (int64_t r = 0; r <= data->rows; r++, at += 8) {
-        starts[r] = to_int64(napier_get_u64(at));
-        fine = fine && starts[r] >= (r > 0 ? starts[r - 1] : 0) && starts[r] <= entries;
+        m.starts[r] = to_int64(napier_get_u64(at));
+        fine = fine && m.starts[r] >= (r > 0 ? m.starts[r - 1] : 0) && m.starts[r] <= entries;
     }
-    fine = fine && starts[0] == 0 && starts[data->rows] == entries;
+    fine = fine && m.starts[0] == 0 && m.starts[data->rows] == entries;
     for (int64_t e = 0; e < entries; e++, at += 4) {
         const uint32_t column = napier_get_u32(at);
-        columns[e] = column < (uint64_t)data->cols ? (int32_t)column : -1;
-        fine = fine && columns[e] >= 0;
+        m.columns[e] = column < (uint64_t)data->cols ? (int32_t)column : -1;
+        fine = fine && m.columns[e] >= 0;
     }
-    napier_get_floats(at, values, entries);
+    napier_get_floats(at, m.values, entries);
     for (int64_t r = 0; fine && r < data->rows; r++) {
-        for (int64_t e = starts[r] + 1; e < starts[r + 1]; e++) {
-            fine = fine && columns[e] > columns[e - 1];
+        for (int64_t e = m.starts[r] + 1; e < m.starts[r + 1]; e++) {
+            fine = fine && m.columns[e] > m.columns[e - 1];
         }
     }
-    return fine && all_finite(values, entries) ? NAPIER_OK : corrupt(context, "sparse rows that cannot be");
+    return fine && napier_first_not_finite(m.values, entries) < 0
+               ? NAPIER_OK
+               : corrupt(memory->context, "sparse rows that cannot be");
 }
 
-static napier_status get_contents(napier_context *context, const uint8_t *at, const sizes *s, int dense,
+static napier_status get_contents(napier_memory *memory, const uint8_t *at, const sizes *s, int dense,
                                   napier_umap_model *model) {
+    napier_context *const context = memory->context;
     if (s->metric > 0) {
         at = napier_get_floats(at, model->metric_values, (int64_t)s->metric);
-        if (!all_finite(model->metric_values, (int64_t)s->metric)) {
+        if (napier_first_not_finite(model->metric_values, (int64_t)s->metric) >= 0) {
             return corrupt(context, "metric values that are not finite");
         }
     }
-    model->data.rows = (int64_t)s->n;
-    model->data.cols = (int64_t)s->cols;
-    NAPIER_TRY(dense ? get_dense(context, at, &model->data)
-                     : get_sparse(context, at, (int64_t)s->sparse, &model->data));
+    model->data = (napier_samples_copy){.rows = (int64_t)s->n, .cols = (int64_t)s->cols};
+    NAPIER_TRY(dense ? get_dense(memory, at, &model->data) : get_sparse(memory, at, (int64_t)s->sparse, &model->data));
     at += dense ? 4 * s->dense : 8 * (s->n + 1) + 8 * s->sparse;
     napier_get_floats(at, model->embedding, (int64_t)s->embedding);
     const napier_status placed =
@@ -268,10 +267,7 @@ static napier_status get_contents(napier_context *context, const uint8_t *at, co
 napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
                                            napier_umap_model **out) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !out || (!bytes && size > 0), "%s: NULL", out ? "bytes" : "out");
     *out = NULL;
     if (size < MODEL_HEAD + MODEL_OPTIONS + MODEL_SIZES + MODEL_CHECKSUM || memcmp(bytes, magic, sizeof magic) != 0) {
@@ -292,45 +288,23 @@ napier_status napier_umap_model_from_bytes(napier_context *context, const uint8_
     }
     const int64_t neighbors = read.neighbors.n_neighbors;
     read.neighbors.n_neighbors = s.n == 1 && neighbors == 1 ? 2 : neighbors; /* a single point has only itself */
-    status = napier_umap_check_options(context, &read, (int64_t)s.n, &options);
-    if (!status && (options.neighbors.n_neighbors != neighbors || !napier_metric_name(options.neighbors.metric) ||
-                    options.a != read.a || options.b != read.b)) {
-        status = corrupt(context, "options that cannot be");
-    }
-    if (status) {
-        return status == NAPIER_INVALID_ARGUMENT ? corrupt(context, "options that cannot be") : status;
-    }
-    napier_umap_model *model = NULL;
-    status = napier_umap_model_create(context, &options, (int64_t)s.n, (int64_t)s.metric, &model);
-    if (!status) {
-        status = get_contents(context, at, &s, (int)dense, model);
-    }
-    if (status) {
-        napier_umap_model_destroy(context, model);
+    const napier_status status = napier_umap_check_options(context, &read, (int64_t)s.n, &options);
+    if (status && status != NAPIER_INVALID_ARGUMENT) {
         return status;
     }
-    *out = model;
+    if (status || options.neighbors.n_neighbors != neighbors || !napier_metric_name(options.neighbors.metric) ||
+        options.a != read.a || options.b != read.b) {
+        return corrupt(context, "options that cannot be");
+    }
+    napier_umap_model *model;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_model_create(&memory, &options, (int64_t)s.n, (int64_t)s.metric, &model));
+    NAPIER_TRY(get_contents(&memory, at, &s, (int)dense, model));
+    *out = napier_umap_model_finish(model, &memory);
     return NAPIER_OK;
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
-
-static napier_status whole_model(napier_context *context, const napier_umap_model *model, uint8_t **bytes,
-                                 size_t *size) {
-    napier_status status = napier_umap_model_to_bytes(context, model, NULL, 0, size);
-    if (status) {
-        return status;
-    }
-    *bytes = napier_alloc(&context->allocator, *size, 1);
-    if (!*bytes) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "model: no memory for its %lu bytes", (unsigned long)*size);
-    }
-    status = napier_umap_model_to_bytes(context, model, *bytes, *size, size);
-    if (status) {
-        napier_free(&context->allocator, *bytes);
-    }
-    return status;
-}
 
 /* 0 or an errno. */
 static int write_all(int fd, const uint8_t *bytes, size_t size) {
@@ -363,19 +337,15 @@ static napier_status write_file(napier_context *context, const char *path, const
 }
 
 napier_status napier_umap_model_save(napier_context *context, const napier_umap_model *model, const char *path) {
-    napier_status status = napier_begin(context);
-    if (!status && (!path || !*path))
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "path: %s", path ? "empty" : "NULL");
-    uint8_t *bytes = NULL;
     size_t size = 0;
-    if (!status)
-        status = whole_model(context, model, &bytes, &size);
-    if (status) {
-        return status;
-    }
-    status = write_file(context, path, bytes, size);
-    napier_free(&context->allocator, bytes);
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !path || !*path, "path: %s", path ? "empty" : "NULL");
+    NAPIER_TRY(napier_umap_model_to_bytes(context, model, NULL, 0, &size));
+    NAPIER_MEMORY(memory, context);
+    uint8_t *bytes = napier_memory_take(&memory, (int64_t)size, 1);
+    NAPIER_TRY(napier_memory_check(&memory, "model: no memory for its %lu bytes", (unsigned long)size));
+    NAPIER_TRY(napier_umap_model_to_bytes(context, model, bytes, size, &size));
+    return write_file(context, path, bytes, size);
 }
 
 /* Opens without waiting, so that a pipe without a writer is refused like any other file that is not regular. */
@@ -408,35 +378,23 @@ static napier_status read_all(napier_context *context, int fd, const char *path,
     return NAPIER_OK;
 }
 
-static napier_status read_file(napier_context *context, const char *path, uint8_t **bytes, size_t *size) {
+napier_status napier_umap_model_load(napier_context *context, const char *path, napier_umap_model **out) {
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !path || !*path || !out, "%s: NULL or empty", out ? "path" : "out");
+    *out = NULL;
     int fd = -1;
-    napier_status status = open_file(context, path, &fd, size);
+    size_t size = 0;
+    NAPIER_MEMORY(memory, context);
+    napier_status status = open_file(context, path, &fd, &size);
+    uint8_t *bytes = status ? NULL : napier_memory_take(&memory, (int64_t)size, 1);
     if (!status) {
-        *bytes = napier_alloc(&context->allocator, *size > 0 ? *size : 1, 1);
-        status = *bytes ? read_all(context, fd, path, *bytes, *size)
-                        : napier_fail(context, NAPIER_OUT_OF_MEMORY, "path: no memory for %lu bytes of %s",
-                                      (unsigned long)*size, path);
+        status = napier_memory_check(&memory, "path: no memory for %lu bytes of %s", (unsigned long)size, path);
+    }
+    if (!status) {
+        status = read_all(context, fd, path, bytes, size);
     }
     if (fd >= 0) {
         close(fd);
     }
-    return status;
-}
-
-napier_status napier_umap_model_load(napier_context *context, const char *path, napier_umap_model **out) {
-    napier_status status = napier_begin(context);
-    if (!status && (!path || !*path || !out))
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: NULL or empty", out ? "path" : "out");
-    if (status) {
-        return status;
-    }
-    *out = NULL;
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    status = read_file(context, path, &bytes, &size);
-    if (!status) {
-        status = napier_umap_model_from_bytes(context, bytes, size, out);
-    }
-    napier_free(&context->allocator, bytes);
-    return status;
+    return status ? status : napier_umap_model_from_bytes(context, bytes, size, out);
 }

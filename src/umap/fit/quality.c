@@ -133,46 +133,16 @@ static void find_kept(const quality_task *t) {
     }
 }
 
-static napier_status run_quality(napier_context *context, quality_task *t, napier_umap_quality *out) {
-    const napier_allocator *allocator = &context->allocator;
-    const size_t workers = (size_t)napier_workers(context, t->rows, 1);
-    t->kept = napier_alloc(allocator, (size_t)t->n, sizeof *t->kept);
-    t->in_data = napier_alloc(allocator, workers * (size_t)t->n, sizeof *t->in_data);
-    t->on_map = napier_alloc(allocator, workers * (size_t)t->n, sizeof *t->on_map);
-    t->near = napier_alloc(allocator, workers * 2 * (size_t)t->k, sizeof *t->near);
-    t->found = napier_alloc(allocator, (size_t)t->rows, sizeof *t->found);
-    napier_status status = NAPIER_OK;
-    if (!t->kept || !t->in_data || !t->on_map || !t->near || !t->found) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "quality: no memory for %lld points", (long long)t->n);
-    } else {
-        find_kept(t);
-        napier_parallel(context, t->rows, 1, quality_rows, t);
-        *out = summary(t);
-    }
-    napier_free(allocator, t->kept);
-    napier_free(allocator, t->in_data);
-    napier_free(allocator, t->on_map);
-    napier_free(allocator, t->near);
-    napier_free(allocator, t->found);
-    return status;
-}
-
 napier_status napier_umap_quality_of(napier_context *context, napier_umap_samples samples,
                                      const napier_neighbors_options *options, napier_const_matrix embedding,
                                      const int32_t *labels, int64_t rows, napier_umap_quality *out) {
     NAPIER_DEFAULT_FENV;
     const napier_neighbors_options defaults = NAPIER_NEIGHBORS_OPTIONS_INIT;
     const napier_neighbors_options *o = options ? options : &defaults;
-    napier_status status = napier_begin(context);
-    if (!status && !out)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
-    if (!status)
-        status = napier_samples_check(context, samples);
-    if (!status)
-        status = napier_umap_check_places(context, "embedding", embedding);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    NAPIER_TRY(napier_umap_check_places(context, "embedding", embedding));
     NAPIER_REFUSE_IF(context, embedding.rows != napier_samples_rows(samples),
                      "embedding: %lld rows, the samples have %lld", (long long)embedding.rows,
                      (long long)napier_samples_rows(samples));
@@ -180,18 +150,24 @@ napier_status napier_umap_quality_of(napier_context *context, napier_umap_sample
     NAPIER_REFUSE_IF(context, k < 1 || k > (n - 1) / 2 || rows < 0,
                      "n_neighbors %lld, rows %lld: not 1 to below half of %lld points on the map, and 0 or more",
                      (long long)k, (long long)rows, (long long)n);
-    napier_points *points = NULL;
-    status = napier_points_create(context, "samples", samples, o, NULL, &points);
-    if (status) {
-        return status;
-    }
-    quality_task task = {.points = points,
-                         .embedding = embedding,
-                         .n = n,
-                         .k = k,
-                         .rows = rows == 0 || rows > n ? n : rows,
-                         .labels = labels};
-    status = run_quality(context, &task, out);
-    napier_points_destroy(context, points);
-    return status;
+    napier_points *points;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_points_create(&memory, "samples", samples, o, NULL, &points));
+    quality_task t = {.points = points,
+                      .embedding = embedding,
+                      .n = n,
+                      .k = k,
+                      .rows = rows == 0 || rows > n ? n : rows,
+                      .labels = labels};
+    const int workers = napier_workers(context, t.rows, 1);
+    t.kept = napier_memory_take(&memory, n, sizeof *t.kept);
+    t.in_data = napier_memory_take(&memory, workers * n, sizeof *t.in_data);
+    t.on_map = napier_memory_take(&memory, workers * n, sizeof *t.on_map);
+    t.near = napier_memory_take(&memory, workers * 2 * k, sizeof *t.near);
+    t.found = napier_memory_take(&memory, t.rows, sizeof *t.found);
+    NAPIER_TRY(napier_memory_check(&memory, "quality: no memory for %lld points", (long long)n));
+    find_kept(&t);
+    napier_parallel(context, t.rows, 1, quality_rows, &t);
+    *out = summary(&t);
+    return NAPIER_OK;
 }

@@ -11,6 +11,7 @@
 #include "core/math/random.h"
 #include "umap/options/force.h"
 #include "umap/fit/model.h"
+#include "umap/knn/neighbors_search.h"
 #include "umap/options/params.h"
 
 enum {
@@ -30,15 +31,6 @@ typedef struct nearest {
     float *weights;       /* [rows, k] memberships; the nearest has 1 */
 } nearest;
 
-static void nearest_release(napier_context *context, nearest *n) {
-    napier_free(&context->allocator, n->indices);
-    napier_free(&context->allocator, n->distances);
-    napier_free(&context->allocator, n->rhos);
-    napier_free(&context->allocator, n->sigmas);
-    napier_free(&context->allocator, n->weights);
-    *n = (nearest){0};
-}
-
 /* exp(-(d - rho) / sigma), 1 up to rho, 0 for a missing neighbour. */
 static void memberships(const napier_umap_kernels *kernels, const nearest *n, int64_t row) {
     float *w = n->weights + row * n->k;
@@ -52,41 +44,33 @@ static void memberships(const napier_umap_kernels *kernels, const nearest *n, in
     }
 }
 
-/* Finds the neighbours of each row. Those at `limit` or farther become -1. */
-static napier_status find_nearest(napier_context *context, const napier_umap_model *model, napier_umap_samples fitted,
-                                  napier_umap_samples rows, const napier_neighbors_options *options, float limit,
-                                  nearest *n) {
-    const napier_allocator *allocator = &context->allocator;
+/* Finds the neighbours of each row of checked samples, in `memory`. Those beyond the disconnection distance of
+ * `distant`, if that is not NULL, become -1. */
+static napier_status find_nearest(napier_memory *memory, const napier_umap_model *model, napier_umap_samples fitted,
+                                  napier_umap_samples rows, const napier_neighbors_options *options,
+                                  const napier_umap_options *distant, nearest *n) {
+    napier_context *const context = memory->context;
     *n = (nearest){.rows = napier_samples_rows(rows), .k = options->n_neighbors};
-    const size_t count = (size_t)(n->rows * n->k);
-    n->indices = napier_alloc(allocator, count, sizeof *n->indices);
-    n->distances = napier_alloc(allocator, count, sizeof *n->distances);
-    n->weights = napier_alloc(allocator, count, sizeof *n->weights);
-    n->rhos = napier_alloc(allocator, (size_t)n->rows, sizeof *n->rhos);
-    n->sigmas = napier_alloc(allocator, (size_t)n->rows, sizeof *n->sigmas);
-    if (!n->indices || !n->distances || !n->weights || !n->rhos || !n->sigmas) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "transform: no memory for %lld x %lld neighbours",
-                           (long long)n->rows, (long long)n->k);
-    }
-    napier_status status = napier_nearest_neighbors_of(context, fitted, rows, options, n->indices, n->distances);
-    if (!status)
-        status = napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k);
-    for (size_t i = 0; !status && i < count; i++) {
-        if (n->distances[i] >= limit) {
-            n->indices[i] = -1;
-            n->distances[i] = INFINITY;
-        }
+    const int64_t count = n->rows * n->k;
+    n->indices = napier_memory_take(memory, count, sizeof *n->indices);
+    n->distances = napier_memory_take(memory, count, sizeof *n->distances);
+    n->weights = napier_memory_take(memory, count, sizeof *n->weights);
+    n->rhos = napier_memory_take(memory, n->rows, sizeof *n->rhos);
+    n->sigmas = napier_memory_take(memory, n->rows, sizeof *n->sigmas);
+    NAPIER_TRY(napier_memory_check(memory, "transform: no memory for %lld x %lld neighbours", (long long)n->rows,
+                                   (long long)n->k));
+    NAPIER_TRY(napier_find_neighbors(context, fitted, &rows, options, n->indices, n->distances));
+    NAPIER_TRY(napier_umap_check_found(context, "samples", n->indices, n->distances, n->rows, n->k));
+    if (distant) {
+        napier_umap_disconnect(distant, count, n->indices, n->distances);
     }
     const double connectivity = model->options.local_connectivity - 1.0; /* no row is its own neighbour */
-    if (!status) {
-        status = napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
-                                             connectivity > 0.0 ? connectivity : 0.0, n->rhos, n->sigmas);
+    NAPIER_TRY(napier_umap_smooth_knn_dist(context, n->distances, n->rows, n->k,
+                                           connectivity > 0.0 ? connectivity : 0.0, n->rhos, n->sigmas));
+    for (int64_t row = 0; row < n->rows; row++) {
+        memberships(napier_umap_kernels_of(context->isa), n, row);
     }
-    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
-    for (int64_t row = 0; !status && row < n->rows; row++) {
-        memberships(kernels, n, row);
-    }
-    return status;
+    return NAPIER_OK;
 }
 
 /* out = the mean of rows of `values` [fitted, width], weighted by memberships. */
@@ -174,27 +158,24 @@ static int acts(float weight, int64_t epoch) {
     return (int64_t)(weight * (float)(epoch + 1)) > (int64_t)(weight * (float)epoch);
 }
 
-static void transform_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void transform_rows(void *argument, int64_t row) {
     const transform_task *t = argument;
     const napier_umap_options *o = &t->model->options;
     const int64_t c = o->n_components, k = t->near->k;
-    (void)worker;
-    for (int64_t row = begin; row < end; row++) {
-        float *y = t->y + row * c;
-        const float *w = t->near->weights + row * k;
-        const uint64_t seed = napier_samples_hash(t->samples, row) ^ o->transform_seed;
-        float highest = 0.0f;
+    float *y = t->y + row * c;
+    const float *w = t->near->weights + row * k;
+    const uint64_t seed = napier_samples_hash(t->samples, row) ^ o->transform_seed;
+    float highest = 0.0f;
+    for (int64_t s = 0; s < k; s++) {
+        highest = w[s] > highest ? w[s] : highest;
+    }
+    medoid(t->near, row, t->model->embedding, c, y);
+    for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
+        const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
+        const float rate = (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
         for (int64_t s = 0; s < k; s++) {
-            highest = w[s] > highest ? w[s] : highest;
-        }
-        medoid(t->near, row, t->model->embedding, c, y);
-        for (int64_t epoch = 0; epoch < t->epochs && highest > 0.0f; epoch++) {
-            const uint32_t key = napier_random_key(seed, (uint32_t)epoch);
-            const float rate = (float)(o->learning_rate / 4.0 * (1.0 - (double)epoch / (double)t->epochs));
-            for (int64_t s = 0; s < k; s++) {
-                if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
-                    pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
-                }
+            if (w[s] >= highest / (float)t->epochs && acts(w[s] / highest, epoch)) {
+                pull_and_push(t, y, t->near->indices[row * k + s], key, (uint32_t)s, rate);
             }
         }
     }
@@ -209,51 +190,36 @@ static void leave_out(const napier_umap_model *model, nearest *n) {
     }
 }
 
-static napier_status check_rows(napier_context *context, const napier_umap_model *model, napier_umap_samples samples) {
-    NAPIER_REFUSE_IF(context, !model, "model: NULL");
-    NAPIER_TRY(napier_samples_check(context, samples));
-    if (model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
-        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
-    }
-    NAPIER_REFUSE_IF(context, napier_samples_cols(samples) != model->data.cols,
-                     "samples: %lld columns, the model was fitted on %lld", (long long)napier_samples_cols(samples),
-                     (long long)model->data.cols);
-    return NAPIER_OK;
-}
-
 napier_status napier_umap_transform(napier_context *context, const napier_umap_model *model,
                                     napier_umap_samples samples, napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = check_rows(context, model, samples);
-    if (!status)
-        status = napier_check_matrix_out(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, napier_samples_rows(samples),
-                                          model->options.n_components);
-    if (!status)
-        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
-    if (!status)
-        status = napier_umap_check_apart(context, "embedding", embedding, "model", napier_umap_model_embedding(model));
-    if (status || embedding.rows == 0) {
-        return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    const napier_umap_options *o = &model->options;
+    if (o->neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
+    }
+    const int64_t rows = napier_samples_rows(samples), cols = napier_samples_cols(samples);
+    NAPIER_REFUSE_IF(context, cols != model->data.cols, "samples: %lld columns, the model was fitted on %lld",
+                     (long long)cols, (long long)model->data.cols);
+    NAPIER_TRY(napier_check_matrix_out(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, rows, o->n_components));
+    NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
+    NAPIER_TRY(napier_umap_check_apart(context, "embedding", embedding, "model", napier_umap_model_embedding(model)));
+    if (rows == 0) {
+        return NAPIER_OK;
     }
     nearest near;
-    napier_umap_params params = napier_umap_params_of(&model->options);
+    napier_umap_params params = napier_umap_params_of(o);
     transform_task task = {.model = model, .samples = samples, .near = &near, .y = embedding.data};
     task.epochs = model->n <= NAPIER_TRANSFORM_SMALL ? NAPIER_TRANSFORM_EPOCHS_SMALL : NAPIER_TRANSFORM_EPOCHS_LARGE;
-    status = napier_umap_check_params(context, &params, &params, &task.forces);
-    if (!status) {
-        status = find_nearest(context, model, napier_samples_view(&model->data), samples, &model->options.neighbors,
-                              napier_umap_disconnection_of(&model->options), &near);
-        if (!status) {
-            leave_out(model, &near);
-            napier_parallel(context, embedding.rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
-        }
-        nearest_release(context, &near);
-    }
-    return status;
+    NAPIER_TRY(napier_umap_check_params(context, &params, &params, &task.forces));
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(find_nearest(&memory, model, napier_samples_view(&model->data), samples, &o->neighbors, o, &near));
+    leave_out(model, &near);
+    napier_parallel_each(context, rows, NAPIER_TRANSFORM_CHUNK, transform_rows, &task);
+    return NAPIER_OK;
 }
 
 /* ---- Back to data ------------------------------------------------------------------------------------------------ */
@@ -278,72 +244,58 @@ static int64_t gather_places(const napier_umap_model *model, float *places, int3
 }
 
 /* Finds the neighbours of positions on the map, as indices of fitted points. */
-static napier_status find_on_map(napier_context *context, const napier_umap_model *model, napier_const_matrix points,
-                                 float *places, int32_t *kept, nearest *near) {
+static napier_status find_on_map(napier_memory *memory, const napier_umap_model *model, napier_const_matrix points,
+                                 nearest *near) {
+    napier_context *const context = memory->context;
+    const int64_t components = model->options.n_components, wanted = model->options.neighbors.n_neighbors;
+    float *places = napier_memory_take(memory, model->n * components, sizeof *places);
+    int32_t *kept = napier_memory_take(memory, model->n, sizeof *kept);
+    NAPIER_TRY(napier_memory_check(memory, "transform: no memory for %lld places", (long long)model->n));
     napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT; /* euclidean, on the map */
     const int64_t count = gather_places(model, places, kept);
     NAPIER_REFUSE_IF(context, count == 0, "model: none of its %lld points has a place on the map", (long long)model->n);
-    const int64_t wanted = model->options.neighbors.n_neighbors;
     options.n_neighbors = wanted < count ? wanted : count;
-    const napier_umap_samples map = {napier_const_rows_f32(places, count, model->options.n_components), NULL};
-    const napier_umap_samples rows = {points, NULL};
-    const napier_status status = find_nearest(context, model, map, rows, &options, INFINITY, near);
-    for (int64_t i = 0; !status && i < near->rows * near->k; i++) {
+    const napier_umap_samples map = {napier_const_rows_f32(places, count, components), NULL}, rows = {points, NULL};
+    NAPIER_TRY(find_nearest(memory, model, map, rows, &options, NULL, near));
+    for (int64_t i = 0; i < near->rows * near->k; i++) {
         near->indices[i] = near->indices[i] < 0 ? -1 : kept[near->indices[i]];
     }
-    return status;
+    return NAPIER_OK;
 }
 
-static void inverse_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void inverse_rows(void *argument, int64_t row) {
     const inverse_task *t = argument;
     const int64_t features = t->model->data.cols;
-    (void)worker;
-    for (int64_t row = begin; row < end; row++) {
-        weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
-    }
+    weighted_mean(t->near, row, t->model->data.dense, features, t->out + row * features);
 }
 
 napier_status napier_umap_inverse_transform(napier_context *context, const napier_umap_model *model,
                                             napier_const_matrix points, napier_matrix samples) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (!status && !model)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "model: NULL");
-    if (!status && !model->data.dense)
-        status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on sparse data");
-    if (!status && model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED)
-        status = napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on precomputed distances");
-    if (!status)
-        status = napier_umap_check_embedding(context, "points", points);
-    if (!status && points.cols != model->options.n_components)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "points: %lld components, the model has %lld",
-                             (long long)points.cols, (long long)model->options.n_components);
-    if (!status)
-        status = napier_check_matrix_out(context, "samples", samples);
-    const int fits = !status && samples.dtype == NAPIER_F32 && samples.rows == points.rows &&
-                     samples.cols == model->data.cols && samples.col_stride == 1 && samples.row_stride == samples.cols;
-    if (!status && !fits)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "samples: not f32, contiguous, %lld x %lld",
-                             (long long)points.rows, (long long)model->data.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "samples", samples, "points", points);
-    if (!status)
-        status = napier_umap_check_apart(context, "samples", samples, "model", napier_umap_model_embedding(model));
-    if (status || points.rows == 0) {
-        return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !model, "model: NULL");
+    const napier_samples_copy *data = &model->data;
+    if (!data->dense || model->options.neighbors.metric == NAPIER_METRIC_PRECOMPUTED) {
+        return napier_fail(context, NAPIER_UNSUPPORTED, "model: fitted on %s",
+                           data->dense ? "precomputed distances" : "sparse data");
     }
-    nearest near = {0};
-    float *places = napier_alloc(&context->allocator, (size_t)(model->n * model->options.n_components), sizeof *places);
-    int32_t *kept = napier_alloc(&context->allocator, (size_t)model->n, sizeof *kept);
-    status = places && kept ? find_on_map(context, model, points, places, kept, &near)
-                            : napier_fail(context, NAPIER_OUT_OF_MEMORY, "transform: no memory for %lld places",
-                                          (long long)model->n);
-    if (!status) {
-        inverse_task task = {model, &near, samples.data};
-        napier_parallel(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
+    NAPIER_TRY(napier_umap_check_embedding(context, "points", points));
+    NAPIER_REFUSE_IF(context, points.cols != model->options.n_components, "points: %lld components, the model has %lld",
+                     (long long)points.cols, (long long)model->options.n_components);
+    NAPIER_TRY(napier_check_matrix_out(context, "samples", samples));
+    NAPIER_REFUSE_IF(context,
+                     samples.dtype != NAPIER_F32 || samples.rows != points.rows || samples.cols != data->cols ||
+                         samples.col_stride != 1 || samples.row_stride != samples.cols,
+                     "samples: not f32, contiguous, %lld x %lld", (long long)points.rows, (long long)data->cols);
+    NAPIER_TRY(napier_umap_check_apart(context, "samples", samples, "points", points));
+    NAPIER_TRY(napier_umap_check_apart(context, "samples", samples, "model", napier_umap_model_embedding(model)));
+    if (points.rows == 0) {
+        return NAPIER_OK;
     }
-    nearest_release(context, &near);
-    napier_free(&context->allocator, places);
-    napier_free(&context->allocator, kept);
-    return status;
+    nearest near;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(find_on_map(&memory, model, points, &near));
+    inverse_task task = {model, &near, samples.data};
+    napier_parallel_each(context, points.rows, NAPIER_TRANSFORM_CHUNK, inverse_rows, &task);
+    return NAPIER_OK;
 }

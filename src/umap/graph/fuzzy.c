@@ -27,27 +27,18 @@ enum { ROW_CHUNK = 512, ROUND_FLOATS = 4096, SUM_BLOCK = NAPIER_MEAN_BLOCK };
 
 /* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
-typedef struct row_faults {
+typedef struct rows_check {
     const float *distances;
-    const int32_t *indices;
+    const int32_t *indices; /* or NULL */
     int64_t n, k;
-    uint8_t *marks; /* per chunk: 1 if it has a fault */
-} row_faults;
+} rows_check;
 
 /* The first invalid column of a row, or -1. */
-static int64_t fault_of_row(const row_faults *t, int64_t i) {
+static int64_t fault_of_row(const rows_check *t, int64_t i) {
     return napier_smooth_fault(t->distances + i * t->k, t->indices ? t->indices + i * t->k : NULL, t->k, t->n);
 }
 
-static void mark_faults(void *argument, int worker, int64_t begin, int64_t end) {
-    const row_faults *t = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        if (fault_of_row(t, i) >= 0) {
-            t->marks[i / ROW_CHUNK] = 1;
-        }
-    }
-}
+static bool has_fault(void *argument, int64_t i) { return fault_of_row(argument, i) >= 0; }
 
 napier_status napier_umap_check_knn(napier_context *context, const void *distances, int64_t n, int64_t n_neighbors) {
     NAPIER_REFUSE_IF(context, n < 0 || n >= (int64_t)1 << 31, "n: %lld points are not 0 to 2^31 - 1", (long long)n);
@@ -59,24 +50,12 @@ napier_status napier_umap_check_knn(napier_context *context, const void *distanc
 
 static napier_status check_rows(napier_context *context, const int32_t *indices, const float *distances, int64_t n,
                                 int64_t k) {
-    const int64_t chunks = n / ROW_CHUNK + 1;
-    row_faults t = {distances, indices, n, k, napier_alloc(&context->allocator, (size_t)chunks, 1)};
-    if (!t.marks) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "distances: no memory for %lld marks", (long long)chunks);
-    }
-    memset(t.marks, 0, (size_t)chunks);
-    napier_parallel(context, n, ROW_CHUNK, mark_faults, &t);
-    int64_t row = -1, column = -1;
-    for (int64_t c = 0; c < chunks && column < 0; c++) {
-        for (int64_t i = c * ROW_CHUNK; t.marks[c] && i < n && i < (c + 1) * ROW_CHUNK && column < 0; i++) {
-            row = i;
-            column = fault_of_row(&t, i);
-        }
-    }
-    napier_free(&context->allocator, t.marks);
-    if (column < 0) {
+    rows_check t = {distances, indices, n, k};
+    const int64_t row = napier_parallel_find(context, n, ROW_CHUNK, has_fault, &t);
+    if (row < 0) {
         return NAPIER_OK;
     }
+    const int64_t column = fault_of_row(&t, row);
     const int64_t at = row * k + column;
     NAPIER_REFUSE_IF(context, indices && (indices[at] < -1 || indices[at] >= n),
                      "indices: neighbour %lld of row %lld is %ld, of %lld points", (long long)column, (long long)row,
@@ -182,31 +161,25 @@ static void sum_blocks(void *argument, int worker, int64_t begin, int64_t end) {
 
 /* The mean of the finite values, summed by blocks. */
 static napier_status mean_of(napier_context *context, const float *x, int64_t n, double *mean) {
-    const size_t blocks = (size_t)(n / SUM_BLOCK + 1);
-    sum_task t = {x, napier_alloc(&context->allocator, blocks, sizeof(double)),
-                  napier_alloc(&context->allocator, blocks, sizeof(int64_t))};
-    napier_status status = NAPIER_OK;
-    if (!t.sums || !t.counts) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "distances: no memory for %lu sums", (unsigned long)blocks);
-    } else {
-        napier_parallel(context, n, SUM_BLOCK, sum_blocks, &t);
-        double sum = 0.0;
-        int64_t count = 0;
-        for (int64_t block = 0; block * SUM_BLOCK < n; block++) {
-            sum += t.sums[block];
-            count += t.counts[block];
-        }
-        *mean = count > 0 ? sum / (double)count : 0.0;
+    const int64_t blocks = n / SUM_BLOCK + 1;
+    NAPIER_MEMORY(memory, context);
+    sum_task t = {x, napier_memory_take(&memory, blocks, sizeof(double)),
+                  napier_memory_take(&memory, blocks, sizeof(int64_t))};
+    NAPIER_TRY(napier_memory_check(&memory, "distances: no memory for %lld sums", (long long)blocks));
+    napier_parallel(context, n, SUM_BLOCK, sum_blocks, &t);
+    double sum = 0.0;
+    int64_t count = 0;
+    for (int64_t block = 0; block * SUM_BLOCK < n; block++) {
+        sum += t.sums[block];
+        count += t.counts[block];
     }
-    napier_free(&context->allocator, t.sums);
-    napier_free(&context->allocator, t.counts);
-    return status;
+    *mean = count > 0 ? sum / (double)count : 0.0;
+    return NAPIER_OK;
 }
 
 static napier_status smooth(napier_context *context, const float *distances, int64_t n, int64_t k,
                             double local_connectivity, float *rhos, float *sigmas) {
     const int workers = napier_workers(context, n, ROW_CHUNK);
-    const int64_t half = k > ROUND_FLOATS ? k : ROUND_FLOATS;
     smooth_task t = {.math = napier_umap_kernels_of(context->isa)->math,
                      .distances = distances,
                      .n = n,
@@ -215,17 +188,12 @@ static napier_status smooth(napier_context *context, const float *distances, int
                      .target = napier_f64_log((double)k) / napier_f64_log(2.0),
                      .rhos = rhos,
                      .sigmas = sigmas,
-                     .scratch_floats = 2 * half};
-    napier_status status = mean_of(context, distances, n * k, &t.mean);
-    if (status) {
-        return status;
-    }
-    t.scratch = napier_alloc(&context->allocator, (size_t)workers, (size_t)t.scratch_floats * sizeof *t.scratch);
-    if (!t.scratch) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "distances: no scratch for %d workers", workers);
-    }
+                     .scratch_floats = 2 * (k > ROUND_FLOATS ? k : ROUND_FLOATS)};
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(mean_of(context, distances, n * k, &t.mean));
+    t.scratch = napier_memory_take(&memory, workers, (size_t)t.scratch_floats * sizeof *t.scratch);
+    NAPIER_TRY(napier_memory_check(&memory, "distances: no scratch for %d workers", workers));
     napier_parallel(context, n, ROW_CHUNK, smooth_rows, &t);
-    napier_free(&context->allocator, t.scratch);
     return NAPIER_OK;
 }
 
@@ -266,26 +234,24 @@ typedef struct member_task {
     int64_t *counts;   /* [n] memberships of a row */
     uint32_t *targets; /* [n, k], ascending within a row */
     float *weights;
-    uint8_t *repeats; /* per chunk: 1 if a row names a neighbour twice */
 } member_task;
 
-static void member_rows(void *argument, int worker, int64_t begin, int64_t end) {
+/* Fills row i. Does it name a neighbour twice? */
+static bool fill_row(void *argument, int64_t i) {
     const member_task *t = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        uint32_t *targets = t->targets + i * t->k;
-        float *weights = t->weights + i * t->k;
-        const int64_t count = napier_members_of(i, t->indices + i * t->k, t->distances + i * t->k, t->k, t->rhos[i],
-                                                t->sigmas[i], targets, weights);
-        t->math->exp_f32(weights, weights, count);
-        napier_sort_members(targets, weights, count);
-        for (int64_t e = 1; e < count; e++) {
-            if (targets[e] == targets[e - 1]) {
-                t->repeats[i / ROW_CHUNK] = 1;
-            }
+    uint32_t *targets = t->targets + i * t->k;
+    float *weights = t->weights + i * t->k;
+    const int64_t count = napier_members_of(i, t->indices + i * t->k, t->distances + i * t->k, t->k, t->rhos[i],
+                                            t->sigmas[i], targets, weights);
+    t->math->exp_f32(weights, weights, count);
+    napier_sort_members(targets, weights, count);
+    t->counts[i] = count;
+    for (int64_t e = 1; e < count; e++) {
+        if (targets[e] == targets[e - 1]) {
+            return true;
         }
-        t->counts[i] = count;
     }
+    return false;
 }
 
 /* ---- The union of A and A' --------------------------------------------------------------------------------------- */
@@ -293,55 +259,25 @@ static void member_rows(void *argument, int worker, int64_t begin, int64_t end) 
 typedef struct join_task {
     const napier_umap_graph *a, *b; /* b: a reversed */
     double mix;
-    int64_t *starts;
-    uint32_t *targets; /* NULL: only count */
-    float *weights;
 } join_task;
 
-static void join_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static int64_t join_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
     const join_task *t = argument;
     const napier_umap_graph *a = t->a, *b = t->b;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        const int64_t left = a->starts[v], right = b->starts[v], at = t->targets ? t->starts[v] : 0;
-        const int64_t kept = napier_join_row(v, a->targets + left, a->weights + left, a->starts[v + 1] - left,
-                                             b->targets + right, b->weights + right, b->starts[v + 1] - right, t->mix,
-                                             t->targets ? t->targets + at : NULL, t->targets ? t->weights + at : NULL);
-        if (!t->targets) {
-            t->starts[v + 1] = kept;
-        }
-    }
+    const int64_t left = a->starts[v], right = b->starts[v];
+    return napier_join_row(v, a->targets + left, a->weights + left, a->starts[v + 1] - left, b->targets + right,
+                           b->weights + right, b->starts[v + 1] - right, t->mix, targets, weights);
 }
 
 napier_status napier_umap_graph_union(napier_context *context, const napier_umap_graph *graph, double mix,
                                       napier_umap_graph **out) {
     napier_umap_graph *reversed = NULL;
+    NAPIER_MEMORY(memory, context);
     *out = NULL;
-    napier_status status = napier_umap_graph_reversed(context, graph, &reversed);
-    if (status) {
-        return status;
-    }
-    int64_t *starts = napier_alloc(&context->allocator, (size_t)graph->n + 1, sizeof *starts);
-    join_task t = {graph, reversed, mix, starts, NULL, NULL};
-    if (!starts) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices", (long long)graph->n);
-    } else {
-        starts[0] = 0;
-        napier_parallel(context, graph->n, ROW_CHUNK, join_rows, &t);
-        for (int64_t v = 0; v < graph->n; v++) {
-            starts[v + 1] += starts[v];
-        }
-        status = napier_umap_graph_create(context, graph->n, starts[graph->n], out);
-    }
-    if (!status) {
-        memcpy((*out)->starts, starts, ((size_t)graph->n + 1) * sizeof *starts);
-        t.targets = (*out)->targets;
-        t.weights = (*out)->weights;
-        napier_parallel(context, graph->n, ROW_CHUNK, join_rows, &t);
-    }
-    napier_free(&context->allocator, starts);
-    napier_umap_graph_destroy(context, reversed);
-    return status;
+    NAPIER_TRY(napier_umap_graph_reversed(context, graph, &reversed));
+    napier_memory_keep(&memory, reversed);
+    const join_task t = {graph, reversed, mix};
+    return napier_umap_graph_of_rows(context, graph->n, join_row, &t, out);
 }
 
 /* ---- The set ----------------------------------------------------------------------------------------------------- */
@@ -360,88 +296,64 @@ static void close_up(napier_umap_graph *graph, int64_t k) {
     graph->starts[graph->n] = to;
 }
 
-static napier_status refuse_repeats(napier_context *context, const member_task *t, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t e = 1; t->repeats[i / ROW_CHUNK] && e < t->counts[i]; e++) {
-            NAPIER_REFUSE_IF(context, t->targets[i * t->k + e] == t->targets[i * t->k + e - 1],
-                             "indices: row %lld has neighbour %lu twice", (long long)i,
-                             (unsigned long)t->targets[i * t->k + e]);
-        }
+/* Fails for the first target that stands twice in row i. */
+static napier_status refuse_repeat(napier_context *context, const uint32_t *targets, int64_t i) {
+    int64_t e = 1;
+    while (targets[e] != targets[e - 1]) {
+        e++;
     }
-    return NAPIER_OK;
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: row %lld has neighbour %lu twice", (long long)i,
+                       (unsigned long)targets[e]);
 }
 
 napier_status napier_umap_directed_set(napier_context *context, const int32_t *indices, const float *distances,
                                        int64_t n, int64_t k, double local_connectivity, napier_umap_graph **out) {
-    const size_t rows = n > 0 ? (size_t)n : 1, chunks = (size_t)(n / ROW_CHUNK + 1);
+    napier_umap_graph *graph = NULL;
+    NAPIER_MEMORY(memory, context);
     *out = NULL;
     if (n > 0 && k > INT64_MAX / 16 / n) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "indices: %lld x %lld do not fit", (long long)n,
                            (long long)k);
     }
-    napier_status status = napier_umap_graph_create(context, n, n * k, out);
-    if (status) {
-        return status;
+    NAPIER_TRY(napier_umap_graph_create(context, n, n * k, &graph));
+    napier_memory_keep(&memory, graph);
+    float *rhos = napier_memory_take(&memory, n, 2 * sizeof *rhos);
+    NAPIER_TRY(napier_memory_check(&memory, "graph: no memory for %lld scales", (long long)n));
+    NAPIER_TRY(smooth(context, distances, n, k, local_connectivity, rhos, rhos + n));
+    member_task t = {.math = napier_umap_kernels_of(context->isa)->math,
+                     .indices = indices,
+                     .distances = distances,
+                     .rhos = rhos,
+                     .sigmas = rhos + n,
+                     .k = k,
+                     .counts = graph->starts,
+                     .targets = graph->targets,
+                     .weights = graph->weights};
+    const int64_t repeats = napier_parallel_find(context, n, ROW_CHUNK, fill_row, &t);
+    if (repeats >= 0) {
+        return refuse_repeat(context, graph->targets + repeats * k, repeats);
     }
-    float *rhos = napier_alloc(&context->allocator, rows, 2 * sizeof *rhos);
-    uint8_t *repeats = napier_alloc(&context->allocator, chunks, 1);
-    if (!rhos || !repeats) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld scales", (long long)n);
-    } else {
-        status = smooth(context, distances, n, k, local_connectivity, rhos, rhos + rows);
-    }
-    if (!status) {
-        memset(repeats, 0, chunks);
-        napier_umap_graph *graph = *out;
-        member_task t = {.math = napier_umap_kernels_of(context->isa)->math,
-                         .indices = indices,
-                         .distances = distances,
-                         .rhos = rhos,
-                         .sigmas = rhos + rows,
-                         .k = k,
-                         .counts = graph->starts,
-                         .targets = graph->targets,
-                         .weights = graph->weights,
-                         .repeats = repeats};
-        napier_parallel(context, n, ROW_CHUNK, member_rows, &t);
-        status = refuse_repeats(context, &t, n);
-        if (!status) {
-            close_up(graph, k);
-        }
-    }
-    napier_free(&context->allocator, rhos);
-    napier_free(&context->allocator, repeats);
-    if (status) {
-        napier_umap_graph_destroy(context, *out);
-        *out = NULL;
-    }
-    return status;
+    close_up(graph, k);
+    *out = napier_memory_let_go(&memory, graph);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_fuzzy_simplicial_set(napier_context *context, const int32_t *indices, const float *distances,
                                                int64_t n, int64_t n_neighbors, double local_connectivity,
                                                double set_op_mix_ratio, napier_umap_graph **out) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !out, "out: NULL");
     *out = NULL;
-    status = napier_umap_check_knn(context, distances, n, n_neighbors);
-    if (!status && n > 0 && !indices)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "indices: NULL");
-    if (!status)
-        status = napier_umap_check_connectivity(context, local_connectivity);
-    if (!status && !(set_op_mix_ratio >= 0.0 && set_op_mix_ratio <= 1.0))
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "set_op_mix_ratio: %g is not 0 to 1", set_op_mix_ratio);
-    if (!status)
-        status = check_rows(context, indices, distances, n, n_neighbors);
+    NAPIER_TRY(napier_umap_check_knn(context, distances, n, n_neighbors));
+    NAPIER_REFUSE_IF(context, n > 0 && !indices, "indices: NULL");
+    NAPIER_TRY(napier_umap_check_connectivity(context, local_connectivity));
+    NAPIER_REFUSE_IF(context, !(set_op_mix_ratio >= 0.0 && set_op_mix_ratio <= 1.0),
+                     "set_op_mix_ratio: %g is not 0 to 1", set_op_mix_ratio);
+    NAPIER_TRY(check_rows(context, indices, distances, n, n_neighbors));
     napier_umap_graph *directed = NULL;
-    if (!status)
-        status = napier_umap_directed_set(context, indices, distances, n, n_neighbors, local_connectivity, &directed);
-    if (!status)
-        status = napier_umap_graph_union(context, directed, set_op_mix_ratio, out);
-    napier_umap_graph_destroy(context, directed);
-    return status;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_directed_set(context, indices, distances, n, n_neighbors, local_connectivity, &directed));
+    napier_memory_keep(&memory, directed);
+    return napier_umap_graph_union(context, directed, set_op_mix_ratio, out);
 }

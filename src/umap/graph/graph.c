@@ -4,9 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "umap/graph/edges.h"
 #include "umap/options/params.h"
+
+enum { ROW_CHUNK = 512 };
 
 /* ---- Sorting ----------------------------------------------------------------------------------------------------- */
 
@@ -30,10 +33,7 @@ static void merge_runs(const napier_umap_edge *from, napier_umap_edge *to, int64
 
 napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *edges, int64_t count) {
     NAPIER_DEFAULT_FENV;
-    const napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, count < 0 || (count > 0 && !edges), "edges: %s, count %lld", edges ? "given" : "NULL",
                      (long long)count);
     for (int64_t e = 0; e < count; e++) {
@@ -42,10 +42,9 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
     if (is_sorted(edges, count)) {
         return NAPIER_OK;
     }
-    napier_umap_edge *spare = napier_alloc(&context->allocator, (size_t)count, sizeof *spare);
-    if (!spare) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "edges: no memory to sort %lld", (long long)count);
-    }
+    NAPIER_MEMORY(memory, context);
+    napier_umap_edge *spare = napier_memory_take(&memory, count, sizeof *spare);
+    NAPIER_TRY(napier_memory_check(&memory, "edges: no memory to sort %lld", (long long)count));
     napier_umap_edge *from = edges, *to = spare;
     for (int64_t run = 1; run < count; run *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * run) {
@@ -60,7 +59,6 @@ napier_status napier_umap_sort_edges(napier_context *context, napier_umap_edge *
     if (from != edges) {
         memcpy(edges, from, (size_t)count * sizeof *edges);
     }
-    napier_free(&context->allocator, spare);
     return NAPIER_OK;
 }
 
@@ -136,50 +134,70 @@ napier_status napier_umap_segments(napier_context *context, const napier_umap_ed
 }
 
 napier_status napier_umap_graph_create(napier_context *context, int64_t n, int64_t count, napier_umap_graph **out) {
-    const size_t room = count > 0 ? (size_t)count : 1;
-    napier_umap_graph *graph = napier_alloc(&context->allocator, 1, sizeof *graph);
-    if (graph) {
-        graph->n = n;
-        graph->starts = napier_alloc(&context->allocator, (size_t)n + 1, sizeof *graph->starts);
-        graph->targets = napier_alloc(&context->allocator, room, sizeof *graph->targets);
-        graph->weights = napier_alloc(&context->allocator, room, sizeof *graph->weights);
-    }
-    if (!graph || !graph->starts || !graph->targets || !graph->weights) {
-        napier_umap_graph_destroy(context, graph);
-        *out = NULL;
+    enum { WORD = sizeof(int64_t), HEAD = (sizeof(napier_umap_graph) + WORD - 1) / WORD };
+    napier_umap_graph *graph = napier_alloc(&context->allocator, HEAD + (size_t)n + 1 + (size_t)count, WORD);
+    *out = graph;
+    if (!graph) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices and %lld edges",
                            (long long)n, (long long)count);
     }
-    *out = graph;
+    int64_t *const starts = (int64_t *)(void *)graph + HEAD;
+    uint32_t *const targets = (uint32_t *)(void *)(starts + n + 1);
+    *graph = (napier_umap_graph){n, starts, targets, (float *)(void *)(targets + count)};
     return NAPIER_OK;
 }
 
 void napier_umap_graph_destroy(napier_context *context, napier_umap_graph *graph) {
-    if (context && graph) {
-        napier_free(&context->allocator, graph->starts);
-        napier_free(&context->allocator, graph->targets);
-        napier_free(&context->allocator, graph->weights);
+    if (context) {
         napier_free(&context->allocator, graph);
     }
+}
+
+typedef struct rows_task {
+    napier_graph_row *row;
+    const void *argument;
+    int64_t *starts; /* when counting: the number of edges of row v at v + 1 */
+    uint32_t *targets;
+    float *weights;
+} rows_task;
+
+static void each_row(void *argument, int64_t v) {
+    const rows_task *t = argument;
+    if (t->targets) {
+        t->row(t->argument, v, t->targets + t->starts[v], t->weights + t->starts[v]);
+    } else {
+        t->starts[v + 1] = t->row(t->argument, v, NULL, NULL);
+    }
+}
+
+napier_status napier_umap_graph_of_rows(napier_context *context, int64_t n, napier_graph_row *row, const void *argument,
+                                        napier_umap_graph **out) {
+    *out = NULL;
+    NAPIER_MEMORY(memory, context);
+    int64_t *starts = napier_memory_take(&memory, n + 1, sizeof *starts);
+    NAPIER_TRY(napier_memory_check(&memory, "graph: no memory for %lld vertices", (long long)n));
+    rows_task t = {row, argument, starts, NULL, NULL};
+    starts[0] = 0;
+    napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);
+    for (int64_t v = 0; v < n; v++) {
+        starts[v + 1] += starts[v];
+    }
+    NAPIER_TRY(napier_umap_graph_create(context, n, starts[n], out));
+    memcpy((*out)->starts, starts, ((size_t)n + 1) * sizeof *starts);
+    t.targets = (*out)->targets;
+    t.weights = (*out)->weights;
+    napier_parallel_each(context, n, ROW_CHUNK, each_row, &t);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_graph_from_edges(napier_context *context, const napier_umap_edge *edges, int64_t count,
                                            int64_t n, napier_umap_graph **out) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (!status && !out) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
-    }
-    if (!status) {
-        *out = NULL;
-        status = napier_umap_check_edges(context, edges, count, n);
-    }
-    if (!status) {
-        status = napier_umap_graph_create(context, n, count, out);
-    }
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, n));
+    NAPIER_TRY(napier_umap_graph_create(context, n, count, out));
     napier_umap_graph *graph = *out;
     int64_t e = 0, kept = 0;
     for (int64_t v = 0; v < n; v++) {
@@ -219,4 +237,12 @@ napier_status napier_umap_graph_reversed(napier_context *context, const napier_u
     }
     reversed->starts[0] = 0;
     return NAPIER_OK;
+}
+
+float napier_umap_highest_weight(const napier_umap_graph *graph) {
+    float highest = 0.0f;
+    for (int64_t e = 0; e < napier_umap_graph_edges(graph); e++) {
+        highest = graph->weights[e] > highest ? graph->weights[e] : highest;
+    }
+    return highest;
 }

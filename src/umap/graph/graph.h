@@ -4,10 +4,17 @@
 
 #include <napier/umap.h>
 
-#include "core/base/context.h"
+#include "core/base/scope.h"
 
-/* Allocates a graph of `count` edges; its contents are not set. */
+/* Allocates a graph of `count` edges, in one block; its contents are not set. */
 napier_status napier_umap_graph_create(napier_context *context, int64_t n, int64_t count, napier_umap_graph **out);
+
+/* Writes the edges of row v, ascending, and returns their number; targets NULL: only counts them. */
+typedef int64_t napier_graph_row(const void *argument, int64_t v, uint32_t *targets, float *weights);
+
+/* Makes a graph row by row, over threads: first counts the edges, then writes them. */
+napier_status napier_umap_graph_of_rows(napier_context *context, int64_t n, napier_graph_row *row, const void *argument,
+                                        napier_umap_graph **out);
 
 static inline int64_t napier_umap_graph_edges(const napier_umap_graph *graph) { return graph->starts[graph->n]; }
 
@@ -21,6 +28,9 @@ napier_status napier_umap_check_edges(napier_context *context, const napier_umap
 /* The same graph with every edge reversed; rows are ascending. */
 napier_status napier_umap_graph_reversed(napier_context *context, const napier_umap_graph *graph,
                                          napier_umap_graph **out);
+
+/* The largest weight; 0 without edges. */
+float napier_umap_highest_weight(const napier_umap_graph *graph);
 
 /* Checks a graph from a caller: rows ascending, targets below n, weights finite and > 0. */
 napier_status napier_umap_check_graph(napier_context *context, const char *name, const napier_umap_graph *graph);

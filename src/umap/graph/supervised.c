@@ -28,17 +28,14 @@ enum { ROW_CHUNK = 512 };
 
 /* ---- Local connectivity ------------------------------------------------------------------------------------------ */
 
-static void divide_by_largest(void *argument, int worker, int64_t begin, int64_t end) {
+static void divide_by_largest(void *argument, int64_t v) {
     napier_umap_graph *g = argument;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        float largest = 0.0f;
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            largest = g->weights[e] > largest ? g->weights[e] : largest;
-        }
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            g->weights[e] = largest > 0.0f ? (float)((double)g->weights[e] / (double)largest) : 0.0f;
-        }
+    float largest = 0.0f;
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        largest = g->weights[e] > largest ? g->weights[e] : largest;
+    }
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        g->weights[e] = largest > 0.0f ? (float)((double)g->weights[e] / (double)largest) : 0.0f;
     }
 }
 
@@ -46,14 +43,13 @@ static void divide_by_largest(void *argument, int worker, int64_t begin, int64_t
 static napier_status reset_local_connectivity(napier_context *context, napier_umap_graph *joint,
                                               napier_umap_graph **graph) {
     napier_umap_graph *result = NULL;
-    napier_parallel(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
-    const napier_status status = napier_umap_graph_union(context, joint, 1.0, &result);
-    napier_umap_graph_destroy(context, joint);
-    if (!status) {
-        napier_umap_graph_destroy(context, *graph);
-        *graph = result;
-    }
-    return status;
+    NAPIER_MEMORY(memory, context);
+    napier_memory_keep(&memory, joint);
+    napier_parallel_each(context, joint->n, ROW_CHUNK, divide_by_largest, joint);
+    NAPIER_TRY(napier_umap_graph_union(context, joint, 1.0, &result));
+    napier_umap_graph_destroy(context, *graph);
+    *graph = result;
+    return NAPIER_OK;
 }
 
 static napier_status check_arguments(napier_context *context, napier_umap_graph **graph, const void *targets,
@@ -69,25 +65,33 @@ static napier_status check_arguments(napier_context *context, napier_umap_graph 
 
 /* ---- Categories -------------------------------------------------------------------------------------------------- */
 
+typedef struct categories_task {
+    const napier_umap_graph *graph;
+    const int32_t *categories;
+    double far, unknown; /* factors of edges between categories, and to points of unknown category */
+} categories_task;
+
+static int64_t categories_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
+    const categories_task *t = argument;
+    const napier_umap_graph *g = t->graph;
+    const int64_t first = g->starts[v], count = g->starts[v + 1] - first;
+    for (int64_t e = 0; targets && e < count; e++) {
+        const int32_t own = t->categories[v], other = t->categories[g->targets[first + e]];
+        const double factor = own < 0 || other < 0 ? t->unknown : own != other ? t->far : 1.0;
+        targets[e] = g->targets[first + e];
+        weights[e] = (float)((double)g->weights[first + e] * factor);
+    }
+    return count;
+}
+
 napier_status napier_umap_join_categories(napier_context *context, napier_umap_graph **graph, const int32_t *categories,
                                           double target_weight) {
     NAPIER_DEFAULT_FENV;
     NAPIER_TRY(check_arguments(context, graph, categories, "categories", target_weight));
     napier_umap_graph *joint = NULL;
-    NAPIER_TRY(napier_umap_graph_create(context, (*graph)->n, napier_umap_graph_edges(*graph), &joint));
     const double far_dist = target_weight < 1.0 ? FAR_DIST / (1.0 - target_weight) : FAR_DIST_OF_ALL;
-    const double far = napier_f64_exp(-far_dist), unknown = napier_f64_exp(-UNKNOWN_DIST);
-    const napier_umap_graph *g = *graph;
-    for (int64_t v = 0; v < g->n; v++) {
-        joint->starts[v] = g->starts[v];
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            const int32_t own = categories[v], other = categories[g->targets[e]];
-            const double factor = own < 0 || other < 0 ? unknown : own != other ? far : 1.0;
-            joint->targets[e] = g->targets[e];
-            joint->weights[e] = (float)((double)g->weights[e] * factor);
-        }
-    }
-    joint->starts[g->n] = g->starts[g->n];
+    const categories_task t = {*graph, categories, napier_f64_exp(-far_dist), napier_f64_exp(-UNKNOWN_DIST)};
+    NAPIER_TRY(napier_umap_graph_of_rows(context, (*graph)->n, categories_row, &t, &joint));
     return reset_local_connectivity(context, joint, graph);
 }
 
@@ -145,7 +149,8 @@ static line_run run_above(const line_task *t, int64_t end) {
 
 /* The k nearest of the point at `place`: itself, equal points, then points from below and above, nearest first, ties
  * broken by index. */
-static void line_neighbors(const line_task *t, int64_t place) {
+static void line_neighbors(void *argument, int64_t place) {
+    const line_task *t = argument;
     const line_point own = t->points[place];
     int32_t *indices = t->indices + (int64_t)own.index * t->k;
     float *distances = t->distances + (int64_t)own.index * t->k;
@@ -188,13 +193,6 @@ static void line_neighbors(const line_task *t, int64_t place) {
     }
 }
 
-static void line_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    (void)worker;
-    for (int64_t place = begin; place < end; place++) {
-        line_neighbors(argument, place);
-    }
-}
-
 static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
     for (int64_t i = 0; i < n; i++) {
         firsts[i] = i > 0 && points[i].x == points[i - 1].x ? firsts[i - 1] : (int32_t)i;
@@ -203,32 +201,21 @@ static void find_firsts(const line_point *points, int64_t n, int32_t *firsts) {
 
 static napier_status numbers_set(napier_context *context, const float *numbers, int64_t n, int64_t k,
                                  napier_umap_graph **out) {
-    const napier_allocator *allocator = &context->allocator;
-    const size_t rows = n > 0 ? (size_t)n : 1;
-    line_point *points = napier_alloc(allocator, rows, 2 * sizeof *points);
-    int32_t *firsts = napier_alloc(allocator, rows, sizeof *firsts);
-    int32_t *indices = napier_alloc(allocator, rows, (size_t)k * sizeof *indices);
-    float *distances = napier_alloc(allocator, rows, (size_t)k * sizeof *distances);
-    napier_status status = NAPIER_OK;
-    *out = NULL;
-    if (!points || !firsts || !indices || !distances) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "numbers: no memory for %lld x %lld neighbours",
-                             (long long)n, (long long)k);
-    } else {
-        for (int64_t i = 0; i < n; i++) {
-            points[i] = (line_point){numbers[i], (int32_t)i};
-        }
-        const line_point *sorted = sort_points(points, points + rows, n);
-        find_firsts(sorted, n, firsts);
-        line_task t = {sorted, firsts, n, k, indices, distances};
-        napier_parallel(context, n, ROW_CHUNK, line_rows, &t);
-        status = napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);
+    NAPIER_MEMORY(memory, context);
+    line_point *points = napier_memory_take(&memory, n, 2 * sizeof *points);
+    int32_t *firsts = napier_memory_take(&memory, n, sizeof *firsts);
+    int32_t *indices = napier_memory_take(&memory, n, (size_t)k * sizeof *indices);
+    float *distances = napier_memory_take(&memory, n, (size_t)k * sizeof *distances);
+    NAPIER_TRY(
+        napier_memory_check(&memory, "numbers: no memory for %lld x %lld neighbours", (long long)n, (long long)k));
+    for (int64_t i = 0; i < n; i++) {
+        points[i] = (line_point){numbers[i], (int32_t)i};
     }
-    napier_free(allocator, points);
-    napier_free(allocator, firsts);
-    napier_free(allocator, indices);
-    napier_free(allocator, distances);
-    return status;
+    const line_point *sorted = sort_points(points, points + n, n);
+    find_firsts(sorted, n, firsts);
+    line_task t = {sorted, firsts, n, k, indices, distances};
+    napier_parallel_each(context, n, ROW_CHUNK, line_neighbors, &t);
+    return napier_umap_directed_set(context, indices, distances, n, k, 1.0, out);
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
@@ -245,9 +232,6 @@ static double least_weight(const napier_umap_graph *g) {
 typedef struct meet_task {
     const napier_umap_graph *left, *right;
     double left_least, right_least, weight;
-    int64_t *starts; /* of the joint rows: counts at first, then starts */
-    uint32_t *targets;
-    float *weights;
 } meet_task;
 
 static double power(double x, double exponent) {
@@ -266,65 +250,38 @@ static float meet(const meet_task *t, double left, double right, int known_left,
                            : (float)(power(l, (1.0 - t->weight) / t->weight) * r);
 }
 
-static void meet_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static int64_t meet_row(const void *argument, int64_t v, uint32_t *targets, float *weights) {
     const meet_task *t = argument;
     const napier_umap_graph *a = t->left, *b = t->right;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        int64_t left = a->starts[v], right = b->starts[v], at = t->targets ? t->starts[v] : 0;
-        while (left < a->starts[v + 1] || right < b->starts[v + 1]) {
-            const uint32_t l = left < a->starts[v + 1] ? a->targets[left] : UINT32_MAX;
-            const uint32_t r = right < b->starts[v + 1] ? b->targets[right] : UINT32_MAX;
-            const double forth = l <= r ? (double)a->weights[left++] : 0.0;
-            const double back = r <= l ? (double)b->weights[right++] : 0.0;
-            if (t->targets) {
-                t->targets[at] = l < r ? l : r;
-                t->weights[at] = meet(t, forth, back, l <= r, r <= l);
-            }
-            at++;
-        }
-        if (!t->targets) {
-            t->starts[v + 1] = at;
+    int64_t left = a->starts[v], right = b->starts[v], count = 0;
+    for (; left < a->starts[v + 1] || right < b->starts[v + 1]; count++) {
+        const uint32_t l = left < a->starts[v + 1] ? a->targets[left] : UINT32_MAX;
+        const uint32_t r = right < b->starts[v + 1] ? b->targets[right] : UINT32_MAX;
+        const double forth = l <= r ? (double)a->weights[left++] : 0.0;
+        const double back = r <= l ? (double)b->weights[right++] : 0.0;
+        if (targets) {
+            targets[count] = l < r ? l : r;
+            weights[count] = meet(t, forth, back, l <= r, r <= l);
         }
     }
+    return count;
 }
 
 static napier_status intersection(napier_context *context, const napier_umap_graph *left,
                                   const napier_umap_graph *right, double weight, napier_umap_graph **out) {
     const double right_least = least_weight(right);
-    meet_task t = {.left = left,
-                   .right = right,
-                   .left_least = least_weight(left),
-                   .right_least = right_least < MOST_RIGHT_WEIGHT ? right_least : MOST_RIGHT_WEIGHT,
-                   .weight = weight};
-    *out = NULL;
-    t.starts = napier_alloc(&context->allocator, (size_t)left->n + 1, sizeof *t.starts);
-    if (!t.starts) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices", (long long)left->n);
-    }
-    t.starts[0] = 0;
-    napier_parallel(context, left->n, ROW_CHUNK, meet_rows, &t);
-    for (int64_t v = 0; v < left->n; v++) {
-        t.starts[v + 1] += t.starts[v];
-    }
-    const napier_status status = napier_umap_graph_create(context, left->n, t.starts[left->n], out);
-    if (!status) {
-        memcpy((*out)->starts, t.starts, ((size_t)left->n + 1) * sizeof *t.starts);
-        t.targets = (*out)->targets;
-        t.weights = (*out)->weights;
-        napier_parallel(context, left->n, ROW_CHUNK, meet_rows, &t);
-    }
-    napier_free(&context->allocator, t.starts);
-    return status;
+    const meet_task t = {.left = left,
+                         .right = right,
+                         .left_least = least_weight(left),
+                         .right_least = right_least < MOST_RIGHT_WEIGHT ? right_least : MOST_RIGHT_WEIGHT,
+                         .weight = weight};
+    return napier_umap_graph_of_rows(context, left->n, meet_row, &t, out);
 }
 
 napier_status napier_umap_join_numbers(napier_context *context, napier_umap_graph **graph, const float *numbers,
                                        int64_t n_neighbors, double target_weight) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = check_arguments(context, graph, numbers, "numbers", target_weight);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(check_arguments(context, graph, numbers, "numbers", target_weight));
     const int64_t n = (*graph)->n;
     NAPIER_REFUSE_IF(context, n_neighbors < 1, "n_neighbors: %lld is less than 1", (long long)n_neighbors);
     for (int64_t i = 0; i < n; i++) {
@@ -335,9 +292,9 @@ napier_status napier_umap_join_numbers(napier_context *context, napier_umap_grap
         return NAPIER_OK;
     }
     napier_umap_graph *right = NULL, *joint = NULL;
-    status = numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right);
-    if (!status)
-        status = intersection(context, *graph, right, target_weight, &joint);
-    napier_umap_graph_destroy(context, right);
-    return status ? status : reset_local_connectivity(context, joint, graph);
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(numbers_set(context, numbers, n, n_neighbors < n ? n_neighbors : n, &right));
+    napier_memory_keep(&memory, right);
+    NAPIER_TRY(intersection(context, *graph, right, target_weight, &joint));
+    return reset_local_connectivity(context, joint, graph);
 }

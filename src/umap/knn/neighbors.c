@@ -4,8 +4,59 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
+#include "core/base/struct_size.h"
 #include "umap/knn/neighbors_search.h"
 #include "umap/metric/samples.h"
+
+/* ---- Progress, errors, arguments --------------------------------------------------------------------------------- */
+
+napier_status napier_search_progress(const napier_search *s, double done) {
+    const napier_neighbors_options *o = s->options;
+    const double all = done < 1.0 ? s->told + (1.0 - s->told) * done : 1.0;
+    if (o->progress && o->progress("neighbours", all, o->user) != 0) {
+        return napier_fail(s->context, NAPIER_CANCELLED, "neighbours: cancelled at %.0f %%", 100 * all);
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_search_memory(const napier_search *s, bool missing, const char *what) {
+    return !missing
+               ? NAPIER_OK
+               : napier_fail(s->context, NAPIER_OUT_OF_MEMORY, "neighbours: no memory for the %s of %lld rows of %lld",
+                             what, (long long)s->samples->n, (long long)s->samples->cols);
+}
+
+napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
+                                         int64_t least, napier_neighbors_options *o) {
+    *o = (napier_neighbors_options)NAPIER_NEIGHBORS_OPTIONS_INIT;
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_NEIGHBORS_OPTIONS_INIT", options, o));
+    NAPIER_REFUSE_IF(context, o->n_neighbors < least, "options: n_neighbors %lld is less than %lld",
+                     (long long)o->n_neighbors, (long long)least);
+    NAPIER_REFUSE_IF(context, !napier_metric_name(o->metric), "options: metric %d is none", (int)o->metric);
+    NAPIER_REFUSE_IF(context, (int)o->method < NAPIER_NEIGHBORS_AUTO || (int)o->method > NAPIER_NEIGHBORS_NN_DESCENT,
+                     "options: method %d is none", (int)o->method);
+    return NAPIER_OK;
+}
+
+static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return x < y ? y - x < a_bytes : x - y < b_bytes;
+}
+
+/* Checks that the outputs are not NULL, are aligned and do not overlap. */
+napier_status napier_search_check_outputs(napier_context *context, const int32_t *indices, const float *distances,
+                                          int64_t rows, int64_t n_neighbors) {
+    if (rows == 0) {
+        return NAPIER_OK;
+    }
+    NAPIER_REFUSE_IF(context, !indices || !distances, "%s: NULL", indices ? "distances" : "indices");
+    NAPIER_REFUSE_IF(context,
+                     (uintptr_t)indices % sizeof *indices != 0 || (uintptr_t)distances % sizeof *distances != 0,
+                     "%s: not aligned to 4 bytes", (uintptr_t)indices % sizeof *indices != 0 ? "indices" : "distances");
+    const size_t bytes = (size_t)rows * (size_t)n_neighbors * sizeof *indices;
+    NAPIER_REFUSE_IF(context, overlap(indices, bytes, distances, bytes), "distances: overlaps indices");
+    return NAPIER_OK;
+}
 
 /* ---- The choice of the algorithm --------------------------------------------------------------------------------- */
 
@@ -53,101 +104,78 @@ typedef struct output {
     float *distances;
 } output;
 
-static void output_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void output_task(void *argument, int64_t i) {
     const output *t = argument;
     const int64_t wanted = t->search->wanted,
                   own = t->n_neighbors - wanted; /* own: 1 if a point is its own first neighbour */
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        uint64_t *nearest = t->search->nearest + i * wanted;
-        int32_t *indices = t->indices + i * t->n_neighbors;
-        float *distances = t->distances + i * t->n_neighbors;
-        napier_heap_sort(nearest, wanted);
-        if (own) {
-            indices[0] = (int32_t)i;
-            distances[0] = 0.0f;
-        }
-        for (int64_t k = 0; k < wanted; k++) {
-            indices[own + k] = nearest[k] == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(nearest[k]);
-            distances[own + k] = napier_near_distance(nearest[k]);
-        }
+    uint64_t *nearest = t->search->nearest + i * wanted;
+    int32_t *indices = t->indices + i * t->n_neighbors;
+    float *distances = t->distances + i * t->n_neighbors;
+    napier_heap_sort(nearest, wanted);
+    if (own) {
+        indices[0] = (int32_t)i;
+        distances[0] = 0.0f;
+    }
+    for (int64_t k = 0; k < wanted; k++) {
+        indices[own + k] = nearest[k] == NAPIER_NEAR_NONE ? -1 : (int32_t)napier_near_index(nearest[k]);
+        distances[own + k] = napier_near_distance(nearest[k]);
     }
 }
 
 /* Checks that indices and distances share no byte with the samples. */
 static napier_status check_apart(napier_context *context, const char *name, napier_umap_samples samples, int64_t rows,
-                                 const napier_neighbors_options *o, int32_t *indices, float *distances) {
-    const napier_matrix first = napier_rows(indices, rows, o->n_neighbors, NAPIER_F32);
-    const napier_status status = napier_samples_check_apart(context, "indices", first, name, samples);
-    return status ? status
-                  : napier_samples_check_apart(context, "distances", napier_rows_f32(distances, rows, o->n_neighbors),
-                                               name, samples);
+                                 int64_t n_neighbors, int32_t *indices, float *distances) {
+    NAPIER_TRY(napier_samples_check_apart(context, "indices", napier_rows(indices, rows, n_neighbors, NAPIER_F32), name,
+                                          samples));
+    return napier_samples_check_apart(context, "distances", napier_rows_f32(distances, rows, n_neighbors), name,
+                                      samples);
 }
 
-/* Searches and writes the result. The points have been checked. */
-static napier_status run(napier_context *context, const napier_neighbors_options *options, const napier_points *samples,
-                         const napier_points *queries, int32_t *indices, float *distances) {
-    NAPIER_REFUSE_IF(context, options->n_neighbors > samples->n,
-                     "options: n_neighbors %lld is more than the %lld samples", (long long)options->n_neighbors,
-                     (long long)samples->n);
-    napier_status status = napier_search_check_outputs(context, indices, distances, queries->n, options->n_neighbors);
-    if (status || queries->n == 0) {
-        return status;
+napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
+                                    const napier_umap_samples *queries, const napier_neighbors_options *options,
+                                    int32_t *indices, float *distances) {
+    napier_neighbors_options o;
+    napier_points *points, *others;
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_search_read_options(context, options, queries ? 1 : 2, &o));
+    NAPIER_TRY(napier_points_create(&memory, "samples", samples, &o, NULL, &points));
+    others = points;
+    if (queries) {
+        NAPIER_TRY(napier_points_create(&memory, "queries", *queries, &o, points, &others));
     }
-    napier_search s = {context, options, samples, queries, options->n_neighbors - (queries == samples), NULL, 0.0};
-    s.nearest = napier_alloc(&context->allocator, (size_t)queries->n, (size_t)s.wanted * sizeof *s.nearest);
-    if (!s.nearest) {
-        return napier_search_no_memory(&s, "neighbours");
+    NAPIER_REFUSE_IF(context, o.n_neighbors > points->n, "options: n_neighbors %lld is more than the %lld samples",
+                     (long long)o.n_neighbors, (long long)points->n);
+    NAPIER_TRY(napier_search_check_outputs(context, indices, distances, others->n, o.n_neighbors));
+    NAPIER_TRY(check_apart(context, "samples", samples, others->n, o.n_neighbors, indices, distances));
+    if (queries) {
+        NAPIER_TRY(check_apart(context, "queries", *queries, others->n, o.n_neighbors, indices, distances));
     }
-    status = search(&s);
-    if (!status) {
-        output t = {&s, options->n_neighbors, indices, distances};
-        napier_parallel(context, queries->n, 256, output_task, &t);
+    if (others->n == 0) {
+        return NAPIER_OK;
     }
-    napier_free(&context->allocator, s.nearest);
-    return status;
+    napier_search s = {context, &o, points, others, o.n_neighbors - (others == points), NULL, 0.0};
+    s.nearest = napier_memory_take(&memory, others->n, (size_t)s.wanted * sizeof *s.nearest);
+    NAPIER_TRY(napier_search_memory(&s, memory.missing, "neighbours"));
+    NAPIER_TRY(search(&s));
+    output t = {&s, o.n_neighbors, indices, distances};
+    napier_parallel_each(context, others->n, 256, output_task, &t);
+    return NAPIER_OK;
 }
 
 napier_status napier_nearest_neighbors(napier_context *context, napier_umap_samples samples,
                                        const napier_neighbors_options *options, int32_t *indices, float *distances) {
     NAPIER_DEFAULT_FENV;
-    napier_neighbors_options o;
-    napier_points *points = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_search_read_options(context, options, 2, &o);
-    if (!status)
-        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
-    if (!status) {
-        status = check_apart(context, "samples", samples, points->n, &o, indices, distances);
-        status = status ? status : run(context, &o, points, points, indices, distances);
-        napier_points_destroy(context, points);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    return napier_find_neighbors(context, samples, NULL, options, indices, distances);
 }
 
 napier_status napier_nearest_neighbors_of(napier_context *context, napier_umap_samples samples,
                                           napier_umap_samples queries, const napier_neighbors_options *options,
                                           int32_t *indices, float *distances) {
     NAPIER_DEFAULT_FENV;
-    napier_neighbors_options o;
-    napier_points *points = NULL, *others = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_search_read_options(context, options, 1, &o);
-    if (!status)
-        status = napier_points_create(context, "samples", samples, &o, NULL, &points);
-    if (!status) {
-        status = napier_points_create(context, "queries", queries, &o, points, &others);
-        if (!status) {
-            status = check_apart(context, "samples", samples, others->n, &o, indices, distances);
-            if (!status)
-                status = check_apart(context, "queries", queries, others->n, &o, indices, distances);
-            if (!status)
-                status = run(context, &o, points, others, indices, distances);
-            napier_points_destroy(context, others);
-        }
-        napier_points_destroy(context, points);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_samples_check(context, "samples", samples));
+    NAPIER_TRY(napier_samples_check(context, "queries", queries));
+    return napier_find_neighbors(context, samples, &queries, options, indices, distances);
 }

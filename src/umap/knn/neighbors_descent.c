@@ -96,16 +96,6 @@ static bool meet(const descent *d, int64_t a, int64_t b, uint8_t age) {
     return insert(d, a, napier_near_of(napier_search_distance(d->search, a, b), (uint32_t)b), age);
 }
 
-static void fetch(const descent *d, int64_t row) {
-    const napier_points *points = d->search->samples;
-    if (points->rows) {
-        const float *p = points->rows + row * points->width;
-        for (int64_t i = 0; i < 64 && i < points->width; i += 16) {
-            __builtin_prefetch(p + i);
-        }
-    }
-}
-
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
 static void project_task(void *argument, int worker, int64_t begin, int64_t end) {
@@ -127,60 +117,51 @@ static void draw_directions(const descent *d, uint32_t tree) {
 }
 
 /* Measures all pairs in each leaf. */
-static void leaf_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void leaf_task(void *argument, int64_t leaf) {
     const descent *d = argument;
-    (void)worker;
-    for (int64_t leaf = begin; leaf < end; leaf++) {
-        const int64_t first = leaf * NAPIER_PANEL;
-        const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
-        uint32_t rows[NAPIER_PANEL];
-        float distances[NAPIER_DISTANCES];
-        for (int64_t i = first; i < last; i++) {
-            rows[i - first] = (uint32_t)d->order[i];
-        }
-        for (int64_t i = 1; i < last - first; i++) {
-            napier_search_distances(d->search, rows[i], rows, i, distances);
-            for (int64_t j = 0; j < i; j++) {
-                insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
-                insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
-            }
+    const int64_t first = leaf * NAPIER_PANEL;
+    const int64_t last = first + NAPIER_PANEL < d->n ? first + NAPIER_PANEL : d->n;
+    uint32_t rows[NAPIER_PANEL];
+    float distances[NAPIER_DISTANCES];
+    for (int64_t i = first; i < last; i++) {
+        rows[i - first] = (uint32_t)d->order[i];
+    }
+    for (int64_t i = 1; i < last - first; i++) {
+        napier_search_distances(d->search, rows[i], rows, i, distances);
+        for (int64_t j = 0; j < i; j++) {
+            insert(d, rows[i], napier_near_of(distances[j], rows[j]), NEW);
+            insert(d, rows[j], napier_near_of(distances[j], rows[i]), NEW);
         }
     }
 }
 
-static napier_status plant_trees(const descent *d) {
+static napier_status plant_trees(descent *d) {
     const napier_search *s = d->search;
-    napier_status status = NAPIER_OK;
-    for (uint32_t tree = 0; tree < TREES && !status; tree++) {
+    for (uint32_t tree = 0; tree < TREES; tree++) {
         draw_directions(d, tree);
-        napier_parallel(s->context, d->n, ROWS_CHUNK, project_task, (void *)(uintptr_t)d);
-        status = napier_tree_sort(s, d->projected, d->n, NAPIER_PANEL, NAPIER_PANEL, d->order);
-        if (!status) {
-            napier_parallel(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, (void *)(uintptr_t)d);
-            status = napier_search_progress(s, 0.1 * (tree + 1) / TREES);
-        }
+        napier_parallel(s->context, d->n, ROWS_CHUNK, project_task, d);
+        NAPIER_TRY(napier_tree_sort(s, d->projected, d->n, NAPIER_PANEL, NAPIER_PANEL, d->order));
+        napier_parallel_each(s->context, (d->n + NAPIER_PANEL - 1) / NAPIER_PANEL, 8, leaf_task, d);
+        NAPIER_TRY(napier_search_progress(s, 0.1 * (tree + 1) / TREES));
     }
-    return status;
+    return NAPIER_OK;
 }
 
 /* Fills empty entries with random points or, if draws repeat too often, with the points that follow. */
-static void fill_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void fill_task(void *argument, int64_t i) {
     const descent *d = argument;
     const uint32_t key = napier_random_key(d->search->options->seed, STREAM_START);
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        const uint64_t *last = d->lists + (i + 1) * d->size - 1;
-        for (uint32_t draw = 0; draw < 4 * d->size && *last == NAPIER_NEAR_NONE; draw++) {
-            uint32_t random[2];
-            napier_philox(key, (uint32_t)i, draw, random);
-            const int64_t j = napier_random_below(random[0], (uint32_t)d->n);
-            if (j != i) {
-                meet(d, i, j, NEW);
-            }
+    const uint64_t *last = d->lists + (i + 1) * d->size - 1;
+    for (uint32_t draw = 0; draw < 4 * d->size && *last == NAPIER_NEAR_NONE; draw++) {
+        uint32_t random[2];
+        napier_philox(key, (uint32_t)i, draw, random);
+        const int64_t j = napier_random_below(random[0], (uint32_t)d->n);
+        if (j != i) {
+            meet(d, i, j, NEW);
         }
-        for (int64_t step = 1; step < d->n && *last == NAPIER_NEAR_NONE; step++) {
-            meet(d, i, (i + step) % d->n, NEW);
-        }
+    }
+    for (int64_t step = 1; step < d->n && *last == NAPIER_NEAR_NONE; step++) {
+        meet(d, i, (i + step) % d->n, NEW);
     }
 }
 
@@ -223,29 +204,26 @@ static int64_t choose_back(const descent *d, int64_t v, int64_t most, uint64_t *
 }
 
 /* Collects the points that each point knows, new ones first. */
-static void know_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void know_task(void *argument, int64_t v) {
     const descent *d = argument;
     uint64_t chosen[MOST_BACK];
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        const uint64_t *list = d->lists + v * d->size;
-        const uint8_t *ages = d->ages + v * d->size;
-        uint32_t *known = d->known + v * d->most;
-        const int64_t backs = choose_back(d, v, d->most - d->size, chosen);
-        int64_t count = 0;
-        for (int pass = 0; pass < 2; pass++) {
-            for (int64_t i = 0; i < d->size; i++) {
-                if ((ages[i] == NEW) == (pass == 0)) {
-                    known[count++] = napier_near_index(list[i]);
-                }
+    const uint64_t *list = d->lists + v * d->size;
+    const uint8_t *ages = d->ages + v * d->size;
+    uint32_t *known = d->known + v * d->most;
+    const int64_t backs = choose_back(d, v, d->most - d->size, chosen);
+    int64_t count = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < d->size; i++) {
+            if ((ages[i] == NEW) == (pass == 0)) {
+                known[count++] = napier_near_index(list[i]);
             }
-            for (int64_t i = 0; i < backs; i++) {
-                if ((chosen[i] >> 63 == 0) == (pass == 0)) {
-                    known[count++] = napier_near_index(chosen[i]);
-                }
-            }
-            d->counts[2 * v + (pass == 0 ? 1 : 0)] = (uint16_t)count;
         }
+        for (int64_t i = 0; i < backs; i++) {
+            if ((chosen[i] >> 63 == 0) == (pass == 0)) {
+                known[count++] = napier_near_index(chosen[i]);
+            }
+        }
+        d->counts[2 * v + (pass == 0 ? 1 : 0)] = (uint16_t)count;
     }
 }
 
@@ -295,12 +273,12 @@ static int64_t meet_all(const descent *d, int64_t v, const uint32_t *candidates,
     float distances[NAPIER_DISTANCES];
     int64_t changes = 0;
     for (int64_t c = 0; c < least(count, TOGETHER); c++) {
-        fetch(d, candidates[c]);
+        napier_search_fetch(d->search->samples, candidates[c]);
     }
     for (int64_t first = 0; first < count; first += TOGETHER) {
         const int64_t some = least(count - first, TOGETHER), end = least(count, first + 2 * TOGETHER);
         for (int64_t c = first + TOGETHER; c < end; c++) {
-            fetch(d, candidates[c]);
+            napier_search_fetch(d->search->samples, candidates[c]);
         }
         napier_search_distances(d->search, v, candidates + first, some, distances);
         for (int64_t c = 0; c < some; c++) {
@@ -337,30 +315,12 @@ static void age_task(void *argument, int worker, int64_t begin, int64_t end) {
 static int64_t checked_row(const descent *d, int64_t c) { return (int64_t)((double)c * (double)d->n / CHECKED); }
 
 /* Measures a checked row against all others. */
-static void reach_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void reach_task(void *argument, int64_t c) {
     const descent *d = argument;
-    const int64_t wanted = d->search->wanted;
-    uint32_t which[NAPIER_DISTANCES];
-    float distances[NAPIER_DISTANCES];
     uint64_t heap[NAPIER_MOST_FOR_DESCENT];
-    (void)worker;
-    for (int64_t c = begin; c < end; c++) {
-        const int64_t row = checked_row(d, c);
-        napier_heap_clear(heap, wanted);
-        for (int64_t j = 0; j < d->n; j += NAPIER_DISTANCES) {
-            const int64_t count = least(d->n - j, NAPIER_DISTANCES);
-            for (int64_t i = 0; i < count; i++) {
-                which[i] = (uint32_t)(j + i);
-            }
-            napier_search_distances(d->search, row, which, count, distances);
-            for (int64_t i = 0; i < count; i++) {
-                if (j + i != row) {
-                    napier_heap_offer(heap, wanted, napier_near_of(distances[i], which[i]));
-                }
-            }
-        }
-        d->reaches[c] = napier_near_distance(heap[0]);
-    }
+    const int64_t row = checked_row(d, c);
+    napier_search_rows(d->search, row, row + 1, heap);
+    d->reaches[c] = napier_near_distance(heap[0]);
 }
 
 /* The share of the checked rows' list entries that are no farther than the true last neighbour. */
@@ -389,7 +349,7 @@ static int64_t play_round(descent *d, int workers) {
     memset(d->changes, 0, (size_t)workers * sizeof *d->changes);
     d->lots_key = napier_random_key(s->options->seed, STREAM_REVERSE + (uint32_t)d->round);
     turn_lists(d);
-    napier_parallel(s->context, d->n, ROWS_CHUNK, know_task, d);
+    napier_parallel_each(s->context, d->n, ROWS_CHUNK, know_task, d);
     napier_parallel(s->context, d->n, ROWS_CHUNK, round_task, d);
     napier_parallel(s->context, d->n, ROWS_CHUNK, age_task, d);
     int64_t changes = 0;
@@ -402,65 +362,43 @@ static int64_t play_round(descent *d, int workers) {
 /* *recall is that of the final lists. */
 static napier_status run_rounds(descent *d, int workers, double *recall) {
     const napier_search *s = d->search;
-    napier_status status = NAPIER_OK;
-    napier_parallel(s->context, CHECKED, 1, reach_task, d);
+    napier_parallel_each(s->context, CHECKED, 1, reach_task, d);
     double before = 0.0, last = 0.0;
     bool done = false;
     *recall = recall_of(d);
-    for (d->round = 0; d->round < MOST_ROUNDS && !done && !status; d->round++) {
+    for (d->round = 0; d->round < MOST_ROUNDS && !done; d->round++) {
         const int64_t changes = play_round(d, workers);
         before = last;
         last = *recall;
         *recall = recall_of(d);
         done = *recall >= RECALL_AIMED_AT || (double)changes <= ENOUGH * (double)d->n * (double)d->size ||
                (d->round >= 2 && forecast(before, last, *recall) < RECALL_LEAST);
-        status =
-            napier_search_progress(s, *recall >= RECALL_LEAST && done ? 1.0 : 0.1 + 0.4 * (d->round + 1) / MOST_ROUNDS);
+        NAPIER_TRY(napier_search_progress(
+            s, *recall >= RECALL_LEAST && done ? 1.0 : 0.1 + 0.4 * (d->round + 1) / MOST_ROUNDS));
     }
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
-static bool make_room(descent *d, int workers) {
-    const napier_allocator *a = &d->search->context->allocator;
-    const size_t n = (size_t)d->n, places = n * (size_t)d->size, w = (size_t)workers;
-    const bool plants = d->search->samples->rows != NULL;
-    d->lists = napier_alloc(a, places, sizeof *d->lists);
-    d->ages = napier_alloc(a, places, sizeof *d->ages);
-    d->known = napier_alloc(a, n, (size_t)d->most * sizeof *d->known);
-    d->counts = napier_alloc(a, n, 2 * sizeof *d->counts);
-    d->back_starts = napier_alloc(a, n + 1, sizeof *d->back_starts);
-    d->back = napier_alloc(a, places, sizeof *d->back);
-    d->changes = napier_alloc(a, w, sizeof *d->changes);
-    d->reaches = napier_alloc(a, CHECKED, sizeof *d->reaches);
-    d->seen = napier_alloc(a, w, (size_t)d->seen_size * sizeof *d->seen);
-    d->candidates = napier_alloc(a, w, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
-    const bool all = d->lists && d->ages && d->known && d->counts && d->back_starts && d->back && d->changes &&
-                     d->reaches && d->seen && d->candidates;
-    if (all && plants) {
-        d->order = napier_alloc(a, n, sizeof *d->order);
-        d->projected = napier_alloc(a, n, NAPIER_PANEL * sizeof *d->projected);
-        d->directions = napier_alloc(a, (size_t)d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
+static napier_status make_room(napier_memory *memory, descent *d, int workers) {
+    const int64_t n = d->n;
+    d->lists = napier_memory_take(memory, n * d->size, sizeof *d->lists);
+    d->ages = napier_memory_take(memory, n * d->size, sizeof *d->ages);
+    d->known = napier_memory_take(memory, n, (size_t)d->most * sizeof *d->known);
+    d->counts = napier_memory_take(memory, n, 2 * sizeof *d->counts);
+    d->back_starts = napier_memory_take(memory, n + 1, sizeof *d->back_starts);
+    d->back = napier_memory_take(memory, n * d->size, sizeof *d->back);
+    d->changes = napier_memory_take(memory, workers, sizeof *d->changes);
+    d->reaches = napier_memory_take(memory, CHECKED, sizeof *d->reaches);
+    d->seen = napier_memory_take(memory, workers, (size_t)d->seen_size * sizeof *d->seen);
+    d->candidates = napier_memory_take(memory, workers, (size_t)(d->most * (d->most + 1)) * sizeof *d->candidates);
+    if (d->search->samples->rows) {
+        d->order = napier_memory_take(memory, n, sizeof *d->order);
+        d->projected = napier_memory_take(memory, n, NAPIER_PANEL * sizeof *d->projected);
+        d->directions = napier_memory_take(memory, d->search->samples->width, NAPIER_PANEL * sizeof *d->directions);
     }
-    return all && (!plants || (d->order && d->projected && d->directions));
-}
-
-static void free_room(descent *d) {
-    const napier_allocator *a = &d->search->context->allocator;
-    napier_free(a, d->lists);
-    napier_free(a, d->ages);
-    napier_free(a, d->known);
-    napier_free(a, d->counts);
-    napier_free(a, d->back_starts);
-    napier_free(a, d->back);
-    napier_free(a, d->changes);
-    napier_free(a, d->reaches);
-    napier_free(a, d->seen);
-    napier_free(a, d->candidates);
-    napier_free(a, d->order);
-    napier_free(a, d->projected);
-    napier_free(a, d->directions);
+    return napier_search_memory(d->search, memory->missing, "lists");
 }
 
 /* Sets the length of the lists: `wanted` and an addition that `longer` multiplies. */
@@ -475,36 +413,29 @@ static void set_sizes(descent *d, int64_t longer) {
 }
 
 static napier_status start(descent *d) {
-    const napier_search *s = d->search;
     napier_heap_clear(d->lists, d->n * d->size);
     memset(d->ages, NEW, (size_t)(d->n * d->size));
-    const napier_status status = d->order ? plant_trees(d) : NAPIER_OK;
-    if (!status) {
-        napier_parallel(s->context, d->n, ROWS_CHUNK, fill_task, d);
-    }
-    return status;
+    NAPIER_TRY(d->order ? plant_trees(d) : NAPIER_OK);
+    napier_parallel_each(d->search->context, d->n, ROWS_CHUNK, fill_task, d);
+    return NAPIER_OK;
 }
 
 /* One descent with lists of one length. */
 static napier_status descend(const napier_search *s, int64_t longer, double *recall, int64_t *pairs) {
     descent d = {.search = s, .n = s->samples->n};
+    const int workers = napier_workers(s->context, d.n, ROWS_CHUNK);
+    NAPIER_MEMORY(memory, s->context);
     set_sizes(&d, longer);
     *pairs = d.most * d.most;
-    const int workers = napier_workers(s->context, d.n, ROWS_CHUNK);
-    napier_status status = make_room(&d, workers) ? NAPIER_OK : napier_search_no_memory(s, "lists");
-    if (!status) {
-        status = start(&d);
-    }
-    if (!status) {
-        status = run_rounds(&d, workers, recall);
-    }
-    for (int64_t i = 0; i < d.n && !status; i++) {
+    NAPIER_TRY(make_room(&memory, &d, workers));
+    NAPIER_TRY(start(&d));
+    NAPIER_TRY(run_rounds(&d, workers, recall));
+    for (int64_t i = 0; i < d.n; i++) {
         for (int64_t k = 0; k < s->wanted; k++) { /* descending order is a heap */
             s->nearest[i * s->wanted + k] = d.lists[i * d.size + s->wanted - 1 - k];
         }
     }
-    free_room(&d);
-    return status;
+    return NAPIER_OK;
 }
 
 /* Would lists of twice the length, with four times as many pairs, cost more than the full search? That reads rows in

@@ -53,13 +53,10 @@ static uint64_t hash_row(const float *row, int64_t width) {
     return mixed(lanes[0] + mixed(lanes[1] + mixed(lanes[2] + mixed(lanes[3]))));
 }
 
-static void hash_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void hash_task(void *argument, int64_t i) {
     const grouping *g = argument;
     const napier_points *points = g->search->samples;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        g->hashes[i] = hash_row(points->rows + i * points->width, points->width);
-    }
+    g->hashes[i] = hash_row(points->rows + i * points->width, points->width);
 }
 
 static bool is_equal(const grouping *g, int64_t i, int64_t j) {
@@ -84,8 +81,25 @@ static int64_t first_like(const grouping *g, int64_t i) {
     return i;
 }
 
-static void find_groups(grouping *g) {
-    napier_parallel(g->search->context, g->n, ROWS_CHUNK, hash_task, g);
+/* Takes what is needed from now on from `memory`, and what is needed only to find the groups from `own`. */
+static napier_status make_room(napier_memory *memory, napier_memory *own, grouping *g) {
+    g->slots = 64;
+    while (g->slots < 2 * g->n) {
+        g->slots *= 2;
+    }
+    g->hashes = napier_memory_take(own, g->n, sizeof *g->hashes);
+    g->table = napier_memory_take(own, g->slots, sizeof *g->table);
+    g->counts = napier_memory_take(own, g->n, sizeof *g->counts);
+    g->first = napier_memory_take(memory, g->n, sizeof *g->first);
+    g->places = napier_memory_take(memory, g->n, sizeof *g->places);
+    g->rows = napier_memory_take(memory, g->n, sizeof *g->rows);
+    return napier_search_memory(g->search, own->missing || memory->missing, "groups");
+}
+
+static napier_status find_groups(napier_memory *memory, grouping *g) {
+    NAPIER_MEMORY(own, memory->context);
+    NAPIER_TRY(make_room(memory, &own, g));
+    napier_parallel_each(g->search->context, g->n, ROWS_CHUNK, hash_task, g);
     for (int64_t i = 0; i < g->slots; i++) {
         g->table[i] = NOWHERE;
     }
@@ -100,53 +114,15 @@ static void find_groups(grouping *g) {
             g->rows[g->kept++] = (int32_t)i;
         }
     }
-}
-
-static bool make_room(grouping *g) {
-    const napier_allocator *a = &g->search->context->allocator;
-    const size_t n = (size_t)g->n;
-    g->slots = 64;
-    while (g->slots < 2 * g->n) {
-        g->slots *= 2;
-    }
-    g->hashes = napier_alloc(a, n, sizeof *g->hashes);
-    g->table = napier_alloc(a, (size_t)g->slots, sizeof *g->table);
-    g->first = napier_alloc(a, n, sizeof *g->first);
-    g->counts = napier_alloc(a, n, sizeof *g->counts);
-    g->places = napier_alloc(a, n, sizeof *g->places);
-    g->rows = napier_alloc(a, n, sizeof *g->rows);
-    return g->hashes && g->table && g->first && g->counts && g->places && g->rows;
-}
-
-/* Frees the tables for finding the groups and for expanding the result. */
-static void free_tables(grouping *g) {
-    const napier_allocator *a = &g->search->context->allocator;
-    napier_free(a, g->hashes);
-    napier_free(a, g->table);
-    napier_free(a, g->counts);
-    g->hashes = NULL;
-    g->table = g->counts = NULL;
-}
-
-static void free_room(grouping *g) {
-    const napier_allocator *a = &g->search->context->allocator;
-    free_tables(g);
-    napier_free(a, g->first);
-    napier_free(a, g->places);
-    napier_free(a, g->rows);
-    napier_free(a, g->packed);
-    napier_free(a, g->nearest);
+    return NAPIER_OK;
 }
 
 /* ---- A search among the rows that stay --------------------------------------------------------------------------- */
 
-static void pack_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pack_task(void *argument, int64_t i) {
     const grouping *g = argument;
     const napier_points *p = g->search->samples;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        memcpy(g->packed + i * p->width, p->rows + (int64_t)g->rows[i] * p->width, (size_t)p->width * sizeof *p->rows);
-    }
+    memcpy(g->packed + i * p->width, p->rows + (int64_t)g->rows[i] * p->width, (size_t)p->width * sizeof *p->rows);
 }
 
 /* Converts the neighbours found to indices among all rows. The order is the same, so a heap stays a heap. */
@@ -159,32 +135,25 @@ static void rename_rows(const grouping *g, const uint64_t *found, uint64_t *near
     }
 }
 
-static void spread_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void spread_task(void *argument, int64_t i) {
     const grouping *g = argument;
     const int64_t wanted = g->search->wanted;
     const bool self = napier_search_is_self(g->search);
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        uint64_t *nearest = g->search->nearest + i * wanted;
-        const int64_t from = !self ? i : g->places[i] != NOWHERE ? g->places[i] : g->places[g->first[i]];
-        rename_rows(g, g->nearest + from * wanted, nearest);
-        if (self && g->places[i] == NOWHERE) {
-            napier_heap_offer(nearest, wanted, napier_near_of(0.0f, (uint32_t)g->first[i]));
-        }
+    uint64_t *nearest = g->search->nearest + i * wanted;
+    const int64_t from = !self ? i : g->places[i] != NOWHERE ? g->places[i] : g->places[g->first[i]];
+    rename_rows(g, g->nearest + from * wanted, nearest);
+    if (self && g->places[i] == NOWHERE) {
+        napier_heap_offer(nearest, wanted, napier_near_of(0.0f, (uint32_t)g->first[i]));
     }
 }
 
-static napier_status search_kept(grouping *g, napier_search_way *way) {
+static napier_status search_kept(napier_memory *memory, grouping *g, napier_search_way *way) {
     const napier_search *s = g->search;
-    const napier_allocator *a = &s->context->allocator;
     const bool self = napier_search_is_self(s);
-    const int64_t looking = self ? g->kept : s->queries->n;
-    g->packed = napier_alloc(a, (size_t)g->kept, (size_t)s->samples->width * sizeof *g->packed);
-    g->nearest = napier_alloc(a, (size_t)looking, (size_t)s->wanted * sizeof *g->nearest);
-    if (!g->packed || !g->nearest) {
-        return napier_search_no_memory(s, "copy");
-    }
-    napier_parallel(s->context, g->kept, ROWS_CHUNK, pack_task, g);
+    g->packed = napier_memory_take(memory, g->kept, (size_t)s->samples->width * sizeof *g->packed);
+    g->nearest = napier_memory_take(memory, self ? g->kept : s->queries->n, (size_t)s->wanted * sizeof *g->nearest);
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "copy"));
+    napier_parallel_each(s->context, g->kept, ROWS_CHUNK, pack_task, g);
     napier_points kept = *s->samples;
     kept.n = g->kept;
     kept.rows = g->packed;
@@ -192,28 +161,18 @@ static napier_status search_kept(grouping *g, napier_search_way *way) {
     among.samples = &kept;
     among.queries = self ? &kept : s->queries;
     among.nearest = g->nearest;
-    const napier_status status = way(&among);
-    if (!status) {
-        napier_parallel(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
-    }
-    return status;
+    NAPIER_TRY(way(&among));
+    napier_parallel_each(s->context, s->queries->n, ROWS_CHUNK, spread_task, g);
+    return NAPIER_OK;
 }
 
 napier_status napier_search_distinct(const napier_search *s, napier_search_way *way) {
     grouping g = {.search = s, .n = s->samples->n};
-    napier_status status = NAPIER_OK;
-    if (!make_room(&g)) {
-        status = napier_search_no_memory(s, "groups");
-    } else {
-        find_groups(&g);
-        free_tables(&g);
-        if (g.n - g.kept >= g.n / LEAST_SHARE && g.kept < g.n) {
-            status = search_kept(&g, way);
-        } else {
-            free_room(&g);
-            return way(s);
-        }
+    NAPIER_MEMORY(memory, s->context);
+    NAPIER_TRY(find_groups(&memory, &g));
+    if (g.n - g.kept >= g.n / LEAST_SHARE && g.kept < g.n) {
+        return search_kept(&memory, &g, way);
     }
-    free_room(&g);
-    return status;
+    napier_memory_free(&memory);
+    return way(s);
 }

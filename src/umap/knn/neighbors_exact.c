@@ -31,7 +31,7 @@ enum {
 /* One side of a search: its points and the current limit of each. */
 typedef struct side {
     const napier_points *points;
-    napier_tree *tree;
+    const napier_tree *tree;
     float *limits;  /* [panels * NAPIER_PANEL] for near_pairs */
     float *reaches; /* [nodes] the largest -limit in a node, half a squared distance; NULL: needs no neighbours */
 } side;
@@ -39,7 +39,7 @@ typedef struct side {
 typedef struct exact {
     const napier_search *search;
     const napier_linear_kernels *kernels;
-    napier_subspace *subspace;
+    const napier_subspace *subspace;
     side own, other; /* queries and samples; the same twice for a self search */
     bool both;       /* both sides need neighbours: a self search */
     int level;       /* level of the tournament's nodes */
@@ -92,13 +92,6 @@ static napier_near_side near_side(const side *s, int64_t panel) {
                               s->tree->halves + panel * NAPIER_PANEL, s->limits + panel * NAPIER_PANEL};
 }
 
-static void fetch(const side *s, int64_t place) {
-    const float *row = row_at(s, place);
-    for (int64_t i = 0; i < 64 && i < s->points->width; i += 16) {
-        __builtin_prefetch(row + i);
-    }
-}
-
 /* The tighter bound: may this pair be near, by a bound from more directions? */
 static bool is_near(const exact *e, int64_t a, int64_t b, double slack) {
     const int64_t width = e->subspace->fine_width;
@@ -137,7 +130,7 @@ static void meet_leaves(const exact *e, napier_node a, napier_node b) {
     }
     for (int i = 0; i < count; i++) {
         if (i + AHEAD < count) {
-            fetch(&e->other, first_b + pairs[i + AHEAD] % NAPIER_PANEL);
+            napier_search_fetch(e->other.points, e->other.tree->order[first_b + pairs[i + AHEAD] % NAPIER_PANEL]);
         }
         const int64_t at_a = first_a + pairs[i] / NAPIER_PANEL, at_b = first_b + pairs[i] % NAPIER_PANEL;
         if (is_wanted(e, at_a, at_b)) {
@@ -228,29 +221,23 @@ static void meet_self(const exact *e, napier_node node) {
 
 /* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
-static void round_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void round_task(void *argument, int64_t index) {
     const exact *e = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        if (e->round == 0) {
-            meet_self(e, napier_tree_node(e->own.tree, e->level, index));
-            continue;
-        }
-        int64_t i, j;
-        napier_tournament_pair(e->round, index, &i, &j);
-        const napier_node a = napier_tree_node(e->own.tree, e->level, i);
-        const napier_node b = napier_tree_node(e->own.tree, e->level, j);
-        meet(e, a, b, gap_of(e, a, b));
+    if (e->round == 0) {
+        meet_self(e, napier_tree_node(e->own.tree, e->level, index));
+        return;
     }
+    int64_t i, j;
+    napier_tournament_pair(e->round, index, &i, &j);
+    const napier_node a = napier_tree_node(e->own.tree, e->level, i);
+    const napier_node b = napier_tree_node(e->own.tree, e->level, j);
+    meet(e, a, b, gap_of(e, a, b));
 }
 
-static void query_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void query_task(void *argument, int64_t index) {
     const exact *e = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        const napier_node a = napier_tree_node(e->own.tree, e->level, index), b = napier_tree_root(e->other.tree);
-        meet(e, a, b, gap_of(e, a, b));
-    }
+    const napier_node a = napier_tree_node(e->own.tree, e->level, index), b = napier_tree_root(e->other.tree);
+    meet(e, a, b, gap_of(e, a, b));
 }
 
 /* The level with enough nodes to keep the workers busy, of at least TEAM_PANELS panels on average. */
@@ -267,70 +254,52 @@ static int tournament_level(const napier_search *s, int64_t panels) {
 static napier_status play(exact *e) {
     const napier_search *s = e->search;
     const int64_t teams = (int64_t)1 << e->level;
-    napier_status status = NAPIER_OK;
-    for (e->round = 0; e->round < teams && !status; e->round++) {
-        napier_parallel(s->context, e->round == 0 ? teams : teams / 2, 1, round_task, e);
-        status = napier_search_progress(s, (double)(e->round + 1) / (double)teams);
+    for (e->round = 0; e->round < teams; e->round++) {
+        napier_parallel_each(s->context, e->round == 0 ? teams : teams / 2, 1, round_task, e);
+        NAPIER_TRY(napier_search_progress(s, (double)(e->round + 1) / (double)teams));
     }
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
-static napier_status make_side(const exact *e, const napier_points *points, bool looks, side *out) {
+static napier_status make_side(napier_memory *memory, const exact *e, const napier_points *points, bool looks,
+                               napier_tree *tree, side *out) {
     const napier_search *s = e->search;
-    const napier_allocator *a = &s->context->allocator;
-    out->points = points;
-    NAPIER_TRY(napier_tree_create(s, points, e->subspace, &out->tree));
-    const int64_t places = out->tree->panels * NAPIER_PANEL;
-    out->limits = napier_alloc(a, (size_t)places, sizeof(float));
-    out->reaches = looks ? napier_alloc(a, (size_t)out->tree->nodes, sizeof(float)) : NULL;
-    if (!out->limits || (looks && !out->reaches)) {
-        return napier_search_no_memory(s, "limits");
-    }
+    *out = (side){.points = points, .tree = tree};
+    NAPIER_TRY(napier_tree_create(memory, s, points, e->subspace, tree));
+    const int64_t places = tree->panels * NAPIER_PANEL;
+    out->limits = napier_memory_take(memory, places, sizeof(float));
+    out->reaches = looks ? napier_memory_take(memory, tree->nodes, sizeof(float)) : NULL;
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "limits"));
     for (int64_t i = 0; i < places; i++) {
         out->limits[i] = looks && i < points->n ? -HUGE_VALF : HUGE_VALF;
     }
-    for (int64_t i = 0; looks && i < out->tree->nodes; i++) {
+    for (int64_t i = 0; looks && i < tree->nodes; i++) {
         out->reaches[i] = HUGE_VALF;
     }
     return NAPIER_OK;
 }
 
-static void free_side(const napier_search *s, side *made) {
-    napier_free(&s->context->allocator, made->limits);
-    napier_free(&s->context->allocator, made->reaches);
-    napier_tree_destroy(s->context, made->tree);
-}
-
 napier_status napier_search_exact(const napier_search *s) {
-    exact e = {.search = s, .kernels = s->samples->kernels->linear, .both = napier_search_is_self(s)};
-    side made[2] = {{0}, {0}};
-    napier_status status = napier_subspace_create(s, &e.subspace);
-    if (!status) {
-        status = make_side(&e, s->queries, true, &made[0]);
+    napier_subspace subspace;
+    napier_tree trees[2];
+    exact e = {
+        .search = s, .kernels = s->samples->kernels->linear, .subspace = &subspace, .both = napier_search_is_self(s)};
+    NAPIER_MEMORY(memory, s->context);
+    NAPIER_TRY(napier_subspace_create(&memory, s, &subspace));
+    NAPIER_TRY(make_side(&memory, &e, s->queries, true, &trees[0], &e.own));
+    e.other = e.own;
+    if (!e.both) {
+        NAPIER_TRY(make_side(&memory, &e, s->samples, false, &trees[1], &e.other));
     }
-    if (!status && !e.both) {
-        status = make_side(&e, s->samples, false, &made[1]);
+    e.level = tournament_level(s, e.own.tree->panels);
+    napier_heap_clear(s->nearest, s->queries->n * s->wanted);
+    if (e.both) {
+        return play(&e);
     }
-    if (!status) {
-        e.own = made[0];
-        e.other = e.both ? made[0] : made[1];
-        e.level = tournament_level(s, e.own.tree->panels);
-        for (int64_t i = 0; i < s->queries->n; i++) {
-            napier_heap_clear(s->nearest + i * s->wanted, s->wanted);
-        }
-        if (e.both) {
-            status = play(&e);
-        } else {
-            napier_parallel(s->context, (int64_t)1 << e.level, 1, query_task, &e);
-            status = napier_search_progress(s, 1.0);
-        }
-    }
-    free_side(s, &made[0]);
-    free_side(s, &made[1]);
-    napier_subspace_destroy(s->context, e.subspace);
-    return status;
+    napier_parallel_each(s->context, (int64_t)1 << e.level, 1, query_task, &e);
+    return napier_search_progress(s, 1.0);
 }
 
 /* ---- Full search ----------------------------------------------------------------------------------------------- */

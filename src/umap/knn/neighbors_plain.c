@@ -25,25 +25,31 @@ static void number_from(int64_t first, uint32_t *which) {
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static void plain_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const slab *t = argument;
-    const napier_search *s = t->search;
+void napier_search_rows(const napier_search *s, int64_t first, int64_t last, uint64_t *heaps) {
     uint32_t which[NAPIER_DISTANCES];
     float distances[NAPIER_DISTANCES];
-    (void)worker;
-    for (int64_t first = t->first + begin; first < t->first + end; first += QUERIES_TOGETHER) {
-        const int64_t last = least(first + QUERIES_TOGETHER, t->first + end);
-        napier_heap_clear(s->nearest + first * s->wanted, (last - first) * s->wanted);
-        for (int64_t j = 0; j < s->samples->n; j += NAPIER_DISTANCES) {
-            const int64_t count = least(s->samples->n - j, NAPIER_DISTANCES);
-            number_from(j, which);
-            for (int64_t i = first; i < last; i++) {
-                napier_search_distances(s, i, which, count, distances);
-                for (int64_t c = 0; c < count; c++) {
-                    napier_heap_offer(s->nearest + i * s->wanted, s->wanted, napier_near_of(distances[c], which[c]));
+    napier_heap_clear(heaps, (last - first) * s->wanted);
+    for (int64_t j = 0; j < s->samples->n; j += NAPIER_DISTANCES) {
+        const int64_t count = least(s->samples->n - j, NAPIER_DISTANCES);
+        number_from(j, which);
+        for (int64_t i = first; i < last; i++) {
+            napier_search_distances(s, i, which, count, distances);
+            for (int64_t c = 0; c < count; c++) {
+                if (which[c] != i || !napier_search_is_self(s)) {
+                    napier_heap_offer(heaps + (i - first) * s->wanted, s->wanted,
+                                      napier_near_of(distances[c], which[c]));
                 }
             }
         }
+    }
+}
+
+static void plain_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const slab *t = argument;
+    const napier_search *s = t->search;
+    (void)worker;
+    for (int64_t first = t->first + begin; first < t->first + end; first += QUERIES_TOGETHER) {
+        napier_search_rows(s, first, least(first + QUERIES_TOGETHER, t->first + end), s->nearest + first * s->wanted);
     }
 }
 
@@ -82,22 +88,19 @@ static void pair_up(const pairing *t, int64_t i, int64_t j, int64_t count) {
     }
 }
 
-static void pairing_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pairing_task(void *argument, int64_t index) {
     const pairing *t = argument;
-    (void)worker;
-    for (int64_t index = begin; index < end; index++) {
-        int64_t a = index, b = index;
-        if (t->round > 0) {
-            napier_tournament_pair(t->round, index, &a, &b);
-        }
-        const int64_t last = team_start(t, a + 1), other_last = team_start(t, b + 1);
-        for (int64_t j = team_start(t, b); j < other_last; j += NAPIER_DISTANCES) {
-            for (int64_t i = team_start(t, a); i < last; i++) {
-                const int64_t end_j =
-                    a == b ? least(i, other_last) : other_last; /* in its own team: only the rows before i */
-                if (j < end_j) {
-                    pair_up(t, i, j, least(end_j - j, NAPIER_DISTANCES));
-                }
+    int64_t a = index, b = index;
+    if (t->round > 0) {
+        napier_tournament_pair(t->round, index, &a, &b);
+    }
+    const int64_t last = team_start(t, a + 1), other_last = team_start(t, b + 1);
+    for (int64_t j = team_start(t, b); j < other_last; j += NAPIER_DISTANCES) {
+        for (int64_t i = team_start(t, a); i < last; i++) {
+            const int64_t end_j =
+                a == b ? least(i, other_last) : other_last; /* in its own team: only the rows before i */
+            if (j < end_j) {
+                pair_up(t, i, j, least(end_j - j, NAPIER_DISTANCES));
             }
         }
     }
@@ -106,10 +109,9 @@ static void pairing_task(void *argument, int worker, int64_t begin, int64_t end)
 static napier_status search_pairs(const napier_search *s) {
     const int64_t n = s->samples->n, workers = s->context->threads;
     const int64_t most = workers * TEAMS_PER_WORKER > TEAMS_LEAST ? workers * TEAMS_PER_WORKER : TEAMS_LEAST;
-    pairing t = {s, napier_alloc(&s->context->allocator, (size_t)n, sizeof(float)), 1, 0};
-    if (!t.farthest) {
-        return napier_search_no_memory(s, "distances");
-    }
+    NAPIER_MEMORY(memory, s->context);
+    pairing t = {s, napier_memory_take(&memory, n, sizeof(float)), 1, 0};
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "distances"));
     while (t.teams < most && 2 * t.teams * TEAM_ROWS <= n) {
         t.teams *= 2;
     }
@@ -117,13 +119,11 @@ static napier_status search_pairs(const napier_search *s) {
     for (int64_t i = 0; i < n; i++) {
         t.farthest[i] = HUGE_VALF;
     }
-    napier_status status = NAPIER_OK;
-    for (; t.round < t.teams && !status; t.round++) {
-        napier_parallel(s->context, t.round == 0 ? t.teams : t.teams / 2, 1, pairing_task, &t);
-        status = napier_search_progress(s, (double)(t.round + 1) / (double)t.teams);
+    for (; t.round < t.teams; t.round++) {
+        napier_parallel_each(s->context, t.round == 0 ? t.teams : t.teams / 2, 1, pairing_task, &t);
+        NAPIER_TRY(napier_search_progress(s, (double)(t.round + 1) / (double)t.teams));
     }
-    napier_free(&s->context->allocator, t.farthest);
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Slabs ------------------------------------------------------------------------------------------------------- */
@@ -133,14 +133,13 @@ static napier_status run_slabs(const napier_search *s, napier_task *task, int64_
     const int64_t queries = s->queries->n;
     const int64_t least = 4 * chunk * (int64_t)s->context->threads;
     const int64_t even = queries / SLABS + 1, size = (even > least ? even : least) / chunk * chunk;
-    napier_status status = NAPIER_OK;
-    for (int64_t first = 0; first < queries && !status; first += size) {
+    for (int64_t first = 0; first < queries; first += size) {
         const int64_t count = queries - first < size ? queries - first : size;
         slab t = {s, first};
         napier_parallel(s->context, count, chunk, task, &t);
-        status = napier_search_progress(s, (double)(first + count) / (double)queries);
+        NAPIER_TRY(napier_search_progress(s, (double)(first + count) / (double)queries));
     }
-    return status;
+    return NAPIER_OK;
 }
 
 napier_status napier_search_plain(const napier_search *s) {

@@ -1,6 +1,6 @@
 /* umap/knn/neighbors_search.h - one search for neighbours, and its algorithms.
  *
- *   neighbors.c           checks, chooses the algorithm, writes the result
+ *   neighbors.c           checks, progress, chooses the algorithm, writes the result
  *   neighbors_exact.c     euclidean, exact: matrix products bound distances, boxes of a tree exclude whole groups
  *   neighbors_tree.c      the rows in order of that tree, in panels for the product
  *   neighbors_subspace.c  the few directions that hold most of the variance
@@ -60,6 +60,12 @@ static inline void napier_tournament_pair(int64_t round, int64_t index, int64_t 
     *b = *a ^ round;
 }
 
+/* The neighbours of each query among the samples, as napier_nearest_neighbors_of; without queries those of the samples,
+ * as napier_nearest_neighbors. Samples and queries have been checked; everything else is checked here. */
+napier_status napier_find_neighbors(napier_context *context, napier_umap_samples samples,
+                                    const napier_umap_samples *queries, const napier_neighbors_options *options,
+                                    int32_t *indices, float *distances);
+
 /* Reads the caller's options (NULL: defaults). n_neighbors must be at least `least`. */
 napier_status napier_search_read_options(napier_context *context, const napier_neighbors_options *options,
                                          int64_t least, napier_neighbors_options *o);
@@ -69,7 +75,18 @@ napier_status napier_search_check_outputs(napier_context *context, const int32_t
 
 /* Reports progress to the caller. Returns OK or CANCELLED. */
 napier_status napier_search_progress(const napier_search *s, double done);
-napier_status napier_search_no_memory(const napier_search *s, const char *what);
+/* Fails with OUT_OF_MEMORY if memory for `what` is missing. */
+napier_status napier_search_memory(const napier_search *s, bool missing, const char *what);
+
+/* Fills the heaps of queries first .. last - 1 by measuring all samples. */
+void napier_search_rows(const napier_search *s, int64_t first, int64_t last, uint64_t *heaps);
+
+/* Reads ahead the first cache lines of a row. */
+static inline void napier_search_fetch(const napier_points *points, int64_t row) {
+    for (int64_t i = 0; points->rows && i < 64 && i < points->width; i += 16) {
+        __builtin_prefetch(points->rows + row * points->width + i);
+    }
+}
 
 typedef napier_status napier_search_way(const napier_search *s);
 

@@ -104,21 +104,18 @@ typedef struct panel_products {
 
 enum { PIECE_ROWS = 96 };
 
-static void panel_products_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void panel_products_task(void *argument, int64_t item) {
     const panel_products *t = argument;
-    (void)worker;
-    for (int64_t item = begin; item < end; item++) {
-        const int64_t q = item / t->pieces, first = item % t->pieces * PIECE_ROWS;
-        const int64_t rows = t->rows - first < PIECE_ROWS ? t->rows - first : PIECE_ROWS;
-        t->kernels->product(t->a + first * t->lda, t->lda, rows, t->in + q * t->k * NAPIER_PANEL, t->k,
-                            t->out + (q * t->rows + first) * NAPIER_PANEL, NAPIER_PANEL);
-    }
+    const int64_t q = item / t->pieces, first = item % t->pieces * PIECE_ROWS;
+    const int64_t rows = t->rows - first < PIECE_ROWS ? t->rows - first : PIECE_ROWS;
+    t->kernels->product(t->a + first * t->lda, t->lda, rows, t->in + q * t->k * NAPIER_PANEL, t->k,
+                        t->out + (q * t->rows + first) * NAPIER_PANEL, NAPIER_PANEL);
 }
 
 static void multiply_panels(const napier_context *context, const napier_linear_kernels *kernels, const float *a,
                             int64_t lda, int64_t rows, int64_t k, const float *in, int64_t panels, float *out) {
     panel_products t = {kernels, a, lda, rows, k, (rows + PIECE_ROWS - 1) / PIECE_ROWS, in, out};
-    napier_parallel(context, panels * t.pieces, 1, panel_products_task, &t);
+    napier_parallel_each(context, panels * t.pieces, 1, panel_products_task, &t);
 }
 
 /* ---- Directions -------------------------------------------------------------------------------------------------- */
@@ -159,21 +156,20 @@ static void orthonormalise(double *directions, int64_t count, int64_t width, int
     }
 }
 
-static void unpack_directions(const float *panels, int64_t count, int64_t width, double *directions) {
-    for (int64_t j = 0; j < count; j++) {
-        const float *panel = panels + j / NAPIER_PANEL * width * NAPIER_PANEL + j % NAPIER_PANEL;
-        for (int64_t i = 0; i < width; i++) {
-            directions[j * width + i] = (double)panel[i * NAPIER_PANEL];
-        }
+/* Direction j in panels: its element i is at i * NAPIER_PANEL. */
+static float *packed(float *panels, int64_t j, int64_t width) {
+    return panels + j / NAPIER_PANEL * width * NAPIER_PANEL + j % NAPIER_PANEL;
+}
+
+static void unpack_directions(float *panels, int64_t count, int64_t width, double *directions) {
+    for (int64_t e = 0; e < count * width; e++) {
+        directions[e] = (double)packed(panels, e / width, width)[e % width * NAPIER_PANEL];
     }
 }
 
 static void pack_directions(const double *directions, int64_t count, int64_t width, float *panels) {
-    for (int64_t j = 0; j < count; j++) {
-        float *panel = panels + j / NAPIER_PANEL * width * NAPIER_PANEL + j % NAPIER_PANEL;
-        for (int64_t i = 0; i < width; i++) {
-            panel[i * NAPIER_PANEL] = (float)directions[j * width + i];
-        }
+    for (int64_t e = 0; e < count * width; e++) {
+        packed(panels, e / width, width)[e % width * NAPIER_PANEL] = (float)directions[e];
     }
 }
 
@@ -196,25 +192,6 @@ typedef struct iteration {
     double *directions;   /* [panels * NAPIER_PANEL, width] */
 } iteration;
 
-static void iteration_free(const napier_context *context, iteration *it) {
-    napier_free(&context->allocator, it->rows);
-    napier_free(&context->allocator, it->turned);
-    napier_free(&context->allocator, it->images);
-    napier_free(&context->allocator, it->directions);
-}
-
-static bool iteration_alloc(const napier_context *context, iteration *it, int64_t sample, int64_t width,
-                            int64_t panels) {
-    const napier_allocator *a = &context->allocator;
-    const size_t row_bytes = (size_t)width * sizeof(float);
-    it->sample = sample;
-    it->rows = napier_alloc(a, (size_t)sample, row_bytes);
-    it->turned = napier_alloc(a, (size_t)sample, row_bytes);
-    it->images = napier_alloc(a, (size_t)(panels * sample), NAPIER_PANEL * sizeof(float));
-    it->directions = napier_alloc(a, (size_t)(panels * NAPIER_PANEL), (size_t)width * sizeof(double));
-    return it->rows && it->turned && it->images && it->directions;
-}
-
 static int64_t sample_rows(const napier_points *points) {
     int64_t rows = SAMPLE_FLOATS / points->width / 16 * 16;
     rows = rows > SAMPLE_ROWS ? SAMPLE_ROWS : rows < SAMPLE_LEAST ? SAMPLE_LEAST : rows;
@@ -234,11 +211,13 @@ static void take_sample(const napier_subspace *u, const napier_points *points, i
 /* Finds `count` directions, strongest first, and writes them to u->basis. */
 static napier_status find_directions(const napier_search *s, napier_subspace *u, int64_t count) {
     const napier_linear_kernels *kernels = u->kernels->linear;
-    iteration it = {0};
-    if (!iteration_alloc(s->context, &it, sample_rows(s->samples), u->width, u->panels)) {
-        iteration_free(s->context, &it);
-        return napier_search_no_memory(s, "directions");
-    }
+    NAPIER_MEMORY(memory, s->context);
+    iteration it = {.sample = sample_rows(s->samples)};
+    it.rows = napier_memory_take(&memory, it.sample, (size_t)u->width * sizeof(float));
+    it.turned = napier_memory_take(&memory, it.sample, (size_t)u->width * sizeof(float));
+    it.images = napier_memory_take(&memory, u->panels * it.sample, NAPIER_PANEL * sizeof(float));
+    it.directions = napier_memory_take(&memory, u->panels * NAPIER_PANEL, (size_t)u->width * sizeof(double));
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "directions"));
     take_sample(u, s->samples, &it);
     random_directions(it.directions, count, u->cols, u->width);
     pack_directions(it.directions, count, u->width, u->basis);
@@ -249,7 +228,6 @@ static napier_status find_directions(const napier_search *s, napier_subspace *u,
         orthonormalise(it.directions, count, u->width, step + 1 < STEPS ? 1 : 2);
         pack_directions(it.directions, count, u->width, u->basis);
     }
-    iteration_free(s->context, &it);
     return NAPIER_OK;
 }
 
@@ -378,7 +356,6 @@ static int64_t cheapest_size(const napier_search *s, const probing *t, uint64_t 
 }
 
 static napier_status choose_size(const napier_search *s, const napier_subspace *u, int64_t directions, int64_t *size) {
-    const napier_allocator *a = &s->context->allocator;
     probing t = {.u = u, .points = s->samples, .rows = PROBE_ROWS, .counted = 0};
     while (t.counted < SIZES && sizes[t.counted] <= directions) {
         t.counted++;
@@ -386,44 +363,32 @@ static napier_status choose_size(const napier_search *s, const napier_subspace *
     const int64_t share = (int64_t)((double)s->wanted * (double)t.rows / (double)s->samples->n + 0.5);
     const int64_t rank = share < 1 ? 1 : share > t.rows ? t.rows : share;
     const int workers = napier_workers(s->context, t.rows, NAPIER_PANEL);
-    t.probes = napier_alloc(a, (size_t)u->width, PROBES * sizeof(float));
-    t.probe_lengths = napier_alloc(a, PROBES, sizeof(float));
-    t.probe_places = napier_alloc(a, PROBES, (size_t)(u->panels * NAPIER_PANEL) * sizeof(float));
-    t.full = napier_alloc(a, (size_t)t.rows, PROBES * sizeof(float));
-    t.bounds = napier_alloc(a, (size_t)t.rows, PROBES * SIZES * sizeof(float));
-    t.scratch = napier_alloc(a, (size_t)workers, (size_t)probing_scratch(u) * sizeof(float));
-    uint64_t *heap = napier_alloc(a, (size_t)rank, sizeof *heap);
-    napier_status status = NAPIER_OK;
-    if (t.probes && t.probe_lengths && t.probe_places && t.full && t.bounds && t.scratch && heap) {
-        take_probes(&t);
-        napier_parallel(s->context, t.rows, NAPIER_PANEL, probe_task, &t);
-        *size = cheapest_size(s, &t, heap, rank);
-    } else {
-        status = napier_search_no_memory(s, "probes");
-    }
-    napier_free(a, t.probes);
-    napier_free(a, t.probe_lengths);
-    napier_free(a, t.probe_places);
-    napier_free(a, t.full);
-    napier_free(a, t.bounds);
-    napier_free(a, t.scratch);
-    napier_free(a, heap);
-    return status;
+    NAPIER_MEMORY(memory, s->context);
+    t.probes = napier_memory_take(&memory, u->width, PROBES * sizeof(float));
+    t.probe_lengths = napier_memory_take(&memory, PROBES, sizeof(float));
+    t.probe_places = napier_memory_take(&memory, PROBES, (size_t)(u->panels * NAPIER_PANEL) * sizeof(float));
+    t.full = napier_memory_take(&memory, t.rows, PROBES * sizeof(float));
+    t.bounds = napier_memory_take(&memory, t.rows, PROBES * SIZES * sizeof(float));
+    t.scratch = napier_memory_take(&memory, workers, (size_t)probing_scratch(u) * sizeof(float));
+    uint64_t *heap = napier_memory_take(&memory, rank, sizeof *heap);
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "probes"));
+    take_probes(&t);
+    napier_parallel(s->context, t.rows, NAPIER_PANEL, probe_task, &t);
+    *size = cheapest_size(s, &t, heap, rank);
+    return NAPIER_OK;
 }
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 /* The chosen directions as rows: back[panel of columns][direction][column]. */
-static napier_status turn_back(const napier_search *s, napier_subspace *u) {
+static napier_status turn_back(napier_memory *memory, const napier_search *s, napier_subspace *u) {
     const int64_t measured = measured_directions(u);
     u->back_panels = (u->width + NAPIER_PANEL - 1) / NAPIER_PANEL;
-    u->back = napier_alloc(&s->context->allocator, (size_t)(u->back_panels * measured), NAPIER_PANEL * sizeof(float));
-    if (!u->back) {
-        return napier_search_no_memory(s, "directions");
-    }
+    u->back = napier_memory_take(memory, u->back_panels * measured, NAPIER_PANEL * sizeof(float));
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "directions"));
     memset(u->back, 0, (size_t)(u->back_panels * measured) * NAPIER_PANEL * sizeof(float));
     for (int64_t j = 0; j < measured; j++) {
-        const float *panel = u->basis + j / NAPIER_PANEL * u->width * NAPIER_PANEL + j % NAPIER_PANEL;
+        const float *panel = packed(u->basis, j, u->width);
         for (int64_t i = 0; i < u->width; i++) {
             u->back[(i / NAPIER_PANEL * measured + j) * NAPIER_PANEL + i % NAPIER_PANEL] = panel[i * NAPIER_PANEL];
         }
@@ -440,66 +405,41 @@ static void set_fine(napier_subspace *u, int64_t directions) {
     }
 }
 
-static napier_status find_subspace(const napier_search *s, napier_subspace *u) {
+static napier_status find_subspace(napier_memory *memory, const napier_search *s, napier_subspace *u) {
     const int64_t half = (u->cols / 2 + NAPIER_PANEL - 1) / NAPIER_PANEL * NAPIER_PANEL;
     const int64_t directions = half > MOST_DIRECTIONS ? MOST_DIRECTIONS : half;
     u->panels = directions / NAPIER_PANEL;
-    const size_t floats = (size_t)(u->panels * u->width) * NAPIER_PANEL;
-    u->basis = napier_alloc(&s->context->allocator, floats, sizeof(float));
-    if (!u->basis) {
-        return napier_search_no_memory(s, "directions");
-    }
-    memset(u->basis, 0, floats * sizeof(float));
-    napier_status status = find_directions(s, u, directions);
-    if (!status) {
-        set_fine(u, directions);
-        status = choose_size(s, u, directions, &u->size);
-    }
+    const int64_t floats = u->panels * u->width * NAPIER_PANEL;
+    u->basis = napier_memory_take(memory, floats, sizeof(float));
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "directions"));
+    memset(u->basis, 0, (size_t)floats * sizeof(float));
+    NAPIER_TRY(find_directions(s, u, directions));
+    set_fine(u, directions);
+    NAPIER_TRY(choose_size(s, u, directions, &u->size));
     u->outline = u->size == 0 ? NAPIER_PANEL : 0;
     if (u->size == 0 || u->size >= u->fine) {
         u->fine = u->fine_width = 0;
         u->panels = (u->size + u->outline + NAPIER_PANEL - 1) / NAPIER_PANEL;
     }
-    return status || u->size == 0 ? status : turn_back(s, u);
+    return u->size == 0 ? NAPIER_OK : turn_back(memory, s, u);
 }
 
 static bool is_worth_it(const napier_search *s) {
     return s->samples->cols > LEAST_COLS && s->samples->n >= LEAST_ROWS && s->queries->n >= LEAST_ROWS / 8;
 }
 
-napier_status napier_subspace_create(const napier_search *s, napier_subspace **out) {
-    const napier_allocator *a = &s->context->allocator;
+napier_status napier_subspace_create(napier_memory *memory, const napier_search *s, napier_subspace *u) {
     const napier_points *points = s->samples;
-    napier_subspace *u = napier_alloc(a, 1, sizeof *u);
-    *out = u;
-    if (!u) {
-        return napier_search_no_memory(s, "coordinates");
-    }
-    memset(u, 0, sizeof *u);
-    u->kernels = points->kernels;
     /* Transformed rows may have one more column (metric.c). */
-    u->cols = points->kind == NAPIER_POINTS_EUCLIDEAN ? points->cols : points->width;
-    u->width = points->width;
-    u->mean = napier_alloc(a, (size_t)u->width, sizeof(float));
-    double *sums = napier_alloc(a, (size_t)u->width, sizeof *sums);
-    napier_status status = u->mean && sums ? NAPIER_OK : napier_search_no_memory(s, "coordinates");
-    if (!status) {
-        fit_mean(u, points, sample_rows(points), sums);
-    }
-    napier_free(a, sums);
-    if (!status && is_worth_it(s)) {
-        status = find_subspace(s, u);
-    }
-    return status;
-}
-
-void napier_subspace_destroy(napier_context *context, napier_subspace *u) {
-    if (u) {
-        napier_free(&context->allocator, u->mean);
-        napier_free(&context->allocator, u->basis);
-        napier_free(&context->allocator, u->back);
-        napier_free(&context->allocator, u);
-    }
+    *u = (napier_subspace){.kernels = points->kernels,
+                           .cols = points->kind == NAPIER_POINTS_EUCLIDEAN ? points->cols : points->width,
+                           .width = points->width};
+    NAPIER_MEMORY(own, s->context);
+    u->mean = napier_memory_take(memory, u->width, sizeof(float));
+    double *sums = napier_memory_take(&own, u->width, sizeof *sums);
+    NAPIER_TRY(napier_search_memory(s, memory->missing || own.missing, "coordinates"));
+    fit_mean(u, points, sample_rows(points), sums);
+    return is_worth_it(s) ? find_subspace(memory, s, u) : NAPIER_OK;
 }
 
 /* ---- Panels ------------------------------------------------------------------------------------------------------ */

@@ -29,9 +29,8 @@ static inline int64_t napier_subspace_coordinates(const napier_subspace *u) {
     return u->size > 0 ? u->size + 1 : u->cols;
 }
 
-/* Fits a subspace to the samples of a search. */
-napier_status napier_subspace_create(const napier_search *s, napier_subspace **out);
-void napier_subspace_destroy(napier_context *context, napier_subspace *u);
+/* Fits a subspace to the samples of a search; its arrays live in `memory`. */
+napier_status napier_subspace_create(napier_memory *memory, const napier_search *s, napier_subspace *u);
 
 /* (row - mean) * scale: [width]. */
 void napier_subspace_centre(const napier_subspace *u, const float *row, float *out);

@@ -143,17 +143,15 @@ napier_status napier_tree_sort(const napier_search *s, const float *coordinates,
     const int depth = depth_of(panels_of(n));
     const int workers = napier_workers(s->context, (int64_t)1 << depth, 1);
     sorting t = {coordinates, n, stride, dims, 0, keys, NULL};
-    t.sums = napier_alloc(&s->context->allocator, (size_t)workers, (size_t)(2 * dims) * sizeof *t.sums);
-    if (!t.sums) {
-        return napier_search_no_memory(s, "order");
-    }
+    NAPIER_MEMORY(memory, s->context);
+    t.sums = napier_memory_take(&memory, workers, (size_t)(2 * dims) * sizeof *t.sums);
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "order"));
     for (int64_t i = 0; i < n; i++) {
         keys[i] = (uint64_t)i;
     }
     for (t.level = 0; t.level < depth; t.level++) {
         napier_parallel(s->context, (int64_t)1 << t.level, 1, cut_task, &t);
     }
-    napier_free(&s->context->allocator, t.sums);
     return NAPIER_OK;
 }
 
@@ -183,35 +181,29 @@ static napier_status project_rows(const napier_search *s, const napier_points *p
                                   float *out) {
     const int workers = napier_workers(s->context, points->n, PROJECTED_ROWS);
     projecting t = {u, points, NULL, out};
-    t.scratch =
-        napier_alloc(&s->context->allocator, (size_t)workers, (size_t)(PROJECTED_ROWS * u->width) * sizeof(float));
-    if (!t.scratch) {
-        return napier_search_no_memory(s, "coordinates");
-    }
+    NAPIER_MEMORY(memory, s->context);
+    t.scratch = napier_memory_take(&memory, workers, (size_t)(PROJECTED_ROWS * u->width) * sizeof(float));
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "coordinates"));
     napier_parallel(s->context, points->n, PROJECTED_ROWS, project_task, &t);
-    napier_free(&s->context->allocator, t.scratch);
     return NAPIER_OK;
 }
 
 static napier_status order_rows(const napier_search *s, const napier_points *points, const napier_subspace *u,
                                 napier_tree *tree) {
-    const napier_allocator *a = &s->context->allocator;
-    float *projected = u->basis ? napier_alloc(a, (size_t)tree->n, NAPIER_PANEL * sizeof(float)) : NULL;
-    uint64_t *keys = napier_alloc(a, (size_t)tree->n, sizeof *keys);
-    napier_status status = keys && (projected || !u->basis) ? NAPIER_OK : napier_search_no_memory(s, "order");
-    if (!status && projected) {
-        status = project_rows(s, points, u, projected);
+    NAPIER_MEMORY(memory, s->context);
+    float *projected = u->basis ? napier_memory_take(&memory, tree->n, NAPIER_PANEL * sizeof(float)) : NULL;
+    uint64_t *keys = napier_memory_take(&memory, tree->n, sizeof *keys);
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "order"));
+    if (projected) {
+        NAPIER_TRY(project_rows(s, points, u, projected));
+        NAPIER_TRY(napier_tree_sort(s, projected, tree->n, NAPIER_PANEL, NAPIER_PANEL, keys));
+    } else {
+        NAPIER_TRY(napier_tree_sort(s, points->rows, tree->n, points->width, points->cols, keys));
     }
-    if (!status) {
-        status = projected ? napier_tree_sort(s, projected, tree->n, NAPIER_PANEL, NAPIER_PANEL, keys)
-                           : napier_tree_sort(s, points->rows, tree->n, points->width, points->cols, keys);
-    }
-    for (int64_t i = 0; i < tree->n && !status; i++) {
+    for (int64_t i = 0; i < tree->n; i++) {
         tree->order[i] = (uint32_t)keys[i];
     }
-    napier_free(a, projected);
-    napier_free(a, keys);
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Panels and boxes -------------------------------------------------------------------------------------------- */
@@ -298,58 +290,34 @@ static int64_t box_size(const napier_subspace *u) {
 
 static napier_status pack_rows(const napier_search *s, const napier_points *points, const napier_subspace *u,
                                napier_tree *tree) {
-    const napier_allocator *a = &s->context->allocator;
-    const int workers = napier_workers(s->context, tree->panels, 1);
+    NAPIER_MEMORY(memory, s->context);
     packing t = {u, points, tree, NULL};
-    t.scratch = napier_alloc(a, (size_t)workers, (size_t)napier_subspace_scratch(u) * sizeof(float));
-    if (!t.scratch) {
-        return napier_search_no_memory(s, "panels");
-    }
+    t.scratch = napier_memory_take(&memory, napier_workers(s->context, tree->panels, 1),
+                                   (size_t)napier_subspace_scratch(u) * sizeof(float));
+    NAPIER_TRY(napier_search_memory(s, memory.missing, "panels"));
     napier_parallel(s->context, tree->panels, 1, pack_task, &t);
-    napier_free(a, t.scratch);
     join_boxes(tree, napier_tree_root(tree));
     return NAPIER_OK;
 }
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
-napier_status napier_tree_create(const napier_search *s, const napier_points *points, const napier_subspace *u,
-                                 napier_tree **out) {
-    const napier_allocator *a = &s->context->allocator;
-    napier_tree *tree = napier_alloc(a, 1, sizeof *tree);
-    *out = tree;
-    if (!tree) {
-        return napier_search_no_memory(s, "tree");
-    }
-    memset(tree, 0, sizeof *tree);
-    tree->n = points->n;
-    tree->panels = panels_of(points->n);
+napier_status napier_tree_create(napier_memory *memory, const napier_search *s, const napier_points *points,
+                                 const napier_subspace *u, napier_tree *tree) {
+    *tree = (napier_tree){.n = points->n,
+                          .panels = panels_of(points->n),
+                          .coordinates = napier_subspace_coordinates(u),
+                          .box = box_size(u)};
     tree->nodes = (int64_t)2 << depth_of(tree->panels);
-    tree->coordinates = napier_subspace_coordinates(u);
-    tree->box = box_size(u);
-    const size_t places = (size_t)tree->panels * NAPIER_PANEL, nodes = (size_t)tree->nodes;
-    tree->order = napier_alloc(a, places, sizeof *tree->order);
-    tree->points = napier_alloc(a, places, (size_t)tree->coordinates * sizeof(float));
-    tree->fine = u->fine > 0 ? napier_alloc(a, places, (size_t)u->fine_width * sizeof(float)) : NULL;
-    tree->halves = napier_alloc(a, places, sizeof(float));
-    tree->slacks = napier_alloc(a, nodes, sizeof(float));
-    tree->boxes = tree->box > 0 ? napier_alloc(a, nodes, (size_t)(2 * tree->box) * sizeof(float)) : NULL;
-    if (!tree->order || !tree->points || !tree->halves || !tree->slacks || (u->fine > 0 && !tree->fine) ||
-        (tree->box > 0 && !tree->boxes)) {
-        return napier_search_no_memory(s, "tree");
-    }
-    const napier_status status = order_rows(s, points, u, tree);
-    return status ? status : pack_rows(s, points, u, tree);
-}
-
-void napier_tree_destroy(napier_context *context, napier_tree *tree) {
-    if (tree) {
-        napier_free(&context->allocator, tree->order);
-        napier_free(&context->allocator, tree->points);
-        napier_free(&context->allocator, tree->fine);
-        napier_free(&context->allocator, tree->halves);
-        napier_free(&context->allocator, tree->slacks);
-        napier_free(&context->allocator, tree->boxes);
-        napier_free(&context->allocator, tree);
-    }
+    const int64_t places = tree->panels * NAPIER_PANEL;
+    tree->order = napier_memory_take(memory, places, sizeof *tree->order);
+    tree->points = napier_memory_take(memory, places, (size_t)tree->coordinates * sizeof(float));
+    tree->fine = u->fine > 0 ? napier_memory_take(memory, places, (size_t)u->fine_width * sizeof(float)) : NULL;
+    tree->halves = napier_memory_take(memory, places, sizeof(float));
+    tree->slacks = napier_memory_take(memory, tree->nodes, sizeof(float));
+    tree->boxes =
+        tree->box > 0 ? napier_memory_take(memory, tree->nodes, (size_t)(2 * tree->box) * sizeof(float)) : NULL;
+    NAPIER_TRY(napier_search_memory(s, memory->missing, "tree"));
+    NAPIER_TRY(order_rows(s, points, u, tree));
+    return pack_rows(s, points, u, tree);
 }

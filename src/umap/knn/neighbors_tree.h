@@ -37,9 +37,9 @@ static inline napier_node napier_tree_node(const napier_tree *tree, int level, i
     return node;
 }
 
-napier_status napier_tree_create(const napier_search *s, const napier_points *points, const napier_subspace *u,
-                                 napier_tree **out);
-void napier_tree_destroy(napier_context *context, napier_tree *tree);
+/* Makes a tree of points; its arrays live in `memory`. */
+napier_status napier_tree_create(napier_memory *memory, const napier_search *s, const napier_points *points,
+                                 const napier_subspace *u, napier_tree *tree);
 
 /* Sorts rows in the order of a tree by the first `dims` of any coordinates [n][stride]. The lower half of keys[i] is
  * the row at position i. */

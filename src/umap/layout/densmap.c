@@ -7,7 +7,7 @@
  *     dC/dr_i = (R_i - c (r_i - mean r) / s^2) / (n s), c = sum R_i r_i / n
  *     dr_i/du_ij = (q + u q') / sum(q u) - q' / sum(q), q' = - a b u^(b - 1) q^2
  * multiplied by the weight of all edges, so that lambda has the same meaning for every graph. */
-#include "umap/layout/densmap.h"
+#include "umap/layout/epochs.h"
 
 #include <math.h>
 
@@ -91,29 +91,21 @@ static void standardise(double *x, int64_t n) {
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
 static double total_weight(const napier_umap_graph *g) {
+    const float highest = napier_umap_highest_weight(g);
     double sum = 0.0;
-    float highest = 0.0f;
     for (int64_t e = 0; e < napier_umap_graph_edges(g); e++) {
         sum += (double)g->weights[e];
-        highest = g->weights[e] > highest ? g->weights[e] : highest;
     }
     return highest > 0.0f ? 0.5 * sum / (double)highest : 0.0;
 }
 
-napier_status napier_densmap_create(napier_context *context, const napier_umap_graph *graph,
-                                    const napier_umap_options *o, const int32_t *indices, const float *distances,
-                                    napier_densmap **out) {
-    const napier_allocator *allocator = &context->allocator;
-    const size_t n = (size_t)graph->n;
-    napier_densmap *m = napier_alloc(allocator, 1, sizeof *m);
-    double *values = napier_alloc(allocator, 5 * n, sizeof *values);
-    *out = NULL;
-    if (!m || !values) {
-        napier_free(allocator, m);
-        napier_free(allocator, values);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "densmap: no memory for %lld points", (long long)graph->n);
-    }
-    *m = (napier_densmap){.context = context,
+napier_status napier_densmap_create(napier_memory *memory, const napier_umap_graph *graph, const napier_umap_options *o,
+                                    const int32_t *indices, const float *distances, napier_densmap **out) {
+    const int64_t n = graph->n;
+    napier_densmap *m = napier_memory_take(memory, 1, sizeof *m);
+    double *values = napier_memory_take(memory, n, 5 * sizeof *values);
+    NAPIER_TRY(napier_memory_check(memory, "densmap: no memory for %lld points", (long long)n));
+    *m = (napier_densmap){.context = memory->context,
                           .graph = graph,
                           .components = o->n_components,
                           .first_epoch = (int64_t)((1.0 - o->dens_frac) * (double)o->n_epochs),
@@ -128,16 +120,9 @@ napier_status napier_densmap_create(napier_context *context, const napier_umap_g
                           .sum_q = values + 3 * n,
                           .sum_qu = values + 4 * n};
     data_radii(m, indices, distances, o->neighbors.n_neighbors);
-    standardise(m->data, graph->n);
+    standardise(m->data, n);
     *out = m;
     return NAPIER_OK;
-}
-
-void napier_densmap_destroy(napier_context *context, napier_densmap *m) {
-    if (m) {
-        napier_free(&context->allocator, m->data);
-        napier_free(&context->allocator, m);
-    }
 }
 
 /* ---- Forces ------------------------------------------------------------------------------------------------------ */
@@ -161,23 +146,20 @@ static float gap_of(const densmap_task *t, int64_t v, int64_t j) {
     return u > NAPIER_UMAP_NEAREST ? u : NAPIER_UMAP_NEAREST;
 }
 
-static void radii_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void radii_task(void *argument, int64_t v) {
     const densmap_task *t = argument;
     const napier_umap_graph *g = t->m->graph;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        double sum_q = 0.0, sum_qu = 0.0;
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            double q, slope;
-            const float u = gap_of(t, v, (int64_t)g->targets[e]);
-            curve_of(t->m, u, &q, &slope);
-            sum_q += q;
-            sum_qu += q * (double)u;
-        }
-        t->m->sum_q[v] = sum_q > 0.0 ? sum_q : 1.0;
-        t->m->sum_qu[v] = sum_qu + NAPIER_DENSMAP_LEAST;
-        t->m->map[v] = napier_f64_log(t->m->sum_qu[v] / t->m->sum_q[v]);
+    double sum_q = 0.0, sum_qu = 0.0;
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        double q, slope;
+        const float u = gap_of(t, v, (int64_t)g->targets[e]);
+        curve_of(t->m, u, &q, &slope);
+        sum_q += q;
+        sum_qu += q * (double)u;
     }
+    t->m->sum_q[v] = sum_q > 0.0 ? sum_q : 1.0;
+    t->m->sum_qu[v] = sum_qu + NAPIER_DENSMAP_LEAST;
+    t->m->map[v] = napier_f64_log(t->m->sum_qu[v] / t->m->sum_q[v]);
 }
 
 /* dr_v/du of an edge of v. */
@@ -185,39 +167,35 @@ static double radius_slope(const napier_densmap *m, int64_t v, float u, double q
     return (q + (double)u * slope) / m->sum_qu[v] - slope / m->sum_q[v];
 }
 
-static void pulls_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void pulls_task(void *argument, int64_t v) {
     const densmap_task *t = argument;
     const napier_densmap *m = t->m;
     const napier_umap_graph *g = m->graph;
     const int64_t c = m->components;
     const double all = 2.0 * m->lambda * m->total; /* like the attractions, because each pair is listed twice */
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
-            const int64_t j = (int64_t)g->targets[e];
-            double q, slope;
-            const float u = gap_of(t, v, j);
-            curve_of(m, u, &q, &slope);
-            const double climb =
-                m->pull[v] * radius_slope(m, v, u, q, slope) + m->pull[j] * radius_slope(m, j, u, q, slope);
-            for (int64_t d = 0; d < c; d++) {
-                double f = all * climb * 2.0 * ((double)t->y[v * c + d] - (double)t->y[j * c + d]);
-                f = f < 4.0 ? f : 4.0;
-                f = f > -4.0 ? f : -4.0;
-                t->forces[v * c + d] += (float)f;
-            }
+    for (int64_t e = g->starts[v]; e < g->starts[v + 1]; e++) {
+        const int64_t j = (int64_t)g->targets[e];
+        double q, slope;
+        const float u = gap_of(t, v, j);
+        curve_of(m, u, &q, &slope);
+        const double climb =
+            m->pull[v] * radius_slope(m, v, u, q, slope) + m->pull[j] * radius_slope(m, j, u, q, slope);
+        for (int64_t d = 0; d < c; d++) {
+            double f = all * climb * 2.0 * ((double)t->y[v * c + d] - (double)t->y[j * c + d]);
+            f = f < 4.0 ? f : 4.0;
+            f = f > -4.0 ? f : -4.0;
+            t->forces[v * c + d] += (float)f;
         }
     }
 }
 
-void napier_densmap_forces(void *user, int64_t epoch, const float *y, float *forces) {
-    napier_densmap *m = user;
+void napier_densmap_forces(napier_densmap *m, int64_t epoch, const float *y, float *forces) {
     const int64_t n = m->graph->n;
     if (epoch < m->first_epoch || n < 2) {
         return;
     }
     densmap_task task = {m, y, forces};
-    napier_parallel(m->context, n, NAPIER_DENSMAP_CHUNK, radii_task, &task);
+    napier_parallel_each(m->context, n, NAPIER_DENSMAP_CHUNK, radii_task, &task);
     const double mean = mean_of(m->map, n), spread2 = variance_of(m->map, mean, n) + m->var_shift;
     double common = 0.0;
     for (int64_t v = 0; v < n; v++) {
@@ -228,5 +206,5 @@ void napier_densmap_forces(void *user, int64_t epoch, const float *y, float *for
     for (int64_t v = 0; v < n && spread > 0.0; v++) {
         m->pull[v] = (m->data[v] - common * (m->map[v] - mean) / spread2) / ((double)n * spread);
     }
-    napier_parallel(m->context, n, NAPIER_DENSMAP_CHUNK, pulls_task, &task);
+    napier_parallel_each(m->context, n, NAPIER_DENSMAP_CHUNK, pulls_task, &task);
 }

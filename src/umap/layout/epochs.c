@@ -9,14 +9,6 @@
 #include "core/base/view.h"
 #include "umap/layout/sampling.h"
 
-static float highest_weight(const napier_umap_graph *graph) {
-    float highest = 0.0f;
-    for (int64_t e = 0; e < napier_umap_graph_edges(graph); e++) {
-        highest = graph->weights[e] > highest ? graph->weights[e] : highest;
-    }
-    return highest;
-}
-
 napier_layout napier_umap_layout_of(napier_context *context, const napier_forces *forces, float times,
                                     const napier_umap_params *params, const napier_umap_epochs *epochs,
                                     const napier_umap_graph *edges, const napier_umap_graph *pulls, int64_t n,
@@ -29,7 +21,7 @@ napier_layout napier_umap_layout_of(napier_context *context, const napier_forces
                        .components = components,
                        .edges = edges,
                        .pulls = pulls};
-    l.highest = highest_weight(edges);
+    l.highest = napier_umap_highest_weight(edges);
     l.sampled = epochs->edge_use == NAPIER_UMAP_EDGES_SAMPLED;
     l.scale = l.sampled || !(l.highest > 0.0f) ? times : times / l.highest;
     l.rate = (double)params->negative_sample_rate;
@@ -41,30 +33,26 @@ napier_layout napier_umap_layout_of(napier_context *context, const napier_forces
 napier_status napier_umap_run_epochs(napier_context *context, const napier_epochs_run *run) {
     napier_layout *l = run->layout;
     const napier_umap_epochs *epochs = run->epochs;
-    const int64_t elements = l->n * l->components;
-    float *forces = napier_alloc(&context->allocator, elements > 0 ? (size_t)elements : 1, sizeof *forces);
-    if (!forces) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "layout: no memory for the forces on %lld points",
-                           (long long)l->n);
-    }
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < epochs->count && !status; i++) {
+    NAPIER_MEMORY(memory, context);
+    float *forces = napier_memory_take(&memory, l->n * l->components, sizeof *forces);
+    NAPIER_TRY(napier_memory_check(&memory, "layout: no memory for the forces on %lld points", (long long)l->n));
+    NAPIER_TRY(napier_layout_prepare(&memory, l));
+    for (int64_t i = 0; i < epochs->count; i++) {
         l->epoch = epochs->first + i;
         l->draw_key = napier_random_key(epochs->seed, (uint32_t)l->epoch);
         napier_layout_forces(l, forces);
-        if (run->more) {
-            run->more(run->more_user, l->epoch, run->y, forces);
+        if (run->densmap) {
+            napier_densmap_forces(run->densmap, l->epoch, run->y, forces);
         }
         const double left = 1.0 - (double)l->epoch / (double)epochs->total;
         const float rate = (float)((double)run->params->learning_rate * left);
         napier_umap_optimizer_step(context, run->optimizer, forces, rate, run->y);
         const double done = (double)(i + 1) / (double)epochs->count;
         if (epochs->progress && epochs->progress("layout", done, epochs->user)) {
-            status = napier_fail(context, NAPIER_CANCELLED, "layout: cancelled after epoch %lld", (long long)l->epoch);
+            return napier_fail(context, NAPIER_CANCELLED, "layout: cancelled after epoch %lld", (long long)l->epoch);
         }
     }
-    napier_free(&context->allocator, forces);
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- The public call --------------------------------------------------------------------------------------------- */
@@ -112,42 +100,27 @@ napier_status napier_umap_optimize_epochs(napier_context *context, const napier_
     napier_umap_params p;
     napier_forces forces;
     napier_umap_graph *graph = NULL, *pulls = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_read_epochs(context, epochs, &e);
-    if (!status)
-        status = napier_check_matrix_out(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", napier_read_only(embedding));
-    if (!status)
-        status = check_optimizer(context, optimizer, embedding);
-    if (!status)
-        status = check_given(context, &e, targets, p.negative_sample_rate, embedding.rows);
-    if (!status)
-        status =
-            napier_umap_check_apart(context, "embedding", embedding, "targets",
-                                    napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32));
-    if (!status)
-        status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
-    if (!status)
-        status =
-            napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count));
-    if (!status && e.move_targets)
-        status = napier_umap_graph_reversed(context, graph, &pulls);
-    if (!status) {
-        napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, &e, graph, pulls, embedding.rows,
-                                                     embedding.cols, embedding.data);
-        layout.given = targets;
-        status = napier_layout_prepare(&layout);
-        if (!status) {
-            const napier_epochs_run run = {&p, &e, &layout, optimizer, NULL, NULL, embedding.data};
-            status = napier_umap_run_epochs(context, &run);
-            napier_layout_release(&layout);
-        }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
+    NAPIER_TRY(napier_umap_read_epochs(context, epochs, &e));
+    NAPIER_TRY(napier_check_matrix_out(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", napier_read_only(embedding)));
+    NAPIER_TRY(check_optimizer(context, optimizer, embedding));
+    NAPIER_TRY(check_given(context, &e, targets, p.negative_sample_rate, embedding.rows));
+    NAPIER_TRY(
+        napier_umap_check_apart(context, "embedding", embedding, "targets",
+                                napier_umap_array(targets, embedding.rows * p.negative_sample_rate, NAPIER_F32)));
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph));
+    napier_memory_keep(&memory, graph);
+    NAPIER_TRY(napier_umap_check_apart(context, "embedding", embedding, "edges", napier_umap_edge_words(edges, count)));
+    if (e.move_targets) {
+        NAPIER_TRY(napier_umap_graph_reversed(context, graph, &pulls));
+        napier_memory_keep(&memory, pulls);
     }
-    napier_umap_graph_destroy(context, graph);
-    napier_umap_graph_destroy(context, pulls);
-    return status;
+    napier_layout layout = napier_umap_layout_of(context, &forces, 1.0f, &p, &e, graph, pulls, embedding.rows,
+                                                 embedding.cols, embedding.data);
+    layout.given = targets;
+    const napier_epochs_run run = {&p, &e, &layout, optimizer, NULL, embedding.data};
+    return napier_umap_run_epochs(context, &run);
 }

@@ -84,19 +84,16 @@ typedef struct segment_task {
     float *sums;
 } segment_task;
 
-static void segments_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void segments_task(void *argument, int64_t v) {
     const segment_task *t = argument;
-    (void)worker;
-    for (int64_t v = begin; v < end; v++) {
-        float *sum = t->sums + v * t->components;
-        for (int64_t d = 0; d < t->components; d++) {
-            sum[d] = 0.0f;
-        }
-        for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
-            const int64_t left = t->counts[v] - e;
-            t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
-                                        left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
-        }
+    float *sum = t->sums + v * t->components;
+    for (int64_t d = 0; d < t->components; d++) {
+        sum[d] = 0.0f;
+    }
+    for (int64_t e = 0; e < t->counts[v]; e += NAPIER_PIECE_EDGES) {
+        const int64_t left = t->counts[v] - e;
+        t->kernels->layout.add_rows(t->rows + (t->starts[v] + e) * t->components,
+                                    left < NAPIER_PIECE_EDGES ? left : NAPIER_PIECE_EDGES, t->components, sum);
     }
 }
 
@@ -119,64 +116,55 @@ napier_status napier_umap_reduce_segments(napier_context *context, napier_const_
     NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "counts", read[1]));
     segment_task task = {
         napier_umap_kernels_of(context->isa), edge_gradients.data, edge_gradients.cols, starts, counts, gradients.data};
-    napier_parallel(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
+    napier_parallel_each(context, gradients.rows, NAPIER_GRADIENT_CHUNK, segments_task, &task);
     return NAPIER_OK;
 }
 
 /* ---- Forces on all vertices -------------------------------------------------------------------------------------- */
 
-/* A layout over an embedding, without edges or samples. */
-static napier_layout layout_of(napier_context *context, const napier_forces *forces, napier_const_matrix embedding) {
-    return (napier_layout){.context = context,
-                           .kernels = napier_umap_kernels_of(context->isa),
-                           .forces = *forces,
-                           .y = embedding.data,
-                           .n = embedding.rows,
-                           .components = embedding.cols,
-                           .scale = 1.0f};
+static napier_status run_layout(napier_layout *layout, napier_matrix gradients) {
+    NAPIER_MEMORY(memory, layout->context);
+    NAPIER_TRY(napier_layout_prepare(&memory, layout));
+    napier_layout_forces(layout, gradients.data);
+    return NAPIER_OK;
 }
 
-static napier_status run_layout(napier_layout *layout, napier_matrix gradients) {
-    const napier_status status = napier_layout_prepare(layout);
-    if (!status) {
-        napier_layout_forces(layout, gradients.data);
-        napier_layout_release(layout);
-    }
-    return status;
+/* Checks parameters, embedding and gradients [the embedding's shape]; `layout` gets the layout of the embedding. */
+static napier_status check_gradients(napier_context *context, const napier_umap_params *params,
+                                     napier_const_matrix embedding, napier_matrix gradients, napier_layout *layout) {
+    napier_umap_params p;
+    napier_forces forces;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols));
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding));
+    *layout = (napier_layout){.context = context,
+                              .kernels = napier_umap_kernels_of(context->isa),
+                              .forces = forces,
+                              .y = embedding.data,
+                              .n = embedding.rows,
+                              .components = embedding.cols,
+                              .scale = 1.0f};
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_gradients(napier_context *context, const napier_umap_params *params,
                                     napier_const_matrix embedding, const napier_umap_edge *edges, int64_t count,
                                     int move_targets, napier_matrix gradients) {
     NAPIER_DEFAULT_FENV;
-    napier_umap_params p;
-    napier_forces forces;
+    napier_layout layout;
     napier_umap_graph *graph = NULL, *pulls = NULL;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols);
-    if (!status)
-        status = napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding);
-    if (!status)
-        status = napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph);
-    if (!status)
-        status =
-            napier_umap_check_apart(context, "gradients", gradients, "edges", napier_umap_edge_words(edges, count));
-    if (!status && move_targets)
-        status = napier_umap_graph_reversed(context, graph, &pulls);
-    if (!status) {
-        napier_layout layout = layout_of(context, &forces, embedding);
-        layout.edges = graph;
-        layout.pulls = pulls;
-        status = run_layout(&layout, gradients);
+    NAPIER_TRY(check_gradients(context, params, embedding, gradients, &layout));
+    NAPIER_MEMORY(memory, context);
+    NAPIER_TRY(napier_umap_graph_from_edges(context, edges, count, embedding.rows, &graph));
+    layout.edges = napier_memory_keep(&memory, graph);
+    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "edges", napier_umap_edge_words(edges, count)));
+    if (move_targets) {
+        NAPIER_TRY(napier_umap_graph_reversed(context, graph, &pulls));
+        layout.pulls = napier_memory_keep(&memory, pulls);
     }
-    napier_umap_graph_destroy(context, graph);
-    napier_umap_graph_destroy(context, pulls);
-    return status;
+    return run_layout(&layout, gradients);
 }
 
 napier_status napier_umap_apply(napier_context *context, float learning_rate, napier_const_matrix gradients,
@@ -218,17 +206,11 @@ napier_status napier_umap_negative_gradients(napier_context *context, const napi
                                              napier_const_matrix embedding, const uint32_t *targets, int64_t rate,
                                              napier_matrix gradients) {
     NAPIER_DEFAULT_FENV;
-    napier_umap_params p;
-    napier_forces forces;
-    NAPIER_TRY(napier_begin(context));
-    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
-    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
-    NAPIER_TRY(napier_umap_check_result(context, "gradients", gradients, embedding.rows, embedding.cols));
-    NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "embedding", embedding));
+    napier_layout layout;
+    NAPIER_TRY(check_gradients(context, params, embedding, gradients, &layout));
     NAPIER_TRY(napier_umap_check_targets(context, targets, rate, embedding.rows));
     NAPIER_TRY(napier_umap_check_apart(context, "gradients", gradients, "targets",
                                        napier_umap_array(targets, embedding.rows * rate, NAPIER_F32)));
-    napier_layout layout = layout_of(context, &forces, embedding);
     layout.given = targets;
     layout.rate = (double)rate;
     return run_layout(&layout, gradients);

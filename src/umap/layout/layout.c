@@ -41,8 +41,7 @@ static float wanted_of(const napier_layout *l, int64_t v) {
     return l->highest > 0.0f ? (float)(l->rate * (sum / (double)l->highest)) : 0.0f;
 }
 
-napier_status napier_layout_prepare(napier_layout *l) {
-    const napier_allocator *allocator = &l->context->allocator;
+napier_status napier_layout_prepare(napier_memory *memory, napier_layout *l) {
     int64_t heavy = 0, pieces = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (is_heavy(l, v)) {
@@ -51,14 +50,13 @@ napier_status napier_layout_prepare(napier_layout *l) {
         }
     }
     const bool weighted = l->rate_per_edge && !l->sampled && l->edges && l->n > 0;
-    l->wanted = weighted ? napier_alloc(allocator, (size_t)l->n, sizeof *l->wanted) : NULL;
-    l->heavy = heavy > 0 ? napier_alloc(allocator, (size_t)heavy, sizeof *l->heavy) : NULL;
-    l->pieces = pieces > 0 ? napier_alloc(allocator, (size_t)pieces, sizeof *l->pieces) : NULL;
-    l->sums = pieces > 0 ? napier_alloc(allocator, (size_t)pieces * (size_t)l->components, sizeof *l->sums) : NULL;
-    if ((weighted && !l->wanted) || (heavy > 0 && !l->heavy) || (pieces > 0 && (!l->pieces || !l->sums))) {
-        napier_layout_release(l);
-        return napier_fail(l->context, NAPIER_OUT_OF_MEMORY, "layout: no memory for %lld vertices", (long long)l->n);
+    l->wanted = weighted ? napier_memory_take(memory, l->n, sizeof *l->wanted) : NULL;
+    if (heavy > 0) {
+        l->heavy = napier_memory_take(memory, heavy, sizeof *l->heavy);
+        l->pieces = napier_memory_take(memory, pieces, sizeof *l->pieces);
+        l->sums = napier_memory_take(memory, pieces, (size_t)l->components * sizeof *l->sums);
     }
+    NAPIER_TRY(napier_memory_check(memory, "layout: no memory for %lld vertices", (long long)l->n));
     l->heavy_count = l->piece_count = 0;
     for (int64_t v = 0; v < l->n; v++) {
         if (weighted) {
@@ -71,18 +69,6 @@ napier_status napier_layout_prepare(napier_layout *l) {
         }
     }
     return NAPIER_OK;
-}
-
-void napier_layout_release(napier_layout *l) {
-    const napier_allocator *allocator = &l->context->allocator;
-    napier_free(allocator, l->wanted);
-    napier_free(allocator, l->heavy);
-    napier_free(allocator, l->pieces);
-    napier_free(allocator, l->sums);
-    l->wanted = NULL;
-    l->heavy = NULL;
-    l->pieces = NULL;
-    l->sums = NULL;
 }
 
 /* ---- Strips ------------------------------------------------------------------------------------------------------ */
@@ -142,7 +128,8 @@ static void take(bundle *b, bool repels, uint32_t v, const uint32_t *targets, co
 
 /* ---- Attraction -------------------------------------------------------------------------------------------------- */
 
-bool napier_layout_edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
+/* Does an edge act in this epoch? It acts in a share of weight / highest of all epochs, evenly spread. */
+static bool edge_acts(const napier_layout *l, uint32_t source, uint32_t target, float weight) {
     return napier_edge_acts(l->phase_key, l->highest, l->epoch, source, target, weight);
 }
 
@@ -160,7 +147,7 @@ static int64_t attract(bundle *b, const napier_umap_graph *graph, bool pull, uin
     for (int64_t e = 0; e < count; e++) {
         const uint32_t other = targets[e];
         acting[found] = other;
-        found += napier_layout_edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[begin + e]);
+        found += edge_acts(l, pull ? other : v, pull ? v : other, graph->weights[begin + e]);
     }
     take(b, false, v, acting, NULL, found, l->scale, force);
     return found;
@@ -208,43 +195,47 @@ static void repel(bundle *b, uint32_t v, napier_sampling samples, float *force) 
 
 /* ---- All vertices ------------------------------------------------------------------------------------------------ */
 
-typedef struct napier_layout_task {
-    const napier_layout *layout;
-    float *forces;
-} napier_layout_task;
+/* Adds item i of a pass to a bundle. */
+typedef void pass_item(bundle *b, int64_t i, float *forces);
 
-static void light_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_layout_task *t = argument;
-    const napier_layout *l = t->layout;
+typedef struct pass {
+    const napier_layout *layout;
+    pass_item *add;
+    float *forces;
+} pass;
+
+static void pass_task(void *argument, int worker, int64_t begin, int64_t end) {
+    const pass *t = argument;
     bundle b;
     (void)worker;
-    bundle_open(&b, l);
-    for (int64_t v = begin; v < end; v++) {
-        if (l->heavy_count > 0 && is_heavy(l, v)) {
-            continue;
-        }
-        float *force = t->forces + v * l->components;
-        memset(force, 0, (size_t)l->components * sizeof *force);
-        const int64_t acting = attract_all(&b, l->edges, false, (uint32_t)v, force);
-        attract_all(&b, l->pulls, true, (uint32_t)v, force);
-        repel(&b, (uint32_t)v, sampling_of(l, (uint32_t)v, acting), force);
+    bundle_open(&b, t->layout);
+    for (int64_t i = begin; i < end; i++) {
+        t->add(&b, i, t->forces);
     }
     bundle_flush(&b);
 }
 
-static void pieces_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_layout_task *t = argument;
-    const napier_layout *l = t->layout;
-    bundle b;
-    (void)worker;
-    bundle_open(&b, l);
-    for (int64_t i = begin; i < end; i++) {
-        const napier_layout_piece *p = &l->pieces[i];
-        float *sum = l->sums + i * l->components;
-        memset(sum, 0, (size_t)l->components * sizeof *sum);
-        attract(&b, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, sum);
+/* The memory of the force on a vertex, or of the sum of a piece, set to 0. */
+static float *force_of(const napier_layout *l, float *forces, int64_t i) {
+    return memset(forces + i * l->components, 0, (size_t)l->components * sizeof *forces);
+}
+
+static void add_light(bundle *b, int64_t v, float *forces) {
+    const napier_layout *l = b->layout;
+    if (l->heavy_count > 0 && is_heavy(l, v)) {
+        return;
     }
-    bundle_flush(&b);
+    float *force = force_of(l, forces, v);
+    const int64_t acting = attract_all(b, l->edges, false, (uint32_t)v, force);
+    attract_all(b, l->pulls, true, (uint32_t)v, force);
+    repel(b, (uint32_t)v, sampling_of(l, (uint32_t)v, acting), force);
+}
+
+static void add_piece(bundle *b, int64_t i, float *forces) {
+    const napier_layout *l = b->layout;
+    const napier_layout_piece *p = &l->pieces[i];
+    (void)forces;
+    attract(b, p->pull ? l->pulls : l->edges, p->pull, p->v, p->begin, p->count, force_of(l, l->sums, i));
 }
 
 /* The number of edges of a vertex that act, if attract has not counted them. */
@@ -252,41 +243,33 @@ static int64_t acting_of(const napier_layout *l, uint32_t v) {
     int64_t acting = 0;
     if (l->sampled && l->rate_per_edge && l->edges) {
         for (int64_t e = l->edges->starts[v]; e < l->edges->starts[v + 1]; e++) {
-            acting += napier_layout_edge_acts(l, v, l->edges->targets[e], l->edges->weights[e]);
+            acting += edge_acts(l, v, l->edges->targets[e], l->edges->weights[e]);
         }
     }
     return acting;
 }
 
-static void heavy_task(void *argument, int worker, int64_t begin, int64_t end) {
-    const napier_layout_task *t = argument;
-    const napier_layout *l = t->layout;
-    bundle b;
-    (void)worker;
-    bundle_open(&b, l);
-    for (int64_t h = begin; h < end; h++) {
-        const uint32_t v = l->heavy[h];
-        float *force = t->forces + (int64_t)v * l->components;
-        memset(force, 0, (size_t)l->components * sizeof *force);
-        int64_t low = 0, high = l->piece_count; /* the first piece of v */
-        while (low < high) {
-            const int64_t middle = low + (high - low) / 2;
-            low = l->pieces[middle].v < v ? middle + 1 : low;
-            high = l->pieces[middle].v < v ? high : middle;
-        }
-        for (int64_t i = low; i < l->piece_count && l->pieces[i].v == v; i++) {
-            for (int64_t d = 0; d < l->components; d++) {
-                force[d] += l->sums[i * l->components + d];
-            }
-        }
-        repel(&b, v, sampling_of(l, v, acting_of(l, v)), force);
+static void add_heavy(bundle *b, int64_t h, float *forces) {
+    const napier_layout *l = b->layout;
+    const uint32_t v = l->heavy[h];
+    float *force = force_of(l, forces, v);
+    int64_t low = 0, high = l->piece_count; /* the first piece of v */
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        low = l->pieces[middle].v < v ? middle + 1 : low;
+        high = l->pieces[middle].v < v ? high : middle;
     }
-    bundle_flush(&b);
+    for (int64_t i = low; i < l->piece_count && l->pieces[i].v == v; i++) {
+        for (int64_t d = 0; d < l->components; d++) {
+            force[d] += l->sums[i * l->components + d];
+        }
+    }
+    repel(b, v, sampling_of(l, v, acting_of(l, v)), force);
 }
 
 void napier_layout_forces(const napier_layout *l, float *forces) {
-    napier_layout_task task = {l, forces};
-    napier_parallel(l->context, l->n, NAPIER_LAYOUT_CHUNK, light_task, &task);
-    napier_parallel(l->context, l->piece_count, 4, pieces_task, &task);
-    napier_parallel(l->context, l->heavy_count, 1, heavy_task, &task);
+    pass light = {l, add_light, forces}, pieces = {l, add_piece, forces}, heavy = {l, add_heavy, forces};
+    napier_parallel(l->context, l->n, NAPIER_LAYOUT_CHUNK, pass_task, &light);
+    napier_parallel(l->context, l->piece_count, 4, pass_task, &pieces);
+    napier_parallel(l->context, l->heavy_count, 1, pass_task, &heavy);
 }

@@ -51,14 +51,10 @@ typedef struct napier_layout {
     float *wanted; /* [n] samples that the rate asks for, if all edges act and it counts per edge; else NULL */
 } napier_layout;
 
-/* Computes the last fields of a layout from the first ones. May return OUT_OF_MEMORY. */
-napier_status napier_layout_prepare(napier_layout *layout);
-void napier_layout_release(napier_layout *layout);
+/* Computes the last fields of a layout from the first ones; their arrays live in `memory`. May return OUT_OF_MEMORY. */
+napier_status napier_layout_prepare(napier_memory *memory, napier_layout *layout);
 
 /* Writes the forces [n, components]. */
 void napier_layout_forces(const napier_layout *layout, float *forces);
-
-/* Does an edge act in this epoch? It acts in a share of weight / highest of all epochs, evenly spread. */
-bool napier_layout_edge_acts(const napier_layout *layout, uint32_t source, uint32_t target, float weight);
 
 #endif

@@ -51,34 +51,26 @@ static double sample_loss(const loss_task *t, int64_t i) {
     return (double)t->params->repulsion_strength * napier_f64_log1p(1.0 / away);
 }
 
-static void blocks_task(void *argument, int worker, int64_t begin, int64_t end) {
+static void blocks_task(void *argument, int64_t block) {
     const loss_task *t = argument;
-    (void)worker;
-    for (int64_t block = begin; block < end; block++) {
-        const int64_t first = block * NAPIER_LOSS_BLOCK;
-        const int64_t last = t->count - first < NAPIER_LOSS_BLOCK ? t->count : first + NAPIER_LOSS_BLOCK;
-        double sum = 0.0;
-        for (int64_t i = first; i < last; i++) {
-            sum += t->edges ? edge_loss(t, i) : sample_loss(t, i);
-        }
-        t->sums[block] = sum;
+    const int64_t first = block * NAPIER_LOSS_BLOCK;
+    const int64_t last = t->count - first < NAPIER_LOSS_BLOCK ? t->count : first + NAPIER_LOSS_BLOCK;
+    double sum = 0.0;
+    for (int64_t i = first; i < last; i++) {
+        sum += t->edges ? edge_loss(t, i) : sample_loss(t, i);
     }
+    t->sums[block] = sum;
 }
 
-static napier_status add_loss(napier_context *context, loss_task *task, double *loss) {
-    const int64_t blocks = (task->count + NAPIER_LOSS_BLOCK - 1) / NAPIER_LOSS_BLOCK;
-    if (blocks == 0) {
-        return NAPIER_OK;
-    }
-    task->sums = napier_alloc(&context->allocator, (size_t)blocks, sizeof *task->sums);
-    if (!task->sums) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "loss: no memory for %lld sums", (long long)blocks);
-    }
-    napier_parallel(context, blocks, 4, blocks_task, task);
+static napier_status add_loss(napier_context *context, loss_task task, double *loss) {
+    const int64_t blocks = (task.count + NAPIER_LOSS_BLOCK - 1) / NAPIER_LOSS_BLOCK;
+    NAPIER_MEMORY(memory, context);
+    task.sums = napier_memory_take(&memory, blocks, sizeof *task.sums);
+    NAPIER_TRY(napier_memory_check(&memory, "loss: no memory for %lld sums", (long long)blocks));
+    napier_parallel_each(context, blocks, 4, blocks_task, &task);
     for (int64_t block = 0; block < blocks; block++) {
-        *loss += task->sums[block];
+        *loss += task.sums[block];
     }
-    napier_free(&context->allocator, task->sums);
     return NAPIER_OK;
 }
 
@@ -88,32 +80,22 @@ napier_status napier_umap_loss(napier_context *context, const napier_umap_params
     NAPIER_DEFAULT_FENV;
     napier_umap_params p;
     napier_forces forces;
-    napier_status status = napier_begin(context);
-    if (!status && !loss)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "loss: NULL");
-    if (!status)
-        status = napier_umap_check_params(context, params, &p, &forces);
-    if (!status)
-        status = napier_umap_check_embedding(context, "embedding", embedding);
-    if (!status)
-        status = napier_umap_check_edges(context, edges, count, embedding.rows);
-    if (!status)
-        status = napier_umap_check_targets(context, targets, rate, embedding.rows);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !loss, "loss: NULL");
+    NAPIER_TRY(napier_umap_check_params(context, params, &p, &forces));
+    NAPIER_TRY(napier_umap_check_embedding(context, "embedding", embedding));
+    NAPIER_TRY(napier_umap_check_edges(context, edges, count, embedding.rows));
+    NAPIER_TRY(napier_umap_check_targets(context, targets, rate, embedding.rows));
     double sum = 0.0;
-    loss_task task = {&p, embedding.data, embedding.cols, count, edges, NULL, 0, NULL};
-    status = add_loss(context, &task, &sum);
-    if (!status && targets) {
+    loss_task task = {.params = &p, .y = embedding.data, .components = embedding.cols, .count = count, .edges = edges};
+    NAPIER_TRY(add_loss(context, task, &sum));
+    if (targets) {
         task.edges = NULL;
         task.targets = targets;
         task.rate = rate;
         task.count = embedding.rows * rate;
-        status = add_loss(context, &task, &sum);
+        NAPIER_TRY(add_loss(context, task, &sum));
     }
-    if (!status) {
-        *loss = sum;
-    }
-    return status;
+    *loss = sum;
+    return NAPIER_OK;
 }

@@ -12,6 +12,13 @@
 
 /* ---- Creation ------------------------------------------------------------------------------------------------------ */
 
+/* An optimizer is one block: the struct, then its arrays, the second right after the first. */
+enum { HEAD_FLOATS = (sizeof(napier_umap_optimizer) + NAPIER_ALIGNMENT - 1) / NAPIER_ALIGNMENT * NAPIER_ALIGNMENT / 4 };
+
+static size_t arrays_of(napier_umap_method method) {
+    return method == NAPIER_UMAP_ADAM ? 2 : method == NAPIER_UMAP_MOMENTUM ? 1 : 0;
+}
+
 static int is_share(float x) { return x >= 0.0f && x < 1.0f; }
 
 napier_status napier_umap_check_optimizer_options(napier_context *context, const napier_umap_optimizer_options *o) {
@@ -28,50 +35,32 @@ napier_status napier_umap_optimizer_create(napier_context *context, const napier
                                            int64_t n, int64_t n_components, napier_umap_optimizer **out) {
     NAPIER_DEFAULT_FENV;
     napier_umap_optimizer_options o = NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT;
-    napier_status status = napier_begin(context);
-    if (!status && !out)
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "out: NULL");
-    if (!status) {
-        *out = NULL;
-        status = napier_read_options(context, "options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT", options, &o);
-    }
-    if (!status)
-        status = napier_umap_check_optimizer_options(context, &o);
-    if (!status && (n < 0 || n_components < 1 || n_components > NAPIER_UMAP_MOST_COMPONENTS ||
-                    n >= ((int64_t)1 << 31) / n_components)) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT,
-                             "n %lld, n_components %lld: components are 1 to %d, elements fewer than 2^31",
-                             (long long)n, (long long)n_components, NAPIER_UMAP_MOST_COMPONENTS);
-    }
-    if (status) {
-        return status;
-    }
-    const size_t elements = (size_t)(n * n_components), room = elements > 0 ? elements : 1;
-    const int first = o.method != NAPIER_UMAP_SGD, second = o.method == NAPIER_UMAP_ADAM;
-    napier_umap_optimizer *made = napier_alloc(&context->allocator, 1, sizeof *made);
-    if (made) {
-        *made = (napier_umap_optimizer){.options = o, .n = n, .components = n_components};
-        made->first = first ? napier_alloc(&context->allocator, room, sizeof *made->first) : NULL;
-        made->second = second ? napier_alloc(&context->allocator, room, sizeof *made->second) : NULL;
-    }
-    if (!made || (first && !made->first) || (second && !made->second)) {
-        napier_umap_optimizer_destroy(context, made);
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_REFUSE_IF(context, !out, "out: NULL");
+    *out = NULL;
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_UMAP_OPTIMIZER_OPTIONS_INIT", options, &o));
+    NAPIER_TRY(napier_umap_check_optimizer_options(context, &o));
+    NAPIER_REFUSE_IF(context,
+                     n < 0 || n_components < 1 || n_components > NAPIER_UMAP_MOST_COMPONENTS ||
+                         n >= ((int64_t)1 << 31) / n_components,
+                     "n %lld, n_components %lld: components are 1 to %d, elements fewer than 2^31", (long long)n,
+                     (long long)n_components, NAPIER_UMAP_MOST_COMPONENTS);
+    const size_t elements = (size_t)(n * n_components), moments = arrays_of(o.method) * elements;
+    napier_umap_optimizer *made = napier_alloc(&context->allocator, HEAD_FLOATS + moments, sizeof(float));
+    if (!made) {
         return napier_fail(context, NAPIER_OUT_OF_MEMORY, "optimizer: no memory for %lld points", (long long)n);
     }
-    if (first) {
-        memset(made->first, 0, room * sizeof *made->first);
-    }
-    if (second) {
-        memset(made->second, 0, room * sizeof *made->second);
-    }
+    float *const first = (float *)(void *)made + HEAD_FLOATS;
+    memset(first, 0, moments * sizeof *first);
+    *made = (napier_umap_optimizer){.options = o, .n = n, .components = n_components};
+    made->first = arrays_of(o.method) > 0 ? first : NULL;
+    made->second = arrays_of(o.method) > 1 ? first + elements : NULL;
     *out = made;
     return NAPIER_OK;
 }
 
 void napier_umap_optimizer_destroy(napier_context *context, napier_umap_optimizer *optimizer) {
-    if (context && optimizer) {
-        napier_free(&context->allocator, optimizer->first);
-        napier_free(&context->allocator, optimizer->second);
+    if (context) {
         napier_free(&context->allocator, optimizer);
     }
 }
@@ -134,8 +123,6 @@ void napier_umap_optimizer_step(napier_context *context, napier_umap_optimizer *
 static const uint8_t magic[8] = {'N', 'A', 'P', 'U', 'M', 'O', 'P', 'T'};
 enum { OPTIMIZER_VERSION = 1, OPTIMIZER_HEAD = 8 + 4 + 4 + 4 * 4 + 3 * 8 };
 
-static size_t arrays_of(const napier_umap_optimizer *o) { return (o->first ? 1u : 0u) + (o->second ? 1u : 0u); }
-
 napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napier_umap_optimizer *optimizer,
                                              uint8_t *bytes, size_t capacity, size_t *size) {
     NAPIER_TRY(napier_begin(context));
@@ -144,7 +131,7 @@ napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napi
                      : !size    ? "size"
                                 : "bytes");
     const int64_t elements = optimizer->n * optimizer->components;
-    *size = OPTIMIZER_HEAD + arrays_of(optimizer) * (size_t)elements * sizeof(float) + sizeof(uint64_t);
+    *size = OPTIMIZER_HEAD + arrays_of(optimizer->options.method) * (size_t)elements * sizeof(float) + sizeof(uint64_t);
     if (capacity < *size) {
         return NAPIER_OK;
     }
@@ -159,8 +146,7 @@ napier_status napier_umap_optimizer_to_bytes(napier_context *context, const napi
     at = napier_put_u64(at, (uint64_t)optimizer->n);
     at = napier_put_u64(at, (uint64_t)optimizer->components);
     at = napier_put_u64(at, (uint64_t)optimizer->steps);
-    at = optimizer->first ? napier_put_floats(at, optimizer->first, elements) : at;
-    at = optimizer->second ? napier_put_floats(at, optimizer->second, elements) : at;
+    at = napier_put_floats(at, optimizer->first, (int64_t)arrays_of(o->method) * elements);
     napier_put_u64(at, napier_checksum(bytes, (size_t)(at - bytes)));
     return NAPIER_OK;
 }
@@ -172,10 +158,7 @@ static napier_status corrupt(napier_context *context, const char *what) {
 napier_status napier_umap_optimizer_from_bytes(napier_context *context, const uint8_t *bytes, size_t size,
                                                napier_umap_optimizer **out) {
     NAPIER_DEFAULT_FENV;
-    napier_status status = napier_begin(context);
-    if (status) {
-        return status;
-    }
+    NAPIER_TRY(napier_begin(context));
     NAPIER_REFUSE_IF(context, !out || (!bytes && size > 0), "%s: NULL", out ? "bytes" : "out");
     *out = NULL;
     if (size < OPTIMIZER_HEAD + sizeof(uint64_t) || memcmp(bytes, magic, sizeof magic) != 0) {
@@ -195,24 +178,21 @@ napier_status napier_umap_optimizer_from_bytes(napier_context *context, const ui
     o.eps = napier_get_f32(bytes + 28);
     const uint64_t n = napier_get_u64(bytes + 32), components = napier_get_u64(bytes + 40);
     const uint64_t steps = napier_get_u64(bytes + 48);
-    const uint64_t arrays = o.method == NAPIER_UMAP_ADAM ? 2 : o.method == NAPIER_UMAP_MOMENTUM ? 1 : 0;
+    const uint64_t arrays = arrays_of(o.method);
     if (components < 1 || components > NAPIER_UMAP_MOST_COMPONENTS || n >= (UINT64_C(1) << 31) / components ||
         steps > INT64_MAX || size != OPTIMIZER_HEAD + arrays * n * components * sizeof(float) + 8) {
         return corrupt(context, "sizes that do not fit");
     }
-    status = napier_umap_optimizer_create(context, &o, (int64_t)n, (int64_t)components, out);
+    const napier_status status = napier_umap_optimizer_create(context, &o, (int64_t)n, (int64_t)components, out);
     if (status) {
         return status == NAPIER_INVALID_ARGUMENT ? corrupt(context, "options that cannot be") : status;
     }
     (*out)->steps = (int64_t)steps;
     const int64_t elements = (int64_t)(n * components);
-    const uint8_t *at = bytes + OPTIMIZER_HEAD;
-    at = arrays > 0 ? napier_get_floats(at, (*out)->first, elements) : at;
-    at = arrays > 1 ? napier_get_floats(at, (*out)->second, elements) : at;
-    for (int64_t i = 0; i < elements; i++) {
-        const int fine = (arrays < 1 || isfinite((*out)->first[i])) &&
-                         (arrays < 2 || (isfinite((*out)->second[i]) && (*out)->second[i] >= 0.0f));
-        if (!fine) {
+    napier_get_floats(bytes + OPTIMIZER_HEAD, (*out)->first, (int64_t)arrays * elements);
+    for (int64_t i = 0; i < (int64_t)arrays * elements; i++) {
+        const float moment = (*out)->first[i];
+        if (!isfinite(moment) || (i >= elements && moment < 0.0f)) {
             napier_umap_optimizer_destroy(context, *out);
             *out = NULL;
             return corrupt(context, "a moment that is not finite");

@@ -78,33 +78,43 @@ static double folded(const float *lanes) {
 
 /* ---- Sums of differences ----------------------------------------------------------------------------------------- */
 
-static double sum_of_gaps(pairs *p) {
-    float lanes[LANES] = {0.0f};
+typedef struct lane_sums {
+    float sum[LANES], other[LANES];
+} lane_sums;
+
+/* What `gap`, a constant, sums over the columns (distance_kernels.h), lane by lane. */
+static inline __attribute__((always_inline)) lane_sums sums_of(pairs *p, napier_gap gap) {
+    lane_sums s = {{0.0f}, {0.0f}};
     const float *x, *y;
     for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
         for (int64_t i = 0; i < n; i += LANES) {
             for (int l = 0; l < LANES; l++) {
-                lanes[l] += fabsf(x[i + l] - y[i + l]);
+                const float size = fabsf(x[i + l] - y[i + l]), whole = fabsf(x[i + l]) + fabsf(y[i + l]);
+                switch (gap) {
+                case NAPIER_GAP_LARGEST: s.sum[l] = size > s.sum[l] ? size : s.sum[l]; break;
+                case NAPIER_GAP_CANBERRA: s.sum[l] += size / (whole > 0.0f ? whole : 1.0f); break;
+                case NAPIER_GAP_RATIO:
+                    s.sum[l] += size;
+                    s.other[l] += fabsf(x[i + l] + y[i + l]);
+                    break;
+                default: s.sum[l] += size; break;
+                }
             }
         }
     }
-    return folded(lanes);
+    return s;
+}
+
+static float sum_of_gaps(pairs *p) {
+    const lane_sums s = sums_of(p, NAPIER_GAP_PLAIN);
+    return (float)folded(s.sum);
 }
 
 static float largest_gap(pairs *p) {
-    float lanes[LANES] = {0.0f};
-    const float *x, *y;
-    for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
-        for (int64_t i = 0; i < n; i += LANES) {
-            for (int l = 0; l < LANES; l++) {
-                const float gap = fabsf(x[i + l] - y[i + l]);
-                lanes[l] = gap > lanes[l] ? gap : lanes[l];
-            }
-        }
-    }
+    const lane_sums s = sums_of(p, NAPIER_GAP_LARGEST);
     float largest = 0.0f;
     for (int l = 0; l < LANES; l++) {
-        largest = lanes[l] > largest ? lanes[l] : largest;
+        largest = s.sum[l] > largest ? s.sum[l] : largest;
     }
     return largest;
 }
@@ -162,7 +172,7 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
     pairs p;
     start_pairs(&p, a, i, b, j);
     if (a->p == 1.0) {
-        return (float)sum_of_gaps(&p);
+        return sum_of_gaps(&p);
     }
     const float largest = largest_gap(&p);
     if (!(largest > 0.0f) || isinf(a->p) || isinf(largest)) {
@@ -175,34 +185,15 @@ static float minkowski(const napier_points *a, int64_t i, const napier_points *b
 
 /* sum |x - y| / (|x| + |y|), with 0 / 0 = 0. */
 static float canberra(pairs *p) {
-    float lanes[LANES] = {0.0f};
-    const float *x, *y;
-    for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
-        for (int64_t i = 0; i < n; i += LANES) {
-            for (int l = 0; l < LANES; l++) {
-                const float size = fabsf(x[i + l]) + fabsf(y[i + l]);
-                const float ratio = fabsf(x[i + l] - y[i + l]) / (size > 0.0f ? size : 1.0f);
-                lanes[l] += ratio;
-            }
-        }
-    }
-    return (float)folded(lanes);
+    const lane_sums s = sums_of(p, NAPIER_GAP_CANBERRA);
+    return (float)folded(s.sum);
 }
 
 /* sum |x - y| / sum |x + y|; 0 if the denominator is 0. */
 static float braycurtis(pairs *p) {
-    float gaps[LANES] = {0.0f}, sums[LANES] = {0.0f};
-    const float *x, *y;
-    for (int64_t n; (n = next_run(p, &x, &y)) > 0;) {
-        for (int64_t i = 0; i < n; i += LANES) {
-            for (int l = 0; l < LANES; l++) {
-                gaps[l] += fabsf(x[i + l] - y[i + l]);
-                sums[l] += fabsf(x[i + l] + y[i + l]);
-            }
-        }
-    }
-    const double whole = folded(sums);
-    return whole > 0.0 ? (float)(folded(gaps) / whole) : 0.0f;
+    const lane_sums s = sums_of(p, NAPIER_GAP_RATIO);
+    const double whole = folded(s.other);
+    return whole > 0.0 ? (float)(folded(s.sum) / whole) : 0.0f;
 }
 
 static float hamming(pairs *p) {
@@ -244,23 +235,18 @@ static napier_truths counts_of(pairs *p) {
 #define HALF_PI_HIGH 0x1.921fb54442d18p+0
 #define HALF_PI_LOW 0x1.1a62633145c07p-54
 
-/* sin and cos on |x| <= pi / 4 by their power series, to the last bits of a double. */
-static double small_sine(double x) {
+/* The power series of cos (first 0) and of sin without its factor x (first 1) on |x| <= pi / 4, to the last bits of a
+ * double. */
+static double series(double x, int first) {
     const double s = x * x;
     double sum = 1.0;
     for (int k = 9; k >= 1; k--) {
-        sum = 1.0 - s / (double)((2 * k) * (2 * k + 1)) * sum;
-    }
-    return x * sum;
-}
-static double small_cosine(double x) {
-    const double s = x * x;
-    double sum = 1.0;
-    for (int k = 9; k >= 1; k--) {
-        sum = 1.0 - s / (double)((2 * k - 1) * (2 * k)) * sum;
+        sum = 1.0 - s / (double)((2 * k - 1 + first) * (2 * k + first)) * sum;
     }
     return sum;
 }
+static double small_sine(double x) { return x * series(x, 1); }
+static double small_cosine(double x) { return series(x, 0); }
 
 /* sin(x + quarters * pi / 2), for |x| up to 2^21. */
 static double sine(double x, int64_t quarters) {
@@ -370,7 +356,7 @@ static float general_distance(const napier_points *a, int64_t i, const napier_po
     pairs p;
     start_pairs(&p, a, i, b, j);
     switch (a->metric) {
-    case NAPIER_METRIC_MANHATTAN: return (float)sum_of_gaps(&p);
+    case NAPIER_METRIC_MANHATTAN: return sum_of_gaps(&p);
     case NAPIER_METRIC_CHEBYSHEV: return largest_gap(&p);
     case NAPIER_METRIC_CANBERRA: return canberra(&p);
     case NAPIER_METRIC_BRAYCURTIS: return braycurtis(&p);

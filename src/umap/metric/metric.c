@@ -21,7 +21,7 @@
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
 #include "umap/metric/direction.h"
-#include "umap/metric/read.h"
+#include "umap/metric/samples.h"
 
 /* CSR data of more columns or more bytes stays CSR, */
 enum { DENSE_COLUMNS = 4096 };
@@ -172,53 +172,47 @@ static void change_row(napier_metric metric, float *row, int64_t cols) {
 typedef struct fill_task {
     napier_points *points;
     napier_umap_samples samples;
-    napier_bad_rows bad;
 } fill_task;
 
-static void fill_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    fill_task *t = argument;
-    napier_points *p = t->points;
-    for (int64_t i = begin; i < end; i++) {
-        float *row = p->rows + i * p->width;
-        if (napier_read_row(p->kernels, t->samples, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0) {
-            napier_bad_rows_add(&t->bad, worker, i);
-        }
-        memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
-        change_row(p->metric, row, p->cols);
-    }
+/* Transforms row i. Has it a bad value? */
+static bool fill_row(void *argument, int64_t i) {
+    const fill_task *t = argument;
+    const napier_points *p = t->points;
+    float *row = p->rows + i * p->width;
+    const bool bad = napier_read_row(p->kernels, t->samples, i, row) >= 0 || first_fault(p->metric, row, p->cols) >= 0;
+    memset(row + p->cols, 0, (size_t)(p->width - p->cols) * sizeof *row);
+    change_row(p->metric, row, p->cols);
+    return bad;
 }
 
-static napier_status refuse_row(napier_context *context, const char *name, fill_task *t, int64_t row) {
-    napier_points *p = t->points;
+/* Fails for a value that the metric does not take. */
+static napier_status refuse_value(napier_context *context, const char *name, napier_metric metric, int64_t row,
+                                  int64_t col, float value) {
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)row,
+                       (long long)col, (double)value, value_fault(metric, value));
+}
+
+/* Fails for a row that was read before and has a bad value. */
+static napier_status refuse_row(napier_context *context, const char *name, const fill_task *t, int64_t row) {
+    const napier_points *p = t->points;
     const int64_t bad = napier_read_row(p->kernels, t->samples, row, p->rows);
     if (bad >= 0) {
         return napier_read_refuse(context, name, t->samples, row, bad);
     }
     const int64_t c = first_fault(p->metric, p->rows, p->cols);
-    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)row,
-                       (long long)c, (double)p->rows[c], value_fault(p->metric, p->rows[c]));
+    return refuse_value(context, name, p->metric, row, c, p->rows[c]);
 }
 
-static napier_status fill_dense(napier_context *context, const char *name, napier_points *points,
+static napier_status fill_dense(napier_memory *memory, const char *name, napier_points *points,
                                 napier_umap_samples samples) {
     const int64_t columns = points->cols + (has_direction(points->metric) ? 1 : 0);
     points->width = (columns + 15) / 16 * 16;
-    const int64_t rows = points->n > 0 ? points->n : 1;
-    points->rows = napier_alloc(&context->allocator, (size_t)rows, (size_t)points->width * sizeof *points->rows);
-    fill_task *task = napier_alloc(&context->allocator, 1, sizeof *task);
-    if (!points->rows || !task) {
-        napier_free(&context->allocator, task);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %lld rows of %lld", name,
-                           (long long)points->n, (long long)points->width);
-    }
-    task->points = points;
-    task->samples = samples;
-    napier_bad_rows_clear(&task->bad);
-    napier_parallel(context, points->n, ROW_CHUNK, fill_rows, task);
-    const int64_t bad = napier_bad_rows_least(&task->bad);
-    const napier_status status = bad < 0 ? NAPIER_OK : refuse_row(context, name, task, bad);
-    napier_free(&context->allocator, task);
-    return status;
+    points->rows = napier_memory_take(memory, points->n, (size_t)points->width * sizeof *points->rows);
+    NAPIER_TRY(napier_memory_check(memory, "%s: no memory for %lld rows of %lld", name, (long long)points->n,
+                                   (long long)points->width));
+    fill_task task = {points, samples};
+    const int64_t bad = napier_parallel_find(memory->context, points->n, ROW_CHUNK, fill_row, &task);
+    return bad < 0 ? NAPIER_OK : refuse_row(memory->context, name, &task, bad);
 }
 
 /* ---- CSR --------------------------------------------------------------------------------------------------------- */
@@ -270,107 +264,78 @@ static void change_entries(napier_points *points, int64_t i, float *values, int6
 static napier_status check_entries(napier_context *context, const char *name, napier_metric metric,
                                    napier_umap_samples samples) {
     const napier_csr_matrix *m = samples.sparse;
-    const int64_t count = m->row_starts[m->rows];
-    const int64_t bad = napier_read_bad_entry(m), fault = bad >= 0 ? bad : first_fault(metric, m->values, count);
-    if (fault < 0) {
-        return NAPIER_OK;
-    }
-    int64_t row = 0;
-    while (m->row_starts[row + 1] <= fault) {
-        row++;
-    }
+    const int64_t count = m->row_starts[m->rows], bad = napier_first_not_finite(m->values, count);
     if (bad >= 0) {
-        return napier_read_refuse(context, name, samples, row, m->columns[bad]);
+        return napier_read_refuse(context, name, samples, napier_csr_row_of(m, bad), m->columns[bad]);
     }
-    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %ld is %g: %s", name, (long long)row,
-                       (long)m->columns[fault], (double)m->values[fault], value_fault(metric, m->values[fault]));
+    const int64_t e = first_fault(metric, m->values, count);
+    return e < 0 ? NAPIER_OK
+                 : refuse_value(context, name, metric, napier_csr_row_of(m, e), m->columns[e], m->values[e]);
 }
 
-/* Allocates CSR arrays of n rows and `count` entries, owned by points. */
-static napier_status sparse_room(napier_context *context, const char *name, napier_points *points, int64_t count,
-                                 int64_t **starts, int32_t **columns, float **values) {
-    const size_t room = count > 0 ? (size_t)count : 1;
-    const size_t rows = (size_t)points->n + 1;
-    *starts = napier_alloc(&context->allocator, rows, sizeof **starts);
-    *columns = napier_alloc(&context->allocator, room, sizeof **columns);
-    *values = napier_alloc(&context->allocator, room, sizeof **values);
-    points->sparse = (napier_csr_matrix){points->n, points->cols, *starts, *columns, *values};
-    int missing = !*starts || !*columns || !*values;
+/* Takes CSR arrays of `count` entries for points. */
+static napier_status take_entries(napier_memory *memory, const char *name, napier_points *points, int64_t count,
+                                  napier_csr_arrays *out) {
+    *out = napier_csr_take(memory, points->n, points->cols, count, &points->sparse);
     if (points->metric == NAPIER_METRIC_CORRELATION) {
-        points->shifts = napier_alloc(&context->allocator, rows, sizeof *points->shifts);
-        missing = missing || !points->shifts;
+        points->shifts = napier_memory_take(memory, points->n, sizeof *points->shifts);
     }
-    return missing
-               ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for %lld entries", name, (long long)count)
-               : NAPIER_OK;
+    NAPIER_TRY(napier_memory_check(memory, "%s: no memory for %lld entries", name, (long long)count));
+    out->starts[0] = 0;
+    return NAPIER_OK;
 }
 
-static napier_status fill_sparse(napier_context *context, const char *name, napier_points *points,
+static napier_status fill_sparse(napier_memory *memory, const char *name, napier_points *points,
                                  napier_umap_samples samples) {
     const napier_csr_matrix *m = samples.sparse;
-    NAPIER_TRY(check_entries(context, name, points->metric, samples));
-    int64_t *starts;
-    int32_t *columns;
-    float *values;
-    NAPIER_TRY(sparse_room(context, name, points, m->row_starts[m->rows], &starts, &columns, &values));
-    starts[0] = 0;
+    napier_csr_arrays out;
+    NAPIER_TRY(check_entries(memory->context, name, points->metric, samples));
+    NAPIER_TRY(take_entries(memory, name, points, m->row_starts[m->rows], &out));
     for (int64_t i = 0; i < points->n; i++) {
-        const int64_t at = starts[i];
-        const int64_t kept = keep_entries(points->metric, m, i, columns + at, values + at);
-        change_entries(points, i, values + at, kept);
-        starts[i + 1] = at + kept;
+        const int64_t at = out.starts[i];
+        const int64_t kept = keep_entries(points->metric, m, i, out.columns + at, out.values + at);
+        change_entries(points, i, out.values + at, kept);
+        out.starts[i + 1] = at + kept;
     }
     return NAPIER_OK;
 }
 
 /* Converts dense queries to CSR, for sparse points. */
-static napier_status fill_sparse_of_dense(napier_context *context, const char *name, napier_points *points,
+static napier_status fill_sparse_of_dense(napier_memory *memory, const char *name, napier_points *points,
                                           napier_umap_samples samples) {
-    float *row = napier_alloc(&context->allocator, (size_t)points->cols, sizeof *row);
-    if (!row) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for a row of %lld", name,
-                           (long long)points->cols);
-    }
+    napier_context *const context = memory->context;
+    NAPIER_MEMORY(own, context);
+    float *row = napier_memory_take(&own, points->cols, sizeof *row);
+    NAPIER_TRY(napier_memory_check(&own, "%s: no memory for a row of %lld", name, (long long)points->cols));
     const int keeps_zeros = points->metric == NAPIER_METRIC_PRECOMPUTED;
     int64_t count = 0;
-    napier_status status = NAPIER_OK;
-    for (int64_t i = 0; i < points->n && !status; i++) {
+    for (int64_t i = 0; i < points->n; i++) {
         const int64_t bad = napier_read_row(points->kernels, samples, i, row);
-        status = bad < 0 ? NAPIER_OK : napier_read_refuse(context, name, samples, i, bad);
+        if (bad >= 0) {
+            return napier_read_refuse(context, name, samples, i, bad);
+        }
         for (int64_t c = 0; c < points->cols; c++) {
             count += row[c] != 0.0f || keeps_zeros;
         }
     }
-    int64_t *starts = NULL;
-    int32_t *columns = NULL;
-    float *values = NULL;
-    if (!status) {
-        status = sparse_room(context, name, points, count, &starts, &columns, &values);
-    }
-    for (int64_t i = 0, at = 0; i < points->n && !status; i++) {
+    napier_csr_arrays out;
+    NAPIER_TRY(take_entries(memory, name, points, count, &out));
+    for (int64_t i = 0, at = 0; i < points->n; i++) {
         (void)napier_read_row(points->kernels, samples, i, row);
         const int64_t fault = first_fault(points->metric, row, points->cols);
         if (fault >= 0) {
-            status =
-                napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: %s", name, (long long)i,
-                            (long long)fault, (double)row[fault], value_fault(points->metric, row[fault]));
-            break;
+            return refuse_value(context, name, points->metric, i, fault, row[fault]);
         }
-        starts[i] = at;
         for (int64_t c = 0; c < points->cols; c++) {
             if (row[c] != 0.0f || keeps_zeros) {
-                columns[at] = (int32_t)c;
-                values[at++] = row[c];
+                out.columns[at] = (int32_t)c;
+                out.values[at++] = row[c];
             }
         }
-        change_entries(points, i, values + starts[i], at - starts[i]);
-        starts[i + 1] = at;
+        change_entries(points, i, out.values + out.starts[i], at - out.starts[i]);
+        out.starts[i + 1] = at;
     }
-    if (!status && points->n == 0) {
-        starts[0] = 0;
-    }
-    napier_free(&context->allocator, row);
-    return status;
+    return NAPIER_OK;
 }
 
 /* ---- Variances --------------------------------------------------------------------------------------------------- */
@@ -393,68 +358,68 @@ static void add_row(const napier_points *p, int64_t i, const double *means, doub
     }
 }
 
-/* The variance of each column: sum (x - mean)^2 / (n - 1), rows in order. */
-static napier_status variances_of(napier_context *context, napier_points *p) {
-    double *sums = napier_alloc(&context->allocator, (size_t)p->cols, 2 * sizeof *sums);
-    if (!sums) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "metric_values: no memory for %lld variances",
-                           (long long)p->cols);
-    }
-    double *means = sums + p->cols;
-    memset(sums, 0, (size_t)p->cols * 2 * sizeof *sums);
-    for (int64_t i = 0; i < p->n; i++) {
-        add_row(p, i, NULL, means);
-    }
-    for (int64_t c = 0; c < p->cols; c++) {
-        means[c] = p->n > 0 ? means[c] / (double)p->n : 0.0;
-        sums[c] = p->rows ? 0.0 : (double)p->n * means[c] * means[c];
-    }
+/* Adds all rows to the sums of the columns. */
+static void add_rows(const napier_points *p, const double *means, double *sums) {
     for (int64_t i = 0; i < p->n; i++) {
         add_row(p, i, means, sums);
     }
+}
+
+/* The mean of each column. */
+static void means_of(const napier_points *p, double *means) {
+    memset(means, 0, (size_t)p->cols * sizeof *means);
+    add_rows(p, NULL, means);
+    for (int64_t c = 0; c < p->cols; c++) {
+        means[c] = p->n > 0 ? means[c] / (double)p->n : 0.0;
+    }
+}
+
+/* The variance of each column: sum (x - mean)^2 / (n - 1), rows in order. */
+static napier_status variances_of(napier_context *context, const napier_points *p) {
+    NAPIER_MEMORY(memory, context);
+    double *sums = napier_memory_take(&memory, p->cols, 2 * sizeof *sums);
+    NAPIER_TRY(napier_memory_check(&memory, "metric_values: no memory for %lld variances", (long long)p->cols));
+    double *means = sums + p->cols;
+    means_of(p, means);
+    for (int64_t c = 0; c < p->cols; c++) {
+        sums[c] = p->rows ? 0.0 : (double)p->n * means[c] * means[c];
+    }
+    add_rows(p, means, sums);
     for (int64_t c = 0; c < p->cols; c++) {
         const double variance = p->n > 1 ? sums[c] / (double)(p->n - 1) : 0.0;
         p->metric_values[c] = (float)(variance > 0.0 ? variance : 0.0);
     }
-    napier_free(&context->allocator, sums);
     return NAPIER_OK;
 }
 
 /* A constant column gets weight 0. */
 static double inverse_root(float variance) { return variance > 0.0f ? 1.0 / sqrt((double)variance) : 0.0; }
 
-static void divide_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void divide_rows(void *argument, int64_t i) {
     napier_points *p = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t c = 0; c < p->cols; c++) {
-            float *x = &p->rows[i * p->width + c];
-            *x = (float)((double)*x * inverse_root(p->metric_values[c]));
-        }
+    for (int64_t c = 0; c < p->cols; c++) {
+        float *x = &p->rows[i * p->width + c];
+        *x = (float)((double)*x * inverse_root(p->metric_values[c]));
     }
 }
 
-static napier_status scale_by_variances(napier_context *context, napier_points *p, const napier_points *like,
+static napier_status scale_by_variances(napier_memory *memory, napier_points *p, const napier_points *like,
                                         const float *given) {
-    p->metric_values = napier_alloc(&context->allocator, (size_t)p->cols, sizeof *p->metric_values);
-    if (!p->metric_values) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "metric_values: no memory for %lld", (long long)p->cols);
-    }
+    napier_context *const context = memory->context;
+    p->metric_values = napier_memory_take(memory, p->cols, sizeof *p->metric_values);
+    NAPIER_TRY(napier_memory_check(memory, "metric_values: no memory for %lld", (long long)p->cols));
     const float *known = like ? like->metric_values : given;
     if (known) {
         memcpy(p->metric_values, known, (size_t)p->cols * sizeof *known);
     } else {
-        const napier_status status = variances_of(context, p);
-        if (status) {
-            return status;
-        }
+        NAPIER_TRY(variances_of(context, p));
     }
     for (int64_t c = 0; c < p->cols; c++) {
         NAPIER_REFUSE_IF(context, !isfinite(p->metric_values[c]) || (given && !(p->metric_values[c] > 0.0f) && !like),
                          "metric_values: variance %lld is %g", (long long)c, (double)p->metric_values[c]);
     }
     if (p->rows) {
-        napier_parallel(context, p->n, ROW_CHUNK, divide_rows, p);
+        napier_parallel_each(context, p->n, ROW_CHUNK, divide_rows, p);
         return NAPIER_OK;
     }
     float *values = (float *)(uintptr_t)p->sparse.values; /* our own copy */
@@ -545,13 +510,7 @@ static void invert(const double *m, int64_t n, double *column, float *inverse) {
 
 static napier_status inverse_covariance(napier_context *context, napier_points *p, double *work, double *means) {
     static const char advice[] = "metric_values: the covariance of the data is singular; give its inverse";
-    memset(means, 0, (size_t)p->cols * sizeof *means);
-    for (int64_t i = 0; i < p->n; i++) {
-        add_row(p, i, NULL, means);
-    }
-    for (int64_t c = 0; c < p->cols; c++) {
-        means[c] /= (double)p->n;
-    }
+    means_of(p, means);
     NAPIER_REFUSE_IF(context, p->n < 2, "%s", advice);
     covariance_task task = {p, means, work};
     napier_parallel(context, p->cols, 16, covariance_rows, &task);
@@ -575,19 +534,16 @@ typedef struct triangle_task {
 } triangle_task;
 
 /* L' x in place: element j needs only elements from j on. */
-static void triangle_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void triangle_rows(void *argument, int64_t i) {
     const triangle_task *t = argument;
     napier_points *p = t->points;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        float *row = p->rows + i * p->width;
-        for (int64_t j = 0; j < p->cols; j++) {
-            double sum = 0.0;
-            for (int64_t c = j; c < p->cols; c++) {
-                sum += t->lower[c * p->cols + j] * (double)row[c];
-            }
-            row[j] = (float)sum;
+    float *row = p->rows + i * p->width;
+    for (int64_t j = 0; j < p->cols; j++) {
+        double sum = 0.0;
+        for (int64_t c = j; c < p->cols; c++) {
+            sum += t->lower[c * p->cols + j] * (double)row[c];
         }
+        row[j] = (float)sum;
     }
 }
 
@@ -605,40 +561,26 @@ static napier_status known_inverse(napier_context *context, napier_points *p, co
     return NAPIER_OK;
 }
 
-static napier_status turn_by_covariance(napier_context *context, napier_points *p, const napier_points *like,
+static napier_status turn_by_covariance(napier_memory *memory, napier_points *p, const napier_points *like,
                                         const float *given) {
-    const size_t cols = (size_t)p->cols;
-    p->metric_values = napier_alloc(&context->allocator, cols * cols, sizeof *p->metric_values);
-    double *work = napier_alloc(&context->allocator, cols * cols, sizeof *work);
-    double *means = napier_alloc(&context->allocator, cols, sizeof *means);
+    napier_context *const context = memory->context;
+    const int64_t n = p->cols;
+    NAPIER_MEMORY(own, context);
+    p->metric_values = napier_memory_take(memory, n * n, sizeof *p->metric_values);
+    double *work = napier_memory_take(&own, n * n, sizeof *work), *means = napier_memory_take(&own, n, sizeof *means);
+    own.missing = own.missing || memory->missing;
+    NAPIER_TRY(napier_memory_check(&own, "metric_values: no memory for %lld x %lld", (long long)n, (long long)n));
     const float *known = like ? like->metric_values : given;
-    napier_status status = NAPIER_OK;
-    if (!p->metric_values || !work || !means) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "metric_values: no memory for %lld x %lld",
-                             (long long)p->cols, (long long)p->cols);
-    } else if (known) {
-        status = known_inverse(context, p, known);
-    } else {
-        status = inverse_covariance(context, p, work, means);
-    }
-    if (!status) { /* from the rounded inverse, because queries use that too */
-        for (int64_t i = 0; i < p->cols; i++) {
-            for (int64_t j = 0; j < p->cols; j++) {
-                work[i * p->cols + j] =
-                    0.5 * ((double)p->metric_values[i * p->cols + j] + (double)p->metric_values[j * p->cols + i]);
-            }
-        }
-        if (!cholesky(work, p->cols)) {
-            status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "metric_values: not positive semidefinite");
+    NAPIER_TRY(known ? known_inverse(context, p, known) : inverse_covariance(context, p, work, means));
+    for (int64_t i = 0; i < n; i++) { /* from the rounded inverse, because queries use that too */
+        for (int64_t j = 0; j < n; j++) {
+            work[i * n + j] = 0.5 * ((double)p->metric_values[i * n + j] + (double)p->metric_values[j * n + i]);
         }
     }
-    if (!status) {
-        triangle_task task = {p, work};
-        napier_parallel(context, p->n, ROW_CHUNK, triangle_rows, &task);
-    }
-    napier_free(&context->allocator, work);
-    napier_free(&context->allocator, means);
-    return status;
+    NAPIER_REFUSE_IF(context, !cholesky(work, n), "metric_values: not positive semidefinite");
+    triangle_task task = {p, work};
+    napier_parallel_each(context, p->n, ROW_CHUNK, triangle_rows, &task);
+    return NAPIER_OK;
 }
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
@@ -659,69 +601,39 @@ static napier_status check_metric(napier_context *context, const char *name, con
     return NAPIER_OK;
 }
 
-static napier_status fill(napier_context *context, const char *name, napier_points *points, napier_umap_samples samples,
-                          const napier_neighbors_options *options, const napier_points *like) {
+static napier_status fill(napier_memory *memory, const char *name, napier_points *points, napier_umap_samples samples,
+                          const napier_points *like) {
     const int dense = like ? like->rows != NULL : !samples.sparse || becomes_dense(samples.sparse, points->metric);
-    napier_status status;
-    if (dense && samples.sparse && points->metric == NAPIER_METRIC_PRECOMPUTED) {
-        status = napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: sparse distances to points of dense ones", name);
-    } else if (dense) {
-        status = fill_dense(context, name, points, samples);
-    } else if (samples.sparse) {
-        status = fill_sparse(context, name, points, samples);
-    } else {
-        status = fill_sparse_of_dense(context, name, points, samples);
-    }
-    if (!status && points->metric == NAPIER_METRIC_SEUCLIDEAN) {
-        status = scale_by_variances(context, points, like, options->metric_values);
-    }
-    if (!status && points->metric == NAPIER_METRIC_MAHALANOBIS) {
-        status = turn_by_covariance(context, points, like, options->metric_values);
-    }
-    points->kind = points->rows ? napier_points_kind_of(points->metric, points->p) : NAPIER_POINTS_GENERAL;
-    return status;
+    NAPIER_REFUSE_IF(memory->context, dense && samples.sparse && points->metric == NAPIER_METRIC_PRECOMPUTED,
+                     "%s: sparse distances to points of dense ones", name);
+    return dense            ? fill_dense(memory, name, points, samples)
+           : samples.sparse ? fill_sparse(memory, name, points, samples)
+                            : fill_sparse_of_dense(memory, name, points, samples);
 }
 
-napier_status napier_points_create(napier_context *context, const char *name, napier_umap_samples samples,
+napier_status napier_points_create(napier_memory *memory, const char *name, napier_umap_samples samples,
                                    const napier_neighbors_options *options, const napier_points *like,
                                    napier_points **out) {
-    int64_t n = 0, cols = 0;
+    napier_context *const context = memory->context;
+    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
     *out = NULL;
-    napier_status status = napier_read_check(context, name, samples, &n, &cols);
-    if (!status) {
-        status = check_metric(context, name, options, like, n, cols);
-    }
-    if (status) {
-        return status;
-    }
-    napier_points *points = napier_alloc(&context->allocator, 1, sizeof *points);
-    if (!points) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory", name);
-    }
+    NAPIER_REFUSE_IF(context, cols < 1, "%s: no columns", name);
+    NAPIER_TRY(check_metric(context, name, options, like, n, cols));
+    napier_points *points = napier_memory_take(memory, 1, sizeof *points);
+    NAPIER_TRY(napier_memory_check(memory, "%s: no memory", name));
     *points = (napier_points){.n = n,
                               .cols = cols,
                               .metric = options->metric,
                               .p = like ? like->p : options->p,
                               .kernels = napier_umap_kernels_of(context->isa)};
-    status = fill(context, name, points, samples, options, like);
-    if (status) {
-        napier_points_destroy(context, points);
-        return status;
+    NAPIER_TRY(fill(memory, name, points, samples, like));
+    if (points->metric == NAPIER_METRIC_SEUCLIDEAN) {
+        NAPIER_TRY(scale_by_variances(memory, points, like, options->metric_values));
     }
+    if (points->metric == NAPIER_METRIC_MAHALANOBIS) {
+        NAPIER_TRY(turn_by_covariance(memory, points, like, options->metric_values));
+    }
+    points->kind = points->rows ? napier_points_kind_of(points->metric, points->p) : NAPIER_POINTS_GENERAL;
     *out = points;
     return NAPIER_OK;
-}
-
-void napier_points_destroy(napier_context *context, napier_points *points) {
-    if (!context || !points) {
-        return;
-    }
-    const napier_allocator *allocator = &context->allocator;
-    napier_free(allocator, points->rows);
-    napier_free(allocator, points->metric_values);
-    napier_free(allocator, points->shifts);
-    napier_free(allocator, (void *)(uintptr_t)points->sparse.row_starts); /* our own copies */
-    napier_free(allocator, (void *)(uintptr_t)points->sparse.columns);
-    napier_free(allocator, (void *)(uintptr_t)points->sparse.values);
-    napier_free(allocator, points);
 }

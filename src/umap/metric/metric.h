@@ -8,7 +8,7 @@
 #include <napier/umap.h>
 #include <stdbool.h>
 
-#include "core/base/context.h"
+#include "core/base/scope.h"
 #include "umap/isa/umap_kernels.h"
 #include "umap/metric/squared.h"
 
@@ -33,13 +33,12 @@ typedef struct napier_points {
     const napier_umap_kernels *kernels;
 } napier_points;
 
-/* Checks the samples (shape, NaN, inf, CSR structure, the metric's requirements) and transforms them. `like`: points
- * whose metric parameters are used, for queries against a fitted set; or NULL. name: of the argument, for error
- * messages. */
-napier_status napier_points_create(napier_context *context, const char *name, napier_umap_samples samples,
+/* Checks the values of checked samples (NaN, inf, the metric's requirements) and transforms them. The points live in
+ * `memory`. `like`: points whose metric parameters are used, for queries against a fitted set; or NULL. name: of the
+ * argument, for error messages. */
+napier_status napier_points_create(napier_memory *memory, const char *name, napier_umap_samples samples,
                                    const napier_neighbors_options *options, const napier_points *like,
                                    napier_points **out);
-void napier_points_destroy(napier_context *context, napier_points *points);
 
 /* The distance of row i of a from row j of b. Both have the same metric and parameters. Same bits everywhere;
  * symmetric. */

@@ -1,148 +1,120 @@
-/* umap/metric/samples.c - copies of samples. */
+/* umap/metric/samples.c - checks, rows and copies of samples (samples.h). */
 #include "umap/metric/samples.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/base/bytes.h"
 #include "core/base/parallel.h"
-#include "core/base/scope.h"
 #include "core/base/view.h"
 #include "core/math/f64.h"
 #include "umap/options/params.h"
 
 enum { COPY_CHUNK = 1 << 18 /* elements */ };
 
-int64_t napier_samples_rows(napier_umap_samples samples) {
-    return samples.sparse ? samples.sparse->rows : samples.dense.rows;
-}
+/* ---- Structure --------------------------------------------------------------------------------------------------- */
 
-int64_t napier_samples_cols(napier_umap_samples samples) {
-    return samples.sparse ? samples.sparse->cols : samples.dense.cols;
-}
-
-napier_status napier_samples_check(napier_context *context, napier_umap_samples samples) {
-    if (!samples.sparse) {
-        return napier_check_matrix(context, "samples", samples.dense);
+static napier_status check_csr(napier_context *context, const char *name, const napier_csr_matrix *m) {
+    NAPIER_REFUSE_IF(context, m->rows < 0 || m->cols < 0 || !m->row_starts, "%s: CSR of %lld x %lld, row_starts %s",
+                     name, (long long)m->rows, (long long)m->cols, m->row_starts ? "given" : "NULL");
+    if (m->rows >= (int64_t)1 << 31) {
+        return NAPIER_OK; /* refused below */
     }
-    const napier_csr_matrix *m = samples.sparse;
-    NAPIER_REFUSE_IF(
-        context, m->rows < 0 || m->cols < 0 || m->cols >= (int64_t)1 << 31 || !m->row_starts || m->row_starts[0] != 0,
-        "samples: CSR of %lld x %lld without row_starts from 0", (long long)m->rows, (long long)m->cols);
+    NAPIER_REFUSE_IF(context, m->row_starts[0] != 0, "%s: row_starts[0] %lld is not 0", name,
+                     (long long)m->row_starts[0]);
     for (int64_t r = 0; r < m->rows; r++) {
         NAPIER_REFUSE_IF(context, m->row_starts[r + 1] < m->row_starts[r],
-                         "samples: row_starts[%lld] %lld is less than %lld", (long long)(r + 1),
+                         "%s: row_starts[%lld] %lld is less than %lld", name, (long long)(r + 1),
                          (long long)m->row_starts[r + 1], (long long)m->row_starts[r]);
     }
-    NAPIER_REFUSE_IF(context, m->row_starts[m->rows] > 0 && (!m->columns || !m->values), "samples: %s NULL",
+    NAPIER_REFUSE_IF(context, m->row_starts[m->rows] > 0 && (!m->columns || !m->values), "%s: %s NULL", name,
                      m->columns ? "values" : "columns");
+    for (int64_t r = 0; r < m->rows; r++) {
+        for (int64_t e = m->row_starts[r]; e < m->row_starts[r + 1]; e++) {
+            NAPIER_REFUSE_IF(context, m->columns[e] < 0 || m->columns[e] >= m->cols,
+                             "%s: row %lld has column %ld of %lld", name, (long long)r, (long)m->columns[e],
+                             (long long)m->cols);
+            NAPIER_REFUSE_IF(context, e > m->row_starts[r] && m->columns[e] <= m->columns[e - 1],
+                             "%s: columns of row %lld do not ascend: %ld after %ld", name, (long long)r,
+                             (long)m->columns[e], (long)m->columns[e - 1]);
+        }
+    }
+    return NAPIER_OK;
+}
+
+napier_status napier_samples_check(napier_context *context, const char *name, napier_umap_samples samples) {
+    NAPIER_TRY(samples.sparse ? check_csr(context, name, samples.sparse)
+                              : napier_check_matrix(context, name, samples.dense));
+    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
+    NAPIER_REFUSE_IF(context, n >= (int64_t)1 << 31 || cols >= (int64_t)1 << 31,
+                     "%s: %lld x %lld are not fewer than 2^31 rows and columns", name, (long long)n, (long long)cols);
+    return NAPIER_OK;
+}
+
+napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
+                                int64_t *cols) {
+    NAPIER_TRY(napier_samples_check(context, name, samples));
+    *n = napier_samples_rows(samples);
+    *cols = napier_samples_cols(samples);
+    NAPIER_REFUSE_IF(context, *cols < 1, "%s: no columns", name);
     return NAPIER_OK;
 }
 
 napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,
                                          const char *samples_name, napier_umap_samples samples) {
-    if (!samples.sparse) {
+    const napier_csr_matrix *m = samples.sparse;
+    if (!m) {
         return napier_umap_check_apart(context, name, out, samples_name, samples.dense);
     }
-    const napier_csr_matrix *m = samples.sparse;
-    const int64_t entries = m->row_starts[m->rows];
-    NAPIER_TRY(napier_umap_check_apart(context, name, out, samples_name,
-                                       napier_umap_array(m->row_starts, m->rows + 1, NAPIER_F64)));
-    NAPIER_TRY(
-        napier_umap_check_apart(context, name, out, samples_name, napier_umap_array(m->columns, entries, NAPIER_F32)));
-    return napier_umap_check_apart(context, name, out, samples_name, napier_umap_array(m->values, entries, NAPIER_F32));
+    return napier_umap_check_apart_rows(context, name, out, samples_name, m->row_starts, m->rows, m->columns,
+                                        m->values);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+int64_t napier_first_not_finite(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int64_t read_sparse(const napier_csr_matrix *m, int64_t row, float *out) {
+    memset(out, 0, (size_t)m->cols * sizeof *out);
+    int64_t bad = -1;
+    for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
+        out[m->columns[e]] = m->values[e];
+        if (bad < 0 && !isfinite(m->values[e])) {
+            bad = m->columns[e];
+        }
+    }
+    return bad;
 }
 
 static float element(napier_const_matrix m, int64_t i, int64_t j) {
     return napier_f64_to_f32(napier_f64_load(m.data, m.dtype, i * m.row_stride + j * m.col_stride));
 }
 
-static napier_status copy_sparse(napier_context *context, const napier_csr_matrix *m, napier_samples_copy *out) {
-    const size_t entries = (size_t)m->row_starts[m->rows], room = entries > 0 ? entries : 1;
-    int64_t *starts = napier_alloc(&context->allocator, (size_t)m->rows + 1, sizeof *starts);
-    int32_t *columns = napier_alloc(&context->allocator, room, sizeof *columns);
-    float *values = napier_alloc(&context->allocator, room, sizeof *values);
-    if (!starts || !columns || !values) {
-        napier_free(&context->allocator, starts);
-        napier_free(&context->allocator, columns);
-        napier_free(&context->allocator, values);
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for %lld entries", (long long)entries);
-    }
-    memcpy(starts, m->row_starts, ((size_t)m->rows + 1) * sizeof *starts);
-    if (entries > 0) {
-        memcpy(columns, m->columns, entries * sizeof *columns);
-        memcpy(values, m->values, entries * sizeof *values);
-    }
-    out->sparse = (napier_csr_matrix){m->rows, m->cols, starts, columns, values};
-    return NAPIER_OK;
-}
-
-typedef struct copy_task {
-    napier_const_matrix from;
-    float *to;
-} copy_task;
-
-/* Uses all threads, because most of the time goes to new memory pages. */
-static void copy_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    const copy_task *t = argument;
-    const napier_const_matrix m = t->from;
-    const int plain = m.dtype == NAPIER_F32 && m.col_stride == 1;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        float *row = t->to + i * m.cols;
-        if (plain && m.cols > 0) {
-            memcpy(row, (const float *)m.data + i * m.row_stride, (size_t)m.cols * sizeof *row);
-            continue;
-        }
-        for (int64_t j = 0; j < m.cols; j++) {
-            row[j] = element(m, i, j);
-        }
-    }
-}
-
-napier_status napier_samples_copy_of(napier_context *context, napier_umap_samples samples, napier_samples_copy *out) {
-    *out = (napier_samples_copy){.rows = napier_samples_rows(samples), .cols = napier_samples_cols(samples)};
+int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row, float *out) {
     if (samples.sparse) {
-        return copy_sparse(context, samples.sparse, out);
+        return read_sparse(samples.sparse, row, out);
     }
     const napier_const_matrix m = samples.dense;
-    const int64_t elements = m.rows * m.cols; /* the view has been checked */
-    out->dense = napier_alloc(&context->allocator, elements > 0 ? (size_t)elements : 1, sizeof *out->dense);
-    if (!out->dense) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for a copy of %lld x %lld",
-                           (long long)m.rows, (long long)m.cols);
+    const int64_t at = row * m.row_stride;
+    if (m.col_stride == 1 && m.dtype == NAPIER_F32) {
+        memcpy(out, (const float *)m.data + at, (size_t)m.cols * sizeof *out);
+    } else if (m.col_stride == 1 && m.dtype == NAPIER_F16) {
+        kernels->math->f16_to_f32((const uint16_t *)m.data + at, out, m.cols);
+    } else if (m.col_stride == 1 && m.dtype == NAPIER_BF16) {
+        kernels->math->bf16_to_f32((const uint16_t *)m.data + at, out, m.cols);
+    } else {
+        for (int64_t c = 0; c < m.cols; c++) {
+            out[c] = element(m, row, c);
+        }
     }
-    copy_task task = {m, out->dense};
-    const int64_t chunk = m.cols > 0 ? 1 + COPY_CHUNK / m.cols : m.rows + 1;
-    napier_parallel(context, m.rows, chunk, copy_rows, &task);
-    return NAPIER_OK;
-}
-
-void napier_samples_release(napier_context *context, napier_samples_copy *copy) {
-    const napier_allocator *allocator = &context->allocator;
-    napier_free(allocator, copy->dense);
-    napier_free(allocator, (void *)(uintptr_t)copy->sparse.row_starts); /* allocated by copy_sparse */
-    napier_free(allocator, (void *)(uintptr_t)copy->sparse.columns);
-    napier_free(allocator, (void *)(uintptr_t)copy->sparse.values);
-    *copy = (napier_samples_copy){0};
-}
-
-napier_umap_samples napier_samples_view(const napier_samples_copy *copy) {
-    napier_umap_samples samples = {napier_const_rows_f32(copy->dense, copy->rows, copy->cols), NULL};
-    if (!copy->dense) {
-        samples.sparse = &copy->sparse;
-    }
-    return samples;
-}
-
-void napier_samples_row(const napier_samples_copy *copy, int64_t row, float *out) {
-    if (copy->dense) {
-        memcpy(out, copy->dense + row * copy->cols, (size_t)copy->cols * sizeof *out);
-        return;
-    }
-    memset(out, 0, (size_t)copy->cols * sizeof *out);
-    for (int64_t e = copy->sparse.row_starts[row]; e < copy->sparse.row_starts[row + 1]; e++) {
-        out[copy->sparse.columns[e]] = copy->sparse.values[e];
-    }
+    return napier_first_not_finite(out, m.cols);
 }
 
 /* Hashes the nonzero elements with their columns, so that dense and sparse rows of the same values have the same
@@ -162,4 +134,89 @@ uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row) {
         }
     }
     return hash;
+}
+
+static double value_at(napier_umap_samples samples, int64_t row, int64_t col) {
+    const napier_csr_matrix *m = samples.sparse;
+    if (!m) {
+        const napier_const_matrix dense = samples.dense;
+        return napier_f64_load(dense.data, dense.dtype, row * dense.row_stride + col * dense.col_stride);
+    }
+    for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
+        if (m->columns[e] == col) {
+            return (double)m->values[e];
+        }
+    }
+    return 0.0;
+}
+
+napier_status napier_read_refuse(napier_context *context, const char *name, napier_umap_samples samples, int64_t row,
+                                 int64_t col) {
+    return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: row %lld, column %lld is %g: not a finite f32", name,
+                       (long long)row, (long long)col, value_at(samples, row, col));
+}
+
+int64_t napier_csr_row_of(const napier_csr_matrix *matrix, int64_t e) {
+    int64_t row = 0;
+    while (matrix->row_starts[row + 1] <= e) {
+        row++;
+    }
+    return row;
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------------------------ */
+
+napier_csr_arrays napier_csr_take(napier_memory *memory, int64_t n, int64_t cols, int64_t count,
+                                  napier_csr_matrix *matrix) {
+    const napier_csr_arrays made = {napier_memory_take(memory, n + 1, sizeof(int64_t)),
+                                    napier_memory_take(memory, count, sizeof(int32_t)),
+                                    napier_memory_take(memory, count, sizeof(float))};
+    *matrix = (napier_csr_matrix){n, cols, made.starts, made.columns, made.values};
+    return made;
+}
+
+typedef struct copy_task {
+    const napier_umap_kernels *kernels;
+    napier_umap_samples from;
+    float *to;
+} copy_task;
+
+/* Uses all threads, because most of the time goes to new memory pages. */
+static void copy_rows(void *argument, int64_t i) {
+    const copy_task *t = argument;
+    (void)napier_read_row(t->kernels, t->from, i, t->to + i * t->from.dense.cols);
+}
+
+napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, napier_samples_copy *out) {
+    const int64_t n = napier_samples_rows(samples), cols = napier_samples_cols(samples);
+    *out = (napier_samples_copy){.rows = n, .cols = cols};
+    if (samples.sparse) {
+        const napier_csr_matrix *m = samples.sparse;
+        const int64_t entries = m->row_starts[n];
+        const napier_csr_arrays copy = napier_csr_take(memory, n, cols, entries, &out->sparse);
+        NAPIER_TRY(napier_memory_check(memory, "samples: no memory for %lld entries", (long long)entries));
+        memcpy(copy.starts, m->row_starts, ((size_t)n + 1) * sizeof *copy.starts);
+        if (entries > 0) {
+            memcpy(copy.columns, m->columns, (size_t)entries * sizeof *copy.columns);
+            memcpy(copy.values, m->values, (size_t)entries * sizeof *copy.values);
+        }
+        return NAPIER_OK;
+    }
+    out->dense =
+        napier_memory_take(memory, n * cols, sizeof *out->dense); /* cannot overflow: the view has been checked */
+    NAPIER_TRY(
+        napier_memory_check(memory, "samples: no memory for a copy of %lld x %lld", (long long)n, (long long)cols));
+    copy_task task = {napier_umap_kernels_of(memory->context->isa), samples, out->dense};
+    if (cols > 0) {
+        napier_parallel_each(memory->context, n, 1 + COPY_CHUNK / cols, copy_rows, &task);
+    }
+    return NAPIER_OK;
+}
+
+napier_umap_samples napier_samples_view(const napier_samples_copy *copy) {
+    napier_umap_samples samples = {napier_const_rows_f32(copy->dense, copy->rows, copy->cols), NULL};
+    if (!copy->dense) {
+        samples.sparse = &copy->sparse;
+    }
+    return samples;
 }

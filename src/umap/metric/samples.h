@@ -1,35 +1,73 @@
-/* umap/metric/samples.h - a copy of samples that a model keeps: f32 rows, or CSR. */
+/* umap/metric/samples.h - samples of any dtype and form: their check, their rows as f32, and the copy that a model
+ * keeps. */
 #ifndef NAPIER_UMAP_METRIC_SAMPLES_H
 #define NAPIER_UMAP_METRIC_SAMPLES_H
 
 #include <napier/umap.h>
 
-#include "core/base/context.h"
+#include "core/base/scope.h"
+#include "umap/isa/umap_kernels.h"
 
+static inline int64_t napier_samples_rows(napier_umap_samples samples) {
+    return samples.sparse ? samples.sparse->rows : samples.dense.rows;
+}
+static inline int64_t napier_samples_cols(napier_umap_samples samples) {
+    return samples.sparse ? samples.sparse->cols : samples.dense.cols;
+}
+
+/* Checks shape and structure, not the values: fewer than 2^31 rows and columns; CSR: row_starts begins at 0 and never
+ * decreases, columns are ascending within a row. The other functions take checked samples. */
+napier_status napier_samples_check(napier_context *context, const char *name, napier_umap_samples samples);
+/* The same, with at least one column; returns the shape. */
+napier_status napier_read_check(napier_context *context, const char *name, napier_umap_samples samples, int64_t *n,
+                                int64_t *cols);
+
+/* Checks that `out` shares no byte with the samples. */
+napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,
+                                         const char *samples_name, napier_umap_samples samples);
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+/* Writes row `row` to out[0 .. cols), with the zeros of a sparse row. Returns the first column whose value is NaN, inf
+ * or beyond f32, or -1. */
+int64_t napier_read_row(const napier_umap_kernels *kernels, napier_umap_samples samples, int64_t row, float *out);
+
+/* A hash of the contents of a row, the key of its random numbers. */
+uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row);
+
+/* The first of n values that is not finite, or -1. */
+int64_t napier_first_not_finite(const float *x, int64_t n);
+
+/* Fails with INVALID_ARGUMENT; the message has the row, the column and the value. */
+napier_status napier_read_refuse(napier_context *context, const char *name, napier_umap_samples samples, int64_t row,
+                                 int64_t col);
+
+/* The row of entry e of a CSR matrix. */
+int64_t napier_csr_row_of(const napier_csr_matrix *matrix, int64_t e);
+
+/* ---- Copies ------------------------------------------------------------------------------------------------------ */
+
+/* A CSR matrix that can be written. */
+typedef struct napier_csr_arrays {
+    int64_t *starts;
+    int32_t *columns;
+    float *values;
+} napier_csr_arrays;
+
+/* Takes arrays for n rows and `count` entries; they are also the arrays of *matrix. NULL if there is no memory. */
+napier_csr_arrays napier_csr_take(napier_memory *memory, int64_t n, int64_t cols, int64_t count,
+                                  napier_csr_matrix *matrix);
+
+/* f32 rows, or CSR. */
 typedef struct napier_samples_copy {
     int64_t rows, cols;
     float *dense; /* [rows, cols], contiguous, or NULL: */
     napier_csr_matrix sparse;
 } napier_samples_copy;
 
-/* Rows of samples, as the caller gave them. */
-int64_t napier_samples_rows(napier_umap_samples samples);
-int64_t napier_samples_cols(napier_umap_samples samples);
+napier_status napier_samples_copy_of(napier_memory *memory, napier_umap_samples samples, napier_samples_copy *out);
 
-/* Checks only the shape; the neighbour search checks the contents. */
-napier_status napier_samples_check(napier_context *context, napier_umap_samples samples);
-napier_status napier_samples_copy_of(napier_context *context, napier_umap_samples samples, napier_samples_copy *out);
-void napier_samples_release(napier_context *context, napier_samples_copy *copy);
-
-/* Checks that `out` shares no byte with the samples, which have been checked. */
-napier_status napier_samples_check_apart(napier_context *context, const char *name, napier_matrix out,
-                                         const char *samples_name, napier_umap_samples samples);
-
-/* The copy as samples; `view` must live as long as the result. */
+/* The copy as samples; `copy` must live as long as the result. */
 napier_umap_samples napier_samples_view(const napier_samples_copy *copy);
-
-/* Writes row i as f32 to out[0 .. cols); and a hash of its contents, the key of the row's random numbers. */
-void napier_samples_row(const napier_samples_copy *copy, int64_t row, float *out);
-uint64_t napier_samples_hash(napier_umap_samples samples, int64_t row);
 
 #endif

@@ -9,13 +9,6 @@
 /* umap-learn's numbers of epochs. */
 enum { NAPIER_UMAP_SMALL = 10000, NAPIER_UMAP_EPOCHS_SMALL = 500, NAPIER_UMAP_EPOCHS_LARGE = 200 };
 
-/* Checks least <= value <= most; most +inf allows any finite value. */
-static napier_status check_number(napier_context *context, const char *name, double value, double least, double most) {
-    NAPIER_REFUSE_IF(context, !isfinite(value) || value < least || value > most, "options: %s %g is not %g to %g", name,
-                     value, least, most);
-    return NAPIER_OK;
-}
-
 static napier_status check_counts(napier_context *context, const napier_umap_options *o, int64_t n) {
     NAPIER_REFUSE_IF(context, o->neighbors.n_neighbors < 2, "options: n_neighbors %lld is less than 2",
                      (long long)o->neighbors.n_neighbors);
@@ -42,46 +35,48 @@ static napier_status check_counts(napier_context *context, const napier_umap_opt
 }
 
 static napier_status check_numbers(napier_context *context, const napier_umap_options *o) {
-    NAPIER_TRY(check_number(context, "spread", o->spread, 1e-6, 1e6));
-    NAPIER_TRY(check_number(context, "min_dist", o->min_dist, 0.0, o->spread));
-    NAPIER_TRY(check_number(context, "a", o->a, 0.0, 1e6));
-    NAPIER_TRY(check_number(context, "b", o->b, 0.0, 100.0));
-    NAPIER_TRY(check_number(context, "learning_rate", o->learning_rate, 1e-6, 1e6));
-    NAPIER_TRY(check_number(context, "set_op_mix_ratio", o->set_op_mix_ratio, 0.0, 1.0));
-    NAPIER_TRY(check_number(context, "local_connectivity", o->local_connectivity, 0.0, 1e6));
-    NAPIER_TRY(check_number(context, "repulsion_strength", o->repulsion_strength, 0.0, 1e6));
-    NAPIER_TRY(check_number(context, "negative_sample_rate", o->negative_sample_rate, 0.0, 1000.0));
-    NAPIER_TRY(check_number(context, "target_weight", o->target_weight, 0.0, 1.0));
-    NAPIER_TRY(check_number(context, "dens_lambda", o->dens_lambda, 0.0, 1e6));
-    NAPIER_TRY(check_number(context, "dens_frac", o->dens_frac, 0.0, 1.0));
-    NAPIER_TRY(check_number(context, "dens_var_shift", o->dens_var_shift, 0.0, 1e6));
+    const struct {
+        const char *name;
+        double value, least, most;
+    } numbers[] = {
+        {"spread", o->spread, 1e-6, 1e6},
+        {"min_dist", o->min_dist, 0.0, o->spread},
+        {"a", o->a, 0.0, 1e6},
+        {"b", o->b, 0.0, 100.0},
+        {"learning_rate", o->learning_rate, 1e-6, 1e6},
+        {"set_op_mix_ratio", o->set_op_mix_ratio, 0.0, 1.0},
+        {"local_connectivity", o->local_connectivity, 0.0, 1e6},
+        {"repulsion_strength", o->repulsion_strength, 0.0, 1e6},
+        {"negative_sample_rate", o->negative_sample_rate, 0.0, 1000.0},
+        {"target_weight", o->target_weight, 0.0, 1.0},
+        {"dens_lambda", o->dens_lambda, 0.0, 1e6},
+        {"dens_frac", o->dens_frac, 0.0, 1.0},
+        {"dens_var_shift", o->dens_var_shift, 0.0, 1e6},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const double x = numbers[i].value;
+        NAPIER_REFUSE_IF(context, !isfinite(x) || x < numbers[i].least || x > numbers[i].most,
+                         "options: %s %g is not %g to %g", numbers[i].name, x, numbers[i].least, numbers[i].most);
+    }
     NAPIER_REFUSE_IF(context, !(o->disconnection_distance >= 0.0),
                      "options: disconnection_distance %g is not 0 (by the metric) or more", o->disconnection_distance);
+    NAPIER_REFUSE_IF(context, (o->a > 0.0) != (o->b > 0.0), "options: of a %g and b %g one is 0", o->a, o->b);
     return NAPIER_OK;
 }
 
 napier_status napier_umap_check_options(napier_context *context, const napier_umap_options *options, int64_t n,
                                         napier_umap_options *checked) {
     *checked = (napier_umap_options)NAPIER_UMAP_OPTIONS_INIT;
-    napier_status status = napier_read_options(context, "options", "NAPIER_UMAP_OPTIONS_INIT", options, checked);
-    if (!status)
-        status = napier_check_inner_struct(context, "options: neighbors", "NAPIER_NEIGHBORS_OPTIONS_INIT",
-                                           &checked->neighbors, sizeof checked->neighbors);
-    if (!status)
-        status = check_counts(context, checked, n);
-    if (!status)
-        status = check_numbers(context, checked);
-    if (!status && ((checked->a > 0.0) != (checked->b > 0.0))) {
-        status =
-            napier_fail(context, NAPIER_INVALID_ARGUMENT, "options: of a %g and b %g one is 0", checked->a, checked->b);
-    }
-    if (!status && checked->a == 0.0) {
+    NAPIER_TRY(napier_read_options(context, "options", "NAPIER_UMAP_OPTIONS_INIT", options, checked));
+    NAPIER_TRY(napier_check_inner_struct(context, "options: neighbors", "NAPIER_NEIGHBORS_OPTIONS_INIT",
+                                         &checked->neighbors, sizeof checked->neighbors));
+    NAPIER_TRY(check_counts(context, checked, n));
+    NAPIER_TRY(check_numbers(context, checked));
+    if (checked->a == 0.0) {
         float a, b;
-        status = napier_umap_find_ab_params(context, checked->min_dist, checked->spread, &a, &b);
-        if (!status) {
-            checked->a = (double)a;
-            checked->b = (double)b;
-        }
+        NAPIER_TRY(napier_umap_find_ab_params(context, checked->min_dist, checked->spread, &a, &b));
+        checked->a = (double)a;
+        checked->b = (double)b;
     }
     if (checked->n_epochs == 0) {
         checked->n_epochs = n <= NAPIER_UMAP_SMALL ? NAPIER_UMAP_EPOCHS_SMALL : NAPIER_UMAP_EPOCHS_LARGE;
@@ -89,7 +84,7 @@ napier_status napier_umap_check_options(napier_context *context, const napier_um
     if (checked->neighbors.n_neighbors > n) {
         checked->neighbors.n_neighbors = n;
     }
-    return status;
+    return NAPIER_OK;
 }
 
 float napier_umap_disconnection_of(const napier_umap_options *o) {

@@ -3,41 +3,47 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "core/base/scope.h"
 #include "core/base/struct_size.h"
 #include "core/base/view.h"
 
-/* Checks that a value is finite and above (or not below) a bound. */
-static napier_status check_number(napier_context *context, const char *name, float value, float least, int may_equal) {
-    const int fits = isfinite(value) && (value > least || (may_equal && value == least));
-    NAPIER_REFUSE_IF(context, !fits, "params: %s %g is not a number %s %g", name, (double)value,
-                     may_equal ? "of at least" : "above", (double)least);
-    return NAPIER_OK;
-}
+/* The parameters that are numbers above (or not below) 0. */
+static const struct {
+    const char *name;
+    size_t at; /* in the struct */
+    int may_be_0;
+} numbers[] = {{"a", offsetof(napier_umap_params, a), 0},
+               {"b", offsetof(napier_umap_params, b), 0},
+               {"learning_rate", offsetof(napier_umap_params, learning_rate), 0},
+               {"repulsion_strength", offsetof(napier_umap_params, repulsion_strength), 1},
+               {"epsilon", offsetof(napier_umap_params, epsilon), 0},
+               {"clip", offsetof(napier_umap_params, clip), 1},
+               {"max_norm", offsetof(napier_umap_params, max_norm), 1}};
 
 napier_status napier_umap_check_params(napier_context *context, const napier_umap_params *params,
                                        napier_umap_params *checked, napier_forces *forces) {
-    napier_umap_params read = NAPIER_UMAP_PARAMS_INIT; /* `checked` may be `params` */
-    NAPIER_TRY(napier_read_options(context, "params", "NAPIER_UMAP_PARAMS_INIT", params, &read));
-    *checked = read;
-    const napier_umap_params *p = checked;
-    NAPIER_TRY(check_number(context, "a", p->a, 0.0f, 0));
-    NAPIER_TRY(check_number(context, "b", p->b, 0.0f, 0));
-    NAPIER_TRY(check_number(context, "learning_rate", p->learning_rate, 0.0f, 0));
-    NAPIER_TRY(check_number(context, "repulsion_strength", p->repulsion_strength, 0.0f, 1));
-    NAPIER_TRY(check_number(context, "epsilon", p->epsilon, 0.0f, 0));
-    NAPIER_TRY(check_number(context, "clip", p->clip, 0.0f, 1));
-    NAPIER_TRY(check_number(context, "max_norm", p->max_norm, 0.0f, 1));
-    NAPIER_REFUSE_IF(context, p->negative_sample_rate < 0 || p->negative_sample_rate > 1000,
-                     "params: negative_sample_rate %ld is not 0 to 1000", (long)p->negative_sample_rate);
-    *forces = (napier_forces){.a = p->a,
-                              .b = p->b,
-                              .attraction = -2.0f * p->a * p->b,
-                              .repulsion = 2.0f * p->repulsion_strength * p->b,
-                              .epsilon = p->epsilon,
-                              .clip = p->clip > 0.0f ? p->clip : FLT_MAX,
-                              .max_norm = p->max_norm};
+    napier_umap_params p = NAPIER_UMAP_PARAMS_INIT; /* `checked` may be `params` */
+    NAPIER_TRY(napier_read_options(context, "params", "NAPIER_UMAP_PARAMS_INIT", params, &p));
+    *checked = p;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        float x;
+        memcpy(&x, (const char *)&p + numbers[i].at, sizeof x);
+        NAPIER_REFUSE_IF(context, !isfinite(x) || !(x > 0.0f || (numbers[i].may_be_0 && x == 0.0f)),
+                         "params: %s %g is not a number %s 0", numbers[i].name, (double)x,
+                         numbers[i].may_be_0 ? "of at least" : "above");
+    }
+    NAPIER_REFUSE_IF(context, p.negative_sample_rate < 0 || p.negative_sample_rate > 1000,
+                     "params: negative_sample_rate %ld is not 0 to 1000", (long)p.negative_sample_rate);
+    *forces = (napier_forces){.a = p.a,
+                              .b = p.b,
+                              .attraction = -2.0f * p.a * p.b,
+                              .repulsion = 2.0f * p.repulsion_strength * p.b,
+                              .epsilon = p.epsilon,
+                              .clip = p.clip > 0.0f ? p.clip : FLT_MAX,
+                              .max_norm = p.max_norm};
     return NAPIER_OK;
 }
 
@@ -54,11 +60,11 @@ static napier_status check_shape(napier_context *context, const char *name, napi
 }
 
 napier_status napier_umap_check_shape(napier_context *context, const char *name, napier_const_matrix embedding) {
-    const napier_status status = check_shape(context, name, embedding);
-    NAPIER_REFUSE_IF(context, !status && embedding.rows * embedding.cols >= (int64_t)1 << 31,
+    NAPIER_TRY(check_shape(context, name, embedding));
+    NAPIER_REFUSE_IF(context, embedding.rows * embedding.cols >= (int64_t)1 << 31,
                      "%s: %lld x %lld are 2^31 elements or more", name, (long long)embedding.rows,
                      (long long)embedding.cols);
-    return status;
+    return NAPIER_OK;
 }
 
 int napier_umap_has_no_place(const float *row, int64_t components) {
@@ -72,15 +78,14 @@ int napier_umap_has_no_place(const float *row, int64_t components) {
 static napier_status check_elements(napier_context *context, const char *name, napier_const_matrix embedding,
                                     int may_lack_places) {
     NAPIER_TRY(napier_umap_check_shape(context, name, embedding));
-    const int64_t elements = embedding.rows * embedding.cols;
     const float *y = embedding.data;
-    for (int64_t i = 0; i < elements; i++) {
-        NAPIER_REFUSE_IF(
-            context,
-            !isfinite(y[i]) &&
-                !(may_lack_places && napier_umap_has_no_place(y + i / embedding.cols * embedding.cols, embedding.cols)),
-            "%s: element (%lld, %lld) is %g", name, (long long)(i / embedding.cols), (long long)(i % embedding.cols),
-            (double)y[i]);
+    for (int64_t i = 0; i < embedding.rows * embedding.cols; i++) {
+        const int64_t row = i / embedding.cols;
+        if (!isfinite(y[i]) &&
+            !(may_lack_places && napier_umap_has_no_place(y + row * embedding.cols, embedding.cols))) {
+            return napier_fail(context, NAPIER_INVALID_ARGUMENT, "%s: element (%lld, %lld) is %g", name, (long long)row,
+                               (long long)(i % embedding.cols), (double)y[i]);
+        }
     }
     return NAPIER_OK;
 }
@@ -113,14 +118,23 @@ napier_const_matrix napier_umap_array(const void *data, int64_t count, napier_dt
     return napier_const_rows(data, 1, data ? count : 0, dtype);
 }
 
+napier_status napier_umap_check_apart_rows(napier_context *context, const char *name, napier_matrix out,
+                                           const char *in_name, const int64_t *starts, int64_t n, const void *columns,
+                                           const float *values) {
+    const int64_t count = starts[n];
+    const napier_const_matrix arrays[] = {napier_umap_array(starts, n + 1, NAPIER_F64),
+                                          napier_umap_array(columns, count, NAPIER_F32),
+                                          napier_umap_array(values, count, NAPIER_F32)};
+    for (int i = 0; i < 3; i++) {
+        NAPIER_TRY(napier_umap_check_apart(context, name, out, in_name, arrays[i]));
+    }
+    return NAPIER_OK;
+}
+
 napier_status napier_umap_check_apart_graph(napier_context *context, const char *name, napier_matrix out,
                                             const napier_umap_graph *graph) {
-    const int64_t edges = graph->starts[graph->n];
-    NAPIER_TRY(napier_umap_check_apart(context, name, out, "graph",
-                                       napier_umap_array(graph->starts, graph->n + 1, NAPIER_F64)));
-    NAPIER_TRY(
-        napier_umap_check_apart(context, name, out, "graph", napier_umap_array(graph->targets, edges, NAPIER_F32)));
-    return napier_umap_check_apart(context, name, out, "graph", napier_umap_array(graph->weights, edges, NAPIER_F32));
+    return napier_umap_check_apart_rows(context, name, out, "graph", graph->starts, graph->n, graph->targets,
+                                        graph->weights);
 }
 
 napier_status napier_umap_check_found(napier_context *context, const char *name, const int32_t *indices,

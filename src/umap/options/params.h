@@ -27,11 +27,15 @@ napier_status napier_umap_check_result(napier_context *context, const char *name
 napier_status napier_umap_check_apart(napier_context *context, const char *name, napier_matrix out, const char *in_name,
                                       napier_const_matrix in);
 
-/* Views of other inputs as matrices for this check: an array of 4 or 8 bytes an element, edges, the rows of a graph. */
+/* Views of other inputs as matrices for this check: an array of 4 or 8 bytes an element, and edges. */
 napier_const_matrix napier_umap_array(const void *data, int64_t count, napier_dtype dtype);
 static inline napier_const_matrix napier_umap_edge_words(const napier_umap_edge *edges, int64_t count) {
     return napier_umap_array(edges, count * (int64_t)(sizeof *edges / 4), NAPIER_F32);
 }
+/* The rows of a sparse matrix or of a graph, which have been checked. */
+napier_status napier_umap_check_apart_rows(napier_context *context, const char *name, napier_matrix out,
+                                           const char *in_name, const int64_t *starts, int64_t n, const void *columns,
+                                           const float *values);
 napier_status napier_umap_check_apart_graph(napier_context *context, const char *name, napier_matrix out,
                                             const napier_umap_graph *graph);
 

@@ -14,7 +14,6 @@
 
 #include "core/base/parallel.h"
 #include "core/math/f64.h"
-#include "umap/start/duo.h"
 #include "umap/start/start.h"
 
 enum { LEAST_ROWS = 4096, MOST_BLOCKS = 256, SWEEPS = 30, FIRST_DEGREE = 8, MOST_DEGREE = 64 };

@@ -4,8 +4,23 @@
 #define NAPIER_UMAP_START_EIGEN_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "core/base/context.h"
+
+/* Vectors of two doubles, in plain C, because every 64-bit machine has registers for them. Each operation is one rounding
+ * for each lane, so the bits are those of a loop over doubles. (A GNU C extension, which clang has too.) */
+typedef double napier_duo __attribute__((vector_size(16)));
+
+static inline napier_duo napier_duo_of(double x) { return (napier_duo){x, x}; }
+
+static inline napier_duo napier_duo_load(const double *p) {
+    napier_duo v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void napier_duo_store(double *p, napier_duo v) { memcpy(p, &v, sizeof v); }
 
 enum { NAPIER_MOST_BLOCK = 64 }; /* columns of a block: a multiple of 8 */
 

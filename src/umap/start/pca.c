@@ -4,7 +4,7 @@
  * minus the means. Dense rows go through the matrix product kernel, NAPIER_PANEL columns at a time, in f32 within a
  * block of rows and in double over blocks; sparse rows entry by entry in double, and the means are subtracted
  * afterwards. Rows are cut into groups that depend on the shape only, and groups are added in order. */
-#include "umap/start/pca.h"
+#include "umap/start/start.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,9 +15,7 @@
 #include "core/math/f64.h"
 #include "umap/start/eigen.h"
 #include "umap/options/params.h"
-#include "umap/metric/read.h"
 #include "umap/metric/samples.h"
-#include "umap/start/start.h"
 
 enum { MOST_GROUPS = 64, GUARD_COLUMNS = 6, PRODUCTS = 40, LEAST_BLOCK = 8, MOST_BLOCK_ROWS = 256 };
 #define GROUP_DOUBLES ((int64_t)1 << 23) /* in all groups together */
@@ -30,15 +28,18 @@ typedef struct pca {
     napier_umap_samples samples;
     int64_t n, cols, columns; /* columns: of a block of vectors, one or two panels */
     int64_t group_rows, groups, block_rows;
-    double scale;  /* a power of two that brings all values to about 1 or less */
-    float *means;  /* [cols] */
-    double *sums;  /* [groups, cols (columns or 1)] the sums of each group */
-    double *wide;  /* sparse: [columns] means' X, then per group [columns] the sum of r_i' X */
-    float *panels; /* dense: X as panels [columns / PANEL][cols][PANEL] */
-    float *work;   /* dense, per worker */
+    double scale;               /* a power of two that brings all values to about 1 or less */
+    float *means;               /* [cols] */
+    float largest[MOST_GROUPS]; /* value of each group, in size */
+    int64_t bad[MOST_GROUPS];   /* first row of each group with a bad value, or -1 */
+    double *sums;               /* [groups, cols (columns or 1)] the sums of each group */
+    double *wide;               /* sparse: [columns] means' X, then per group [columns] the sum of r_i' X */
+    float *panels;              /* dense: X as panels [columns / PANEL][cols][PANEL] */
+    float *work;                /* dense, per worker */
     int64_t work_floats;
     const double *x;
-    float *scores; /* only in the last pass */
+    bool is_last; /* pass: */
+    float *scores;
     int64_t components;
     napier_context *context;
 } pca;
@@ -49,12 +50,6 @@ static int64_t group_end(const pca *p, int64_t group) {
 }
 
 /* ---- Means ------------------------------------------------------------------------------------------------------- */
-
-typedef struct mean_task {
-    pca *p;
-    float largest[MOST_GROUPS];
-    napier_bad_rows bad;
-} mean_task;
 
 static void add_sparse_row(const napier_csr_matrix *m, int64_t row, double *sums, float *largest) {
     for (int64_t e = m->row_starts[row]; e < m->row_starts[row + 1]; e++) {
@@ -75,28 +70,24 @@ static void add_dense_row(const float *row, int64_t cols, double *sums, float *l
 }
 
 static void mean_groups(void *argument, int worker, int64_t begin, int64_t end) {
-    mean_task *t = argument;
-    pca *p = t->p;
+    pca *p = argument;
     float *row = p->work + worker * p->work_floats;
     for (int64_t group = begin; group < end; group++) {
         double *sums = p->sums + group * p->cols;
+        float *largest = &p->largest[group];
         memset(sums, 0, (size_t)p->cols * sizeof *sums);
-        t->largest[group] = 0.0f;
+        p->bad[group] = -1;
         for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
             if (p->samples.sparse) {
-                add_sparse_row(p->samples.sparse, i, sums, &t->largest[group]);
+                add_sparse_row(p->samples.sparse, i, sums, largest);
                 continue;
             }
-            if (napier_read_row(p->kernels, p->samples, i, row) >= 0) {
-                napier_bad_rows_add(&t->bad, worker, i);
+            if (napier_read_row(p->kernels, p->samples, i, row) >= 0 && p->bad[group] < 0) {
+                p->bad[group] = i;
             }
-            add_dense_row(row, p->cols, sums, &t->largest[group]);
+            add_dense_row(row, p->cols, sums, largest);
         }
     }
-}
-
-static napier_status refuse_row(napier_context *context, const char *name, const pca *p, int64_t row) {
-    return napier_read_refuse(context, name, p->samples, row, napier_read_row(p->kernels, p->samples, row, p->work));
 }
 
 /* A power of two, exact in f32, that scales values of this size to at most 1. */
@@ -106,30 +97,20 @@ static double power_of_two_above(float largest) {
 }
 
 static napier_status find_means(napier_context *context, const char *name, pca *p) {
-    if (p->samples.sparse) {
-        const napier_csr_matrix *m = p->samples.sparse;
-        const int64_t bad = napier_read_bad_entry(m);
-        for (int64_t i = 0; i < p->n && bad >= 0; i++) {
-            if (bad < m->row_starts[i + 1]) {
-                return napier_read_refuse(context, name, p->samples, i, m->columns[bad]);
-            }
-        }
+    const napier_csr_matrix *m = p->samples.sparse;
+    const int64_t bad_entry = m ? napier_first_not_finite(m->values, m->row_starts[p->n]) : -1;
+    if (bad_entry >= 0) {
+        return napier_read_refuse(context, name, p->samples, napier_csr_row_of(m, bad_entry), m->columns[bad_entry]);
     }
-    mean_task *t = napier_alloc(&context->allocator, 1, sizeof *t);
-    if (!t) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "%s: no memory for means", name);
-    }
-    t->p = p;
-    napier_bad_rows_clear(&t->bad);
-    napier_parallel(context, p->groups, 1, mean_groups, t);
-    const int64_t bad = napier_bad_rows_least(&t->bad);
+    napier_parallel(context, p->groups, 1, mean_groups, p);
     float largest = 0.0f;
     for (int64_t group = 0; group < p->groups; group++) {
-        largest = t->largest[group] > largest ? t->largest[group] : largest;
-    }
-    napier_free(&context->allocator, t);
-    if (bad >= 0) {
-        return refuse_row(context, name, p, bad);
+        const int64_t bad = p->bad[group];
+        if (bad >= 0) {
+            return napier_read_refuse(context, name, p->samples, bad,
+                                      napier_read_row(p->kernels, p->samples, bad, p->work));
+        }
+        largest = p->largest[group] > largest ? p->largest[group] : largest;
     }
     p->scale = power_of_two_above(largest);
     for (int64_t c = 0; c < p->cols; c++) {
@@ -194,6 +175,19 @@ static void dense_block(const pca *p, const dense_room *room, int64_t count, dou
     }
 }
 
+static void score_block(const pca *p, const dense_room *room, int64_t first, int64_t count) {
+    for (int64_t panel = 0; panel * NAPIER_PANEL < p->components; panel++) {
+        p->kernels->linear->product(room->rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL, p->cols,
+                                    room->products, NAPIER_PANEL);
+        for (int64_t r = 0; r < count; r++) {
+            for (int64_t j = panel * NAPIER_PANEL; j < p->components && j < (panel + 1) * NAPIER_PANEL; j++) {
+                p->scores[(first + r) * p->components + j] =
+                    room->products[r * NAPIER_PANEL + j - panel * NAPIER_PANEL];
+            }
+        }
+    }
+}
+
 static void dense_groups(void *argument, int worker, int64_t begin, int64_t end) {
     const pca *p = argument;
     const dense_room room = dense_room_of(p, worker);
@@ -203,27 +197,10 @@ static void dense_groups(void *argument, int worker, int64_t begin, int64_t end)
         for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
             const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
             read_block(p, i, count, room.rows);
-            dense_block(p, &room, count, sums);
-        }
-    }
-}
-
-static void dense_scores(void *argument, int worker, int64_t begin, int64_t end) {
-    const pca *p = argument;
-    const dense_room room = dense_room_of(p, worker);
-    for (int64_t group = begin; group < end; group++) {
-        for (int64_t i = group * p->group_rows; i < group_end(p, group); i += p->block_rows) {
-            const int64_t left = group_end(p, group) - i, count = left < p->block_rows ? left : p->block_rows;
-            read_block(p, i, count, room.rows);
-            for (int64_t panel = 0; panel * NAPIER_PANEL < p->components; panel++) {
-                p->kernels->linear->product(room.rows, p->cols, count, p->panels + panel * p->cols * NAPIER_PANEL,
-                                            p->cols, room.products, NAPIER_PANEL);
-                for (int64_t r = 0; r < count; r++) {
-                    for (int64_t j = panel * NAPIER_PANEL; j < p->components && j < (panel + 1) * NAPIER_PANEL; j++) {
-                        p->scores[(i + r) * p->components + j] =
-                            room.products[r * NAPIER_PANEL + j - panel * NAPIER_PANEL];
-                    }
-                }
+            if (p->is_last) {
+                score_block(p, &room, i, count);
+            } else {
+                dense_block(p, &room, count, sums);
             }
         }
     }
@@ -257,39 +234,27 @@ static void sparse_row(const pca *p, int64_t row, double *z) {
     }
 }
 
-static void sparse_groups(void *argument, int worker, int64_t begin, int64_t end) {
+static void sparse_groups(void *argument, int64_t group) {
     const pca *p = argument;
     const napier_csr_matrix *m = p->samples.sparse;
-    (void)worker;
-    for (int64_t group = begin; group < end; group++) {
-        double *sums = p->sums + group * p->cols * p->columns, *all = p->wide + (group + 1) * p->columns;
-        memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
-        memset(all, 0, (size_t)p->columns * sizeof *all);
-        for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
-            double z[NAPIER_MOST_BLOCK];
-            sparse_row(p, i, z);
-            for (int64_t j = 0; j < p->columns; j++) {
-                all[j] += z[j];
-            }
-            for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
-                const double value = (double)m->values[e] * p->scale;
-                double *sum = sums + (int64_t)m->columns[e] * p->columns;
-                for (int64_t j = 0; j < p->columns; j++) {
-                    sum[j] += value * z[j];
-                }
-            }
-        }
-    }
-}
-
-static void sparse_scores(void *argument, int worker, int64_t begin, int64_t end) {
-    const pca *p = argument;
-    (void)worker;
-    for (int64_t i = begin * p->group_rows; i < p->n && i < end * p->group_rows; i++) {
+    double *sums = p->sums + group * p->cols * p->columns, *all = p->wide + (group + 1) * p->columns;
+    memset(sums, 0, (size_t)(p->cols * p->columns) * sizeof *sums);
+    memset(all, 0, (size_t)p->columns * sizeof *all);
+    for (int64_t i = group * p->group_rows; i < group_end(p, group); i++) {
         double z[NAPIER_MOST_BLOCK];
         sparse_row(p, i, z);
-        for (int64_t j = 0; j < p->components; j++) {
+        for (int64_t j = 0; p->is_last && j < p->components; j++) {
             p->scores[i * p->components + j] = (float)z[j];
+        }
+        for (int64_t j = 0; j < p->columns; j++) {
+            all[j] += z[j];
+        }
+        for (int64_t e = m->row_starts[i]; e < m->row_starts[i + 1]; e++) {
+            const double value = (double)m->values[e] * p->scale;
+            double *sum = sums + (int64_t)m->columns[e] * p->columns;
+            for (int64_t j = 0; j < p->columns; j++) {
+                sum[j] += value * z[j];
+            }
         }
     }
 }
@@ -313,60 +278,57 @@ typedef struct combine_task {
     double alpha, beta, gamma, *y;
 } combine_task;
 
-static void combine_columns(void *argument, int worker, int64_t begin, int64_t end) {
+static void combine_columns(void *argument, int64_t c) {
     const combine_task *t = argument;
     const pca *p = t->p;
-    (void)worker;
-    for (int64_t c = begin; c < end; c++) {
-        for (int64_t j = 0; j < p->columns; j++) {
-            const int64_t at = c * p->columns + j;
-            double sum = 0.0, all = 0.0;
-            for (int64_t group = 0; group < p->groups; group++) {
-                sum += p->sums[group * p->cols * p->columns + at];
-                all += p->samples.sparse ? p->wide[(group + 1) * p->columns + j] : 0.0;
-            }
-            sum = (sum - all * (double)p->means[c]) / (double)p->n;
-            const double kept = t->gamma != 0.0 ? t->gamma * t->y[at] : 0.0;
-            t->y[at] = t->alpha * sum + t->beta * t->x[at] + kept;
+    for (int64_t j = 0; j < p->columns; j++) {
+        const int64_t at = c * p->columns + j;
+        double sum = 0.0, all = 0.0;
+        for (int64_t group = 0; group < p->groups; group++) {
+            sum += p->sums[group * p->cols * p->columns + at];
+            all += p->samples.sparse ? p->wide[(group + 1) * p->columns + j] : 0.0;
         }
+        sum = (sum - all * (double)p->means[c]) / (double)p->n;
+        const double kept = t->gamma != 0.0 ? t->gamma * t->y[at] : 0.0;
+        t->y[at] = t->alpha * sum + t->beta * t->x[at] + kept;
+    }
+}
+
+/* Passes over all samples: the sums of each group, or in the last pass the scores. */
+static void pass_over(pca *p, const double *x) {
+    if (p->samples.sparse) {
+        start_sparse(p, x);
+        napier_parallel_each(p->context, p->groups, 1, sparse_groups, p);
+    } else {
+        fill_panels(p, x);
+        napier_parallel(p->context, p->groups, 1, dense_groups, p);
     }
 }
 
 static void multiply(void *argument, const double *x, double alpha, double beta, double gamma, double *y) {
     pca *p = argument;
-    if (p->samples.sparse) {
-        start_sparse(p, x);
-        napier_parallel(p->context, p->groups, 1, sparse_groups, p);
-    } else {
-        fill_panels(p, x);
-        napier_parallel(p->context, p->groups, 1, dense_groups, p);
-    }
+    pass_over(p, x);
     combine_task t = {p, x, alpha, beta, gamma, y};
-    napier_parallel(p->context, p->cols, 64, combine_columns, &t);
+    napier_parallel_each(p->context, p->cols, 64, combine_columns, &t);
 }
 
 /* ---- Scores and the start ---------------------------------------------------------------------------------------- */
 
-static napier_status make_room(napier_context *context, const char *name, pca *p, double **blocks) {
-    const napier_allocator *allocator = &context->allocator;
-    const size_t cols = (size_t)p->cols, block = (size_t)p->columns * sizeof(double);
-    const size_t workers = (size_t)napier_workers(context, p->groups, 1);
-    p->means = napier_alloc(allocator, cols, sizeof *p->means);
-    p->sums = napier_alloc(allocator, cols * (size_t)p->groups, block);
-    p->work = napier_alloc(allocator, workers, (size_t)p->work_floats * sizeof *p->work);
-    const size_t doubles = 2 * cols * (size_t)p->columns + (size_t)napier_eigen_scratch(p->cols, p->columns);
-    *blocks = napier_alloc(allocator, doubles, sizeof **blocks); /* two blocks and the iteration's scratch */
-    int missing = !p->means || !p->sums || !p->work || !*blocks;
+static napier_status make_room(napier_memory *memory, const char *name, pca *p, double **blocks) {
+    const size_t block = (size_t)p->columns * sizeof(double);
+    const int workers = napier_workers(memory->context, p->groups, 1);
+    p->means = napier_memory_take(memory, p->cols, sizeof *p->means);
+    p->sums = napier_memory_take(memory, p->cols * p->groups, block);
+    p->work = napier_memory_take(memory, workers, (size_t)p->work_floats * sizeof *p->work);
+    *blocks = napier_memory_take(memory, 2 * p->cols * p->columns + napier_eigen_scratch(p->cols, p->columns),
+                                 sizeof **blocks); /* two blocks and the iteration's scratch */
     if (p->samples.sparse) {
-        p->wide = napier_alloc(allocator, (size_t)p->groups + 1, block);
-        missing = missing || !p->wide;
+        p->wide = napier_memory_take(memory, p->groups + 1, block);
     } else {
-        p->panels = napier_alloc(allocator, cols, (size_t)p->columns * sizeof *p->panels);
-        missing = missing || !p->panels;
+        p->panels = napier_memory_take(memory, p->cols, (size_t)p->columns * sizeof *p->panels);
     }
-    return missing ? napier_fail(context, NAPIER_OUT_OF_MEMORY,
-                                 "%s: no memory for principal components of %lld columns", name, (long long)p->cols)
-                   : NAPIER_OK;
+    return napier_memory_check(memory, "%s: no memory for principal components of %lld columns", name,
+                               (long long)p->cols);
 }
 
 static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
@@ -398,13 +360,8 @@ static void scores_of(napier_context *context, pca *p, double *blocks, int64_t *
             blocks[c * p->columns + j] = 0.0;
         }
     }
-    if (p->samples.sparse) {
-        start_sparse(p, blocks);
-        napier_parallel(context, p->groups, 1, sparse_scores, p);
-    } else {
-        fill_panels(p, blocks);
-        napier_parallel(context, p->groups, 1, dense_scores, p);
-    }
+    p->is_last = true;
+    pass_over(p, blocks);
     for (int64_t j = 0; j < p->components; j++) {
         napier_start_fix_sign(p->scores, p->n, p->components, j);
     }
@@ -414,65 +371,53 @@ napier_status napier_pca_scores(napier_context *context, const char *name, napie
                                 int64_t components, float *scores, int64_t *found) {
     pca p = {.kernels = napier_umap_kernels_of(context->isa),
              .samples = samples,
+             .n = napier_samples_rows(samples),
+             .cols = napier_samples_cols(samples),
              .columns = components + GUARD_COLUMNS <= NAPIER_PANEL ? NAPIER_PANEL : 2 * NAPIER_PANEL,
              .scores = scores,
              .components = components,
              .context = context};
+    double *blocks;
+    NAPIER_MEMORY(memory, context);
     *found = 0;
-    napier_status status = napier_read_check(context, name, samples, &p.n, &p.cols);
-    if (status || p.n == 0) {
-        return status;
-    }
     plan(&p);
-    double *blocks = NULL;
-    status = make_room(context, name, &p, &blocks);
-    if (!status)
-        status = find_means(context, name, &p);
-    if (!status)
-        scores_of(context, &p, blocks, found);
-    napier_free(&context->allocator, p.means);
-    napier_free(&context->allocator, p.sums);
-    napier_free(&context->allocator, p.work);
-    napier_free(&context->allocator, p.wide);
-    napier_free(&context->allocator, p.panels);
-    napier_free(&context->allocator, blocks);
-    return status;
+    NAPIER_TRY(make_room(&memory, name, &p, &blocks));
+    NAPIER_TRY(find_means(context, name, &p));
+    scores_of(context, &p, blocks, found);
+    return NAPIER_OK;
+}
+
+napier_status napier_start_pca(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                               napier_matrix embedding) {
+    const int64_t n = embedding.rows, components = embedding.cols;
+    int64_t found;
+    NAPIER_REFUSE_IF(context, napier_samples_cols(samples) < 1, "samples: no columns");
+    NAPIER_MEMORY(memory, context);
+    float *scores = napier_memory_take(&memory, n, (size_t)components * sizeof *scores);
+    NAPIER_TRY(napier_memory_check(&memory, "embedding: no memory for %lld points", (long long)n));
+    NAPIER_TRY(napier_pca_scores(context, "samples", samples, components, scores, &found));
+    float largest = 0.0f;
+    for (int64_t i = 0; i < n * components; i++) {
+        largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
+    }
+    const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t c = found; c < components; c++) {
+            scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));
+        }
+    }
+    napier_start_finish(scores, n, components, seed);
+    memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_pca_layout(napier_context *context, napier_umap_samples samples, uint64_t seed,
                                      napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    int64_t n = 0, cols = 0, found = 0;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_read_check(context, "samples", samples, &n, &cols);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, n, embedding.cols);
-    if (!status)
-        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
-    if (status || n == 0) {
-        return status;
-    }
-    const int64_t components = embedding.cols;
-    float *scores = napier_alloc(&context->allocator, (size_t)n, (size_t)components * sizeof *scores);
-    if (!scores) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "embedding: no memory for %lld points", (long long)n);
-    }
-    status = napier_pca_scores(context, "samples", samples, components, scores, &found);
-    if (!status) {
-        float largest = 0.0f;
-        for (int64_t i = 0; i < n * components; i++) {
-            largest = fabsf(scores[i]) > largest ? fabsf(scores[i]) : largest;
-        }
-        const double small = largest > 0.0f ? 0.1 * (double)largest : 1.0; /* a tenth of the map */
-        for (int64_t i = 0; i < n; i++) {
-            for (int64_t c = found; c < components; c++) {
-                scores[i * components + c] = (float)(small * napier_start_number(seed, NAPIER_STREAM_SMALL, i, c));
-            }
-        }
-        napier_start_finish(scores, n, components, seed);
-        memcpy(embedding.data, scores, (size_t)(n * components) * sizeof *scores);
-    }
-    napier_free(&context->allocator, scores);
-    return status;
+    int64_t n, cols;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_read_check(context, "samples", samples, &n, &cols));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, n, embedding.cols));
+    NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
+    return n == 0 ? NAPIER_OK : napier_start_pca(context, samples, seed, embedding);
 }

@@ -17,12 +17,9 @@
 
 #include "core/base/parallel.h"
 #include "core/base/scope.h"
-#include "umap/start/duo.h"
 #include "umap/start/eigen.h"
 #include "umap/graph/graph.h"
 #include "umap/options/params.h"
-#include "umap/start/pca.h"
-#include "umap/metric/read.h"
 #include "umap/metric/samples.h"
 #include "umap/start/start.h"
 
@@ -38,6 +35,7 @@ enum { MOST_PAIRED = 4096 };
 
 typedef struct spectral {
     napier_context *context;
+    napier_memory *memory; /* of the arrays */
     const napier_umap_graph *graph;
     int64_t n, components; /* of the layout */
     int64_t columns;       /* of a block of vectors */
@@ -101,46 +99,34 @@ static void order_vertices(spectral *s, uint32_t *places) {
     }
 }
 
-static void find_degrees(void *argument, int worker, int64_t begin, int64_t end) {
+static void find_degrees(void *argument, int64_t at) {
     const spectral *s = argument;
-    (void)worker;
-    for (int64_t at = begin; at < end; at++) {
-        const uint32_t v = s->order[at];
-        double degree = 0.0;
-        for (int64_t e = s->graph->starts[v]; e < s->graph->starts[v + 1]; e++) {
-            degree += (double)s->graph->weights[e];
-        }
-        s->degrees[at] = degree;
+    const uint32_t v = s->order[at];
+    double degree = 0.0;
+    for (int64_t e = s->graph->starts[v]; e < s->graph->starts[v + 1]; e++) {
+        degree += (double)s->graph->weights[e];
     }
+    s->degrees[at] = degree;
 }
 
 static napier_status split(spectral *s) {
     napier_context *context = s->context;
-    uint32_t *scratch = napier_alloc(&context->allocator, (size_t)s->n, sizeof *scratch);
-    if (!scratch) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld vertices", (long long)s->n);
-    }
-    find_components(s, scratch);
     const int64_t edges = napier_umap_graph_edges(s->graph);
-    s->begins = napier_alloc(&context->allocator, (size_t)s->count + 1, sizeof *s->begins);
-    s->centres = napier_alloc(&context->allocator, (size_t)s->count, (size_t)s->components * sizeof *s->centres);
-    s->extents = napier_alloc(&context->allocator, (size_t)s->count, sizeof *s->extents);
-    int missing = !s->begins || !s->centres || !s->extents;
-    if (s->count > 1) {
-        s->local = napier_alloc(&context->allocator, edges > 0 ? (size_t)edges : 1, sizeof *s->local);
-        missing = missing || !s->local;
+    NAPIER_MEMORY(own, context);
+    uint32_t *scratch = napier_memory_take(&own, s->n, sizeof *scratch);
+    NAPIER_TRY(napier_memory_check(&own, "graph: no memory for %lld vertices", (long long)s->n));
+    find_components(s, scratch);
+    s->begins = napier_memory_take(s->memory, s->count + 1, sizeof *s->begins);
+    s->centres = napier_memory_take(s->memory, s->count, (size_t)s->components * sizeof *s->centres);
+    s->extents = napier_memory_take(s->memory, s->count, sizeof *s->extents);
+    s->local = s->count > 1 ? napier_memory_take(s->memory, edges, sizeof *s->local) : NULL;
+    NAPIER_TRY(napier_memory_check(s->memory, "graph: no memory for %lld components", (long long)s->count));
+    order_vertices(s, scratch);
+    for (int64_t e = 0; e < edges && s->local; e++) {
+        s->local[e] = scratch[s->graph->targets[e]];
     }
-    if (!missing) {
-        order_vertices(s, scratch);
-        for (int64_t e = 0; e < edges && s->local; e++) {
-            s->local[e] = scratch[s->graph->targets[e]];
-        }
-        napier_parallel(context, s->n, ROW_CHUNK, find_degrees, s);
-    }
-    napier_free(&context->allocator, scratch);
-    return missing
-               ? napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld components", (long long)s->count)
-               : NAPIER_OK;
+    napier_parallel_each(context, s->n, ROW_CHUNK, find_degrees, s);
+    return NAPIER_OK;
 }
 
 /* ---- The layout of one component --------------------------------------------------------------------------------- */
@@ -164,7 +150,8 @@ static inline void finish_duo(const walk *w, double alpha, napier_duo sum, int64
 }
 
 /* y = alpha P x + beta x + gamma y for one vertex, eight columns at a time. */
-static void walk_row(const walk *w, int64_t i) {
+static void walk_row(void *argument, int64_t i) {
+    const walk *w = argument;
     const napier_umap_graph *g = w->s->graph;
     const uint32_t *targets = w->s->local ? w->s->local : g->targets;
     const uint32_t v = w->s->order[w->begin + i];
@@ -189,13 +176,6 @@ static void walk_row(const walk *w, int64_t i) {
     }
 }
 
-static void walk_rows(void *argument, int worker, int64_t begin, int64_t end) {
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        walk_row(argument, i);
-    }
-}
-
 static void multiply(void *argument, const double *x, double alpha, double beta, double gamma, double *y) {
     walk w = *(const walk *)argument;
     w.x = x;
@@ -203,7 +183,7 @@ static void multiply(void *argument, const double *x, double alpha, double beta,
     w.beta = beta;
     w.gamma = gamma;
     w.y = y;
-    napier_parallel(w.context, w.rows, ROW_CHUNK, walk_rows, &w);
+    napier_parallel_each(w.context, w.rows, ROW_CHUNK, walk_row, &w);
 }
 
 /* Fixes the signs of a component, scales it to its extent and moves it to its centre. */
@@ -315,21 +295,16 @@ static napier_status lay_out_components(spectral *s, uint64_t seed) {
     component_task t = {s, seed, NULL, doubles_for(other, s->columns)};
     const int64_t for_all = doubles_for(large, s->columns);
     const int64_t for_workers = t.worker_doubles * napier_workers(context, s->count, chunk);
-    const int64_t doubles = for_all > for_workers ? for_all : for_workers;
-    if (doubles > 0) {
-        t.blocks = napier_alloc(&context->allocator, (size_t)doubles, sizeof *t.blocks);
-        if (!t.blocks) {
-            return napier_fail(context, NAPIER_OUT_OF_MEMORY, "graph: no memory for %lld columns of %lld vertices",
-                               (long long)s->columns, (long long)(large > other ? large : other));
-        }
-    }
+    NAPIER_MEMORY(memory, context);
+    t.blocks = napier_memory_take(&memory, for_all > for_workers ? for_all : for_workers, sizeof *t.blocks);
+    NAPIER_TRY(napier_memory_check(&memory, "graph: no memory for %lld columns of %lld vertices", (long long)s->columns,
+                                   (long long)(large > other ? large : other)));
     for (int64_t c = 0; c < s->count; c++) {
         if (is_large(s, c)) {
             lay_out_component(s, context, c, t.blocks);
         }
     }
     napier_parallel(context, s->count, chunk, lay_out_small_ones, &t);
-    napier_free(&context->allocator, t.blocks);
     return NAPIER_OK;
 }
 
@@ -378,63 +353,46 @@ static int64_t add_sample(const napier_umap_kernels *kernels, napier_umap_sample
 /* The mean of each component's samples, in f32; rows are added in order, in double. */
 static napier_status find_centroids(const spectral *s, napier_umap_samples samples, int64_t cols, float *centroids) {
     napier_context *context = s->context;
-    const napier_umap_kernels *kernels = napier_umap_kernels_of(context->isa);
-    double *sums = napier_alloc(&context->allocator, (size_t)cols, sizeof *sums);
-    float *row = napier_alloc(&context->allocator, (size_t)cols, sizeof *row);
-    napier_status status = NAPIER_OK;
-    if (!sums || !row) {
-        status = napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for a centroid of %lld columns",
-                             (long long)cols);
-    }
-    for (int64_t c = 0; c < s->count && !status; c++) {
+    NAPIER_MEMORY(memory, context);
+    double *sums = napier_memory_take(&memory, cols, sizeof *sums);
+    float *row = napier_memory_take(&memory, cols, sizeof *row);
+    NAPIER_TRY(napier_memory_check(&memory, "samples: no memory for a centroid of %lld columns", (long long)cols));
+    for (int64_t c = 0; c < s->count; c++) {
         memset(sums, 0, (size_t)cols * sizeof *sums);
-        for (int64_t at = s->begins[c]; at < s->begins[c + 1] && !status; at++) {
-            const int64_t bad = add_sample(kernels, samples, s->order[at], cols, row, sums);
+        for (int64_t at = s->begins[c]; at < s->begins[c + 1]; at++) {
+            const int64_t bad =
+                add_sample(napier_umap_kernels_of(context->isa), samples, s->order[at], cols, row, sums);
             if (bad >= 0) {
-                status = napier_read_refuse(context, "samples", samples, s->order[at], bad);
+                return napier_read_refuse(context, "samples", samples, s->order[at], bad);
             }
         }
         for (int64_t i = 0; i < cols; i++) {
             centroids[c * cols + i] = (float)(sums[i] / (double)(s->begins[c + 1] - s->begins[c]));
         }
     }
-    napier_free(&context->allocator, sums);
-    napier_free(&context->allocator, row);
-    return status;
+    return NAPIER_OK;
 }
 
 /* Places components by the principal components of their centroids, scaled so that the largest is 1. *found is 0 if all
  * centroids are equal. */
 static napier_status place_by_centroids(spectral *s, napier_umap_samples samples, int64_t cols, int64_t *found) {
-    napier_context *context = s->context;
-    const size_t count = (size_t)s->count;
-    float *centroids = napier_alloc(&context->allocator, count, (size_t)cols * sizeof *centroids);
-    float *scores = napier_alloc(&context->allocator, count, (size_t)s->components * sizeof *scores);
-    napier_status status = NAPIER_OK;
-    *found = 0;
-    if (!centroids || !scores) {
-        status =
-            napier_fail(context, NAPIER_OUT_OF_MEMORY, "samples: no memory for %lld centroids", (long long)s->count);
+    const int64_t numbers = s->count * s->components;
+    NAPIER_MEMORY(memory, s->context);
+    float *centroids = napier_memory_take(&memory, s->count, (size_t)cols * sizeof *centroids);
+    float *scores = napier_memory_take(&memory, numbers, sizeof *scores);
+    NAPIER_TRY(napier_memory_check(&memory, "samples: no memory for %lld centroids", (long long)s->count));
+    NAPIER_TRY(find_centroids(s, samples, cols, centroids));
+    const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
+    NAPIER_TRY(napier_pca_scores(s->context, "samples", means, s->components, scores, found));
+    double largest = 0.0;
+    for (int64_t i = 0; i < numbers; i++) {
+        largest = fabs((double)scores[i]) > largest ? fabs((double)scores[i]) : largest;
     }
-    if (!status)
-        status = find_centroids(s, samples, cols, centroids);
-    if (!status) {
-        const napier_umap_samples means = {napier_const_rows_f32(centroids, s->count, cols), NULL};
-        status = napier_pca_scores(context, "samples", means, s->components, scores, found);
+    *found = largest > 0.0 ? *found : 0;
+    for (int64_t i = 0; i < numbers; i++) {
+        s->centres[i] = largest > 0.0 ? (double)scores[i] / largest : 0.0;
     }
-    if (!status) {
-        double largest = 0.0;
-        for (int64_t i = 0; i < s->count * s->components; i++) {
-            largest = fabs((double)scores[i]) > largest ? fabs((double)scores[i]) : largest;
-        }
-        *found = largest > 0.0 ? *found : 0;
-        for (int64_t i = 0; i < s->count * s->components; i++) {
-            s->centres[i] = largest > 0.0 ? (double)scores[i] / largest : 0.0;
-        }
-    }
-    napier_free(&context->allocator, centroids);
-    napier_free(&context->allocator, scores);
-    return status;
+    return NAPIER_OK;
 }
 
 static double squared_distance(const spectral *s, int64_t a, int64_t b) {
@@ -463,9 +421,10 @@ static void find_extents(spectral *s) {
     }
 }
 
-static napier_status place_components(spectral *s, napier_umap_samples samples, int64_t cols) {
-    memset(s->centres, 0, (size_t)(s->count * s->components) * sizeof *s->centres);
+static napier_status place_components(spectral *s, napier_umap_samples samples) {
+    const int64_t cols = napier_samples_cols(samples);
     int64_t found = 0;
+    memset(s->centres, 0, (size_t)(s->count * s->components) * sizeof *s->centres);
     if (s->count == 1) {
         s->extents[0] = 1.0;
         return NAPIER_OK;
@@ -474,10 +433,7 @@ static napier_status place_components(spectral *s, napier_umap_samples samples, 
         place_on_axes(s);
     } else {
         if (cols > 0 && cols <= MOST_CENTROID_NUMBERS / s->count) {
-            const napier_status status = place_by_centroids(s, samples, cols, &found);
-            if (status) {
-                return status;
-            }
+            NAPIER_TRY(place_by_centroids(s, samples, cols, &found));
         }
         if (found == 0) {
             place_on_grid(s);
@@ -489,71 +445,48 @@ static napier_status place_components(spectral *s, napier_umap_samples samples, 
 
 /* ---- The layout -------------------------------------------------------------------------------------------------- */
 
-static napier_status make_layout(spectral *s, napier_umap_samples samples, int64_t cols, uint64_t seed) {
-    napier_context *context = s->context;
-    const size_t n = (size_t)s->n;
-    s->labels = napier_alloc(&context->allocator, n, sizeof *s->labels);
-    s->order = napier_alloc(&context->allocator, n, sizeof *s->order);
-    s->degrees = napier_alloc(&context->allocator, n, sizeof *s->degrees);
-    s->layout = napier_alloc(&context->allocator, n, (size_t)s->components * sizeof *s->layout);
-    if (!s->labels || !s->order || !s->degrees || !s->layout) {
-        return napier_fail(context, NAPIER_OUT_OF_MEMORY, "embedding: no memory for %lld vertices", (long long)s->n);
-    }
-    NAPIER_TRY(split(s));
-    NAPIER_TRY(place_components(s, samples, cols));
-    return lay_out_components(s, seed);
-}
-
-static void release(spectral *s) {
-    const napier_allocator *allocator = &s->context->allocator;
-    napier_free(allocator, s->labels);
-    napier_free(allocator, s->order);
-    napier_free(allocator, s->begins);
-    napier_free(allocator, s->local);
-    napier_free(allocator, s->degrees);
-    napier_free(allocator, s->centres);
-    napier_free(allocator, s->extents);
-    napier_free(allocator, s->layout);
+napier_status napier_start_spectral(napier_context *context, const napier_umap_graph *graph,
+                                    napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
+    const int64_t n = graph->n;
+    NAPIER_MEMORY(memory, context);
+    spectral s = {.context = context, .memory = &memory, .graph = graph, .n = n, .components = embedding.cols};
+    s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
+    s.labels = napier_memory_take(&memory, n, sizeof *s.labels);
+    s.order = napier_memory_take(&memory, n, sizeof *s.order);
+    s.degrees = napier_memory_take(&memory, n, sizeof *s.degrees);
+    s.layout = napier_memory_take(&memory, n, (size_t)s.components * sizeof *s.layout);
+    NAPIER_TRY(napier_memory_check(&memory, "embedding: no memory for %lld vertices", (long long)n));
+    NAPIER_TRY(split(&s));
+    NAPIER_TRY(place_components(&s, samples));
+    NAPIER_TRY(lay_out_components(&s, seed));
+    napier_start_finish(s.layout, n, s.components, seed);
+    memcpy(embedding.data, s.layout, (size_t)(n * s.components) * sizeof *s.layout);
+    return NAPIER_OK;
 }
 
 /* Checks the samples. They are optional: samples without rows are not used. */
-static napier_status check_samples(napier_context *context, napier_umap_samples samples, int64_t n, int64_t *cols) {
-    int64_t rows = 0;
-    *cols = 0;
-    if (!samples.sparse && (samples.dense.data == NULL || samples.dense.rows == 0)) {
+static napier_status check_samples(napier_context *context, napier_umap_samples *samples, int64_t n) {
+    int64_t rows, cols;
+    if (!samples->sparse && (samples->dense.data == NULL || samples->dense.rows == 0)) {
+        samples->dense.cols = 0;
         return NAPIER_OK;
     }
-    const napier_status status = napier_read_check(context, "samples", samples, &rows, cols);
-    NAPIER_REFUSE_IF(context, !status && rows != n, "samples: %lld rows are not the graph's %lld vertices",
-                     (long long)rows, (long long)n);
-    return status;
+    NAPIER_TRY(napier_read_check(context, "samples", *samples, &rows, &cols));
+    NAPIER_REFUSE_IF(context, rows != n, "samples: %lld rows are not the graph's %lld vertices", (long long)rows,
+                     (long long)n);
+    return NAPIER_OK;
 }
 
 napier_status napier_umap_spectral_layout(napier_context *context, const napier_umap_graph *graph,
                                           napier_umap_samples samples, uint64_t seed, napier_matrix embedding) {
     NAPIER_DEFAULT_FENV;
-    int64_t cols = 0;
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_graph(context, "graph", graph);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols);
-    if (!status)
-        status = check_samples(context, samples, graph->n, &cols);
-    if (!status)
-        status = napier_umap_check_apart_graph(context, "embedding", embedding, graph);
-    if (!status && cols > 0)
-        status = napier_samples_check_apart(context, "embedding", embedding, "samples", samples);
-    if (status || graph->n == 0) {
-        return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_graph(context, "graph", graph));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, graph->n, embedding.cols));
+    NAPIER_TRY(check_samples(context, &samples, graph->n));
+    NAPIER_TRY(napier_umap_check_apart_graph(context, "embedding", embedding, graph));
+    if (napier_samples_cols(samples) > 0) {
+        NAPIER_TRY(napier_samples_check_apart(context, "embedding", embedding, "samples", samples));
     }
-    spectral s = {.context = context, .graph = graph, .n = graph->n, .components = embedding.cols};
-    s.columns = (s.components + GUARD_COLUMNS + PANEL - 1) / PANEL * PANEL;
-    status = make_layout(&s, samples, cols, seed);
-    if (!status) {
-        napier_start_finish(s.layout, s.n, s.components, seed);
-        memcpy(embedding.data, s.layout, (size_t)(s.n * s.components) * sizeof *s.layout);
-    }
-    release(&s);
-    return status;
+    return graph->n == 0 ? NAPIER_OK : napier_start_spectral(context, graph, samples, seed, embedding);
 }

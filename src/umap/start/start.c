@@ -58,24 +58,17 @@ typedef struct random_task {
     uint64_t seed;
 } random_task;
 
-static void random_rows(void *argument, int worker, int64_t begin, int64_t end) {
+static void random_rows(void *argument, int64_t i) {
     const random_task *t = argument;
-    (void)worker;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t c = 0; c < t->components; c++) {
-            t->y[i * t->components + c] =
-                (float)(EXTENT * napier_start_number(t->seed, NAPIER_STREAM_RANDOM_START, i, c));
-        }
+    for (int64_t c = 0; c < t->components; c++) {
+        t->y[i * t->components + c] = (float)(EXTENT * napier_start_number(t->seed, NAPIER_STREAM_RANDOM_START, i, c));
     }
 }
 
 napier_status napier_umap_random_layout(napier_context *context, uint64_t seed, napier_matrix embedding) {
-    napier_status status = napier_begin(context);
-    if (!status)
-        status = napier_umap_check_result(context, "embedding", embedding, embedding.rows, embedding.cols);
-    if (!status) {
-        random_task t = {embedding.data, embedding.cols, seed};
-        napier_parallel(context, embedding.rows, ROW_CHUNK, random_rows, &t);
-    }
-    return status;
+    NAPIER_TRY(napier_begin(context));
+    NAPIER_TRY(napier_umap_check_result(context, "embedding", embedding, embedding.rows, embedding.cols));
+    random_task t = {embedding.data, embedding.cols, seed};
+    napier_parallel_each(context, embedding.rows, ROW_CHUNK, random_rows, &t);
+    return NAPIER_OK;
 }

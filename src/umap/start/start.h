@@ -1,9 +1,10 @@
-/* umap/start/start.h - shared by all starts of a layout: random numbers and scale. */
+/* umap/start/start.h - the starts of a layout, and what they share: random numbers and scale. */
 #ifndef NAPIER_UMAP_START_START_H
 #define NAPIER_UMAP_START_START_H
 
-#include <stdint.h>
+#include <napier/umap.h>
 
+#include "core/base/scope.h"
 #include "core/math/random.h"
 
 /* Streams of random numbers (core/math/random.h). Those of epochs count from 0, so they are distinct. */
@@ -28,5 +29,18 @@ void napier_start_finish(float *y, int64_t n, int64_t components, uint64_t seed)
 /* Changes the sign of column `component` so that its element of largest magnitude (the first of several) is
  * positive. */
 void napier_start_fix_sign(float *y, int64_t n, int64_t components, int64_t component);
+
+/* The samples' scores [n, components] on their first `components` principal components. They are in units of a power of
+ * two about as large as the data's largest value. The signs make the largest score of each component positive. *found
+ * is the number of components that exist; the other columns are 0. Checks the values of the samples. */
+napier_status napier_pca_scores(napier_context *context, const char *name, napier_umap_samples samples,
+                                int64_t components, float *scores, int64_t *found);
+
+/* napier_umap_pca_layout and napier_umap_spectral_layout of checked arguments: [n, 1 to 50], n >= 1. Samples without
+ * columns are not used by the spectral start. */
+napier_status napier_start_pca(napier_context *context, napier_umap_samples samples, uint64_t seed,
+                               napier_matrix embedding);
+napier_status napier_start_spectral(napier_context *context, const napier_umap_graph *graph,
+                                    napier_umap_samples samples, uint64_t seed, napier_matrix embedding);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <napier/attention.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/formats.h"
@@ -124,7 +123,7 @@ static inline void batch_offsets(batch *b) {
 
 static inline void batch_mask(batch *b, rng *r) {
     const int64_t count = b->queries * b->s.heads * b->s.group * b->most_keys;
-    b->mask = room_for(count + 1, sizeof *b->mask);
+    b->mask = scratch(count + 1, sizeof *b->mask);
     for (int64_t i = 0; i < count; i++) {
         const bool hidden = rng_below(r, 4) == 0;
         if (b->s.mask == MASK_BYTES) {
@@ -167,13 +166,6 @@ static inline void batch_make(batch *b, const shape *s, uint64_t seed) {
     if (s->mask != MASK_NONE) {
         batch_mask(b, &r);
     }
-}
-
-static inline void batch_free(batch *b) {
-    grid_free(&b->q.g);
-    grid_free(&b->k.g);
-    grid_free(&b->v.g);
-    free(b->mask);
 }
 
 static inline int64_t sequence_keys(const batch *b, int64_t i) {
@@ -219,7 +211,7 @@ static inline truth truth_of(const batch *b, int64_t token, int64_t head) {
     const int64_t sequence = sequence_of(b, token);
     truth t = {.keys = sequence_keys(b, sequence), .lse = -HUGE_VAL};
     double most = -HUGE_VAL, sum = 0.0;
-    t.probs = room_for(t.keys + 1, sizeof *t.probs);
+    t.probs = scratch(t.keys + 1, sizeof *t.probs);
     for (int64_t place = 0; place < t.keys; place++) {
         double score = 0.0, size = 0.0;
         for (int64_t i = 0; i < b->s.dim; i++) {
@@ -270,14 +262,9 @@ static inline napier_matrix lse_view(const batch *b, float *lse) {
 
 static inline outcome outcome_make(const batch *b, napier_dtype dtype, layout l, bool head_major) {
     outcome o = {.output = heads_make(l, head_major, b->queries, b->s.heads * b->s.group, b->s.v_dim, dtype)};
-    o.lse = room_for(b->queries * b->s.heads * b->s.group + 1, sizeof *o.lse);
+    o.lse = scratch(b->queries * b->s.heads * b->s.group + 1, sizeof *o.lse);
     return o;
 }
-static inline void outcome_free(outcome *o) {
-    grid_free(&o->output.g);
-    free(o->lse);
-}
-
 static inline bool run_forward(napier_context *context, const batch *b, outcome *o, const char *what) {
     return succeeded(context,
                      napier_attention(context, read_only(b->q.view), read_only(b->k.view), read_only(b->v.view),

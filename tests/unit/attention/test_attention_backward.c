@@ -18,9 +18,8 @@ static int64_t at(const heads_grid *x, int64_t token, int64_t head, int64_t i) {
     return (token * x->view.heads + head) * x->view.dim + i;
 }
 static double *zeros(const heads_grid *x) {
-    double *const memory = calloc((size_t)(x->view.tokens * x->view.heads * x->view.dim + 1), sizeof *memory);
-    assert_non_null(memory);
-    return memory;
+    const int64_t count = x->view.tokens * x->view.heads * x->view.dim + 1;
+    return memset(scratch(count, sizeof(double)), 0, (size_t)count * sizeof(double));
 }
 
 static void true_row(const batch *b, const heads_grid *grad, int64_t token, int64_t head, gradients *g) {
@@ -52,7 +51,6 @@ static void true_row(const batch *b, const heads_grid *grad, int64_t token, int6
             g->k_size[at(&b->k, row, kv, i)] += slope_size * fabs(q);
         }
     }
-    free(t.probs);
 }
 
 static gradients true_gradients(const batch *b, const heads_grid *grad) {
@@ -62,11 +60,6 @@ static gradients true_gradients(const batch *b, const heads_grid *grad) {
     }
     return g;
 }
-static void gradients_free(gradients *g) {
-    free(g->q), free(g->k), free(g->v);
-    free(g->q_size), free(g->k_size), free(g->v_size);
-}
-
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 typedef struct results {
@@ -85,23 +78,12 @@ static results results_make(const batch *b, layout l, bool head_major) {
     heads_fill(&r.grad, &random, 1.0);
     return r;
 }
-static void results_free(results *r) {
-    outcome_free(&r->forward);
-    grid_free(&r->grad.g);
-    grid_free(&r->q.g);
-    grid_free(&r->k.g);
-    grid_free(&r->v.g);
-}
-
 static bool run_backward(napier_context *context, const batch *b, results *r) {
     const napier_const_matrix lse = napier_const_rows_f32(r->forward.lse, b->queries, b->s.heads * b->s.group);
     return run_forward(context, b, &r->forward, "forward") &&
-           succeeded(context,
-                     napier_attention_backward(context, read_only(r->grad.view), read_only(b->q.view),
-                                               read_only(b->k.view), read_only(b->v.view),
-                                               read_only(r->forward.output.view), lse, r->q.view, r->k.view, r->v.view,
-                                               &b->options),
-                     "backward");
+           works(napier_attention_backward, context, read_only(r->grad.view), read_only(b->q.view),
+                 read_only(b->k.view), read_only(b->v.view), read_only(r->forward.output.view), lse, r->q.view,
+                 r->k.view, r->v.view, &b->options);
 }
 
 static double worst_of(const heads_grid *got, const double *wanted, const double *size, const char *what) {
@@ -137,7 +119,7 @@ static void check_gradients(const shape *s, uint64_t seed, double bound) {
     batch b;
     batch_make(&b, s, seed);
     b.options.masked_rows = NAPIER_MASKED_ZERO; /* NaN outputs have no truth */
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
     results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
     if (run_backward(context, &b, &r)) {
         gradients g = true_gradients(&b, &r.grad);
@@ -145,15 +127,10 @@ static void check_gradients(const shape *s, uint64_t seed, double bound) {
         const double v = worst_of(&r.v, g.v, g.v_size, "grad_v");
         print_message("seed %d: errors %.2g, %.2g, %.2g of the terms\n", (int)seed, q, k, v);
         expect(q <= bound && k <= bound && v <= bound, "seed %d: %g, %g, %g are above %g", (int)seed, q, k, v, bound);
-        gradients_free(&g);
     }
-    results_free(&r);
-    batch_free(&b);
-    napier_context_destroy(context);
 }
 
-static void gradients_are_those_of_the_formula(void **state) {
-    (void)state;
+static void gradients_are_those_of_the_formula(void) {
     for (int mask = 0; mask < 3; mask++) {
         shape s = ragged;
         s.mask = (mask_kind)mask;
@@ -178,7 +155,6 @@ static void gradients_are_those_of_the_formula(void **state) {
     check_gradients(&half, 22, 1e-3);
     half.dtype = NAPIER_BF16;
     check_gradients(&half, 23, 8e-3);
-    no_problems();
 }
 
 /* The loss sum grad * output in double precision, of the whole batch. */
@@ -190,7 +166,6 @@ static double true_loss(const batch *b, const heads_grid *grad) {
         for (int64_t i = 0; i < b->s.v_dim; i++) {
             loss += heads_get(grad, r / heads, r % heads, i) * true_output(b, &t, r / heads, r % heads, i);
         }
-        free(t.probs);
     }
     return loss;
 }
@@ -209,7 +184,7 @@ static void check_difference(batch *b, const heads_grid *grad, heads_grid *x, co
            (int)index, slope, wanted[index]);
 }
 
-static void the_formula_is_that_of_finite_differences(void **state) {
+static void the_formula_is_that_of_finite_differences(void) {
     const shape s = {.heads = 1,
                      .group = 2,
                      .dim = 5,
@@ -221,7 +196,6 @@ static void the_formula_is_that_of_finite_differences(void **state) {
                      .causal = 1,
                      .mask = MASK_FLOATS,
                      .dtype = NAPIER_F32};
-    (void)state;
     batch b;
     batch_make(&b, &s, 30);
     results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
@@ -231,10 +205,6 @@ static void the_formula_is_that_of_finite_differences(void **state) {
         check_difference(&b, &r.grad, &b.k, g.k, i);
         check_difference(&b, &r.grad, &b.v, g.v, i);
     }
-    gradients_free(&g);
-    results_free(&r);
-    batch_free(&b);
-    no_problems();
 }
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
@@ -253,7 +223,7 @@ static void check_bits(const shape *s, uint64_t seed) {
     results first = results_make(&b, LAYOUT_CONTIGUOUS, false);
     for (int run = 0; run < count + 2; run++) {
         const int threads = run < count ? 1 : run == count ? 2 : 7;
-        napier_context *context = context_of(isas[run < count ? run : count - 1], threads);
+        napier_context *context = context_for_test(isas[run < count ? run : count - 1], threads);
         results r = results_make(&b, (layout)((uint64_t)run + seed) % LAYOUTS, run % 2 == 1);
         char what[100];
         snprintf(what, sizeof what, "seed %d, run %d", (int)seed, run);
@@ -261,16 +231,11 @@ static void check_bits(const shape *s, uint64_t seed) {
             check_same(&first, &r, what);
             expect(grid_damage(&r.q.g) + grid_damage(&r.k.g) + grid_damage(&r.v.g) == 0, "%s: wrote outside", what);
         }
-        results_free(&r);
-        napier_context_destroy(context);
     }
-    results_free(&first);
-    batch_free(&b);
 }
 
-static void bits_are_the_same_everywhere(void **state) {
+static void bits_are_the_same_everywhere(void) {
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
-    (void)state;
     for (int i = 0; i < 9; i++) {
         shape s = ragged;
         s.dtype = dtypes[i % 3];
@@ -286,11 +251,10 @@ static void bits_are_the_same_everywhere(void **state) {
             check_bits(&s, 60 + (uint64_t)i);
         }
     }
-    no_problems();
 }
 
 /* Unshared, each sequence has its own gradient of the prefix; shared, their sum in order. */
-static void shared_gradients_are_sums(void **state) {
+static void shared_gradients_are_sums(napier_context *context) {
     const shape s = {.heads = 2,
                      .group = 2,
                      .dim = 16,
@@ -301,10 +265,8 @@ static void shared_gradients_are_sums(void **state) {
                      .prefix_end = {140, 140, 33},
                      .causal = 1,
                      .dtype = NAPIER_F32};
-    (void)state;
     batch b;
     batch_make(&b, &s, 80);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     results all = results_make(&b, LAYOUT_CONTIGUOUS, false), sum = results_make(&b, LAYOUT_CONTIGUOUS, false);
     results one = results_make(&b, LAYOUT_CONTIGUOUS, false);
     run_backward(context, &b, &all);
@@ -336,25 +298,18 @@ static void shared_gradients_are_sums(void **state) {
     }
     expect(heads_differ(&all.k, &sum.k) == 0, "grad_k is not the sum over sequences");
     expect(heads_differ(&all.v, &sum.v) == 0, "grad_v is not the sum over sequences");
-    results_free(&all);
-    results_free(&sum);
-    results_free(&one);
-    batch_free(&b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Special values ---------------------------------------------------------------------------------------------- */
 
 /* A NaN in a query reaches the keys it sees, one in a key the queries that see it, and nothing else. */
-static void nan_touches_only_what_it_is_seen_by(void **state) {
+static void nan_touches_only_what_it_is_seen_by(void) {
     const shape s = {
         .heads = 1, .group = 1, .dim = 16, .v_dim = 16, .queries = {40}, .own = {40}, .causal = 1, .dtype = NAPIER_F32};
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         batch b;
         batch_make(&b, &s, 90);
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
         results r = results_make(&b, LAYOUT_CONTIGUOUS, false), plain = results_make(&b, LAYOUT_CONTIGUOUS, false);
         run_backward(context, &b, &plain);
         const int64_t at_token = kind < 2 ? 3 : 36; /* an early query, or a late key */
@@ -373,17 +328,11 @@ static void nan_touches_only_what_it_is_seen_by(void **state) {
                        (int)t);
             }
         }
-        results_free(&r);
-        results_free(&plain);
-        batch_free(&b);
-        napier_context_destroy(context);
     }
-    no_problems();
 }
 
 /* No queries: nothing flows to the keys. No keys: the outputs are masked, and nothing flows to the queries. */
-static void nothing_to_do(void **state) {
-    (void)state;
+static void nothing_to_do(void) {
     for (int keys = 0; keys < 2; keys++) {
         const shape s = {.heads = 2,
                          .group = 2,
@@ -400,18 +349,14 @@ static void nothing_to_do(void **state) {
         } else {
             b.k.view.data = b.v.view.data = NULL;
         }
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
         results r = results_make(&b, LAYOUT_CONTIGUOUS, false);
         run_backward(context, &b, &r);
         const float *const grad = keys ? r.k.view.data : r.q.view.data;
         for (int i = 0; i < 5 * (keys ? 2 : 4) * 8; i++) {
             expect(grad[i] == 0.0f, "%s: element %d is %g", keys ? "grad_k" : "grad_q", i, (double)grad[i]);
         }
-        results_free(&r);
-        batch_free(&b);
-        napier_context_destroy(context);
     }
-    no_problems();
 }
 
 /* ---- What cannot be ---------------------------------------------------------------------------------------------- */
@@ -455,9 +400,7 @@ static napier_status make_call(napier_context *context, const call *c) {
         refused(context, make_call(context, &c), NAPIER_INVALID_ARGUMENT, __VA_ARGS__, (char *)NULL); \
     } while (0)
 
-static void wrong_arguments_are_named(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+static void wrong_arguments_are_named(napier_context *context) {
     call good = good_call();
     succeeded(context, make_call(context, &good), "a good call");
     good.grad_q.data = good.grad_v.data = NULL;
@@ -476,12 +419,9 @@ static void wrong_arguments_are_named(void **state) {
     REFUSED(c.grad_v.data = memory + 1201, "grad_v", "overlaps grad_k");
     REFUSED(c.grad_v.token_stride = 7, "grad_v", "overlap");
     REFUSED(c.options.sequences = -1, "sequences -1");
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void memory_that_runs_out_is_told(void **state) {
-    (void)state;
+static void memory_that_runs_out_is_told(void) {
     ledger l = LEDGER_INIT;
     napier_context *context = ledger_context(&l, 0);
     const call c = good_call();
@@ -490,19 +430,11 @@ static void memory_that_runs_out_is_told(void **state) {
     ledger_allow(&l, 1);
     succeeded(context, make_call(context, &c), "with memory");
     napier_context_destroy(context);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_those_of_the_formula),
-        cmocka_unit_test(the_formula_is_that_of_finite_differences),
-        cmocka_unit_test(bits_are_the_same_everywhere),
-        cmocka_unit_test(shared_gradients_are_sums),
-        cmocka_unit_test(nan_touches_only_what_it_is_seen_by),
-        cmocka_unit_test(nothing_to_do),
-        cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(memory_that_runs_out_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS("attention_backward", TEST(gradients_are_those_of_the_formula),
+                     TEST(the_formula_is_that_of_finite_differences), TEST(bits_are_the_same_everywhere),
+                     TEST_2(shared_gradients_are_sums), TEST(nan_touches_only_what_it_is_seen_by), TEST(nothing_to_do),
+                     TEST_1(wrong_arguments_are_named), TEST(memory_that_runs_out_is_told));
 }

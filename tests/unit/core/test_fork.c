@@ -1,16 +1,11 @@
 /* test_fork - a child of fork has none of the threads that OpenMP started in its parent. Calls there must not wait for
  * them, with the parent's context or a new one, and give the same bits. */
 #define _POSIX_C_SOURCE 200809L
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "support/check.h"
+
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include <napier/napier.h>
 
@@ -48,8 +43,7 @@ static int child(napier_context *inherited) {
     return same_bits(own) ? 0 : 3;
 }
 
-static void test_softmax_in_a_child(void **state) {
-    (void)state;
+static void test_softmax_in_a_child(void) {
     napier_context *context = new_context();
     assert_non_null(context);
     for (int i = 0; i < ROWS * COLS; i++) {
@@ -69,7 +63,4 @@ static void test_softmax_in_a_child(void **state) {
     napier_context_destroy(context);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax_in_a_child)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return RUN_TESTS("fork", TEST(test_softmax_in_a_child)); }

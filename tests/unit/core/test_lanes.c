@@ -7,8 +7,6 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +17,7 @@
 #include <unistd.h>
 
 #if !defined(NAPIER_NO_CMOCKA)
-#include <cmocka.h>
+#include "support/check.h"
 #endif
 
 #include "lanes_probe.h"
@@ -365,8 +363,7 @@ static void check_op(const lanes_probe *probe, const lanes_op *op) {
     }
 }
 
-static void test_operations(void **state) {
-    (void)state;
+static void test_operations(void) {
     for (int i = 0; i < probe_count; i++) {
         int count = 0;
         random_state = 1;
@@ -477,8 +474,7 @@ static void check_table(const lanes_probe *probe) {
     }
 }
 
-static void test_doubles(void **state) {
-    (void)state;
+static void test_doubles(void) {
     for (int i = 0; i < probe_count; i++) {
         random_state = 2;
         for (const lanes_double_op *op = probes[i]->double_ops; op->name != NULL; op++)
@@ -534,8 +530,7 @@ static void check_f16_sample(const lanes_probe *probe) {
     }
 }
 
-static void test_f16(void **state) {
-    (void)state;
+static void test_f16(void) {
     for (int i = 0; i < probe_count; i++) {
         check_f16_exhaustive(probes[i]);
         check_f16_sample(probes[i]);
@@ -668,8 +663,7 @@ static void check_memory(const lanes_probe *probe, unsigned char *want) {
     check_whole(probe, want);
 }
 
-static void test_memory(void **state) {
-    (void)state;
+static void test_memory(void) {
     if (make_guarded_page()) {
         unsigned char *const want = malloc(page_size);
         for (int i = 0; want != NULL && i < probe_count; i++)
@@ -712,8 +706,7 @@ static void check_any_eq16(const lanes_probe *probe) {
     }
 }
 
-static void test_masks(void **state) {
-    (void)state;
+static void test_masks(void) {
     for (int i = 0; i < probe_count; i++) {
         check_any_eq16(probes[i]);
         for (uint32_t bits = 0; bits < 0x10000; bits++)
@@ -776,8 +769,7 @@ static void check_across(const lanes_probe *probe, const bool with_nan) {
     }
 }
 
-static void test_across(void **state) {
-    (void)state;
+static void test_across(void) {
     for (int i = 0; i < probe_count; i++) {
         random_state = 4;
         for (int block = 0; block < RANDOM_BLOCKS / 10; block++) {
@@ -815,11 +807,8 @@ int main(void) {
 
 int main(void) {
     find_probes();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operations), cmocka_unit_test(test_doubles), cmocka_unit_test(test_f16),
-        cmocka_unit_test(test_memory),     cmocka_unit_test(test_masks),   cmocka_unit_test(test_across),
-    };
-    return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);
+    return RUN_TESTS("lanes", TEST(test_operations), TEST(test_doubles), TEST(test_f16), TEST(test_memory),
+                     TEST(test_masks), TEST(test_across));
 }
 
 #endif

@@ -212,31 +212,18 @@ static const structure all[] = {
     RESULT_STRUCTURE(napier_grpo_metrics, NAPIER_GRPO_METRICS_INIT, "metrics", entropy, grpo_metrics),
 };
 
-static void test_versions(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
-    check_structures(context, all, sizeof all / sizeof *all);
-    napier_context_destroy(context);
-    no_problems();
-}
+static void test_versions(napier_context *context) { check_structures(context, all, sizeof all / sizeof *all); }
 
 /* A struct within another has this library's size, whatever the other's version is. */
-static void test_inner_struct(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_inner_struct(napier_context *context) {
     napier_umap_options o = NAPIER_UMAP_OPTIONS_INIT;
     double number[STRUCT_NUMBERS];
     const size_t sizes[] = {0, sizeof o.neighbors - 8, sizeof o.neighbors + 8};
     for (int i = 0; i < 3; i++) {
         o.neighbors.struct_size = sizes[i];
-        refused(context, fit(context, &o, number), NAPIER_INVALID_ARGUMENT, "options: neighbors: struct_size is",
-                "NAPIER_NEIGHBORS_OPTIONS_INIT", NULL);
+        invalid(context, fit(context, &o, number), "options: neighbors: struct_size is",
+                "NAPIER_NEIGHBORS_OPTIONS_INIT");
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions), cmocka_unit_test(test_inner_struct)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return RUN_TESTS("struct_size", TEST_1(test_versions), TEST_1(test_inner_struct)); }

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <napier/linear.h>
 #include <napier/rl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/formats.h"
@@ -42,23 +40,13 @@ typedef struct linear_case {
 static void case_make(linear_case *c) {
     c->x = random_grid(c->hidden_layout, c->rows, c->hidden, c->hidden_dtype, 3.0);
     c->w = random_grid(c->weights_layout, c->vocabulary, c->hidden, c->weights_dtype, 1.0);
-    c->logits = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->vocabulary, NAPIER_F32);
-    c->ids = room_for(c->rows * c->per_row + 1, sizeof *c->ids);
+    c->logits = grid_plain(c->rows, c->vocabulary, NAPIER_F32);
+    c->ids = scratch(c->rows * c->per_row + 1, sizeof *c->ids);
     for (int64_t i = 0; i < c->rows * c->per_row; i++) {
         c->ids[i] = i % 11 == 7 ? c->options.ignore_index : (int64_t)(random_bits() % (uint32_t)c->vocabulary);
     }
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    succeeded(context,
-              napier_matmul(context, grid_input(&c->x), napier_const_transposed(grid_input(&c->w)), c->logits.view),
-              "matmul");
-    napier_context_destroy(context);
-}
-
-static void case_free(linear_case *c) {
-    grid_free(&c->x);
-    grid_free(&c->w);
-    grid_free(&c->logits);
-    free(c->ids);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+    works(napier_matmul, context, grid_input(&c->x), napier_const_transposed(grid_input(&c->w)), c->logits.view);
 }
 
 static napier_indices case_ids(const linear_case *c) { return napier_indices_i64(c->ids, c->rows * c->per_row); }
@@ -92,7 +80,7 @@ static void *take(lump *l, size_t *at, int64_t count, size_t size) {
 static lump lump_of(const linear_case *c) {
     const int64_t n = c->rows, k = c->per_row, t = c->top_k;
     lump l = {.results = NAPIER_TOKEN_RESULTS_INIT, .size = (size_t)(n * (20 + 12 * k + 12 * t))};
-    l.bytes = room_for((int64_t)l.size, 1);
+    l.bytes = scratch((int64_t)l.size, 1);
     memset(l.bytes, 0, l.size);
     size_t at = 0;
     l.results.argmax = take(&l, &at, n, 8);
@@ -122,9 +110,9 @@ static void check_forward(linear_case *c, const char *what) {
     const int count = available_isas(isas);
     for (int run = -1; run < count + 2; run++) {
         const bool reference = run < 0;
-        napier_context *context = context_of(isas[run < 0 || run >= count ? count - 1 : run], run <= count - 1 ? 1
-                                                                                              : run == count   ? 2
-                                                                                                               : 7);
+        napier_context *context = context_for_test(isas[run < 0 || run >= count ? count - 1 : run], run <= count - 1 ? 1
+                                                                                                    : run == count   ? 2
+                                                                                                                   : 7);
         lump got = lump_of(c);
         const napier_token_results *results = reference ? &wanted.results : &got.results;
         const napier_status status =
@@ -136,18 +124,13 @@ static void check_forward(linear_case *c, const char *what) {
                    "%s: %lld x %lld x %lld, run %d: other bits than by way of the logits", what, (long long)c->rows,
                    (long long)c->hidden, (long long)c->vocabulary, run);
         }
-        free(got.bytes);
-        napier_context_destroy(context);
     }
-    free(wanted.bytes);
-    case_free(c);
 }
 
-static void results_are_those_of_the_logits(void **state) {
+static void results_are_those_of_the_logits(void) {
     static const int64_t shapes[][3] = {{1, 1, 1},     {1, 40, 1025},  {3, 33, 1024}, {5, 64, 1023},
                                         {17, 100, 15}, {33, 17, 2050}, {2, 0, 40},    {300, 20, 1100}};
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
-    (void)state;
     random_state = 1;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int d = 0; d < 3; d++) {
@@ -159,13 +142,11 @@ static void results_are_those_of_the_logits(void **state) {
             check_forward(&c, napier_dtype_name(dtypes[d]));
         }
     }
-    no_problems();
 }
 
-static void options_are_those_of_the_logits(void **state) {
+static void options_are_those_of_the_logits(void) {
     enum { V = 1500 };
     static uint8_t keep[20 * V];
-    (void)state;
     random_state = 2;
     for (size_t i = 0; i < sizeof keep; i++) {
         keep[i] = random_bits() % 3 != 0;
@@ -183,60 +164,38 @@ static void options_are_those_of_the_logits(void **state) {
         c.options.z_loss = which == 5 ? 1e-3 : 0.0;
         check_forward(&c, "options");
     }
-    no_problems();
 }
 
 /* So many of the best that memory holds some of the rows at a time. */
-static void rows_in_several_lots(void **state) {
-    (void)state;
+static void rows_in_several_lots(void) {
     random_state = 3;
     linear_case c = ordinary_case(2100, 3, 1030);
     c.top_k = 1024;
     c.options.temperature = 2.0;
     case_make(&c);
     lump wanted = lump_of(&c), got = lump_of(&c);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 7);
-    succeeded(context, napier_token_logprobs(context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results),
-              "logits");
-    succeeded(context,
-              napier_linear_token_logprobs(context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
-                                           &got.results),
-              "linear");
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 7);
+    works(napier_token_logprobs, context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results);
+    works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
+          &got.results);
     expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0, "other bits in several lots");
-    napier_context_destroy(context);
-    free(wanted.bytes);
-    free(got.bytes);
-    case_free(&c);
-    no_problems();
 }
 
-static void odd_rows_are_those_of_the_logits(void **state) {
-    (void)state;
+static void odd_rows_are_those_of_the_logits(void) {
     random_state = 4;
     for (int which = 0; which < 3; which++) {
         linear_case c = ordinary_case(6, 8, 1100);
         case_make(&c);
         grid_set(&c.x, 1, 2, which == 0 ? HUGE_VAL : which == 1 ? (double)NAN : 1e30);
         grid_set(&c.w, 7, 2, which == 0 ? 0.0 : 3e38);
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-        succeeded(context,
-                  napier_matmul(context, grid_input(&c.x), napier_const_transposed(grid_input(&c.w)), c.logits.view),
-                  "matmul");
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+        works(napier_matmul, context, grid_input(&c.x), napier_const_transposed(grid_input(&c.w)), c.logits.view);
         lump wanted = lump_of(&c), got = lump_of(&c);
-        succeeded(context,
-                  napier_token_logprobs(context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results),
-                  "logits");
-        succeeded(context,
-                  napier_linear_token_logprobs(context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
-                                               &got.results),
-                  "linear");
+        works(napier_token_logprobs, context, grid_input(&c.logits), case_ids(&c), &c.options, &wanted.results);
+        works(napier_linear_token_logprobs, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
+              &got.results);
         expect(memcmp(got.bytes, wanted.bytes, wanted.size) == 0, "odd row %d: other bits", which);
-        napier_context_destroy(context);
-        free(wanted.bytes);
-        free(got.bytes);
-        case_free(&c);
     }
-    no_problems();
 }
 
 /* ---- Gradients --------------------------------------------------------------------------------------------------- */
@@ -264,40 +223,27 @@ static pull pull_of(const linear_case *c) {
     return p;
 }
 
-static void pull_free(pull *p) {
-    grid_free(&p->logprobs);
-    grid_free(&p->lse);
-    grid_free(&p->entropy);
-    grid_free(&p->loss);
-}
-
 /* g by way of the logits, and the two products of it: one chain each, as g is f32. */
 static void expected_gradients(const linear_case *c, const pull *p, grid *hidden, grid *weights) {
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    grid g = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->vocabulary, NAPIER_F32);
-    succeeded(context,
-              napier_token_logprobs_backward(context, grid_input(&c->logits), case_ids(c), &c->options, &p->gradients,
-                                             g.view),
-              "gradient of the logits");
-    succeeded(context, napier_matmul(context, grid_input(&g), grid_input(&c->w), hidden->view), "g weights");
-    succeeded(context,
-              napier_matmul(context, napier_const_transposed(grid_input(&g)), grid_input(&c->x), weights->view),
-              "g^T hidden");
-    grid_free(&g);
-    napier_context_destroy(context);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+    grid g = grid_plain(c->rows, c->vocabulary, NAPIER_F32);
+    works(napier_token_logprobs_backward, context, grid_input(&c->logits), case_ids(c), &c->options, &p->gradients,
+          g.view);
+    works(napier_matmul, context, grid_input(&g), grid_input(&c->w), hidden->view);
+    works(napier_matmul, context, napier_const_transposed(grid_input(&g)), grid_input(&c->x), weights->view);
 }
 
 static void check_backward(linear_case *c, napier_dtype out, layout l, int threads, const char *what) {
     case_make(c);
     pull p = pull_of(c);
-    grid hidden = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->hidden, out);
-    grid weights = grid_make(LAYOUT_CONTIGUOUS, c->vocabulary, c->hidden, out);
+    grid hidden = grid_plain(c->rows, c->hidden, out);
+    grid weights = grid_plain(c->vocabulary, c->hidden, out);
     expected_gradients(c, &p, &hidden, &weights);
     napier_isa isas[ISA_LIMIT];
     const int count = threads == 1 ? available_isas(isas) : 1;
     for (int i = 0; i < count; i++) {
         for (int both = 0; both < 3; both++) {
-            napier_context *context = context_of(threads == 1 ? isas[i] : NAPIER_ISA_AUTO, threads);
+            napier_context *context = context_for_test(threads == 1 ? isas[i] : NAPIER_ISA_AUTO, threads);
             grid got_hidden = grid_make(l, c->rows, c->hidden, out),
                  got_weights = grid_make(l, c->vocabulary, c->hidden, out);
             const napier_matrix none = {NULL, 0, 0, 0, 0, NAPIER_F32};
@@ -313,21 +259,13 @@ static void check_backward(linear_case *c, napier_dtype out, layout l, int threa
                 }
                 expect(grid_damage(&got_hidden) + grid_damage(&got_weights) == 0, "%s: wrote outside", what);
             }
-            grid_free(&got_hidden);
-            grid_free(&got_weights);
-            napier_context_destroy(context);
         }
     }
-    grid_free(&hidden);
-    grid_free(&weights);
-    pull_free(&p);
-    case_free(c);
 }
 
-static void gradients_have_the_bits_of_their_chains(void **state) {
+static void gradients_have_the_bits_of_their_chains(void) {
     static const int64_t shapes[][3] = {{1, 1, 1}, {3, 20, 1025}, {40, 33, 50}, {17, 5, 4200}};
     static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16};
-    (void)state;
     random_state = 5;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int d = 0; d < 3; d++) {
@@ -340,21 +278,17 @@ static void gradients_have_the_bits_of_their_chains(void **state) {
             check_backward(&c, NAPIER_F32, LAYOUT_CONTIGUOUS, 7, "7 threads");
         }
     }
-    no_problems();
 }
 
-static void gradients_of_several_lots_of_rows(void **state) {
-    (void)state;
+static void gradients_of_several_lots_of_rows(void) {
     random_state = 6;
     linear_case c = ordinary_case(5900, 3, 4150);
     check_backward(&c, NAPIER_BF16, LAYOUT_CONTIGUOUS, 2, "several lots");
-    no_problems();
 }
 
 /* d/d hidden and d/d weights of sum_i a_i logprob_i + b_i lse_i in float64. */
-static void gradients_are_close_to_float64(void **state) {
+static void gradients_are_close_to_float64(napier_context *context) {
     enum { N = 5, H = 7, V = 60 };
-    (void)state;
     random_state = 7;
     linear_case c = ordinary_case(N, H, V);
     case_make(&c);
@@ -380,64 +314,42 @@ static void gradients_are_close_to_float64(void **state) {
             }
         }
     }
-    grid x = grid_make(LAYOUT_CONTIGUOUS, N, H, NAPIER_F32), w = grid_make(LAYOUT_CONTIGUOUS, V, H, NAPIER_F32);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    succeeded(context,
-              napier_linear_token_logprobs_backward(context, grid_input(&c.x), grid_input(&c.w), case_ids(&c),
-                                                    &c.options, &p.gradients, x.view, w.view),
-              "backward");
+    grid x = grid_plain(N, H, NAPIER_F32), w = grid_plain(V, H, NAPIER_F32);
+    works(napier_linear_token_logprobs_backward, context, grid_input(&c.x), grid_input(&c.w), case_ids(&c), &c.options,
+          &p.gradients, x.view, w.view);
     for (int i = 0; i < N * H; i++) {
         expect(fabs(grid_get(&x, i / H, i % H) - grad_x[i / H][i % H]) < 3e-6, "grad_hidden[%d][%d]", i / H, i % H);
     }
     for (int i = 0; i < V * H; i++) {
         expect(fabs(grid_get(&w, i / H, i % H) - grad_w[i / H][i % H]) < 3e-6, "grad_weights[%d][%d]", i / H, i % H);
     }
-    napier_context_destroy(context);
-    grid_free(&x);
-    grid_free(&w);
-    pull_free(&p);
-    case_free(&c);
-    no_problems();
 }
 
 /* ---- Nothing ----------------------------------------------------------------------------------------------------- */
 
-static void nothing_gives_nothing(void **state) {
+static void nothing_gives_nothing(napier_context *context) {
     static float x[12], w[12];
     static int64_t ids[4];
     float grad[12];
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const napier_token_gradients none = NAPIER_TOKEN_GRADIENTS_INIT;
     const napier_matrix absent = {NULL, 0, 0, 0, 0, NAPIER_F32};
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    succeeded(context,
-              napier_linear_token_logprobs(context, napier_const_rows_f32(NULL, 0, 4), napier_const_rows_f32(w, 3, 4),
-                                           napier_indices_i64(NULL, 0), NULL, &results),
-              "no rows");
+    works(napier_linear_token_logprobs, context, napier_const_rows_f32(NULL, 0, 4), napier_const_rows_f32(w, 3, 4),
+          napier_indices_i64(NULL, 0), NULL, &results);
     float lse[3] = {1.0f, 1.0f, 1.0f};
     results.lse = napier_array_f32(lse, 3);
-    succeeded(context,
-              napier_linear_token_logprobs(context, napier_const_rows_f32(x, 3, 4), napier_const_rows_f32(NULL, 0, 4),
-                                           napier_indices_i64(NULL, 0), NULL, &results),
-              "no tokens");
+    works(napier_linear_token_logprobs, context, napier_const_rows_f32(x, 3, 4), napier_const_rows_f32(NULL, 0, 4),
+          napier_indices_i64(NULL, 0), NULL, &results);
     expect(lse[0] == -INFINITY && lse[2] == -INFINITY, "lse of no tokens is %g", (double)lse[0]);
     memset(grad, 1, sizeof grad);
-    succeeded(context,
-              napier_linear_token_logprobs_backward(context, napier_const_rows_f32(NULL, 0, 4),
-                                                    napier_const_rows_f32(w, 3, 4), napier_indices_i64(NULL, 0), NULL,
-                                                    &none, absent, napier_rows_f32(grad, 3, 4)),
-              "no rows");
+    works(napier_linear_token_logprobs_backward, context, napier_const_rows_f32(NULL, 0, 4),
+          napier_const_rows_f32(w, 3, 4), napier_indices_i64(NULL, 0), NULL, &none, absent,
+          napier_rows_f32(grad, 3, 4));
     for (int i = 0; i < 12; i++) {
         expect(f32_bits(grad[i]) == 0, "gradient of nothing is %g", (double)grad[i]);
     }
-    succeeded(context,
-              napier_linear_token_logprobs_backward(context, napier_const_rows_f32(x, 3, 4),
-                                                    napier_const_rows_f32(w, 3, 4), napier_indices_i64(ids, 3), NULL,
-                                                    &none, absent, absent),
-              "nothing asked for");
-    napier_context_destroy(context);
-    no_problems();
+    works(napier_linear_token_logprobs_backward, context, napier_const_rows_f32(x, 3, 4),
+          napier_const_rows_f32(w, 3, 4), napier_indices_i64(ids, 3), NULL, &none, absent, absent);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -445,22 +357,17 @@ static void nothing_gives_nothing(void **state) {
 static napier_status run_case(napier_context *context, linear_case *c, bool backward) {
     lump l = lump_of(c);
     pull p = pull_of(c);
-    grid hidden = grid_make(LAYOUT_CONTIGUOUS, c->rows, c->hidden, NAPIER_F32);
-    grid weights = grid_make(LAYOUT_CONTIGUOUS, c->vocabulary, c->hidden, NAPIER_F32);
+    grid hidden = grid_plain(c->rows, c->hidden, NAPIER_F32);
+    grid weights = grid_plain(c->vocabulary, c->hidden, NAPIER_F32);
     const napier_status status =
         backward ? napier_linear_token_logprobs_backward(context, grid_input(&c->x), grid_input(&c->w), case_ids(c),
                                                          &c->options, &p.gradients, hidden.view, weights.view)
                  : napier_linear_token_logprobs(context, grid_input(&c->x), grid_input(&c->w), case_ids(c), &c->options,
                                                 &l.results);
-    free(l.bytes);
-    pull_free(&p);
-    grid_free(&hidden);
-    grid_free(&weights);
     return status;
 }
 
-static void memory_may_run_out_anywhere(void **state) {
-    (void)state;
+static void memory_may_run_out_anywhere(void) {
     for (int backward = 0; backward < 2; backward++) {
         linear_case c = ordinary_case(5, 6, 1030);
         c.top_k = backward ? 0 : 3;
@@ -479,14 +386,11 @@ static void memory_may_run_out_anywhere(void **state) {
             napier_context_destroy(context);
         }
         expect(status == NAPIER_OK && tries > 4, "status %d after %d tries", (int)status, tries);
-        case_free(&c);
     }
-    no_problems();
 }
 
-static void the_workspace_is_what_the_query_says(void **state) {
+static void the_workspace_is_what_the_query_says(void) {
     static const int64_t shapes[][3] = {{5, 6, 1030}, {700, 20, 2000}, {64, 256, 5000}};
-    (void)state;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int backward = 0; backward < 2; backward++) {
             linear_case c = ordinary_case(shapes[s][0], shapes[s][1], shapes[s][2]);
@@ -500,17 +404,14 @@ static void the_workspace_is_what_the_query_says(void **state) {
             expect(l.most - before <= said + 4096 && said <= 2 * (l.most - before), "said %zu, took %zu", said,
                    l.most - before);
             napier_context_destroy(context);
-            case_free(&c);
         }
     }
-    no_problems();
 }
 
 /* What the header promises. */
-static void the_workspace_is_limited(void **state) {
-    (void)state;
+static void the_workspace_is_limited(void) {
     for (int threads = 1; threads <= 64; threads *= 4) {
-        napier_context *context = context_of(NAPIER_ISA_AUTO, threads);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, threads);
         for (int64_t hidden = 1; hidden <= 16384; hidden *= 2) {
             for (int64_t rows = 1; rows <= 1000000; rows = rows * 3 / 2 + 1) {
                 const size_t forward = napier_linear_token_logprobs_workspace(context, rows, hidden, 151936, 0);
@@ -521,71 +422,54 @@ static void the_workspace_is_limited(void **state) {
                        forward, backward);
             }
         }
-        napier_context_destroy(context);
     }
-    no_problems();
 }
 
 /* ---- What cannot be ---------------------------------------------------------------------------------------------- */
 
-static void wrong_arguments_are_named(void **state) {
+static void wrong_arguments_are_named(napier_context *context) {
     static float x[12], w[20], y[64];
     static int64_t ids[3] = {0, 5, 1};
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     const napier_const_matrix hidden = napier_const_rows_f32(x, 3, 4), weights = napier_const_rows_f32(w, 5, 4);
     const napier_indices none = napier_indices_i64(NULL, 0);
     const napier_matrix absent = {NULL, 0, 0, 0, 0, NAPIER_F32};
     const napier_token_gradients gradients = NAPIER_TOKEN_GRADIENTS_INIT;
     napier_token_results results = NAPIER_TOKEN_RESULTS_INIT;
-    refused(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, NULL), NAPIER_INVALID_ARGUMENT,
-            "results", NULL);
-    refused(context,
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, NULL), "results");
+    invalid(context,
             napier_linear_token_logprobs(context, hidden, napier_const_rows_f32(w, 4, 5), none, NULL, &results),
-            NAPIER_INVALID_ARGUMENT, "weights", "cols 5", "hidden", NULL);
-    refused(
+            "weights", "cols 5", "hidden");
+    invalid(
         context,
         napier_linear_token_logprobs(context, napier_const_rows(x, 1, 4, NAPIER_F64), weights, none, NULL, &results),
-        NAPIER_INVALID_ARGUMENT, "hidden", "f64", NULL);
+        "hidden", "f64");
     results.lse = napier_array_f32(y, 3);
-    refused(context, napier_linear_token_logprobs(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &results),
-            NAPIER_INVALID_ARGUMENT, "ids", "5", NULL);
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, napier_indices_i64(ids, 3), NULL, &results),
+            "ids", "5");
     results.lse = napier_array_f32(w + 2, 3);
-    refused(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, &results),
-            NAPIER_INVALID_ARGUMENT, "lse", "weights", NULL);
-    refused(context, napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, NULL, absent, absent),
-            NAPIER_INVALID_ARGUMENT, "gradients", NULL);
-    refused(context,
+    invalid(context, napier_linear_token_logprobs(context, hidden, weights, none, NULL, &results), "lse", "weights");
+    invalid(context, napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, NULL, absent, absent),
+            "gradients");
+    invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients,
                                                   napier_rows_f32(y, 3, 5), absent),
-            NAPIER_INVALID_ARGUMENT, "grad_hidden", "3 x 5", NULL);
-    refused(context,
+            "grad_hidden", "3 x 5");
+    invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients, absent,
                                                   napier_rows_f32(w, 5, 4)),
-            NAPIER_INVALID_ARGUMENT, "grad_weights", "weights", NULL);
-    refused(context,
+            "grad_weights", "weights");
+    invalid(context,
             napier_linear_token_logprobs_backward(context, hidden, weights, none, NULL, &gradients,
                                                   napier_rows_f32(y, 3, 4), napier_rows_f32(y + 4, 5, 4)),
-            NAPIER_INVALID_ARGUMENT, "grad_hidden", "grad_weights", NULL);
+            "grad_hidden", "grad_weights");
     expect(napier_linear_token_logprobs_workspace(NULL, 1, 1, 1, 0) == 0, "no context wants memory");
-    napier_context_destroy(context);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_those_of_the_logits),
-        cmocka_unit_test(options_are_those_of_the_logits),
-        cmocka_unit_test(rows_in_several_lots),
-        cmocka_unit_test(odd_rows_are_those_of_the_logits),
-        cmocka_unit_test(gradients_have_the_bits_of_their_chains),
-        cmocka_unit_test(gradients_of_several_lots_of_rows),
-        cmocka_unit_test(gradients_are_close_to_float64),
-        cmocka_unit_test(nothing_gives_nothing),
-        cmocka_unit_test(memory_may_run_out_anywhere),
-        cmocka_unit_test(the_workspace_is_what_the_query_says),
-        cmocka_unit_test(the_workspace_is_limited),
-        cmocka_unit_test(wrong_arguments_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS(
+        "linear_token_logprobs", TEST(results_are_those_of_the_logits), TEST(options_are_those_of_the_logits),
+        TEST(rows_in_several_lots), TEST(odd_rows_are_those_of_the_logits),
+        TEST(gradients_have_the_bits_of_their_chains), TEST(gradients_of_several_lots_of_rows),
+        TEST_2(gradients_are_close_to_float64), TEST_2(nothing_gives_nothing), TEST(memory_may_run_out_anywhere),
+        TEST(the_workspace_is_what_the_query_says), TEST(the_workspace_is_limited), TEST_1(wrong_arguments_are_named));
 }

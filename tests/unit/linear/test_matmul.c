@@ -7,8 +7,6 @@
 #include <math.h>
 #include <napier/linear.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/formats.h"
 #include "support/memory.h"
@@ -83,7 +81,7 @@ static grid operand(layout l, int64_t rows, int64_t cols, napier_dtype dtype, nu
 
 static float *values_of(const grid *g, bool turn) {
     const int64_t rows = turn ? g->view.cols : g->view.rows, cols = turn ? g->view.rows : g->view.cols;
-    float *values = room_for(rows * cols + 1, sizeof *values);
+    float *values = scratch(rows * cols + 1, sizeof *values);
     for (int64_t i = 0; i < rows * cols; i++) {
         values[i] = (float)(turn ? grid_get(g, i % cols, i / cols) : grid_get(g, i / cols, i % cols));
     }
@@ -98,7 +96,7 @@ typedef struct shape {
 } shape;
 
 static grid expected_of(const shape *s, const grid *a, const grid *b) {
-    grid wanted = grid_make(LAYOUT_CONTIGUOUS, s->m, s->n, s->out);
+    grid wanted = grid_plain(s->m, s->n, s->out);
     float *x = values_of(a, false), *y = values_of(b, true);
     const bool pairs = s->a == NAPIER_BF16 && s->b == NAPIER_BF16;
     for (int64_t i = 0; i < s->m; i++) {
@@ -107,8 +105,6 @@ static grid expected_of(const shape *s, const grid *a, const grid *b) {
             grid_set(&wanted, i, j, isnan(value) ? (double)NAN : (double)value);
         }
     }
-    free(x);
-    free(y);
     return wanted;
 }
 
@@ -120,9 +116,9 @@ static void check_product(const shape *s) {
     const int count = available_isas(isas);
     for (int run = 0; run < count + 2; run++) {
         const int threads = run < count ? 1 : run == count ? 2 : 7;
-        napier_context *context = context_of(isas[run < count ? run : count - 1], threads);
+        napier_context *context = context_for_test(isas[run < count ? run : count - 1], threads);
         grid out = grid_make(s->lout, s->m, s->n, s->out);
-        if (succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul")) {
+        if (works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view)) {
             char what[160];
             snprintf(what, sizeof what, "%lld x %lld x %lld, %s by %s to %s, %s and %s, numbers %d, %s, %d threads",
                      (long long)s->m, (long long)s->k, (long long)s->n, napier_dtype_name(s->a),
@@ -131,22 +127,16 @@ static void check_product(const shape *s) {
             grid_differences(&out, &wanted, what);
             expect(grid_damage(&out) == 0, "%s: wrote outside of the result", what);
         }
-        grid_free(&out);
-        napier_context_destroy(context);
     }
-    grid_free(&a);
-    grid_free(&b);
-    grid_free(&wanted);
 }
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
-static void sizes_have_the_bits_of_the_order(void **state) {
+static void sizes_have_the_bits_of_the_order(void) {
     static const int64_t sizes[][3] = {{0, 3, 2},     {2, 3, 0},      {3, 0, 5},    {1, 1, 1},   {1, 31, 17},
                                        {1, 1023, 33}, {2, 65, 49},    {3, 33, 16},  {4, 96, 50}, {5, 32, 31},
                                        {15, 17, 33},  {16, 16, 16},   {17, 64, 1},  {31, 31, 2}, {33, 40, 48},
                                        {33, 1, 13},   {130, 257, 60}, {5, 1025, 97}};
-    (void)state;
     random_state = 1;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int d = 0; d < 3; d++) {
@@ -159,11 +149,9 @@ static void sizes_have_the_bits_of_the_order(void **state) {
             }
         }
     }
-    no_problems();
 }
 
-static void dtypes_and_strides_have_the_bits_of_the_order(void **state) {
-    (void)state;
+static void dtypes_and_strides_have_the_bits_of_the_order(void) {
     random_state = 2;
     for (int d = 0; d < 27; d++) {
         const shape s = {19,
@@ -178,12 +166,10 @@ static void dtypes_and_strides_have_the_bits_of_the_order(void **state) {
                          ORDINARY};
         check_product(&s);
     }
-    no_problems();
 }
 
-static void odd_numbers_have_the_bits_of_the_order(void **state) {
+static void odd_numbers_have_the_bits_of_the_order(void) {
     static const int64_t rows[] = {1, 3, 20};
-    (void)state;
     random_state = 3;
     for (int kind = WIDE; kind < NUMBERS; kind++) {
         for (int d = 0; d < 3; d++) {
@@ -204,17 +190,15 @@ static void odd_numbers_have_the_bits_of_the_order(void **state) {
             }
         }
     }
-    no_problems();
 }
 
 /* Results of every size around 2^-126 that one step can end at. */
-static void the_edge_of_the_normal_numbers(void **state) {
+static void the_edge_of_the_normal_numbers(napier_context *context) {
     enum { K = 32, N = 512 };
-    (void)state;
     const shape s = {
         5,       K, N, NAPIER_BF16, NAPIER_BF16, NAPIER_F32, LAYOUT_CONTIGUOUS, LAYOUT_TRANSPOSED, LAYOUT_CONTIGUOUS,
         ORDINARY};
-    grid a = grid_make(LAYOUT_CONTIGUOUS, s.m, K, NAPIER_BF16), b = grid_make(LAYOUT_TRANSPOSED, K, N, NAPIER_BF16);
+    grid a = grid_plain(s.m, K, NAPIER_BF16), b = grid_make(LAYOUT_TRANSPOSED, K, N, NAPIER_BF16);
     for (int64_t i = 0; i < s.m; i++) {
         for (int64_t k = 0; k < K; k++) {
             grid_set(&a, i, k, k == 0 ? 0x1p-63 : k == 2 ? 0x1p-75 : 0.0);
@@ -233,34 +217,22 @@ static void the_edge_of_the_normal_numbers(void **state) {
         others += grid_get(&wanted, 0, j) != 0.0;
     }
     expect(zeros > 100 && others > 100, "the edge is not among the numbers: %d flushed, %d not", zeros, others);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int i = 0; i < count; i++) {
-        napier_context *context = context_of(isas[i], 1);
-        grid out = grid_make(LAYOUT_CONTIGUOUS, s.m, N, NAPIER_F32);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
-        grid_differences(&out, &wanted, napier_isa_name(isas[i]));
-        grid_free(&out);
-        napier_context_destroy(context);
-    }
-    grid_free(&a);
-    grid_free(&b);
-    grid_free(&wanted);
-    no_problems();
+    grid out = grid_plain(s.m, N, NAPIER_F32);
+    works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
+    grid_differences(&out, &wanted, napier_isa_name(napier_context_isa(context)));
 }
 
 /* ---- Truth ------------------------------------------------------------------------------------------------------- */
 
-static void errors_are_within_the_bound(void **state) {
-    (void)state;
+static void errors_are_within_the_bound(void) {
     random_state = 4;
     for (int d = 0; d < 9; d++) {
         const int64_t m = 9, k = 700, n = 21;
         grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
         grid b = operand(LAYOUT_CONTIGUOUS, k, n, dtypes[d / 3], ORDINARY);
-        grid out = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32);
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        grid out = grid_plain(m, n, NAPIER_F32);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+        works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
         for (int64_t i = 0; i < m * n; i++) {
             double sum = 0.0, size = 0.0;
             for (int64_t p = 0; p < k; p++) {
@@ -272,127 +244,88 @@ static void errors_are_within_the_bound(void **state) {
             expect(error <= bound, "%s by %s: error %g, bound %g", napier_dtype_name(dtypes[d % 3]),
                    napier_dtype_name(dtypes[d / 3]), error, bound);
         }
-        napier_context_destroy(context);
-        grid_free(&a);
-        grid_free(&b);
-        grid_free(&out);
     }
-    no_problems();
 }
 
-static void nan_results_are_canonical(void **state) {
-    (void)state;
+static void nan_results_are_canonical(void) {
     for (int d = 0; d < 3; d++) {
-        grid a = grid_make(LAYOUT_CONTIGUOUS, 2, 2, NAPIER_F32), b = grid_make(LAYOUT_CONTIGUOUS, 2, 20, NAPIER_F32);
-        grid out = grid_make(LAYOUT_CONTIGUOUS, 2, 20, dtypes[d]);
+        grid a = grid_plain(2, 2, NAPIER_F32), b = grid_plain(2, 20, NAPIER_F32);
+        grid out = grid_plain(2, 20, dtypes[d]);
         for (int64_t i = 0; i < 40; i++) {
             grid_set(&b, i / 20, i % 20, i < 20 ? HUGE_VAL : -HUGE_VAL);
             grid_set(&a, i / 2 % 2, i % 2, 1.0);
         }
         element_set_bits(a.view.data, NAPIER_F32, 0, 0xffc12345u);
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 1);
+        works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
         for (int64_t i = 0; i < 40; i++) {
             expect(grid_bits(&out, i / 20, i % 20) == dtype_canonical_nan(dtypes[d]), "%s: NaN with other bits",
                    napier_dtype_name(dtypes[d]));
         }
-        napier_context_destroy(context);
-        grid_free(&a);
-        grid_free(&b);
-        grid_free(&out);
     }
-    no_problems();
 }
 
 /* ---- A row in its batch ------------------------------------------------------------------------------------------ */
 
-static void a_row_does_not_know_its_batch(void **state) {
+static void a_row_does_not_know_its_batch(void) {
     const int64_t m = 300, k = 600, n = 150;
-    (void)state;
     random_state = 5;
     for (int d = 0; d < 9; d += 4) { /* each dtype by itself */
         grid a = operand(LAYOUT_CONTIGUOUS, m, k, dtypes[d % 3], ORDINARY);
         grid b = operand(LAYOUT_TRANSPOSED, k, n, dtypes[d / 3], ORDINARY);
-        grid all = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32),
-             some = grid_make(LAYOUT_CONTIGUOUS, m, n, NAPIER_F32);
-        napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-        succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), all.view), "matmul");
+        grid all = grid_plain(m, n, NAPIER_F32), some = grid_plain(m, n, NAPIER_F32);
+        napier_context *context = context_for_test(NAPIER_ISA_AUTO, 2);
+        works(napier_matmul, context, grid_input(&a), grid_input(&b), all.view);
         for (int64_t row = 0, step = 1; row < m; row += step, step = step % 37 + 1) {
             napier_const_matrix part = grid_input(&a);
             napier_matrix out = some.view;
             part.rows = out.rows = row + step < m ? step : m - row;
             part.data = (const char *)part.data + row * k * (int64_t)napier_dtype_size(part.dtype);
             out.data = (char *)out.data + row * n * (int64_t)sizeof(float);
-            succeeded(context, napier_matmul(context, part, grid_input(&b), out), "matmul of some rows");
+            works(napier_matmul, context, part, grid_input(&b), out);
         }
         grid_differences(&some, &all, "rows by themselves");
-        napier_context_destroy(context);
-        grid_free(&a);
-        grid_free(&b);
-        grid_free(&all);
-        grid_free(&some);
     }
-    no_problems();
 }
 
 /* Results past the caches, and lanes in more than one lot. */
-static void large_results_are_no_different(void **state) {
+static void large_results_are_no_different(napier_context *context) {
     const int64_t m = 70, k = 40, n = 20000;
-    (void)state;
     random_state = 6;
     grid a = operand(LAYOUT_CONTIGUOUS, m, k, NAPIER_F32, ORDINARY),
          b = operand(LAYOUT_TRANSPOSED, k, n, NAPIER_F32, ORDINARY);
     grid out = grid_make(LAYOUT_OFFSET, m, n, NAPIER_F32);
     float *x = values_of(&a, false), *y = values_of(&b, true);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    succeeded(context, napier_matmul(context, grid_input(&a), grid_input(&b), out.view), "matmul");
+    works(napier_matmul, context, grid_input(&a), grid_input(&b), out.view);
     for (int64_t i = 0; i < m * n; i += 101) {
         const float wanted = chain_in_order(x + i / n * k, y + i % n * k, k);
         expect(grid_bits(&out, i / n, i % n) == f32_bits(wanted), "element %lld differs", (long long)i);
     }
-    napier_context_destroy(context);
-    free(x);
-    free(y);
-    grid_free(&a);
-    grid_free(&b);
-    grid_free(&out);
-    no_problems();
 }
 
 /* ---- What cannot be ---------------------------------------------------------------------------------------------- */
 
-static void wrong_arguments_are_named(void **state) {
+static void wrong_arguments_are_named(napier_context *context) {
     static float a[12], b[12], c[16];
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     const napier_const_matrix good_a = napier_const_rows_f32(a, 3, 4), good_b = napier_const_rows_f32(b, 4, 3);
     const napier_matrix good = napier_rows_f32(c, 3, 3);
-    refused(context, napier_matmul(context, good_a, napier_const_rows_f32(b, 3, 4), good), NAPIER_INVALID_ARGUMENT, "b",
-            "rows 3", "cols 4", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(c, 3, 4)), NAPIER_INVALID_ARGUMENT,
-            "product", "3 x 4", "3 x 3", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(a, 3, 3)), NAPIER_INVALID_ARGUMENT,
-            "product", "a", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows_f32(b + 3, 3, 3)), NAPIER_INVALID_ARGUMENT,
-            "product", "overlaps b", NULL);
-    refused(context, napier_matmul(context, napier_const_rows(a, 1, 4, NAPIER_F64), good_b, good),
-            NAPIER_INVALID_ARGUMENT, "a", "f64", NULL);
-    refused(context, napier_matmul(context, good_a, good_b, napier_rows(c, 3, 3, (napier_dtype)9)),
-            NAPIER_INVALID_ARGUMENT, "product", "dtype 9", NULL);
-    refused(context, napier_matmul(context, napier_const_rows_f32(NULL, 3, 4), good_b, good), NAPIER_INVALID_ARGUMENT,
-            "a", "NULL", NULL);
+    invalid(context, napier_matmul(context, good_a, napier_const_rows_f32(b, 3, 4), good), "b", "rows 3", "cols 4");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows_f32(c, 3, 4)), "product", "3 x 4", "3 x 3");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows_f32(a, 3, 3)), "product", "a");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows_f32(b + 3, 3, 3)), "product", "overlaps b");
+    invalid(context, napier_matmul(context, napier_const_rows(a, 1, 4, NAPIER_F64), good_b, good), "a", "f64");
+    invalid(context, napier_matmul(context, good_a, good_b, napier_rows(c, 3, 3, (napier_dtype)9)), "product",
+            "dtype 9");
+    invalid(context, napier_matmul(context, napier_const_rows_f32(NULL, 3, 4), good_b, good), "a", "NULL");
     const napier_const_matrix endless_a = {a, 1, INT64_MAX, 0, 0, NAPIER_BF16};
     const napier_const_matrix endless_b = {b, INT64_MAX, 1, 0, 0, NAPIER_BF16};
     refused(context, napier_matmul(context, endless_a, endless_b, napier_rows_f32(c, 1, 1)), NAPIER_OUT_OF_MEMORY, "a",
             "too many", NULL);
     expect(napier_matmul(NULL, good_a, good_b, good) == NAPIER_INVALID_ARGUMENT, "no context is no error");
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void memory_that_runs_out_is_told(void **state) {
+static void memory_that_runs_out_is_told(void) {
     static float a[12], b[12], c[9];
-    (void)state;
     ledger l = LEDGER_INIT;
     napier_context *context = ledger_context(&l, 0);
     ledger_allow(&l, 0);
@@ -401,40 +334,28 @@ static void memory_that_runs_out_is_told(void **state) {
                           napier_rows_f32(c, 3, 3)),
             NAPIER_OUT_OF_MEMORY, "product", NULL);
     napier_context_destroy(context);
-    no_problems();
 }
 
 /* What is decided about the matrix engine stays decided; whoever names an instruction set goes without it. */
-static void the_matrix_engine_is_for_auto(void **state) {
-    (void)state;
+static void the_matrix_engine_is_for_auto(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     assert_int_equal(napier_matrix_engine(NULL), 0);
     for (int i = 0; i < count; i++) {
-        napier_context *context = context_of(isas[i], 1);
+        napier_context *context = context_for_test(isas[i], 1);
         assert_int_equal(napier_matrix_engine(context), 0);
-        napier_context_destroy(context);
     }
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 1);
     const int on = napier_matrix_engine(context);
     assert_true(on == 0 || (on == 1 && napier_context_isa(context) == NAPIER_ISA_AVX512));
     assert_int_equal(napier_matrix_engine(context), on);
-    napier_context_destroy(context);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_have_the_bits_of_the_order),
-        cmocka_unit_test(dtypes_and_strides_have_the_bits_of_the_order),
-        cmocka_unit_test(odd_numbers_have_the_bits_of_the_order),
-        cmocka_unit_test(the_edge_of_the_normal_numbers),
-        cmocka_unit_test(errors_are_within_the_bound),
-        cmocka_unit_test(nan_results_are_canonical),
-        cmocka_unit_test(a_row_does_not_know_its_batch),
-        cmocka_unit_test(large_results_are_no_different),
-        cmocka_unit_test(wrong_arguments_are_named),
-        cmocka_unit_test(memory_that_runs_out_is_told),
-        cmocka_unit_test(the_matrix_engine_is_for_auto),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return RUN_TESTS("matmul", TEST(sizes_have_the_bits_of_the_order),
+                     TEST(dtypes_and_strides_have_the_bits_of_the_order), TEST(odd_numbers_have_the_bits_of_the_order),
+                     TEST_EACH_ISA(1, the_edge_of_the_normal_numbers), TEST(errors_are_within_the_bound),
+                     TEST(nan_results_are_canonical), TEST(a_row_does_not_know_its_batch),
+                     TEST_2(large_results_are_no_different), TEST_1(wrong_arguments_are_named),
+                     TEST(memory_that_runs_out_is_told), TEST(the_matrix_engine_is_for_auto));
 }

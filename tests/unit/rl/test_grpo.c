@@ -101,7 +101,7 @@ static int by_value(const void *a, const void *b) {
 }
 
 static double threshold_of(const batch *b, const napier_grpo_options *o, int without) {
-    double *const e = room_for(b->tokens, sizeof *e);
+    double *const e = scratch(b->tokens, sizeof *e);
     int64_t n = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
         if ((without & NO_MASK) || b->mask[t]) {
@@ -110,7 +110,6 @@ static double threshold_of(const batch *b, const napier_grpo_options *o, int wit
     }
     qsort(e, (size_t)n, sizeof *e, by_value);
     const double threshold = n > 0 && o->top_entropy_quantile < 1 ? quantile_of(e, n, 1 - o->top_entropy_quantile) : 0;
-    free(e);
     return o->top_entropy_quantile < 1 ? (double)(float)threshold : (double)(float)o->entropy_threshold;
 }
 
@@ -321,7 +320,7 @@ static void check_gradient(const float *got, formula *f, real *now, bool weighte
     plain.beta = 0;
     formula part = *f;
     part.o = &plain;
-    real most = 0, *const slope = room_for(n, sizeof *slope), *const size = room_for(n, sizeof *size);
+    real most = 0, *const slope = scratch(n, sizeof *slope), *const size = scratch(n, sizeof *size);
     for (int64_t t = 0; t < n; t++) {
         const bool looks = counts(f, t) && !at_a_corner(f->o, f->ratios[t]);
         slope[t] = looks ? slope_at(f, now, t, weighted) : counts(f, t) ? (real)got[t] : 0;
@@ -337,8 +336,6 @@ static void check_gradient(const float *got, formula *f, real *now, bool weighte
             break;
         }
     }
-    free(slope);
-    free(size);
 }
 
 static void check_losses(const float *losses, const formula *f, const char *what) {
@@ -423,10 +420,8 @@ static napier_grpo_options variant(int i) {
     return o;
 }
 
-static void test_every_type(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+static void test_every_type(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_TOKEN_MEAN; type++) {
         for (int i = 0; i < 2 * VARIANTS; i++) {
             napier_grpo_options o = variant(i / 2);
@@ -438,17 +433,12 @@ static void test_every_type(void **state) {
             check_options(context, b, &o, without | (i % 11 == 10 ? TOKEN_ADVANTAGES : 0));
         }
     }
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Metrics, quantiles, corners ----------------------------------------------------------------------------------- */
 
-static void test_metrics(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+static void test_metrics(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 77, 9, 400, 0.3);
     napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
     o.beta = 0.1;
@@ -458,7 +448,7 @@ static void test_metrics(void **state) {
     const napier_grpo_batch view = view_of(b, 0);
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-    succeeded(context, napier_grpo_loss(context, &view, &o, &m, none, none), "metrics");
+    works(napier_grpo_loss, context, &view, &o, &m, none, none);
     real now[LIMIT], n = 0, low = 0, high = 0, ratio = 0, kl = 0, approx = 0, entropy = 0, corrected = 0, kept = 0;
     real least = 1e9L, most = 0, some = 0;
     for (int64_t t = 0; t < b->tokens; t++) {
@@ -506,15 +496,10 @@ static void test_metrics(void **state) {
                all[i].got, all[i].truth);
     }
     expect(m.clip_low > 0 && m.clip_high > 0 && m.kept_responses < 1 && m.kept_responses > 0, "a poor sample");
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* The quantile through the losses: a token is left out if its entropy is below it. */
-static void test_quantiles(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_quantiles(napier_context *context) {
     rng r = rng_make(9);
     float entropies[200], losses[200], ones[200], zeros[200] = {0};
     double sorted[200];
@@ -537,21 +522,17 @@ static void test_quantiles(void **state) {
         view.entropies = napier_const_array_f32(entropies, n);
         view.advantages = napier_const_array_f32(ones, n);
         view.offsets = napier_indices_i64(ends, 2);
-        succeeded(context, napier_grpo_token_loss(context, &view, &o, napier_array_f32(losses, n), none), "quantile");
+        works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(losses, n), none);
         for (int64_t t = 0; t < n; t++) {
             expect((losses[t] == -1.0f) == (entropies[t] >= threshold),
                    "case %d: token %lld of entropy %g, quantile %g", i, (long long)t, (double)entropies[t],
                    (double)threshold);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* One response of three tokens and an empty one, against the same two as a padded batch has them: the second masked. */
-static void test_empty_and_masked(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_empty_and_masked(napier_context *context) {
     const float logprobs[] = {-1, -2, -0.5f, -1, -1, -1}, old[] = {-1.25f, -1.5f, -0.5f, -1, -1, -1};
     const float advantages[] = {1, 2};
     const uint8_t mask[] = {1, 1, 1, 0, 0, 0};
@@ -573,7 +554,7 @@ static void test_empty_and_masked(void **state) {
             o.count_empty_responses = way == 1;
             napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
             const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-            succeeded(context, napier_grpo_loss(context, &view, &o, &m, napier_array_f32(grad[way], n), none), "empty");
+            works(napier_grpo_loss, context, &view, &o, &m, napier_array_f32(grad[way], n), none);
             loss[way] = m.loss;
         }
         const bool same = o.type == NAPIER_GRPO_BNPO || o.type == NAPIER_GRPO_DAPO || o.type == NAPIER_GRPO_CISPO ||
@@ -583,14 +564,10 @@ static void test_empty_and_masked(void **state) {
         expect((loss[0] == loss[2]) == same, "type %d, beta %g: %.9g without the empty response", i / 2, o.beta,
                loss[0]);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Log-probabilities that overflow the ratio or are not finite, advantages of 0, a sampler that does not know. */
-static void test_special_values(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_special_values(napier_context *context) {
     const float inf = HUGE_VALF, nan = NAN;
     /*                       ratio inf; inf, A 0; inf, A < 0; both -inf; NaN; sampler NaN; ratio 0; NaN, masked */
     const float logprobs[] = {0, 0, 0, -inf, nan, -1, -inf, nan}, old[] = {-200, -200, -200, -inf, -1, -1, -1, -1};
@@ -608,21 +585,16 @@ static void test_special_values(void **state) {
     view.advantages = napier_const_array_f32(advantages, 8);
     view.offsets = napier_indices_i32(ends, 9);
     view.mask = mask;
-    succeeded(context, napier_grpo_token_loss(context, &view, &o, napier_array_f32(got, 8), napier_array_f32(grad, 8)),
-              "special values");
+    works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(got, 8), napier_array_f32(grad, 8));
     for (int t = 0; t < 8; t++) {
         expect(losses[t] != losses[t] ? f32_bits(got[t]) == 0x7fc00000u : got[t] == losses[t], "loss %d is %g, not %g",
                t, (double)got[t], (double)losses[t]);
         expect(gradients[t] != gradients[t] ? f32_bits(grad[t]) == 0x7fc00000u : grad[t] == gradients[t],
                "gradient %d is %g, not %g", t, (double)grad[t], (double)gradients[t]);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_nothing(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_nothing(napier_context *context) {
     const int64_t none[] = {0, 0, 0}, some[] = {0, 2, 3};
     const uint8_t mask[] = {0, 0, 0};
     const float x[] = {-1, -2, -3}, a[] = {1, 2};
@@ -643,7 +615,7 @@ static void test_nothing(void **state) {
             o.entropy_coefficient = 1;
             o.top_entropy_quantile = 0.5;
             const napier_vector absent = {NULL, 0, 0, NAPIER_F32};
-            succeeded(context, napier_grpo_loss(context, &view, &o, &m, out, absent), "nothing");
+            works(napier_grpo_loss, context, &view, &o, &m, out, absent);
             expect(m.loss == 0 && m.tokens == 0, "type %d, %lld responses: loss %g", type, (long long)responses,
                    m.loss);
             for (int64_t t = 0; t < tokens; t++) {
@@ -651,8 +623,6 @@ static void test_nothing(void **state) {
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Same bits ----------------------------------------------------------------------------------------------------- */
@@ -666,23 +636,18 @@ static void run_all(napier_context *c, const napier_grpo_batch *view, const napi
                     outcome *out) {
     memset(out, 0, sizeof *out);
     out->metrics.struct_size = sizeof out->metrics;
-    succeeded(
-        c, napier_grpo_token_loss(c, view, o, napier_array_f32(out->losses, n), napier_array_f32(out->token_grad, n)),
-        "losses");
-    succeeded(c,
-              napier_grpo_loss(c, view, o, &out->metrics, napier_array_f32(out->grad, n),
-                               napier_array_f32(out->grad_entropies, n)),
-              "loss");
+    works(napier_grpo_token_loss, c, view, o, napier_array_f32(out->losses, n), napier_array_f32(out->token_grad, n));
+    works(napier_grpo_loss, c, view, o, &out->metrics, napier_array_f32(out->grad, n),
+          napier_array_f32(out->grad_entropies, n));
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+static void test_same_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
-    batch *const b = room_for(1, sizeof *b);
-    outcome *const first = room_for(1, sizeof *first), *const other = room_for(1, sizeof *other);
+    batch *const b = scratch(1, sizeof *b);
+    outcome *const first = scratch(1, sizeof *first), *const other = scratch(1, sizeof *other);
     make_batch(b, 31, 5, 1500, 0.3);
-    napier_context *const context = context_of(NAPIER_ISA_SCALAR, 1);
+    napier_context *const context = context_for_test(NAPIER_ISA_SCALAR, 1);
     for (int i = 0; i < 2 * VARIANTS; i++) {
         napier_grpo_options o = variant(i / 2);
         o.type = (napier_grpo_type)(i % (NAPIER_GRPO_TOKEN_MEAN + 1));
@@ -690,28 +655,21 @@ static void test_same_bits(void **state) {
         const napier_grpo_batch view = view_of(b, i % 3 ? 0 : NO_MASK);
         run_all(context, &view, &o, b->tokens, first);
         for (int k = 0; k < count; k++) {
-            napier_context *const c = context_of(isas[k], 1 + (k + i) % 3);
+            napier_context *const c = context_for_test(isas[k], 1 + (k + i) % 3);
             run_all(c, &view, &o, b->tokens, other);
             expect(!memcmp(first, other, sizeof *first), "%s: %s gives other bits", describe(&o, 0),
                    napier_isa_name(isas[k]));
-            napier_context_destroy(c);
         }
     }
-    napier_context_destroy(context);
-    free(b);
-    free(first);
-    free(other);
-    no_problems();
 }
 
 /* One giant response among small ones, split over threads. */
-static void test_giant_response(void **state) {
-    (void)state;
+static void test_giant_response(void) {
     enum { TOKENS = 70000, RESPONSES = 4 };
     const int64_t ends[RESPONSES + 1] = {0, 700, 700, 66000, TOKENS};
     const float advantages[RESPONSES] = {1, 2, -0.7f, 0.3f};
-    float *const x = room_for(5 * TOKENS, sizeof *x), *const grad = x + 3 * TOKENS, *const other = x + 4 * TOKENS;
-    uint8_t *const mask = room_for(TOKENS, 1);
+    float *const x = scratch(5 * TOKENS, sizeof *x), *const grad = x + 3 * TOKENS, *const other = x + 4 * TOKENS;
+    uint8_t *const mask = scratch(TOKENS, 1);
     rng r = rng_make(12);
     for (int t = 0; t < TOKENS; t++) {
         x[t] = (float)(-3 * rng_uniform(&r));
@@ -735,37 +693,27 @@ static void test_giant_response(void **state) {
         o.beta = 0.1;
         o.off_policy_threshold = 0.5;
         for (int threads = 1; threads <= 3; threads++) {
-            napier_context *const c = context_of(NAPIER_ISA_AUTO, threads);
+            napier_context *const c = context_for_test(NAPIER_ISA_AUTO, threads);
             const bool again = threads > 1;
-            succeeded(c,
-                      napier_grpo_loss(c, &view, &o, again ? &m : &first,
-                                       napier_array_f32(again ? other : grad, TOKENS), none),
-                      "giant");
+            works(napier_grpo_loss, c, &view, &o, again ? &m : &first, napier_array_f32(again ? other : grad, TOKENS),
+                  none);
             expect(!again || (!memcmp(&m, &first, sizeof m) && !memcmp(grad, other, TOKENS * sizeof *grad)),
                    "type %d: %d threads give other bits", (int)o.type, threads);
-            napier_context_destroy(c);
         }
     }
-    free(x);
-    free(mask);
-    no_problems();
 }
 
 /* The token losses of a response do not depend on what else is in the batch. */
-static void test_batch_invariance(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+static void test_batch_invariance(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 32, 7, 900, 0.3);
     static float whole[LIMIT], grad[LIMIT], alone[LIMIT], alone_grad[LIMIT];
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_LUSPO; type++) {
         napier_grpo_options o = variant(type % 10); /* not those with a quantile */
         o.type = (napier_grpo_type)type;
         napier_grpo_batch view = view_of(b, 0);
-        succeeded(context,
-                  napier_grpo_token_loss(context, &view, &o, napier_array_f32(whole, b->tokens),
-                                         napier_array_f32(grad, b->tokens)),
-                  "batch");
+        works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(whole, b->tokens),
+              napier_array_f32(grad, b->tokens));
         for (int64_t i = 0; i < b->responses; i++) {
             const int64_t at = b->offsets[i], n = b->offsets[i + 1] - at, ends[] = {0, n};
             view.logprobs = napier_const_array_f32(b->logprobs + at, n);
@@ -776,25 +724,18 @@ static void test_batch_invariance(void **state) {
             view.advantages = napier_const_array_f32(b->advantages + i, 1);
             view.mask = b->mask + at;
             view.offsets = napier_indices_i64(ends, 2);
-            succeeded(
-                context,
-                napier_grpo_token_loss(context, &view, &o, napier_array_f32(alone, n), napier_array_f32(alone_grad, n)),
-                "alone");
+            works(napier_grpo_token_loss, context, &view, &o, napier_array_f32(alone, n),
+                  napier_array_f32(alone_grad, n));
             expect(!memcmp(alone, whole + at, (size_t)n * 4) && !memcmp(alone_grad, grad + at, (size_t)n * 4),
                    "type %d: response %lld alone differs", type, (long long)i);
         }
     }
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* f16 and bf16 of any stride: the bits of the widened numbers, rounded. */
-static void test_dtypes_and_strides(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
-    outcome *const wide = room_for(1, sizeof *wide);
+static void test_dtypes_and_strides(napier_context *context) {
+    batch *const b = scratch(1, sizeof *b);
+    outcome *const wide = scratch(1, sizeof *wide);
     static uint16_t in[5][3 * LIMIT], out[2][2 * LIMIT];
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     for (int d = 0; d < 2; d++) {
@@ -815,17 +756,13 @@ static void test_dtypes_and_strides(void **state) {
             *v[k] = (napier_const_vector){in[k], b->tokens, k % 3 + 1, dtypes[d]};
         }
         const napier_vector losses = {out[0], b->tokens, 2, dtypes[d]}, grad = {out[1], b->tokens, 1, dtypes[d]};
-        succeeded(context, napier_grpo_token_loss(context, &view, &o, losses, grad), "narrow");
+        works(napier_grpo_token_loss, context, &view, &o, losses, grad);
         for (int64_t t = 0; t < b->tokens; t++) {
             expect(element_bits(out[0], dtypes[d], 2 * t) == dtype_bits(dtypes[d], (double)wide->losses[t]) &&
                        element_bits(out[1], dtypes[d], t) == dtype_bits(dtypes[d], (double)wide->token_grad[t]),
                    "%s: token %lld is not the rounded one", napier_dtype_name(dtypes[d]), (long long)t);
         }
     }
-    free(b);
-    free(wide);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- From logits --------------------------------------------------------------------------------------------------- */
@@ -881,11 +818,10 @@ static void check_composition(napier_context *c, const batch *b, const napier_gr
     }
 }
 
-static void test_from_logits_bits(void **state) {
-    (void)state;
+static void test_from_logits_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
-    batch *const b = room_for(1, sizeof *b);
+    batch *const b = scratch(1, sizeof *b);
     for (int i = 0; i < 20; i++) {
         napier_grpo_options o = variant(i % VARIANTS);
         napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
@@ -896,12 +832,9 @@ static void test_from_logits_bits(void **state) {
         make_batch(b, (uint64_t)i, 4, 8, 0.3);
         make_logits(b, vocabulary, (uint64_t)i);
         ids[b->tokens / 2] = i % 5 ? ids[b->tokens / 2] : to.ignore_index;
-        napier_context *const c = context_of(isas[i % count], 1 + i % 3);
+        napier_context *const c = context_for_test(isas[i % count], 1 + i % 3);
         check_composition(c, b, &o, i % 5 == 4 ? NO_OLD : 0, vocabulary, &to, describe(&o, 0));
-        napier_context_destroy(c);
     }
-    free(b);
-    no_problems();
 }
 
 /* The whole chain as one formula of the logits, differentiated by differences. */
@@ -924,11 +857,9 @@ static real chain(formula *f, const real *z, int64_t vocabulary, real *now, real
     return whole_loss(f, true) - (real)f->o->entropy_coefficient * bonus / n;
 }
 
-static void test_from_logits_gradient(void **state) {
-    (void)state;
+static void test_from_logits_gradient(napier_context *context) {
     enum { FEW = 7 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
-    batch *const b = room_for(1, sizeof *b);
+    batch *const b = scratch(1, sizeof *b);
     real z[MOST_ROWS * FEW], now[MOST_ROWS], held[MOST_ROWS];
     const real h = 1e-4L;
     for (int i = 0; i < 10; i++) {
@@ -950,11 +881,9 @@ static void test_from_logits_gradient(void **state) {
         view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
         const napier_vector none = {NULL, 0, 0, NAPIER_F32};
         napier_grpo_metrics m = NAPIER_GRPO_METRICS_INIT;
-        succeeded(context,
-                  napier_grpo_from_logits(context, napier_const_rows_f32(logits, b->tokens, FEW),
-                                          napier_indices_i64(ids, b->tokens), &view, &o, &to, &m,
-                                          napier_rows_f32(grad_logits, b->tokens, FEW), none, none),
-                  "from logits");
+        works(napier_grpo_from_logits, context, napier_const_rows_f32(logits, b->tokens, FEW),
+              napier_indices_i64(ids, b->tokens), &view, &o, &to, &m, napier_rows_f32(grad_logits, b->tokens, FEW),
+              none, none);
         const real loss = chain(&f, z, FEW, now, 0.75L);
         expect(near(m.loss, loss, fabsl(loss) + 0.1L, 2e-6), "type %d: loss %.9g, not %.9Lg", i, m.loss, loss);
         real slope[MOST_ROWS * FEW], most = 0;
@@ -974,9 +903,6 @@ static void test_from_logits_gradient(void **state) {
                    (long long)k, (double)grad_logits[k], slope[k]);
         }
     }
-    free(b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Hostile ------------------------------------------------------------------------------------------------------- */
@@ -985,13 +911,11 @@ static void refuse_option(napier_context *c, const napier_grpo_batch *view, cons
                           const char *word) {
     float out[LIMIT];
     const napier_vector losses = napier_array_f32(out, view->logprobs.size), none = {NULL, 0, 0, NAPIER_F32};
-    refused(c, napier_grpo_token_loss(c, view, o, losses, none), NAPIER_INVALID_ARGUMENT, word, NULL);
+    invalid(c, napier_grpo_token_loss(c, view, o, losses, none), word);
 }
 
-static void test_refusals(void **state) {
-    (void)state;
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
-    batch *const b = room_for(1, sizeof *b);
+static void test_refusals(napier_context *c) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 6, 20, 0.2);
     const napier_grpo_options d = NAPIER_GRPO_OPTIONS_INIT;
     napier_grpo_batch view = view_of(b, 0);
@@ -1051,18 +975,13 @@ static void test_refusals(void **state) {
     refuse_option(c, &view, &d, "offsets[2]");
     const napier_vector over = napier_array_f32(b->old, b->tokens), none = {NULL, 0, 0, NAPIER_F32};
     b->offsets[2] = b->offsets[1];
-    refused(c, napier_grpo_token_loss(c, &view, &d, over, none), NAPIER_INVALID_ARGUMENT, "losses", NULL);
-    refused(c, napier_grpo_loss(c, &view, &d, NULL, none, none), NAPIER_INVALID_ARGUMENT, "metrics", NULL);
-    refused(c, napier_grpo_token_loss(c, NULL, &d, none, none), NAPIER_INVALID_ARGUMENT, "batch", NULL);
-    free(b);
-    napier_context_destroy(c);
-    no_problems();
+    invalid(c, napier_grpo_token_loss(c, &view, &d, over, none), "losses");
+    invalid(c, napier_grpo_loss(c, &view, &d, NULL, none, none), "metrics");
+    invalid(c, napier_grpo_token_loss(c, NULL, &d, none, none), "batch");
 }
 
-static void test_refusals_of_logits(void **state) {
-    (void)state;
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
-    batch *const b = room_for(1, sizeof *b);
+static void test_refusals_of_logits(napier_context *c) {
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 3, 9, 0.2);
     make_logits(b, 20, 1);
     napier_grpo_batch view = view_of(b, 0);
@@ -1072,36 +991,31 @@ static void test_refusals_of_logits(void **state) {
     const napier_const_matrix x = napier_const_rows_f32(logits, b->tokens, 20);
     const napier_matrix g = napier_rows_f32(grad_logits, b->tokens, 20);
     const napier_indices id = napier_indices_i64(ids, b->tokens);
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
     memset(grad_logits, 0x11, sizeof grad_logits);
-    refused(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, none, none), bad, "logprobs", NULL);
+    invalid(c, napier_grpo_from_logits(c, x, id, &view, NULL, NULL, &m, g, none, none), "logprobs");
     view.logprobs = view.entropies = (napier_const_vector){NULL, 0, 0, NAPIER_F32};
     for (int type = NAPIER_GRPO; type <= NAPIER_GRPO_GSPO; type += NAPIER_GRPO_GSPO) { /* one read, and two */
         napier_grpo_options o = NAPIER_GRPO_OPTIONS_INIT;
         napier_token_options to = NAPIER_TOKEN_OPTIONS_INIT;
         o.type = (napier_grpo_type)type;
         ids[2] = 20;
-        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, none, none), bad, "ids[2]", "20", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, none, none), "ids[2]", "20");
         ids[2] = 1;
         to.temperature = 0;
-        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, none, none), bad, "temperature", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, &to, &m, g, none, none), "temperature");
         const napier_vector over = napier_array_f32(grad_logits, b->tokens);
-        refused(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, none), bad, "grad_logits", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, id, &view, &o, NULL, &m, g, over, none), "grad_logits");
         const napier_indices fewer = napier_indices_i64(ids, b->tokens - 1);
-        refused(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), bad, "ids", NULL);
+        invalid(c, napier_grpo_from_logits(c, x, fewer, &view, &o, NULL, &m, g, none, none), "ids");
     }
     expect(m.loss == 7 && f32_bits(grad_logits[0]) == 0x11111111u, "a refused call wrote");
-    free(b);
-    napier_context_destroy(c);
-    no_problems();
 }
 
 /* Every allocation fails once; then it works. */
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     ledger l = LEDGER_INIT;
     napier_context *c = ledger_context(&l, 2);
-    batch *const b = room_for(1, sizeof *b);
+    batch *const b = scratch(1, sizeof *b);
     make_batch(b, 3, 3, 9, 0.2);
     make_logits(b, 20, 1);
     napier_grpo_batch view = view_of(b, 0);
@@ -1125,20 +1039,12 @@ static void test_no_memory(void **state) {
         expect(status == NAPIER_OK && tries > 4, "type %d: %d allocations", type, tries);
     }
     napier_context_destroy(c);
-    free(b);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type),       cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_quantiles),        cmocka_unit_test(test_empty_and_masked),
-        cmocka_unit_test(test_special_values),   cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_giant_response),
-        cmocka_unit_test(test_batch_invariance), cmocka_unit_test(test_dtypes_and_strides),
-        cmocka_unit_test(test_from_logits_bits), cmocka_unit_test(test_from_logits_gradient),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_refusals_of_logits),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("grpo", tests, NULL, NULL);
+    return RUN_TESTS("grpo", TEST_2(test_every_type), TEST_2(test_metrics), TEST_1(test_quantiles),
+                     TEST_1(test_empty_and_masked), TEST_1(test_special_values), TEST_2(test_nothing),
+                     TEST(test_same_bits), TEST(test_giant_response), TEST_2(test_batch_invariance),
+                     TEST_2(test_dtypes_and_strides), TEST(test_from_logits_bits), TEST_2(test_from_logits_gradient),
+                     TEST_1(test_refusals), TEST_1(test_refusals_of_logits), TEST(test_no_memory));
 }

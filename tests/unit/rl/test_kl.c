@@ -3,7 +3,6 @@
 #include "support/check.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <napier/rl.h>
@@ -18,19 +17,6 @@ enum { LIMIT = 200000 };
 static float policy[LIMIT], ref[LIMIT], grad_a[LIMIT], grad_b[LIMIT];
 static uint8_t mask[LIMIT];
 static int64_t offsets[LIMIT];
-
-static napier_context *context;
-
-static int set_up(void **state) {
-    (void)state;
-    context = context_of(NAPIER_ISA_AUTO, 2);
-    return 0;
-}
-static int tear_down(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
 
 /* Responses of 0 to `most` tokens; returns how many tokens. */
 static int64_t make_batch(uint64_t seed, int64_t responses, int64_t most, double spread) {
@@ -80,7 +66,8 @@ static real slope(const napier_kl_options *o, real d) {
            (12 * h);
 }
 
-static void check_estimator(const napier_kl_options *o, int64_t responses, bool masked, const char *what) {
+static void check_estimator(napier_context *context, const napier_kl_options *o, int64_t responses, bool masked,
+                            const char *what) {
     float kl[300], weight[300];
     const int64_t tokens = offsets[responses];
     const napier_const_vector p = napier_const_array_f32(policy, tokens), q = napier_const_array_f32(ref, tokens);
@@ -119,42 +106,35 @@ static void check_estimator(const napier_kl_options *o, int64_t responses, bool 
     }
 }
 
-static void test_estimators(void **state) {
-    (void)state;
+static void test_estimators(napier_context *context) {
     static const double spreads[] = {1e-5, 0.02, 0.4, 3.0};
     for (int k = NAPIER_KL_K1; k <= NAPIER_KL_K3; k++) {
         for (int i = 0; i < 16; i++) {
             make_batch((uint64_t)(100 * k + i), 9, i % 4 == 3 ? 2500 : 40, spreads[i % 4]);
             const napier_kl_options o = options_for((napier_kl_estimator)k, (napier_reduction)(i / 4 % 2),
                                                     i >= 12 ? 0.31 : 0, i % 8 == 6 ? 0.07 : 0);
-            check_estimator(&o, 9, i % 2, "kl");
+            check_estimator(context, &o, 9, i % 2, "kl");
         }
     }
-    no_problems();
 }
 
 /* k3 near 0 is d^2 / 2 and keeps its accuracy, from subnormal d to the bounds of exp. */
-static void test_k3_everywhere(void **state) {
-    (void)state;
+static void test_k3_everywhere(napier_context *context) {
     const napier_kl_options o = options_for(NAPIER_KL_K3, NAPIER_REDUCE_SUM, 0, 0);
     rng r = rng_make(3);
     for (int i = 0; i < 4000; i++) {
         const double size = exp2(-40 + 46.4 * rng_uniform(&r)); /* up to 86 */
         float x = 0, y = (float)(rng_below(&r, 2) ? size : -size), kl = -1;
         const int64_t ends[] = {0, 1};
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(&x, 1), napier_const_array_f32(&y, 1),
-                                         napier_indices_i64(ends, 2), NULL, &o, napier_array_f32(&kl, 1)),
-                  "k3");
+        works(napier_kl_per_response, context, napier_const_array_f32(&x, 1), napier_const_array_f32(&y, 1),
+              napier_indices_i64(ends, 2), NULL, &o, napier_array_f32(&kl, 1));
         const real d = (real)y, truth = fabsl(d) < 1e-3L ? d * d / 2 * (1 + d / 3 + d * d / 12) : expm1l(d) - d;
         expect(fabsl((real)kl - truth) <= 4e-7L * truth + 1e-44L, "k3(%.9g) is %.9g, not %.9Lg", (double)y, (double)kl,
                truth);
     }
-    no_problems();
 }
 
-static void test_special_values(void **state) {
-    (void)state;
+static void test_special_values(napier_context *context) {
     const float inf = HUGE_VALF, nan = NAN;
     const float a[] = {-inf, -inf, -1, 0, nan, -1}, b[] = {-inf, -1, -inf, 0, -1, -1};
     const float k1[] = {0, -inf, inf, 0, nan, 0}, k2[] = {0, inf, inf, 0, nan, 0}, k3[] = {0, inf, inf, 0, nan, 0};
@@ -163,17 +143,14 @@ static void test_special_values(void **state) {
     for (int k = NAPIER_KL_K1; k <= NAPIER_KL_K3; k++) {
         const napier_kl_options o = options_for((napier_kl_estimator)k, NAPIER_REDUCE_MEAN, 0, 0);
         float kl[6];
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(a, 6), napier_const_array_f32(b, 6),
-                                         napier_indices_i32(ends, 7), NULL, &o, napier_array_f32(kl, 6)),
-                  "special values");
+        works(napier_kl_per_response, context, napier_const_array_f32(a, 6), napier_const_array_f32(b, 6),
+              napier_indices_i32(ends, 7), NULL, &o, napier_array_f32(kl, 6));
         for (int i = 0; i < 6; i++) {
             const float w = wanted[k - 1][i];
             expect(w != w ? f32_bits(kl[i]) == 0x7fc00000u : kl[i] == w, "k%d of %g, %g is %g, not %g", k, (double)a[i],
                    (double)b[i], (double)kl[i], (double)w);
         }
     }
-    no_problems();
 }
 
 /* ---- Same bits ----------------------------------------------------------------------------------------------------- */
@@ -185,15 +162,12 @@ static void run_all(napier_context *c, int64_t responses, napier_kl_estimator es
     const napier_kl_options o = options_for(estimator, NAPIER_REDUCE_MEAN, 1, 0);
     const napier_const_vector p = napier_const_array_f32(policy, tokens), q = napier_const_array_f32(ref, tokens);
     const napier_indices at = napier_indices_i64(offsets, responses + 1);
-    succeeded(c, napier_kl_per_response(c, p, q, at, mask, &o, napier_array_f32(kl, responses)), "kl");
-    succeeded(c,
-              napier_kl_per_response_backward(c, p, q, at, mask, &o, napier_const_array_f32(kl, responses),
-                                              napier_array_f32(a, tokens), napier_array_f32(b, tokens)),
-              "gradient");
+    works(napier_kl_per_response, c, p, q, at, mask, &o, napier_array_f32(kl, responses));
+    works(napier_kl_per_response_backward, c, p, q, at, mask, &o, napier_const_array_f32(kl, responses),
+          napier_array_f32(a, tokens), napier_array_f32(b, tokens));
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+static void test_same_bits(napier_context *context) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     enum { RESPONSES = 40 };
@@ -211,12 +185,11 @@ static void test_same_bits(void **state) {
         run_all(context, RESPONSES, (napier_kl_estimator)k, kl, grad_a, grad_b);
         for (int i = 0; i < count; i++) {
             for (int threads = 1; threads <= 3; threads++) {
-                napier_context *const c = context_of(isas[i], threads);
+                napier_context *const c = context_for_test(isas[i], threads);
                 run_all(c, RESPONSES, (napier_kl_estimator)k, other, other_a, other_b);
                 expect(!memcmp(kl, other, sizeof kl) && !memcmp(grad_a, other_a, (size_t)tokens * 4) &&
                            !memcmp(grad_b, other_b, (size_t)tokens * 4),
                        "k%d: %s with %d threads gives other bits", k, napier_isa_name(isas[i]), threads);
-                napier_context_destroy(c);
             }
         }
     }
@@ -224,27 +197,23 @@ static void test_same_bits(void **state) {
     for (int64_t b = 0; b < RESPONSES; b++) { /* each response on its own */
         const int64_t n = offsets[b + 1] - offsets[b], ends[] = {0, n};
         float alone = -1;
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(policy + offsets[b], n),
-                                         napier_const_array_f32(ref + offsets[b], n), napier_indices_i64(ends, 2),
-                                         mask + offsets[b], &o, napier_array_f32(&alone, 1)),
-                  "alone");
+        works(napier_kl_per_response, context, napier_const_array_f32(policy + offsets[b], n),
+              napier_const_array_f32(ref + offsets[b], n), napier_indices_i64(ends, 2), mask + offsets[b], &o,
+              napier_array_f32(&alone, 1));
         expect(f32_bits(alone) == f32_bits(kl[b]), "response %lld alone is %.9g, in the batch %.9g", (long long)b,
                (double)alone, (double)kl[b]);
     }
-    no_problems();
 }
 
 /* Any dtype and stride: what f32 gives on the widened numbers, rounded. */
-static void test_dtypes_and_strides(void **state) {
-    (void)state;
+static void test_dtypes_and_strides(napier_context *context) {
     enum { RESPONSES = 7 };
     const int64_t tokens = make_batch(8, RESPONSES, 900, 0.3);
     const napier_kl_options o = options_for(NAPIER_KL_K3, NAPIER_REDUCE_SUM, 0, 0);
     const napier_indices at = napier_indices_i64(offsets, RESPONSES + 1);
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     for (int d = 0; d < 2; d++) {
-        uint16_t *const x = room_for(3 * tokens, 2), *const y = room_for(tokens, 2), *const g = room_for(2 * tokens, 2);
+        uint16_t *const x = scratch(3 * tokens, 2), *const y = scratch(tokens, 2), *const g = scratch(2 * tokens, 2);
         float kl[RESPONSES];
         uint16_t narrow[RESPONSES];
         for (int64_t t = 0; t < tokens; t++) {
@@ -256,12 +225,9 @@ static void test_dtypes_and_strides(void **state) {
         const napier_const_vector p = {x, tokens, 3, dtypes[d]}, q = {y + tokens - 1, tokens, -1, dtypes[d]};
         const napier_vector out = napier_array(narrow, RESPONSES, dtypes[d]), grad = {g, tokens, 2, dtypes[d]};
         const napier_vector none = {NULL, 0, 0, NAPIER_F32};
-        succeeded(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "narrow");
-        succeeded(context,
-                  napier_kl_per_response(context, napier_const_array_f32(policy, tokens),
-                                         napier_const_array_f32(ref, tokens), at, NULL, &o,
-                                         napier_array_f32(kl, RESPONSES)),
-                  "wide");
+        works(napier_kl_per_response, context, p, q, at, NULL, &o, out);
+        works(napier_kl_per_response, context, napier_const_array_f32(policy, tokens),
+              napier_const_array_f32(ref, tokens), at, NULL, &o, napier_array_f32(kl, RESPONSES));
         for (int b = 0; b < RESPONSES; b++) {
             expect(fabs(element_get(narrow, dtypes[d], b) - (double)kl[b]) <= 0.005 * fabs((double)kl[b]),
                    "%s: %.9g, not %.9g", napier_dtype_name(dtypes[d]), element_get(narrow, dtypes[d], b),
@@ -269,23 +235,16 @@ static void test_dtypes_and_strides(void **state) {
         }
         const float ones[RESPONSES] = {1, 1, 1, 1, 1, 1, 1};
         const napier_const_vector one = napier_const_array_f32(ones, RESPONSES);
-        succeeded(context, napier_kl_per_response_backward(context, p, q, at, NULL, &o, one, grad, none), "narrow");
-        succeeded(context,
-                  napier_kl_per_response_backward(context, napier_const_array_f32(policy, tokens),
-                                                  napier_const_array_f32(ref, tokens), at, NULL, &o, one,
-                                                  napier_array_f32(grad_a, tokens), none),
-                  "wide");
+        works(napier_kl_per_response_backward, context, p, q, at, NULL, &o, one, grad, none);
+        works(napier_kl_per_response_backward, context, napier_const_array_f32(policy, tokens),
+              napier_const_array_f32(ref, tokens), at, NULL, &o, one, napier_array_f32(grad_a, tokens), none);
         for (int64_t t = 0; t < tokens; t++) {
             if (!expect(element_bits(g, dtypes[d], 2 * t) == dtype_bits(dtypes[d], (double)grad_a[t]),
                         "%s: gradient %lld is not the rounded one", napier_dtype_name(dtypes[d]), (long long)t)) {
                 break;
             }
         }
-        free(x);
-        free(y);
-        free(g);
     }
-    no_problems();
 }
 
 /* ---- Over the vocabulary ------------------------------------------------------------------------------------------- */
@@ -314,20 +273,18 @@ static void fill_rows(double spread, double offset) {
     }
 }
 
-static void check_full(double spread, double offset, double temperature) {
+static void check_full(napier_context *context, double spread, double offset, double temperature) {
     static real p[COLS], q[COLS];
     float kl[ROWS], weight[ROWS];
     fill_rows(spread, offset);
     const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
     const napier_softmax_options o = options_of(temperature, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    succeeded(context, napier_kl_full(context, a, b, &o, napier_array_f32(kl, ROWS)), "kl_full");
+    works(napier_kl_full, context, a, b, &o, napier_array_f32(kl, ROWS));
     for (int i = 0; i < ROWS; i++) {
         weight[i] = 1.5f - (float)i;
     }
-    succeeded(context,
-              napier_kl_full_backward(context, a, b, &o, napier_const_array_f32(weight, ROWS),
-                                      napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
-              "kl_full_backward");
+    works(napier_kl_full_backward, context, a, b, &o, napier_const_array_f32(weight, ROWS),
+          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
     for (int i = 0; i < ROWS; i++) {
         row_softmax(x + i * COLS, (real)temperature, p);
         row_softmax(y + i * COLS, (real)temperature, q);
@@ -352,19 +309,16 @@ static void check_full(double spread, double offset, double temperature) {
     }
 }
 
-static void test_full(void **state) {
-    (void)state;
+static void test_full(napier_context *context) {
     static const double spreads[] = {1e-4, 0.01, 0.5, 6};
     for (int i = 0; i < 4; i++) {
-        check_full(spreads[i], 0, 1);
-        check_full(spreads[i], 7.25, 0.7);
+        check_full(context, spreads[i], 0, 1);
+        check_full(context, spreads[i], 7.25, 0.7);
     }
-    no_problems();
 }
 
 /* Equal rows, with masks among them: 0, and so are the gradients. A mask on one side only. No distribution. */
-static void test_full_special(void **state) {
-    (void)state;
+static void test_full_special(napier_context *context) {
     float kl[ROWS];
     const float inf = HUGE_VALF;
     fill_rows(0, 0);
@@ -376,11 +330,9 @@ static void test_full_special(void **state) {
     }
     const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
     const float ones[ROWS] = {1, 1, 1, 1, 1, 1};
-    succeeded(context, napier_kl_full(context, a, b, NULL, napier_array_f32(kl, ROWS)), "equal rows");
-    succeeded(context,
-              napier_kl_full_backward(context, a, b, NULL, napier_const_array_f32(ones, ROWS),
-                                      napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
-              "equal rows");
+    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
+    works(napier_kl_full_backward, context, a, b, NULL, napier_const_array_f32(ones, ROWS),
+          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
     for (int i = 0; i < ROWS * COLS; i++) {
         expect(kl[i / COLS] == 0 && gx[i] == 0 && gy[i] == 0, "equal rows: kl %g, gradients %g %g at %d",
                (double)kl[i / COLS], (double)gx[i], (double)gy[i], i);
@@ -392,102 +344,86 @@ static void test_full_special(void **state) {
     for (int j = 0; j < COLS; j++) {
         x[4 * COLS + j] = y[4 * COLS + j] = -inf; /* no distribution: NaN */
     }
-    succeeded(context, napier_kl_full(context, a, b, NULL, napier_array_f32(kl, ROWS)), "special rows");
+    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
     expect(kl[0] > 0 && kl[0] < 1, "a mask of the policy: %g", (double)kl[0]);
     expect(kl[1] == inf, "a mask of the reference: %g", (double)kl[1]);
     for (int i = 2; i < 5; i++) {
         expect(f32_bits(kl[i]) == 0x7fc00000u, "row %d: %g, not NaN", i, (double)kl[i]);
     }
-    no_problems();
 }
 
-static void test_full_same_bits_and_in_place(void **state) {
-    (void)state;
+static void test_full_same_bits_and_in_place(napier_context *context) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     static float ax[ROWS * COLS], ay[ROWS * COLS];
     float kl[ROWS], other[ROWS], ones[ROWS] = {1, -2, 3, 0, 5, 6};
     fill_rows(0.3, 1);
     const napier_const_matrix a = napier_const_rows_f32(x, ROWS, COLS), b = napier_const_rows_f32(y, ROWS, COLS);
-    succeeded(context, napier_kl_full(context, a, b, NULL, napier_array_f32(kl, ROWS)), "kl_full");
-    succeeded(context,
-              napier_kl_full_backward(context, a, b, NULL, napier_const_array_f32(ones, ROWS),
-                                      napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS)),
-              "gradients");
+    works(napier_kl_full, context, a, b, NULL, napier_array_f32(kl, ROWS));
+    works(napier_kl_full_backward, context, a, b, NULL, napier_const_array_f32(ones, ROWS),
+          napier_rows_f32(gx, ROWS, COLS), napier_rows_f32(gy, ROWS, COLS));
     for (int i = 0; i < count; i++) {
-        napier_context *const c = context_of(isas[i], 1 + i % 2 * 2);
+        napier_context *const c = context_for_test(isas[i], 1 + i % 2 * 2);
         memcpy(ax, x, sizeof x);
         memcpy(ay, y, sizeof y);
-        succeeded(c, napier_kl_full(c, a, b, NULL, napier_array_f32(other, ROWS)), "kl_full");
-        succeeded(c,
-                  napier_kl_full_backward(c, napier_const_rows_f32(ax, ROWS, COLS),
-                                          napier_const_rows_f32(ay, ROWS, COLS), NULL,
-                                          napier_const_array_f32(ones, ROWS), napier_rows_f32(ax, ROWS, COLS),
-                                          napier_rows_f32(ay, ROWS, COLS)),
-                  "in place");
+        works(napier_kl_full, c, a, b, NULL, napier_array_f32(other, ROWS));
+        works(napier_kl_full_backward, c, napier_const_rows_f32(ax, ROWS, COLS), napier_const_rows_f32(ay, ROWS, COLS),
+              NULL, napier_const_array_f32(ones, ROWS), napier_rows_f32(ax, ROWS, COLS),
+              napier_rows_f32(ay, ROWS, COLS));
         expect(!memcmp(kl, other, sizeof kl) && !memcmp(gx, ax, sizeof ax) && !memcmp(gy, ay, sizeof ay),
                "%s, in place, gives other bits", napier_isa_name(isas[i]));
-        napier_context_destroy(c);
     }
-    no_problems();
 }
 
 /* ---- Hostile ------------------------------------------------------------------------------------------------------- */
 
-static napier_status call(const int64_t *ends, int64_t size, float *kl) {
+static napier_status call(napier_context *context, const int64_t *ends, int64_t size, float *kl) {
     return napier_kl_per_response(context, napier_const_array_f32(policy, 10), napier_const_array_f32(ref, 10),
                                   napier_indices_i64(ends, size), NULL, NULL, napier_array_f32(kl, size - 1));
 }
 
-static void test_refusals(void **state) {
-    (void)state;
+static void test_refusals(napier_context *context) {
     float kl[4] = {7, 7, 7, 7};
     make_batch(2, 3, 20, 1);
     const int64_t falls[] = {0, 6, 5, 10}, starts[] = {1, 6, 10}, early[] = {0, 6, 9}, negative[] = {0, -3, 10},
                   late[] = {0, 11, 10}, good[] = {0, 4, 10};
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
-    refused(context, call(falls, 4, kl), bad, "offsets[2]", "5", NULL);
-    refused(context, call(starts, 3, kl), bad, "offsets[0]", "1", NULL);
-    refused(context, call(early, 3, kl), bad, "offsets[2]", "9", "10", NULL);
-    refused(context, call(negative, 3, kl), bad, "offsets[1]", "-3", NULL);
-    refused(context, call(late, 3, kl), bad, "offsets[2]", "10", "11", NULL);
-    refused(context, call(good, 0, kl), bad, "offsets", NULL);
+    invalid(context, call(context, falls, 4, kl), "offsets[2]", "5");
+    invalid(context, call(context, starts, 3, kl), "offsets[0]", "1");
+    invalid(context, call(context, early, 3, kl), "offsets[2]", "9", "10");
+    invalid(context, call(context, negative, 3, kl), "offsets[1]", "-3");
+    invalid(context, call(context, late, 3, kl), "offsets[2]", "10", "11");
+    invalid(context, call(context, good, 0, kl), "offsets");
     napier_kl_options o = options_for((napier_kl_estimator)4, NAPIER_REDUCE_SUM, 0, 0);
     const napier_const_vector p = napier_const_array_f32(policy, 10), q = napier_const_array_f32(ref, 10);
     const napier_indices at = napier_indices_i64(good, 3);
     const napier_vector out = napier_array_f32(kl, 2);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "estimator", "4", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "estimator", "4");
     o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, -1, 0);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "clamp_ratio", "-1", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "clamp_ratio", "-1");
     o = options_for(NAPIER_KL_K1, NAPIER_REDUCE_SUM, 0, (double)NAN);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), bad, "clamp_kl", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, &o, out), "clamp_kl");
     const napier_const_vector shorter = napier_const_array_f32(ref, 9);
-    refused(context, napier_kl_per_response(context, p, shorter, at, NULL, NULL, out), bad, "ref_logprobs", "9", NULL);
+    invalid(context, napier_kl_per_response(context, p, shorter, at, NULL, NULL, out), "ref_logprobs", "9");
     const napier_vector over = napier_array_f32(policy + 9, 2);
-    refused(context, napier_kl_per_response(context, p, q, at, NULL, NULL, over), bad, "kl", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, at, NULL, NULL, over), "kl");
     double wide[10];
     const napier_const_vector doubles = napier_const_array(wide, 10, NAPIER_F64);
-    refused(context, napier_kl_per_response(context, doubles, q, at, NULL, NULL, out), bad, "f64", NULL);
+    invalid(context, napier_kl_per_response(context, doubles, q, at, NULL, NULL, out), "f64");
     const napier_indices odd = {good, 3, (napier_index_type)9};
-    refused(context, napier_kl_per_response(context, p, q, odd, NULL, NULL, out), bad, "type", "9", NULL);
+    invalid(context, napier_kl_per_response(context, p, q, odd, NULL, NULL, out), "type", "9");
     for (int i = 0; i < 4; i++) {
         expect(kl[i] == 7, "a refused call wrote");
     }
     const int64_t none[] = {0};
     const napier_const_vector empty = napier_const_array_f32(NULL, 0);
-    succeeded(context,
-              napier_kl_per_response(context, empty, empty, napier_indices_i64(none, 1), NULL, NULL,
-                                     napier_array_f32(NULL, 0)),
-              "no responses");
+    works(napier_kl_per_response, context, empty, empty, napier_indices_i64(none, 1), NULL, NULL,
+          napier_array_f32(NULL, 0));
     const int64_t nothing[] = {0, 0, 0};
-    succeeded(context, napier_kl_per_response(context, empty, empty, napier_indices_i64(nothing, 3), NULL, NULL, out),
-              "no tokens");
+    works(napier_kl_per_response, context, empty, empty, napier_indices_i64(nothing, 3), NULL, NULL, out);
     expect(kl[0] == 0 && kl[1] == 0, "an empty response is not 0");
-    no_problems();
 }
 
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     ledger l = LEDGER_INIT;
     napier_context *c = ledger_context(&l, 0);
     ledger_allow(&l, 0);
@@ -502,16 +438,11 @@ static void test_no_memory(void **state) {
                            napier_array_f32(kl, ROWS)),
             NAPIER_OUT_OF_MEMORY, "memory", NULL);
     napier_context_destroy(c);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_estimators),         cmocka_unit_test(test_k3_everywhere),
-        cmocka_unit_test(test_special_values),     cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_dtypes_and_strides), cmocka_unit_test(test_full),
-        cmocka_unit_test(test_full_special),       cmocka_unit_test(test_full_same_bits_and_in_place),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("kl", tests, set_up, tear_down);
+    return RUN_TESTS("kl", TEST_2(test_estimators), TEST_2(test_k3_everywhere), TEST_2(test_special_values),
+                     TEST_2(test_same_bits), TEST_2(test_dtypes_and_strides), TEST_2(test_full),
+                     TEST_2(test_full_special), TEST_2(test_full_same_bits_and_in_place), TEST_2(test_refusals),
+                     TEST(test_no_memory));
 }

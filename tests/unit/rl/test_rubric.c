@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <napier/rl.h>
@@ -40,20 +39,15 @@ static int64_t make_batch(uint64_t seed, int64_t responses, int64_t most) {
 static napier_const_matrix marks(void) { return napier_const_rows_f32(rubric, CRITERIA, VOCABULARY); }
 static napier_const_vector weight(void) { return napier_const_array_f32(weights, CRITERIA); }
 
-static void test_formula(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_formula(napier_context *context) {
     enum { RESPONSES = 12 };
     float scores[RESPONSES * CRITERIA], rewards[RESPONSES], gs[RESPONSES * CRITERIA], gr[RESPONSES];
     for (int i = 0; i < 6; i++) {
         const int64_t n = make_batch((uint64_t)i, RESPONSES, i % 2 ? 3000 : 40);
         const napier_indices at = napier_indices_i64(offsets, RESPONSES + 1);
         const napier_indices id = i % 3 ? napier_indices_i32(ids, n) : napier_indices_i64(wide_ids, n);
-        succeeded(context,
-                  napier_rubric_score(context, napier_const_array_f32(logprobs, n), id, at, marks(), weight(),
-                                      napier_rows_f32(scores, RESPONSES, CRITERIA),
-                                      napier_array_f32(rewards, RESPONSES)),
-                  "scores");
+        works(napier_rubric_score, context, napier_const_array_f32(logprobs, n), id, at, marks(), weight(),
+              napier_rows_f32(scores, RESPONSES, CRITERIA), napier_array_f32(rewards, RESPONSES));
         for (int64_t b = 0; b < RESPONSES; b++) {
             real reward = 0, whole = 0;
             gr[b] = (float)(b % 3) - 1.0f;
@@ -75,11 +69,9 @@ static void test_formula(void **state) {
         }
         const bool both = i % 2;
         const napier_const_vector no_rewards = {NULL, 0, 0, NAPIER_F32};
-        succeeded(context,
-                  napier_rubric_score_backward(
-                      context, id, at, marks(), weight(), napier_const_rows_f32(gs, RESPONSES, CRITERIA),
-                      both ? napier_const_array_f32(gr, RESPONSES) : no_rewards, napier_array_f32(grad, n)),
-                  "gradient");
+        works(napier_rubric_score_backward, context, id, at, marks(), weight(),
+              napier_const_rows_f32(gs, RESPONSES, CRITERIA), both ? napier_const_array_f32(gr, RESPONSES) : no_rewards,
+              napier_array_f32(grad, n));
         for (int64_t b = 0; b < RESPONSES; b++) {
             for (int64_t t = offsets[b]; t < offsets[b + 1]; t++) {
                 real sum = 0, size = 0;
@@ -94,39 +86,29 @@ static void test_formula(void **state) {
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* -inf where the mark is 0 does not count; elsewhere it does. */
-static void test_special_values(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_special_values(napier_context *context) {
     const float lp[] = {-HUGE_VALF, -1, -HUGE_VALF, NAN}, r[] = {0, 2, -1}, one[] = {1};
     const int32_t id[] = {0, 1, 2, 1}, at[] = {0, 2, 3, 4, 4};
     float scores[4], rewards[4];
-    succeeded(context,
-              napier_rubric_score(context, napier_const_array_f32(lp, 4), napier_indices_i32(id, 4),
-                                  napier_indices_i32(at, 5), napier_const_rows_f32(r, 1, 3),
-                                  napier_const_array_f32(one, 1), napier_rows_f32(scores, 4, 1),
-                                  napier_array_f32(rewards, 4)),
-              "special values");
+    works(napier_rubric_score, context, napier_const_array_f32(lp, 4), napier_indices_i32(id, 4),
+          napier_indices_i32(at, 5), napier_const_rows_f32(r, 1, 3), napier_const_array_f32(one, 1),
+          napier_rows_f32(scores, 4, 1), napier_array_f32(rewards, 4));
     expect(scores[0] == -2 && scores[1] == HUGE_VALF && f32_bits(scores[2]) == 0x7fc00000u && scores[3] == 0,
            "%g %g %g %g", (double)scores[0], (double)scores[1], (double)scores[2], (double)scores[3]);
     expect(!memcmp(scores, rewards, sizeof scores), "rewards are not the scores of one criterion");
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_same_bits(void **state) {
-    (void)state;
+static void test_same_bits(void) {
     enum { RESPONSES = 30 };
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     const int64_t n = make_batch(7, RESPONSES, 2800);
     const napier_indices at = napier_indices_i64(offsets, RESPONSES + 1);
     float scores[RESPONSES * CRITERIA], other[RESPONSES * CRITERIA];
-    float *const turned = room_for(CRITERIA * VOCABULARY, sizeof *turned);
+    float *const turned = scratch(CRITERIA * VOCABULARY, sizeof *turned);
     for (int c = 0; c < CRITERIA; c++) {
         for (int j = 0; j < VOCABULARY; j++) {
             turned[j * CRITERIA + c] = rubric[c * VOCABULARY + j];
@@ -136,44 +118,31 @@ static void test_same_bits(void **state) {
     const napier_vector none = {NULL, 0, 0, NAPIER_F32};
     const napier_const_vector no_rewards = {NULL, 0, 0, NAPIER_F32};
     for (int i = 0; i < 3 * count; i++) {
-        napier_context *const c = context_of(isas[i % count], 1 + i / count);
+        napier_context *const c = context_for_test(isas[i % count], 1 + i / count);
         float *const out = i ? other : scores, *const g = i ? other_grad : grad;
         const napier_const_matrix m = i % 2 ? column : marks();
         const napier_indices id = i % 3 == 2 ? napier_indices_i64(wide_ids, n) : napier_indices_i32(ids, n);
-        succeeded(c,
-                  napier_rubric_score(c, napier_const_array_f32(logprobs, n), id, at, m, weight(),
-                                      napier_rows_f32(out, RESPONSES, CRITERIA), none),
-                  "scores");
-        succeeded(c,
-                  napier_rubric_score_backward(c, id, at, m, weight(),
-                                               napier_const_rows_f32(scores, RESPONSES, CRITERIA), no_rewards,
-                                               napier_array_f32(g, n)),
-                  "gradient");
+        works(napier_rubric_score, c, napier_const_array_f32(logprobs, n), id, at, m, weight(),
+              napier_rows_f32(out, RESPONSES, CRITERIA), none);
+        works(napier_rubric_score_backward, c, id, at, m, weight(), napier_const_rows_f32(scores, RESPONSES, CRITERIA),
+              no_rewards, napier_array_f32(g, n));
         expect(!i || (!memcmp(scores, other, sizeof scores) && !memcmp(grad, other_grad, (size_t)n * 4)),
                "%s with %d threads gives other bits", napier_isa_name(isas[i % count]), 1 + i / count);
-        napier_context_destroy(c);
     }
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 1);
+    napier_context *const c = context_for_test(NAPIER_ISA_AUTO, 1);
     for (int64_t b = 0; b < RESPONSES; b++) {
         const int64_t first = offsets[b], size = offsets[b + 1] - first, ends[] = {0, size};
-        succeeded(c,
-                  napier_rubric_score(c, napier_const_array_f32(logprobs + first, size),
-                                      napier_indices_i32(ids + first, size), napier_indices_i64(ends, 2), marks(),
-                                      weight(), napier_rows_f32(other, 1, CRITERIA), none),
-                  "alone");
+        works(napier_rubric_score, c, napier_const_array_f32(logprobs + first, size),
+              napier_indices_i32(ids + first, size), napier_indices_i64(ends, 2), marks(), weight(),
+              napier_rows_f32(other, 1, CRITERIA), none);
         expect(!memcmp(other, scores + b * CRITERIA, sizeof *scores * CRITERIA), "response %lld alone differs",
                (long long)b);
     }
-    napier_context_destroy(c);
-    free(turned);
-    no_problems();
 }
 
 /* A narrow rubric and narrow log-probabilities: what the widened ones give. */
-static void test_dtypes(void **state) {
-    (void)state;
+static void test_dtypes(napier_context *context) {
     enum { RESPONSES = 9 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     static uint16_t narrow[CRITERIA * VOCABULARY], narrow_logprobs[2 * LIMIT];
     static const napier_dtype dtypes[] = {NAPIER_F16, NAPIER_BF16};
     float a[RESPONSES * CRITERIA], b[RESPONSES * CRITERIA];
@@ -190,62 +159,50 @@ static void test_dtypes(void **state) {
             logprobs[t] = (float)element_get(narrow_logprobs, dtypes[d], 2 * t);
         }
         const napier_const_vector l = {narrow_logprobs, n, 2, dtypes[d]};
-        succeeded(context,
-                  napier_rubric_score(context, l, id, at, napier_const_rows(narrow, CRITERIA, VOCABULARY, dtypes[d]),
-                                      weight(), napier_rows_f32(a, RESPONSES, CRITERIA), none),
-                  "narrow");
-        succeeded(context,
-                  napier_rubric_score(context, napier_const_array_f32(logprobs, n), id, at, marks(), weight(),
-                                      napier_rows_f32(b, RESPONSES, CRITERIA), none),
-                  "wide");
+        works(napier_rubric_score, context, l, id, at, napier_const_rows(narrow, CRITERIA, VOCABULARY, dtypes[d]),
+              weight(), napier_rows_f32(a, RESPONSES, CRITERIA), none);
+        works(napier_rubric_score, context, napier_const_array_f32(logprobs, n), id, at, marks(), weight(),
+              napier_rows_f32(b, RESPONSES, CRITERIA), none);
         expect(!memcmp(a, b, sizeof a), "%s gives other bits than its widened values", napier_dtype_name(dtypes[d]));
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_refusals(void **state) {
-    (void)state;
-    napier_context *const c = context_of(NAPIER_ISA_AUTO, 2);
+static void test_refusals(napier_context *c) {
     float rewards[] = {7, 7, 7};
     const int64_t n = make_batch(3, 3, 5000);
     const napier_const_vector l = napier_const_array_f32(logprobs, n), w = weight();
     const napier_indices at = napier_indices_i64(offsets, 4), id = napier_indices_i32(ids, n);
     const napier_matrix no_scores = {NULL, 0, 0, 0, 0, NAPIER_F32};
     const napier_vector out = napier_array_f32(rewards, 3);
-    const napier_status bad = NAPIER_INVALID_ARGUMENT;
     const int64_t where[] = {0, n / 2, n - 1};
     for (int i = 0; i < 3; i++) {
         const int32_t kept = ids[where[i]];
         char index[40];
         snprintf(index, sizeof index, "token_ids[%lld]", (long long)where[i]);
         ids[where[i]] = VOCABULARY;
-        refused(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), bad, index, "500", NULL);
+        invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), index, "500");
         ids[where[i]] = -1;
-        refused(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), bad, index, "-1", NULL);
+        invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), index, "-1");
         ids[where[i]] = kept;
         wide_ids[where[i]] = INT64_C(1) << 32;
-        refused(c, napier_rubric_score(c, l, napier_indices_i64(wide_ids, n), at, marks(), w, no_scores, out), bad,
-                index, "4294967296", NULL);
+        invalid(c, napier_rubric_score(c, l, napier_indices_i64(wide_ids, n), at, marks(), w, no_scores, out), index,
+                "4294967296");
         wide_ids[where[i]] = kept;
     }
     const napier_indices fewer = napier_indices_i32(ids, n - 1);
-    refused(c, napier_rubric_score(c, l, fewer, at, marks(), w, no_scores, out), bad, "token_ids", NULL);
+    invalid(c, napier_rubric_score(c, l, fewer, at, marks(), w, no_scores, out), "token_ids");
     const napier_const_vector short_weights = napier_const_array_f32(weights, CRITERIA - 1);
-    refused(c, napier_rubric_score(c, l, id, at, marks(), short_weights, no_scores, out), bad, "weights", NULL);
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), short_weights, no_scores, out), "weights");
     const napier_matrix wrong = napier_rows_f32(grad, 3, CRITERIA - 1);
-    refused(c, napier_rubric_score(c, l, id, at, marks(), w, wrong, out), bad, "scores", NULL);
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, wrong, out), "scores");
     const napier_vector over = napier_array_f32(weights, 3);
-    refused(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, over), bad, "rewards", "weights", NULL);
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, over), "rewards", "weights");
     offsets[1] = n + 1;
-    refused(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), bad, "offsets[", NULL);
+    invalid(c, napier_rubric_score(c, l, id, at, marks(), w, no_scores, out), "offsets[");
     expect(rewards[0] == 7 && rewards[2] == 7, "a refused call wrote");
-    napier_context_destroy(c);
-    no_problems();
 }
 
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     ledger l = LEDGER_INIT;
     napier_context *c = ledger_context(&l, 0);
     ledger_allow(&l, 0);
@@ -263,13 +220,9 @@ static void test_no_memory(void **state) {
                                          napier_array_f32(grad, n)),
             NAPIER_OUT_OF_MEMORY, "memory", NULL);
     napier_context_destroy(c);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula), cmocka_unit_test(test_special_values), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_dtypes),  cmocka_unit_test(test_refusals),       cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests_name("rubric", tests, NULL, NULL);
+    return RUN_TESTS("rubric", TEST_2(test_formula), TEST_1(test_special_values), TEST(test_same_bits),
+                     TEST_2(test_dtypes), TEST_2(test_refusals), TEST(test_no_memory));
 }

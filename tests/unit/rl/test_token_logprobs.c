@@ -28,7 +28,7 @@ static scores scores_make(int64_t rows, int64_t k, int64_t top_k) {
     scores s = {.rows = rows, .k = k, .top_k = top_k};
     const size_t n = (size_t)rows, chosen = (size_t)(rows * k), top = (size_t)(rows * top_k);
     s.bytes = (n + chosen + top) * 8 + (3 * n + chosen + top) * 4;
-    s.memory = room_for((int64_t)s.bytes, 1);
+    s.memory = scratch((int64_t)s.bytes, 1);
     memset(s.memory, 0x5a, s.bytes);
     s.argmax = (int64_t *)(void *)s.memory;
     s.rank = s.argmax + n;
@@ -64,9 +64,7 @@ static napier_token_results scores_views(const scores *s) {
 static bool score(napier_context *context, napier_const_matrix logits, const int64_t *ids,
                   const napier_token_options *options, scores *s) {
     const napier_token_results r = scores_views(s);
-    return succeeded(context,
-                     napier_token_logprobs(context, logits, napier_indices_i64(ids, s->rows * s->k), options, &r),
-                     "token_logprobs");
+    return works(napier_token_logprobs, context, logits, napier_indices_i64(ids, s->rows * s->k), options, &r);
 }
 
 static bool same_scores(const scores *a, const scores *b) { return memcmp(a->memory, b->memory, a->bytes) == 0; }
@@ -78,7 +76,7 @@ static napier_token_options plain_options(void) {
 
 /* Ids of every sort: the first, the last, some between, now and then the same twice. */
 static int64_t *some_ids(int64_t rows, int64_t k, int64_t cols, uint64_t seed) {
-    int64_t *ids = room_for(rows * k + 1, sizeof *ids);
+    int64_t *ids = scratch(rows * k + 1, sizeof *ids);
     rng r = rng_make(seed);
     for (int64_t i = 0; i < rows * k; i++) {
         ids[i] = i % 7 == 1 ? 0 : i % 7 == 3 ? cols - 1 : i % 7 == 5 ? ids[i - 1] : rng_below(&r, cols);
@@ -149,7 +147,7 @@ static int by_rank(const void *a, const void *b) {
 
 static void check_top(const float *z, int64_t n, const truth *t, const float *logprobs, const scores *s, int64_t row,
                       const char *what) {
-    int64_t *order = room_for(n, sizeof *order), kept = 0;
+    int64_t *order = scratch(n, sizeof *order), kept = 0;
     for (int64_t j = 0; j < n && !t->nan; j++) {
         order[kept] = j;
         kept += z[j] > -INFINITY;
@@ -164,7 +162,6 @@ static void check_top(const float *z, int64_t n, const truth *t, const float *lo
                "%s: top %lld is %lld (%g), not %lld (%g)", what, (long long)i, (long long)s->top_ids[at],
                (double)s->top_logprobs[at], (long long)wanted, (double)lp);
     }
-    free(order);
 }
 
 /* One row of results against z and the bits of log_softmax and logsumexp of it. */
@@ -201,20 +198,15 @@ static void z_of(const grid *logits, int64_t row, const napier_token_options *o,
 static void check_scores(napier_context *context, const grid *logits, const int64_t *ids, const napier_token_options *o,
                          const scores *s, const char *what) {
     const int64_t rows = logits->view.rows, n = logits->view.cols;
-    float *z = room_for(n, sizeof *z), *logprobs = room_for(n, sizeof *logprobs), lse;
+    float *z = scratch(n, sizeof *z), *logprobs = scratch(n, sizeof *logprobs), lse;
     for (int64_t i = 0; i < rows; i++) {
         char name[160];
         snprintf(name, sizeof name, "%s, %lld columns, row %lld", what, (long long)n, (long long)i);
         z_of(logits, i, o, z);
-        succeeded(context,
-                  napier_log_softmax(context, napier_const_rows_f32(z, 1, n), napier_rows_f32(logprobs, 1, n), NULL),
-                  "log_softmax");
-        succeeded(context, napier_logsumexp(context, napier_const_rows_f32(z, 1, n), napier_array_f32(&lse, 1), NULL),
-                  "logsumexp");
+        works(napier_log_softmax, context, napier_const_rows_f32(z, 1, n), napier_rows_f32(logprobs, 1, n), NULL);
+        works(napier_logsumexp, context, napier_const_rows_f32(z, 1, n), napier_array_f32(&lse, 1), NULL);
         check_row(z, n, logprobs, lse, ids, s, i, name);
     }
-    free(z);
-    free(logprobs);
 }
 
 static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
@@ -222,10 +214,8 @@ static const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_BF16, NAPIER_F16};
 /* ---- Forward ----------------------------------------------------------------------------------------------------- */
 
 /* Every kind of row, every length where something changes, every dtype and some layout. */
-static void test_against_oracle(void **state) {
-    (void)state;
+static void test_against_oracle(napier_context *context) {
     static const int64_t sizes[] = {1, 2, 15, 16, 17, 33, 300, 1023, 1024, 1025, 4097};
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const napier_token_options o = plain_options();
     for (size_t v = 0; v < sizeof sizes / sizeof *sizes; v++) {
         for (int d = 0; d < 3; d++) {
@@ -237,14 +227,9 @@ static void test_against_oracle(void **state) {
             if (score(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, napier_dtype_name(dtypes[d]));
             }
-            free(ids);
-            free(s.memory);
-            grid_free(&g);
         }
     }
     print_message("entropy: at most %.3f of its bound\n", worst_entropy);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Long rows in which one tile of many is not like the others: what finds its maximum, its least and its NaN for another
@@ -291,8 +276,7 @@ static void check_few_results(napier_context *context, const grid *g, const int6
         if (entropy) {
             r.entropy = napier_array_f32(s.entropy, s.rows);
         }
-        succeeded(context, napier_token_logprobs(context, grid_input(g), napier_indices_i64(ids, s.rows), NULL, &r),
-                  "token_logprobs");
+        works(napier_token_logprobs, context, grid_input(g), napier_indices_i64(ids, s.rows), NULL, &r);
         for (int64_t i = 0; i < s.rows; i++) {
             expect(f32_bits(s.lse[i]) == f32_bits(all->lse[i]) &&
                        f32_bits(s.logprobs[i]) == f32_bits(all->logprobs[i]) &&
@@ -300,17 +284,15 @@ static void check_few_results(napier_context *context, const grid *g, const int6
                    "row %lld: other bits where fewer results are wanted (entropy %d)", (long long)i, entropy);
         }
     }
-    free(s.memory);
 }
 
-static void test_tiles(void **state) {
-    (void)state;
+static void test_tiles(void) {
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);
     const napier_token_options o = plain_options();
-    double *row = room_for(TILED, sizeof *row);
+    double *row = scratch(TILED, sizeof *row);
     for (int d = 0; d < 2; d++) {
-        grid g = grid_make(LAYOUT_CONTIGUOUS, 3 * ODD_ONES, TILED, dtypes[d]);
+        grid g = grid_plain(3 * ODD_ONES, TILED, dtypes[d]);
         rng r = rng_make((uint64_t)d);
         for (int i = 0; i < 3 * ODD_ONES; i++) {
             const double offset = i < ODD_ONES ? 0 : i < 2 * ODD_ONES ? -30 : 30; /* both signs, below 0, above 0 */
@@ -326,49 +308,36 @@ static void test_tiles(void **state) {
         }
         int64_t *ids = some_ids(3 * ODD_ONES, 1, TILED, 3);
         for (int i = 0; i < isa_count; i++) {
-            napier_context *context = context_of(isas[i], 1 + i % 2);
+            napier_context *context = context_for_test(isas[i], 1 + i % 2);
             scores s = scores_make(3 * ODD_ONES, 1, 5);
             if (score(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, napier_isa_name(isas[i]));
                 check_few_results(context, &g, ids, &s);
             }
-            free(s.memory);
-            napier_context_destroy(context);
         }
-        free(ids);
-        grid_free(&g);
     }
-    free(row);
-    no_problems();
 }
 
-static void test_vocabulary(void **state) {
-    (void)state;
+static void test_vocabulary(napier_context *context) {
     static const row_kind kinds[] = {ROW_NORMAL, ROW_PEAKED, ROW_MASKED, ROW_TEN_THOUSAND, ROW_TIES};
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const napier_token_options o = plain_options();
     for (int d = 0; d < 2; d++) {
         for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-            grid g = grid_make(LAYOUT_CONTIGUOUS, 1, VOCABULARY, dtypes[d]);
+            grid g = grid_plain(1, VOCABULARY, dtypes[d]);
             grid_fill(&g, kinds[i], 5);
             scores s = scores_make(1, 1, 50);
             int64_t *ids = some_ids(1, 1, VOCABULARY, i);
             if (score(context, grid_input(&g), ids, &o, &s)) {
                 check_scores(context, &g, ids, &o, &s, row_kind_name(kinds[i]));
             }
-            free(ids);
-            free(s.memory);
-            grid_free(&g);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* A byte a token, of three rows or more: about a third is kept; in row 1 nothing, in row 2 one token. */
 static uint8_t *some_keep(int64_t rows, int64_t cols, uint64_t seed) {
     rows = rows < 3 ? 3 : rows;
-    uint8_t *keep = room_for(rows * cols, 1);
+    uint8_t *keep = scratch(rows * cols, 1);
     rng r = rng_make(seed);
     for (int64_t i = 0; i < rows * cols; i++) {
         keep[i] = (uint8_t)(rng_below(&r, 3) == 0 ? 1 + rng_below(&r, 255) : 0);
@@ -379,11 +348,9 @@ static uint8_t *some_keep(int64_t rows, int64_t cols, uint64_t seed) {
 }
 
 /* Temperature and keep are z's; the kept set gives the bits of -inf. */
-static void test_temperature_and_keep(void **state) {
-    (void)state;
+static void test_temperature_and_keep(napier_context *context) {
     static const int64_t sizes[] = {7, 100, 1025, 5000};
     static const double temperatures[] = {1.0, 0.7, 3.0};
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t v = 0; v < 4; v++) {
         for (size_t t = 0; t < 3; t++) {
             for (int shared = -1; shared < 2; shared++) {
@@ -399,23 +366,15 @@ static void test_temperature_and_keep(void **state) {
                 if (score(context, grid_input(&g), ids, &o, &s)) {
                     check_scores(context, &g, ids, &o, &s, "temperature and keep");
                 }
-                free(ids);
-                free(keep);
-                free(s.memory);
-                grid_free(&g);
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* One column: lse is z itself, so tanh can be seen. */
-static void test_softcap_is_tanh(void **state) {
-    (void)state;
+static void test_softcap_is_tanh(napier_context *context) {
     enum { N = 200000 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-    float *x = room_for(N, sizeof *x), *z = room_for(N, sizeof *z);
+    float *x = scratch(N, sizeof *x), *z = scratch(N, sizeof *z);
     rng r = rng_make(3);
     for (int i = 0; i < N; i++) {
         const double fraction = 1 + rng_uniform(&r); /* one draw a line: arguments have no order */
@@ -428,9 +387,7 @@ static void test_softcap_is_tanh(void **state) {
     o.softcap = 1.0;
     napier_token_results s = NAPIER_TOKEN_RESULTS_INIT;
     s.lse = napier_array_f32(z, N);
-    succeeded(context,
-              napier_token_logprobs(context, napier_const_rows_f32(x, N, 1), napier_indices_i64(NULL, 0), &o, &s),
-              "token_logprobs");
+    works(napier_token_logprobs, context, napier_const_rows_f32(x, N, 1), napier_indices_i64(NULL, 0), &o, &s);
     double worst = 0;
     for (int i = 0; i < N; i++) {
         const long double wanted = tanhl((long double)x[i]);
@@ -442,17 +399,11 @@ static void test_softcap_is_tanh(void **state) {
                (double)z[i], error);
     }
     print_message("tanh: at most %.2f ulp\n", worst);
-    free(x);
-    free(z);
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_softcap_rows(void **state) {
-    (void)state;
+static void test_softcap_rows(napier_context *context) {
     enum { ROWS = 3, N = 2500 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-    grid g = grid_make(LAYOUT_CONTIGUOUS, ROWS, N, NAPIER_F32);
+    grid g = grid_plain(ROWS, N, NAPIER_F32);
     grid_fill(&g, ROW_NORMAL, 1);
     napier_token_options o = plain_options();
     o.softcap = 5.0;
@@ -469,21 +420,15 @@ static void test_softcap_rows(void **state) {
         expect(fabsl((long double)s.logprobs[i] - wanted) < 4e-6L, "softcap: %.9g is not %.9Lg", (double)s.logprobs[i],
                wanted);
     }
-    free(s.memory);
-    grid_free(&g);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Loss by its formula, with everything that enters it; ignored ids. */
-static void test_loss(void **state) {
-    (void)state;
+static void test_loss(napier_context *context) {
     static const int64_t sizes[] = {20, 1500};
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     for (int i = 0; i < 16; i++) {
         enum { ROWS = 5 };
         const int64_t n = sizes[i & 1];
-        grid g = grid_make(LAYOUT_CONTIGUOUS, ROWS, n, NAPIER_F32);
+        grid g = grid_plain(ROWS, n, NAPIER_F32);
         for (int64_t at = 0; at < ROWS * n; at++) {
             grid_set(&g, at / n, at % n, 3 * sin((double)at * 1.7) + (double)(at % 11));
         }
@@ -496,7 +441,7 @@ static void test_loss(void **state) {
         o.keep_stride = n;
         int64_t ids[ROWS] = {3, 0, n / 2, -100, 9};
         scores s = scores_make(ROWS, 1, 0);
-        float *z = room_for(n, sizeof *z);
+        float *z = scratch(n, sizeof *z);
         score(context, grid_input(&g), ids, &o, &s);
         for (int64_t row = 0; row < ROWS; row++) {
             z_of(&g, row, &o, z);
@@ -520,21 +465,13 @@ static void test_loss(void **state) {
                                               : fabsl((long double)s.loss[row] - wanted) < 2e-6L * (1 + fabsl(wanted));
             expect(near, "loss %d: %.9g is not %.9Lg", i, (double)s.loss[row], wanted);
         }
-        free(z);
-        free(s.memory);
-        free(keep);
-        grid_free(&g);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* f16 and bf16 results are the f32 results rounded once. */
-static void test_result_dtypes(void **state) {
-    (void)state;
+static void test_result_dtypes(napier_context *context) {
     enum { ROWS = ROW_KINDS, N = 700 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-    grid g = grid_make(LAYOUT_CONTIGUOUS, ROWS, N, NAPIER_F32);
+    grid g = grid_plain(ROWS, N, NAPIER_F32);
     grid_fill(&g, ROW_KINDS, 3);
     int64_t *ids = some_ids(ROWS, 1, N, 1);
     const napier_token_options o = plain_options();
@@ -548,8 +485,7 @@ static void test_result_dtypes(void **state) {
         r.lse = (napier_vector){out[1] + 2 * ROWS - 2, ROWS, -2, dtypes[d]};
         r.entropy = napier_array(out[2], ROWS, dtypes[d]);
         r.loss = napier_array(out[3], ROWS, dtypes[d]);
-        succeeded(context, napier_token_logprobs(context, grid_input(&g), napier_indices_i64(ids, ROWS), &o, &r),
-                  "token_logprobs");
+        works(napier_token_logprobs, context, grid_input(&g), napier_indices_i64(ids, ROWS), &o, &r);
         for (int i = 0; i < ROWS; i++) {
             expect(out[0][2 * i] == dtype_bits(dtypes[d], (double)s.logprobs[i]) &&
                        out[1][2 * ROWS - 2 - 2 * i] == dtype_bits(dtypes[d], (double)s.lse[i]) &&
@@ -558,11 +494,6 @@ static void test_result_dtypes(void **state) {
                    "%s row %d is not the f32 result rounded", napier_dtype_name(dtypes[d]), i);
         }
     }
-    free(ids);
-    free(s.memory);
-    grid_free(&g);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
@@ -584,7 +515,7 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int optio
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);
     static const int threads[] = {1, 2, 7};
-    grid g = grid_make(LAYOUT_CONTIGUOUS, rows, cols, dtype);
+    grid g = grid_plain(rows, cols, dtype);
     grid_fill(&g, ROW_KINDS, (uint64_t)option);
     uint8_t *keep = some_keep(rows, cols, 1);
     const napier_token_options o = busy_options(option, keep, cols);
@@ -592,18 +523,16 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int optio
     scores first = scores_make(rows, 1, 5), s = scores_make(rows, 1, 5), one = scores_make(1, 1, 5);
     for (int i = 0; i < isa_count; i++) {
         for (int t = 0; t < 3; t++) {
-            napier_context *context = context_of(isas[i], threads[t]);
+            napier_context *context = context_for_test(isas[i], threads[t]);
             grid other = grid_make((layout)((i * 3 + t + option) % LAYOUTS), rows, cols, dtype);
             grid_copy(&other, &g);
             score(context, grid_input(i + t == 0 ? &g : &other), ids, &o, i + t == 0 ? &first : &s);
             expect(i + t == 0 || same_scores(&first, &s), "%lld x %lld, option %d: %s, %d threads, %s: other bits",
                    (long long)rows, (long long)cols, option, napier_isa_name(isas[i]), threads[t],
                    layout_name((layout)((i * 3 + t + option) % LAYOUTS)));
-            grid_free(&other);
-            napier_context_destroy(context);
         }
     }
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 7);
+    napier_context *context = context_for_test(NAPIER_ISA_AUTO, 7);
     for (int64_t row = 0; row < rows; row++) {
         napier_const_matrix x = grid_input(&g);
         x.data = (const char *)x.data + row * x.row_stride * (int64_t)napier_dtype_size(dtype);
@@ -618,24 +547,15 @@ static void check_bits(int64_t rows, int64_t cols, napier_dtype dtype, int optio
                "%lld x %lld, option %d: row %lld alone is another", (long long)rows, (long long)cols, option,
                (long long)row);
     }
-    napier_context_destroy(context);
-    free(first.memory);
-    free(s.memory);
-    free(one.memory);
-    free(ids);
-    free(keep);
-    grid_free(&g);
 }
 
-static void test_bits(void **state) {
-    (void)state;
+static void test_bits(void) {
     for (int option = 0; option < 8; option++) {
         check_bits(ROW_KINDS + 3, 5 + 37 * option, dtypes[option % 3], option);
         check_bits(ROW_KINDS, 2000 + 1500 * option, dtypes[(option + 1) % 3], option);
     }
     check_bits(3, 20000, NAPIER_F32, 0);
     check_bits(3, 20000, NAPIER_BF16, 0);
-    no_problems();
 }
 
 /* ---- Gradients --------------------------------------------------------------------------------------------------- */
@@ -694,7 +614,7 @@ static void gradient_by_formula(const float *z, const long double *cap, int64_t 
 }
 
 static float *random_floats(int64_t n, uint64_t seed) {
-    float *x = room_for(n, sizeof *x);
+    float *x = scratch(n, sizeof *x);
     rng r = rng_make(seed);
     for (int64_t i = 0; i < n; i++) {
         x[i] = (float)rng_normal(&r);
@@ -719,13 +639,10 @@ static void check_gradients(napier_context *context, int option, int64_t rows, i
     pull p = {random_floats(rows * k, 1), random_floats(rows, 2), random_floats(rows, 3),
               k == 1 ? random_floats(rows, 4) : NULL};
     const napier_token_gradients g = pull_views(&p, rows, k);
-    succeeded(
-        context,
-        napier_token_logprobs_backward(context, grid_input(&x), napier_indices_i64(ids, rows * k), &o, &g, y.view),
-        "token_logprobs_backward");
-    float *z = room_for(n, sizeof *z);
-    long double *cap = room_for(n, sizeof *cap), *wanted = room_for(n, sizeof *wanted),
-                *size = room_for(n, sizeof *size), error = 0, norm = 0;
+    works(napier_token_logprobs_backward, context, grid_input(&x), napier_indices_i64(ids, rows * k), &o, &g, y.view);
+    float *z = scratch(n, sizeof *z);
+    long double *cap = scratch(n, sizeof *cap), *wanted = scratch(n, sizeof *wanted), *size = scratch(n, sizeof *size),
+                error = 0, norm = 0;
     for (int64_t row = 0; row < rows; row++) {
         z_of(&x, row, &o, z);
         for (int64_t j = 0; j < n; j++) {
@@ -749,23 +666,15 @@ static void check_gradients(napier_context *context, int option, int64_t rows, i
     expect(sqrtl(error / norm) < 1e-6L, "option %d, %lld columns: gradient off by %.3Lg of its norm", option,
            (long long)n, sqrtl(error / norm));
     expect(grid_damage(&y) == 0, "option %d: written beside the gradient", option);
-    free(z), free(cap), free(wanted), free(size), free(ids), free(keep);
-    free(p.logprobs), free(p.lse), free(p.entropy), free(p.loss);
-    grid_free(&x);
-    grid_free(&y);
 }
 
-static void test_gradients(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_gradients(napier_context *context) {
     for (int option = 0; option < 8; option++) {
         check_gradients(context, option, 4, 40, 1);
         check_gradients(context, option, 5, 2600, 1);
         check_gradients(context, option, 3, 1100, 3);
     }
     check_gradients(context, 0, 1, 9000, 2);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* A sum of all results, in f64, as its gradients pull on them; for finite differences. */
@@ -789,10 +698,8 @@ static double pulled(const double *x, int n, int64_t id, const napier_token_opti
     return 0.5 * (z[id] - lse) - 0.25 * lse + 1.5 * entropy + 2.0 * loss;
 }
 
-static void test_finite_differences(void **state) {
-    (void)state;
+static void test_finite_differences(napier_context *context) {
     enum { N = 40 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     uint8_t keep[N];
     float x[N], y[N], lp = 0.5f, lse = -0.25f, entropy = 1.5f, loss = 2.0f;
     const int64_t id = 4;
@@ -805,10 +712,8 @@ static void test_finite_differences(void **state) {
         o.softcap = o.softcap != 0 ? 3.0 : 0.0;
         const pull p = {&lp, &lse, &entropy, &loss};
         const napier_token_gradients g = pull_views(&p, 1, 1);
-        succeeded(context,
-                  napier_token_logprobs_backward(context, napier_const_rows_f32(x, 1, N), napier_indices_i64(&id, 1),
-                                                 &o, &g, napier_rows_f32(y, 1, N)),
-                  "token_logprobs_backward");
+        works(napier_token_logprobs_backward, context, napier_const_rows_f32(x, 1, N), napier_indices_i64(&id, 1), &o,
+              &g, napier_rows_f32(y, 1, N));
         for (int j = 0; j < N; j++) {
             double up[N], down[N];
             for (int i = 0; i < N; i++) {
@@ -821,20 +726,17 @@ static void test_finite_differences(void **state) {
                    (double)y[j], wanted);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* In place, in every layout, on every instruction set, with any threads: the same bits. Rows without gradients are 0. */
-static void test_gradient_bits(void **state) {
-    (void)state;
+static void test_gradient_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int isa_count = available_isas(isas);
     static const int threads[] = {1, 2, 7};
     for (int option = 0; option < 8; option++) {
         const int64_t rows = option % 2 ? 5 : ROW_KINDS, n = option % 2 ? 7000 : 900;
         const napier_dtype dtype = dtypes[option % 3];
-        grid g = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype), wanted = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype);
+        grid g = grid_plain(rows, n, dtype), wanted = grid_plain(rows, n, dtype);
         grid_fill(&g, option % 2 ? ROW_NORMAL : ROW_KINDS, 1);
         uint8_t *keep = some_keep(rows, n, 4);
         const napier_token_options o = busy_options(option, keep, n);
@@ -843,31 +745,22 @@ static void test_gradient_bits(void **state) {
         p.logprobs[4] = p.lse[4] = p.entropy[4] = p.loss[4] = 0;
         const napier_token_gradients pulls = pull_views(&p, rows, 1);
         for (int i = 0; i < isa_count * 3; i++) {
-            napier_context *context = context_of(isas[i / 3], threads[i % 3]);
-            grid x = grid_make((layout)(i % LAYOUTS), rows, n, dtype), y = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype);
+            napier_context *context = context_for_test(isas[i / 3], threads[i % 3]);
+            grid x = grid_make((layout)(i % LAYOUTS), rows, n, dtype);
             grid_copy(&x, &g);
             napier_matrix out = i == 0 ? wanted.view : x.view; /* in place but for the first */
-            succeeded(
-                context,
-                napier_token_logprobs_backward(context, grid_input(&x), napier_indices_i64(ids, rows), &o, &pulls, out),
-                "token_logprobs_backward");
+            works(napier_token_logprobs_backward, context, grid_input(&x), napier_indices_i64(ids, rows), &o, &pulls,
+                  out);
             char what[80];
             snprintf(what, sizeof what, "option %d, %s, %d threads", option, napier_isa_name(isas[i / 3]),
                      threads[i % 3]);
             grid_differences(i == 0 ? &wanted : &x, &wanted, what);
-            grid_free(&x);
-            grid_free(&y);
-            napier_context_destroy(context);
         }
         for (int64_t j = 0; j < n; j++) {
             expect(grid_bits(&wanted, 4, j) == 0, "option %d: row 4 has no gradients, but [%lld] is %g", option,
                    (long long)j, grid_get(&wanted, 4, j));
         }
-        free(ids), free(keep), free(p.logprobs), free(p.lse), free(p.entropy), free(p.loss);
-        grid_free(&g);
-        grid_free(&wanted);
     }
-    no_problems();
 }
 
 /* ---- Arguments, memory, shapes ----------------------------------------------------------------------------------- */
@@ -880,14 +773,11 @@ typedef struct bad {
 } bad;
 
 static void expect_refused(napier_context *context, const bad *b, const char *first, const char *second) {
-    refused(context, napier_token_logprobs(context, b->logits, b->ids, &b->options, &b->results),
-            NAPIER_INVALID_ARGUMENT, first, second, NULL);
+    invalid(context, napier_token_logprobs(context, b->logits, b->ids, &b->options, &b->results), first, second);
 }
 
-static void test_arguments(void **state) {
-    (void)state;
+static void test_arguments(napier_context *context) {
     enum { ROWS = 3, N = 8 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     float x[ROWS * N] = {0};
     uint8_t keep[ROWS * N] = {1};
     int64_t ids[ROWS] = {1, 7, 0}, many[2 * ROWS] = {0};
@@ -896,7 +786,7 @@ static void test_arguments(void **state) {
     const bad good = {napier_const_rows_f32(x, ROWS, N), napier_indices_i64(ids, ROWS), plain_options(),
                       scores_views(&s)};
     bad b = good;
-    succeeded(context, napier_token_logprobs(context, b.logits, b.ids, NULL, &b.results), "without options");
+    works(napier_token_logprobs, context, b.logits, b.ids, NULL, &b.results);
     memset(s.memory, 0x5a, s.bytes);
     ids[1] = -1, expect_refused(context, &good, "ids[1] is -1", "8");
     ids[1] = 8, expect_refused(context, &good, "ids[1] is 8", "8");
@@ -935,17 +825,11 @@ static void test_arguments(void **state) {
             break;
         }
     }
-    refused(context, napier_token_logprobs(context, good.logits, good.ids, NULL, NULL), NAPIER_INVALID_ARGUMENT,
-            "results", NULL);
-    free(s.memory);
-    napier_context_destroy(context);
-    no_problems();
+    invalid(context, napier_token_logprobs(context, good.logits, good.ids, NULL, NULL), "results");
 }
 
-static void test_backward_arguments(void **state) {
-    (void)state;
+static void test_backward_arguments(napier_context *context) {
     enum { ROWS = 3, N = 8 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
     float x[ROWS * N] = {0}, y[ROWS * N + 1], g[ROWS] = {1, 2, 3};
     int64_t ids[ROWS] = {1, 7, 99};
     const pull p = {g, NULL, NULL, NULL};
@@ -953,29 +837,21 @@ static void test_backward_arguments(void **state) {
     const napier_const_matrix logits = napier_const_rows_f32(x, ROWS, N);
     const napier_matrix out = napier_rows_f32(y, ROWS, N);
     const napier_indices i = napier_indices_i64(ids, ROWS);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), NAPIER_INVALID_ARGUMENT,
-            "ids[2] is 99", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), "ids[2] is 99");
     ids[2] = 0;
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, NULL, out), NAPIER_INVALID_ARGUMENT,
-            "gradients", NULL);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(y, N, ROWS)),
-            NAPIER_INVALID_ARGUMENT, "grad_logits", "8 x 3", NULL);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(x + 1, ROWS, N)),
-            NAPIER_INVALID_ARGUMENT, "grad_logits", "logits", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, NULL, out), "gradients");
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(y, N, ROWS)),
+            "grad_logits", "8 x 3");
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, napier_rows_f32(x + 1, ROWS, N)),
+            "grad_logits", "logits");
     pulls.logprobs.data = y + 2;
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), NAPIER_INVALID_ARGUMENT,
-            "grad_logits", "gradients", NULL);
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), "grad_logits", "gradients");
     pulls.logprobs = napier_const_rows_f32(g, 1, 3);
-    refused(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), NAPIER_INVALID_ARGUMENT,
-            "logprobs", "1 x 3", NULL);
-    napier_context_destroy(context);
-    no_problems();
+    invalid(context, napier_token_logprobs_backward(context, logits, i, NULL, &pulls, out), "logprobs", "1 x 3");
 }
 
 /* No rows, no columns, no results. */
-static void test_empty(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_empty(napier_context *context) {
     scores s = scores_make(2, 1, 0);
     const int64_t ids[2] = {-100, -100};
     const napier_token_options o = plain_options();
@@ -985,23 +861,15 @@ static void test_empty(void **state) {
     }
     napier_token_results none = NAPIER_TOKEN_RESULTS_INIT;
     float x[4] = {0};
-    succeeded(context,
-              napier_token_logprobs(context, napier_const_rows_f32(NULL, 0, 4), napier_indices_i64(NULL, 0), &o, &none),
-              "no rows");
-    succeeded(context,
-              napier_token_logprobs(context, napier_const_rows_f32(x, 2, 2), napier_indices_i64(NULL, 0), &o, &none),
-              "no results");
-    free(s.memory);
-    napier_context_destroy(context);
-    no_problems();
+    works(napier_token_logprobs, context, napier_const_rows_f32(NULL, 0, 4), napier_indices_i64(NULL, 0), &o, &none);
+    works(napier_token_logprobs, context, napier_const_rows_f32(x, 2, 2), napier_indices_i64(NULL, 0), &o, &none);
 }
 
-static void test_no_memory(void **state) {
-    (void)state;
+static void test_no_memory(void) {
     static const int64_t shapes[][2] = {{40, 30}, {9, 3000}, {1, 50000}};
     for (int i = 0; i < 6; i++) {
         const int64_t rows = shapes[i / 2][0], n = shapes[i / 2][1];
-        float *x = random_floats(rows * n, 1), *y = room_for(rows * n, sizeof *y), *g = random_floats(rows, 2);
+        float *x = random_floats(rows * n, 1), *y = scratch(rows * n, sizeof *y), *g = random_floats(rows, 2);
         int64_t *ids = some_ids(rows, 1, n, 1);
         scores s = scores_make(rows, 1, 4);
         const napier_token_results r = scores_views(&s);
@@ -1022,46 +890,25 @@ static void test_no_memory(void **state) {
         }
         expect(status == NAPIER_OK, "%s", napier_last_error(context));
         napier_context_destroy(context);
-        free(x), free(y), free(g), free(ids), free(s.memory);
     }
-    no_problems();
 }
 
 /* The documented name of log_softmax. */
-static void test_fused_log_softmax(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    grid g = grid_make(LAYOUT_CONTIGUOUS, 4, 3000, NAPIER_BF16);
-    grid a = grid_make(LAYOUT_CONTIGUOUS, 4, 3000, NAPIER_F32), b = grid_make(LAYOUT_CONTIGUOUS, 4, 3000, NAPIER_F32);
+static void test_fused_log_softmax(napier_context *context) {
+    grid g = grid_plain(4, 3000, NAPIER_BF16);
+    grid a = grid_plain(4, 3000, NAPIER_F32), b = grid_plain(4, 3000, NAPIER_F32);
     grid_fill(&g, ROW_NORMAL, 1);
     const napier_softmax_options o = options_of(0.7, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    succeeded(context, napier_fused_log_softmax(context, grid_input(&g), a.view, &o), "fused_log_softmax");
-    succeeded(context, napier_log_softmax(context, grid_input(&g), b.view, &o), "log_softmax");
+    works(napier_fused_log_softmax, context, grid_input(&g), a.view, &o);
+    works(napier_log_softmax, context, grid_input(&g), b.view, &o);
     grid_differences(&a, &b, "fused_log_softmax");
-    grid_free(&g), grid_free(&a), grid_free(&b);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_oracle),
-        cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_temperature_and_keep),
-        cmocka_unit_test(test_softcap_is_tanh),
-        cmocka_unit_test(test_softcap_rows),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_result_dtypes),
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_gradient_bits),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_backward_arguments),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_fused_log_softmax),
-    };
-    return cmocka_run_group_tests_name("token_logprobs", tests, NULL, NULL);
+    return RUN_TESTS("token_logprobs", TEST_2(test_against_oracle), TEST(test_tiles), TEST_2(test_vocabulary),
+                     TEST_2(test_temperature_and_keep), TEST_1(test_softcap_is_tanh), TEST_1(test_softcap_rows),
+                     TEST_2(test_loss), TEST_1(test_result_dtypes), TEST(test_bits), TEST_2(test_gradients),
+                     TEST_1(test_finite_differences), TEST(test_gradient_bits), TEST_1(test_arguments),
+                     TEST_1(test_backward_arguments), TEST_2(test_empty), TEST(test_no_memory),
+                     TEST_2(test_fused_log_softmax));
 }

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <mpfr.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "support/formats.h"
 #include "support/oracle.h"
@@ -82,7 +81,7 @@ static truth truth_of(const double *x, const double *b, int64_t n) {
 
 static void check_row(napier_context *c, row_kind rows, weight_kind weights, napier_dtype dtype, int64_t n,
                       uint64_t seed) {
-    double *x = room_for(n, sizeof *x), *b = room_for(n, sizeof *b);
+    double *x = scratch(n, sizeof *x), *b = scratch(n, sizeof *b);
     grid logits = grid_make(LAYOUT_PADDED, 1, n, dtype), factors = grid_make(LAYOUT_EVERY_OTHER, 1, n, dtype);
     rng r = rng_make(seed);
     row_fill(rows, seed, dtype, x, n);
@@ -107,18 +106,12 @@ static void check_row(napier_context *c, row_kind rows, weight_kind weights, nap
            ", spread %.3Lg (%s)",
            row_kind_name(rows), weight_names[weights], napier_dtype_name(dtype), (long long)n, (unsigned long long)seed,
            got, got_sign, t.lse, t.sign, t.spread, napier_last_error(c));
-    grid_free(&logits);
-    grid_free(&factors);
-    free(x);
-    free(b);
 }
 
-static void accurate(void **state) {
-    (void)state;
+static void accurate(napier_context *c) {
     static const row_kind kinds[] = {ROW_NORMAL, ROW_OFFSET,     ROW_PEAKED, ROW_TIES,         ROW_RISING,
                                      ROW_MASKED, ROW_FLUSH_EDGE, ROW_POWERS, ROW_TEN_THOUSAND, ROW_NEAR_ZERO};
     static const int64_t sizes[] = {1, 2, 5, 17, 100, 300};
-    napier_context *c = context_of(NAPIER_ISA_AUTO, 1);
     uint64_t seed = 1;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         for (int w = 0; w < WEIGHT_KINDS; w++) {
@@ -128,8 +121,6 @@ static void accurate(void **state) {
         }
         check_row(c, kinds[k], (weight_kind)(k % WEIGHT_KINDS), all_dtypes[k % DTYPE_COUNT], 2500, seed++);
     }
-    napier_context_destroy(c);
-    no_problems();
 }
 
 /* ---- Weights of 1 and 0 --------------------------------------------------------------------------------------------- */
@@ -137,9 +128,9 @@ static void accurate(void **state) {
 /* What is not there is -inf to napier_logsumexp, with the same bits. */
 static void check_mask(napier_context *c, row_kind kind, napier_dtype in, napier_dtype out, int64_t n, int keep,
                        uint64_t seed) {
-    grid x = grid_make(LAYOUT_CONTIGUOUS, 2, n, in), masked = grid_make(LAYOUT_CONTIGUOUS, 2, n, in);
-    grid b = grid_make(LAYOUT_CONTIGUOUS, 2, n, NAPIER_F16);
-    grid got = grid_make(LAYOUT_CONTIGUOUS, 2, 1, out), wanted = grid_make(LAYOUT_CONTIGUOUS, 2, 1, out);
+    grid x = grid_plain(2, n, in), masked = grid_plain(2, n, in);
+    grid b = grid_plain(2, n, NAPIER_F16);
+    grid got = grid_plain(2, 1, out), wanted = grid_plain(2, 1, out);
     rng r = rng_make(seed);
     grid_fill(&x, kind, seed);
     grid_copy(&masked, &x);
@@ -158,21 +149,15 @@ static void check_mask(napier_context *c, row_kind kind, napier_dtype in, napier
     succeeded(c, napier_logsumexp_weighted(c, grid_input(&x), grid_input(&b), lse, sign, &o), what);
     succeeded(c, napier_logsumexp(c, grid_input(&masked), napier_array(wanted.view.data, 2, out), &o), what);
     grid_differences(&got, &wanted, what);
-    grid_free(&x);
-    grid_free(&b);
-    grid_free(&masked);
-    grid_free(&got);
-    grid_free(&wanted);
 }
 
-static void ones_are_plain(void **state) {
-    (void)state;
+static void ones_are_plain(void) {
     static const int64_t sizes[] = {0, 1, 7, 16, 17, 255, 1000, 1024, 1025, 2500};
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     napier_context *contexts[ISA_LIMIT];
     for (int i = 0; i < count; i++) {
-        contexts[i] = context_of(isas[i], 2);
+        contexts[i] = context_for_test(isas[i], 2);
     }
     for (uint64_t seed = 0; seed < 1200; seed++) {
         const napier_dtype in = all_dtypes[seed % 4], out = seed % 7 ? in : all_dtypes[seed / 7 % 4];
@@ -181,31 +166,26 @@ static void ones_are_plain(void **state) {
     }
     check_mask(contexts[0], ROW_OFFSET, NAPIER_F32, NAPIER_F32, 40000, 4, 5);
     check_mask(contexts[count - 1], ROW_RISING, NAPIER_F32, NAPIER_F32, 300000, 2, 5);
-    for (int i = 0; i < count; i++) {
-        napier_context_destroy(contexts[i]);
-    }
-    no_problems();
 }
 
 /* ---- The same bits from everything ------------------------------------------------------------------------------------ */
 
-static void same_bits(void **state) {
-    (void)state;
+static void same_bits(void) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     for (uint64_t seed = 0; seed < 40; seed++) {
         static const int64_t sizes[] = {3, 40, 1023, 1500, 5000};
         const int64_t n = sizes[seed % 5], rows = 3;
         const napier_dtype dtype = seed % 8 == 7 ? NAPIER_F64 : all_dtypes[seed % 3];
-        grid x = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype), b = grid_make(LAYOUT_CONTIGUOUS, rows, n, dtype);
-        grid first = grid_make(LAYOUT_CONTIGUOUS, rows, 2, dtype);
+        grid x = grid_plain(rows, n, dtype), b = grid_plain(rows, n, dtype);
+        grid first = grid_plain(rows, 2, dtype);
         rng r = rng_make(seed);
         grid_fill(&x, (row_kind)(seed % ROW_KINDS), seed);
         for (int64_t i = 0; i < rows * n; i++) {
             grid_set(&b, i / n, i % n, weight_of((weight_kind)(seed % WEIGHT_KINDS), dtype, &r));
         }
         for (int k = 0; k < 3 * count; k++) {
-            napier_context *c = context_of(isas[k / 3], 1 + 2 * (k % 3)); /* 1, 3 and 5 threads */
+            napier_context *c = context_for_test(isas[k / 3], 1 + 2 * (k % 3)); /* 1, 3 and 5 threads */
             const napier_softmax_options o = options_of(1, (napier_algorithm)(k % 4), NAPIER_MASKED_NAN);
             grid x2 = grid_make((layout)(k % LAYOUTS), rows, n, dtype), got = grid_make(LAYOUT_PADDED, rows, 2, dtype);
             grid b2 = grid_make((layout)((k + (int)seed) % LAYOUTS), rows, n, dtype);
@@ -214,23 +194,15 @@ static void same_bits(void **state) {
             napier_matrix y = got.view;
             const napier_vector lse = {y.data, rows, y.row_stride, dtype};
             const napier_vector sign = {(char *)y.data + napier_dtype_size(dtype), rows, y.row_stride, dtype};
-            succeeded(c, napier_logsumexp_weighted(c, grid_input(&x2), grid_input(&b2), lse, sign, &o), "call");
+            works(napier_logsumexp_weighted, c, grid_input(&x2), grid_input(&b2), lse, sign, &o);
             expect(grid_damage(&got) == 0, "bytes outside the result have been written");
             if (k == 0) {
                 grid_copy(&first, &got);
             } else {
                 grid_differences(&got, &first, napier_isa_name(isas[k / 3]));
             }
-            grid_free(&x2);
-            grid_free(&b2);
-            grid_free(&got);
-            napier_context_destroy(c);
         }
-        grid_free(&x);
-        grid_free(&b);
-        grid_free(&first);
     }
-    no_problems();
 }
 
 /* ---- Special values ---------------------------------------------------------------------------------------------------- */
@@ -252,8 +224,8 @@ static void check_special(napier_context *c, const special *s, napier_dtype dtyp
     const napier_const_matrix logits = napier_const_rows(x, 1, s->n, dtype),
                               weights = napier_const_rows(b, 1, s->n, dtype);
     const napier_vector y = napier_array(lse, 1, dtype), none = {0};
-    succeeded(c, napier_logsumexp_weighted(c, logits, weights, y, napier_array(sign, 1, dtype), NULL), "special");
-    succeeded(c, napier_logsumexp_weighted(c, logits, weights, napier_array(alone, 1, dtype), none, NULL), "special");
+    works(napier_logsumexp_weighted, c, logits, weights, y, napier_array(sign, 1, dtype), NULL);
+    works(napier_logsumexp_weighted, c, logits, weights, napier_array(alone, 1, dtype), none, NULL);
     const uint64_t nan = dtype_canonical_nan(dtype);
     expect(element_bits(lse, dtype, 0) == (isnan(s->lse) ? nan : dtype_bits(dtype, s->lse)) &&
                element_bits(sign, dtype, 0) == (isnan(s->sign) ? nan : dtype_bits(dtype, s->sign)) &&
@@ -262,8 +234,7 @@ static void check_special(napier_context *c, const special *s, napier_dtype dtyp
            s->x[0], element_get(lse, dtype, 0), element_get(sign, dtype, 0), s->lse, s->sign);
 }
 
-static void special_values(void **state) {
-    (void)state;
+static void special_values(void) {
     const special all[] = {
         {0, {0}, {0}, -inf, 0},
         {1, {5}, {0}, -inf, 0},
@@ -289,60 +260,45 @@ static void special_values(void **state) {
     napier_isa isas[ISA_LIMIT];
     const int count = available_isas(isas);
     for (int k = 0; k < count; k++) {
-        napier_context *c = context_of(isas[k], 1);
+        napier_context *c = context_for_test(isas[k], 1);
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             for (int d = 0; d < DTYPE_COUNT; d++) {
                 check_special(c, &all[i], all_dtypes[d]);
             }
         }
-        napier_context_destroy(c);
     }
-    no_problems();
 }
 
 /* ---- Arguments ----------------------------------------------------------------------------------------------------- */
 
-static void arguments(void **state) {
-    (void)state;
-    napier_context *c = context_of(NAPIER_ISA_AUTO, 1);
+static void arguments(napier_context *c) {
     float x[6] = {0}, b[6] = {0}, y[2], s[2];
     const napier_const_matrix logits = napier_const_rows(x, 2, 3, NAPIER_F32),
                               weights = napier_const_rows(b, 2, 3, NAPIER_F32);
     const napier_vector lse = napier_array(y, 2, NAPIER_F32), sign = napier_array(s, 2, NAPIER_F32);
     const napier_const_matrix fewer = napier_const_rows(b, 3, 2, NAPIER_F32);
-    refused(c, napier_logsumexp_weighted(c, logits, fewer, lse, sign, NULL), NAPIER_INVALID_ARGUMENT, "weights",
-            "3 x 2", NULL);
-    refused(c, napier_logsumexp_weighted(c, logits, weights, napier_array(y, 1, NAPIER_F32), sign, NULL),
-            NAPIER_INVALID_ARGUMENT, "lse", "1", NULL);
-    refused(c, napier_logsumexp_weighted(c, logits, weights, lse, napier_array(s, 1, NAPIER_F32), NULL),
-            NAPIER_INVALID_ARGUMENT, "sign", "1", NULL);
-    refused(c, napier_logsumexp_weighted(c, logits, weights, lse, lse, NULL), NAPIER_INVALID_ARGUMENT, "sign", "lse",
-            NULL);
-    refused(c, napier_logsumexp_weighted(c, logits, weights, napier_array(b, 2, NAPIER_F32), sign, NULL),
-            NAPIER_INVALID_ARGUMENT, "lse", "weights", NULL);
-    refused(c, napier_logsumexp_weighted(c, logits, weights, lse, napier_array(x + 1, 2, NAPIER_F32), NULL),
-            NAPIER_INVALID_ARGUMENT, "sign", "logits", NULL);
+    invalid(c, napier_logsumexp_weighted(c, logits, fewer, lse, sign, NULL), "weights", "3 x 2");
+    invalid(c, napier_logsumexp_weighted(c, logits, weights, napier_array(y, 1, NAPIER_F32), sign, NULL), "lse", "1");
+    invalid(c, napier_logsumexp_weighted(c, logits, weights, lse, napier_array(s, 1, NAPIER_F32), NULL), "sign", "1");
+    invalid(c, napier_logsumexp_weighted(c, logits, weights, lse, lse, NULL), "sign", "lse");
+    invalid(c, napier_logsumexp_weighted(c, logits, weights, napier_array(b, 2, NAPIER_F32), sign, NULL), "lse",
+            "weights");
+    invalid(c, napier_logsumexp_weighted(c, logits, weights, lse, napier_array(x + 1, 2, NAPIER_F32), NULL), "sign",
+            "logits");
     const napier_softmax_options cold = options_of(0, NAPIER_ALGORITHM_AUTO, NAPIER_MASKED_NAN);
-    refused(c, napier_logsumexp_weighted(c, logits, weights, lse, sign, &cold), NAPIER_INVALID_ARGUMENT, "temperature",
-            NULL);
+    invalid(c, napier_logsumexp_weighted(c, logits, weights, lse, sign, &cold), "temperature");
     expect(napier_logsumexp_weighted(NULL, logits, weights, lse, sign, NULL) == NAPIER_INVALID_ARGUMENT, "no context");
 
     /* one weight for all rows, one for all elements */
     const float row[3] = {1, 2, 3}, one = 4;
     const napier_const_matrix repeated = {row, 2, 3, 0, 1, NAPIER_F32}, constant = {&one, 2, 3, 0, 0, NAPIER_F32};
-    succeeded(c, napier_logsumexp_weighted(c, logits, repeated, lse, sign, NULL), "repeated weights");
+    works(napier_logsumexp_weighted, c, logits, repeated, lse, sign, NULL);
     expect(y[0] == logf(6) && y[1] == logf(6), "weights 1, 2, 3 give %g and %g", (double)y[0], (double)y[1]);
-    succeeded(c, napier_logsumexp_weighted(c, logits, constant, lse, sign, NULL), "one weight");
+    works(napier_logsumexp_weighted, c, logits, constant, lse, sign, NULL);
     expect(y[0] == logf(12), "three weights of 4 give %g", (double)y[0]);
-    napier_context_destroy(c);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(accurate), cmocka_unit_test(ones_are_plain),
-                                       cmocka_unit_test(same_bits), cmocka_unit_test(special_values),
-                                       cmocka_unit_test(arguments)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    mpfr_free_cache();
-    return failed;
+    return RUN_TESTS("logsumexp_weighted", TEST_1(accurate), TEST(ones_are_plain), TEST(same_bits),
+                     TEST(special_values), TEST_1(arguments));
 }

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/formats.h"
@@ -19,9 +18,9 @@ typedef struct results {
 /* All three operations of one row. */
 static void run_all(napier_context *context, const float *x, int64_t n, results *r) {
     const napier_const_matrix logits = napier_const_rows_f32(x, 1, n);
-    succeeded(context, napier_logsumexp(context, logits, napier_array_f32(&r->lse, 1), NULL), "logsumexp");
-    succeeded(context, napier_softmax(context, logits, napier_rows_f32(r->probs, 1, n), NULL), "softmax");
-    succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(r->logprobs, 1, n), NULL), "log_softmax");
+    works(napier_logsumexp, context, logits, napier_array_f32(&r->lse, 1), NULL);
+    works(napier_softmax, context, logits, napier_rows_f32(r->probs, 1, n), NULL);
+    works(napier_log_softmax, context, logits, napier_rows_f32(r->logprobs, 1, n), NULL);
 }
 
 /* Each test runs this over kinds and sizes. */
@@ -29,16 +28,14 @@ typedef void property(napier_context *context, row_kind kind, uint64_t seed, int
 
 static void over_rows(property *check) {
     static const int64_t sizes[] = {1, 2, 3, 10, 16, 40, 50, 256, 1000, 1025, 2500, 4097};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
-    for (int kind = 0; kind < ROW_KINDS; kind++) {
+    napier_context *const context = context_for_test(NAPIER_ISA_AUTO, 1);
+    for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             for (uint64_t seed = 0; seed < 6; seed++) {
-                check(context, (row_kind)kind, seed, sizes[s]);
+                check(context, kind, seed, sizes[s]);
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 static float row_x[LIMIT], other_x[LIMIT];
@@ -77,10 +74,7 @@ static void values_are_in_range(napier_context *context, row_kind kind, uint64_t
     }
 }
 
-static void test_values_are_in_range(void **state) {
-    (void)state;
-    over_rows(values_are_in_range);
-}
+static void test_values_are_in_range(void) { over_rows(values_are_in_range); }
 
 /* log_softmax is monotone: a larger logit never has the smaller log-probability. */
 static void log_softmax_is_monotone(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
@@ -98,10 +92,7 @@ static void log_softmax_is_monotone(napier_context *context, row_kind kind, uint
     }
 }
 
-static void test_log_softmax_is_monotone(void **state) {
-    (void)state;
-    over_rows(log_softmax_is_monotone);
-}
+static void test_log_softmax_is_monotone(void) { over_rows(log_softmax_is_monotone); }
 
 /* softmax is the exponential of log_softmax. */
 static void softmax_is_exp_of_log_softmax(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
@@ -121,10 +112,7 @@ static void softmax_is_exp_of_log_softmax(napier_context *context, row_kind kind
     }
 }
 
-static void test_softmax_is_exp_of_log_softmax(void **state) {
-    (void)state;
-    over_rows(softmax_is_exp_of_log_softmax);
-}
+static void test_softmax_is_exp_of_log_softmax(void) { over_rows(softmax_is_exp_of_log_softmax); }
 
 /* ---- Two rows ---------------------------------------------------------------------------------------------------- */
 
@@ -146,10 +134,8 @@ static void expect_equivalent(const oracle_row *truth, const double *z, int64_t 
 
 /* A shift that is exact in every element moves logsumexp by as much and leaves the probabilities. Logits here are
  * multiples of 1/8 below 2^10, so that adding 1024 rounds nothing. */
-static void test_exact_shifts(void **state) {
-    (void)state;
+static void test_exact_shifts(napier_context *context) {
     static const float shifts[] = {1.0f, -3.0f, 1024.0f, -4096.0f, 0.125f};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     rng r = rng_make(3);
     for (int64_t n = 1; n < 3000; n = n * 3 + 1) {
         for (size_t s = 0; s < sizeof shifts / sizeof *shifts; s++) {
@@ -171,8 +157,6 @@ static void test_exact_shifts(void **state) {
             }
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Another order of the elements is another sum, within the bound. */
@@ -205,10 +189,7 @@ static void permutation_stays_within_the_bound(napier_context *context, row_kind
     expect_equivalent(&truth, row_wide, n, &row_results, &other_results, what);
 }
 
-static void test_permutations(void **state) {
-    (void)state;
-    over_rows(permutation_stays_within_the_bound);
-}
+static void test_permutations(void) { over_rows(permutation_stays_within_the_bound); }
 
 /* -inf appended to a row changes nothing in value. */
 static void padding_changes_nothing(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
@@ -237,10 +218,7 @@ static void padding_changes_nothing(napier_context *context, row_kind kind, uint
     }
 }
 
-static void test_padding(void **state) {
-    (void)state;
-    over_rows(padding_changes_nothing);
-}
+static void test_padding(void) { over_rows(padding_changes_nothing); }
 
 /* logsumexp of two logsumexps is the logsumexp of both parts. */
 static void logsumexp_of_parts(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
@@ -251,18 +229,11 @@ static void logsumexp_of_parts(napier_context *context, row_kind kind, uint64_t 
     if (truth.outcome != ORACLE_FINITE) {
         return;
     }
-    succeeded(context,
-              napier_logsumexp(context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL),
-              "left");
-    succeeded(
-        context,
-        napier_logsumexp(context, napier_const_rows_f32(row_x + cut, 1, n - cut), napier_array_f32(parts + 1, 1), NULL),
-        "right");
-    succeeded(context,
-              napier_logsumexp(context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL),
-              "together");
-    succeeded(context, napier_logsumexp(context, napier_const_rows_f32(row_x, 1, n), napier_array_f32(&whole, 1), NULL),
-              "whole");
+    works(napier_logsumexp, context, napier_const_rows_f32(row_x, 1, cut), napier_array_f32(parts, 1), NULL);
+    works(napier_logsumexp, context, napier_const_rows_f32(row_x + cut, 1, n - cut), napier_array_f32(parts + 1, 1),
+          NULL);
+    works(napier_logsumexp, context, napier_const_rows_f32(parts, 1, 2), napier_array_f32(&together, 1), NULL);
+    works(napier_logsumexp, context, napier_const_rows_f32(row_x, 1, n), napier_array_f32(&whole, 1), NULL);
     /* The parts were rounded to f32 at their own size, which is about that of the maximum. */
     const long double largest = fmaxl(fabsl((long double)parts[0]), fabsl((long double)parts[1]));
     const long double bound = 3 * oracle_log_bound(&truth, truth.lse, NAPIER_F32, NAPIER_F32) +
@@ -273,10 +244,7 @@ static void logsumexp_of_parts(napier_context *context, row_kind kind, uint64_t 
            (double)together, (double)whole);
 }
 
-static void test_logsumexp_of_parts(void **state) {
-    (void)state;
-    over_rows(logsumexp_of_parts);
-}
+static void test_logsumexp_of_parts(void) { over_rows(logsumexp_of_parts); }
 
 /* ---- States ------------------------------------------------------------------------------------------------------ */
 
@@ -291,45 +259,30 @@ static void merging_is_associative(napier_context *context, row_kind kind, uint6
     unsigned char *bytes[2];
     for (int way = 0; way < 2; way++) {
         for (int p = 0; p < 3; p++) {
-            succeeded(context, napier_softmax_state_create(context, NAPIER_F32, cut[p], NULL, &parts[way][p]),
-                      "create");
-            succeeded(context,
-                      napier_softmax_state_update(context, parts[way][p],
-                                                  napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p])),
-                      "update");
+            works(napier_softmax_state_create, context, NAPIER_F32, cut[p], NULL, &parts[way][p]);
+            works(napier_softmax_state_update, context, parts[way][p],
+                  napier_const_array_f32(row_x + cut[p], cut[p + 1] - cut[p]));
         }
         napier_softmax_state **const s = parts[way];
-        succeeded(context, napier_softmax_state_merge(context, way ? s[1] : s[0], way ? s[2] : s[1]), "first merge");
-        succeeded(context, napier_softmax_state_merge(context, s[0], way ? s[1] : s[2]), "second merge");
+        works(napier_softmax_state_merge, context, way ? s[1] : s[0], way ? s[2] : s[1]);
+        works(napier_softmax_state_merge, context, s[0], way ? s[1] : s[2]);
         size[way] = napier_softmax_state_size(s[0]);
-        bytes[way] = room_for((int64_t)size[way], 1);
-        succeeded(context, napier_softmax_state_save(context, s[0], bytes[way], size[way]), "save");
+        bytes[way] = scratch((int64_t)size[way], 1);
+        works(napier_softmax_state_save, context, s[0], bytes[way], size[way]);
     }
     expect(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0, "%s, seed %llu, %lld: the grouping shows",
            row_kind_name(kind), (unsigned long long)seed, (long long)n);
     for (int way = 0; way < 2; way++) {
-        free(bytes[way]);
         for (int p = 0; p < 3; p++) {
             napier_softmax_state_destroy(parts[way][p]);
         }
     }
 }
 
-static void test_merging_is_associative(void **state) {
-    (void)state;
-    over_rows(merging_is_associative);
-}
+static void test_merging_is_associative(void) { over_rows(merging_is_associative); }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_in_range),
-        cmocka_unit_test(test_log_softmax_is_monotone),
-        cmocka_unit_test(test_softmax_is_exp_of_log_softmax),
-        cmocka_unit_test(test_exact_shifts),
-        cmocka_unit_test(test_permutations),
-        cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_logsumexp_of_parts),
-        cmocka_unit_test(test_merging_is_associative),
-    };
-    return cmocka_run_group_tests_name("properties", tests, NULL, NULL);
+    return RUN_TESTS("properties", TEST(test_values_are_in_range), TEST(test_log_softmax_is_monotone),
+                     TEST(test_softmax_is_exp_of_log_softmax), TEST_1(test_exact_shifts), TEST(test_permutations),
+                     TEST(test_padding), TEST(test_logsumexp_of_parts), TEST(test_merging_is_associative));
 }

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "support/definition.h"
 #include "support/formats.h"
@@ -48,9 +47,9 @@ static void check_finite_row(const definition_row *row, const float *z, int64_t 
 }
 
 static void check_row(napier_context *context, row_kind kind, uint64_t seed, int64_t n) {
-    double *const wide = room_for(n, sizeof *wide);
-    float *const z = room_for(n, sizeof *z), *const probs = room_for(n, sizeof *z);
-    float *const logprobs = room_for(n, sizeof *z), lse = NAN;
+    double *const wide = scratch(n, sizeof *wide);
+    float *const z = scratch(n, sizeof *z), *const probs = scratch(n, sizeof *z);
+    float *const logprobs = scratch(n, sizeof *z), lse = NAN;
     char name[96];
     snprintf(name, sizeof name, "%s, seed %llu, %lld columns", row_kind_name(kind), (unsigned long long)seed,
              (long long)n);
@@ -66,59 +65,48 @@ static void check_row(napier_context *context, row_kind kind, uint64_t seed, int
         const uint32_t wanted = row.outcome == ORACLE_NAN ? 0x7fc00000u : f32_bits(row.lse);
         expect(f32_bits(lse) == wanted, "%s: logsumexp %#x, definition %#x", name, f32_bits(lse), wanted);
     }
-    free(logprobs);
-    free(probs);
-    free(z);
-    free(wide);
 }
 
 static void compare_rows(const int64_t *sizes, size_t count, uint64_t repeats) {
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
+    napier_context *const context = context_for_test(NAPIER_ISA_AUTO, 1);
     rows_compared = rows_rounded_otherwise = 0;
-    for (int kind = 0; kind < ROW_KINDS; kind++) {
+    for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (size_t i = 0; i < count; i++) {
             for (uint64_t seed = 0; seed < repeats; seed++) {
-                check_row(context, (row_kind)kind, seed * 31 + i, sizes[i]);
+                check_row(context, kind, seed * 31 + i, sizes[i]);
             }
         }
     }
-    napier_context_destroy(context);
     print_message("    %lld rows, %lld with another last bit in logsumexp or log_softmax\n", (long long)rows_compared,
                   (long long)rows_rounded_otherwise);
     expect(rows_rounded_otherwise * 10000 <= rows_compared, "%lld of %lld rows have another last bit",
            (long long)rows_rounded_otherwise, (long long)rows_compared);
-    no_problems();
 }
 
-static void test_short_rows(void **state) {
-    (void)state;
+static void test_short_rows(void) {
     static const int64_t sizes[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 48, 49, 50, 100};
     compare_rows(sizes, sizeof sizes / sizeof *sizes, 80);
 }
 
-static void test_rows_of_a_few_tiles(void **state) {
-    (void)state;
+static void test_rows_of_a_few_tiles(void) {
     static const int64_t sizes[] = {255, 256, 257, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 10000};
     compare_rows(sizes, sizeof sizes / sizeof *sizes, 3);
 }
 
-static void test_long_rows(void **state) {
-    (void)state;
+static void test_long_rows(void) {
     static const int64_t sizes[] = {151936};
     compare_rows(sizes, 1, 1);
 }
 
 /* A row whose tiles are of different kinds: maxima rise, fall, are far apart, huge, masked. */
-static void test_rows_of_mixed_tiles(void **state) {
-    (void)state;
+static void test_rows_of_mixed_tiles(napier_context *context) {
     enum { TILES = 9, N = TILES * 1024 - 77 };
     static const row_kind ordered[] = {ROW_NORMAL,   ROW_OFFSET,       ROW_EQUAL,     ROW_TIES,
                                        ROW_MASKED,   ROW_EXTREME,      ROW_POWERS,    ROW_FLUSH_EDGE,
                                        ROW_ONE_LEFT, ROW_TEN_THOUSAND, ROW_ALL_MASKED};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
-    double *const wide = room_for(TILES * 1024, sizeof *wide);
-    float *const z = room_for(N, sizeof *z), *const probs = room_for(N, sizeof *z),
-                 *const logprobs = room_for(N, sizeof *z);
+    double *const wide = scratch(TILES * 1024, sizeof *wide);
+    float *const z = scratch(N, sizeof *z), *const probs = scratch(N, sizeof *z),
+                 *const logprobs = scratch(N, sizeof *z);
     for (uint64_t seed = 0; seed < 150; seed++) {
         rng r = rng_make(seed);
         for (int tile = 0; tile < TILES; tile++) {
@@ -135,9 +123,9 @@ static void test_rows_of_mixed_tiles(void **state) {
         }
         float lse = NAN;
         const napier_const_matrix logits = napier_const_rows_f32(z, 1, N);
-        succeeded(context, napier_softmax(context, logits, napier_rows_f32(probs, 1, N), NULL), "softmax");
-        succeeded(context, napier_log_softmax(context, logits, napier_rows_f32(logprobs, 1, N), NULL), "log_softmax");
-        succeeded(context, napier_logsumexp(context, logits, napier_array_f32(&lse, 1), NULL), "logsumexp");
+        works(napier_softmax, context, logits, napier_rows_f32(probs, 1, N), NULL);
+        works(napier_log_softmax, context, logits, napier_rows_f32(logprobs, 1, N), NULL);
+        works(napier_logsumexp, context, logits, napier_array_f32(&lse, 1), NULL);
         char name[40];
         snprintf(name, sizeof name, "mixed tiles, seed %llu", (unsigned long long)seed);
         const definition_row row = definition_reduce(z, N);
@@ -145,53 +133,41 @@ static void test_rows_of_mixed_tiles(void **state) {
             check_finite_row(&row, z, N, lse, probs, logprobs, name);
         }
     }
-    free(logprobs);
-    free(probs);
-    free(z);
-    free(wide);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* The definition itself against the truth, so that a mistake shared with the library would show. */
-static void test_the_definition(void **state) {
-    (void)state;
+static void test_the_definition(void) {
     double wide[3000];
     float z[3000];
-    for (int kind = 0; kind < ROW_KINDS; kind++) {
+    for (row_kind kind = 0; kind < ROW_KINDS; kind++) {
         for (uint64_t seed = 0; seed < 10; seed++) {
             const int64_t n = 1 + (int64_t)seed * 299;
-            row_fill_f32((row_kind)kind, seed, z, wide, n);
+            row_fill_f32(kind, seed, z, wide, n);
             const definition_row row = definition_reduce(z, n);
             const oracle_row truth = oracle_reduce(wide, n);
-            expect(row.outcome == truth.outcome, "%s: outcome %d, truth %d", row_kind_name((row_kind)kind),
-                   (int)row.outcome, (int)truth.outcome);
+            expect(row.outcome == truth.outcome, "%s: outcome %d, truth %d", row_kind_name(kind), (int)row.outcome,
+                   (int)truth.outcome);
             if (truth.outcome != ORACLE_FINITE) {
                 continue;
             }
             const long double bound = oracle_log_bound(&truth, truth.lse, NAPIER_F32, NAPIER_F32);
             expect(oracle_within((double)row.lse, truth.lse, bound, NAPIER_F32), "%s, seed %llu: %.9g, truth %.9Lg",
-                   row_kind_name((row_kind)kind), (unsigned long long)seed, (double)row.lse, truth.lse);
+                   row_kind_name(kind), (unsigned long long)seed, (double)row.lse, truth.lse);
             for (int64_t i = 0; i < n; i++) {
                 const long double prob = oracle_softmax(&truth, wide[i]);
                 const double got = (double)definition_softmax(&row, z[i]);
                 if (!expect(oracle_within(got, prob, oracle_softmax_bound(&truth, prob, NAPIER_F32, NAPIER_F32),
                                           NAPIER_F32),
-                            "%s, seed %llu: softmax[%lld] %.9g, truth %.9Lg", row_kind_name((row_kind)kind),
+                            "%s, seed %llu: softmax[%lld] %.9g, truth %.9Lg", row_kind_name(kind),
                             (unsigned long long)seed, (long long)i, got, prob)) {
                     break;
                 }
             }
         }
     }
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_definition),      cmocka_unit_test(test_short_rows),
-        cmocka_unit_test(test_rows_of_a_few_tiles), cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_rows_of_mixed_tiles),
-    };
-    return cmocka_run_group_tests_name("reference", tests, NULL, NULL);
+    return RUN_TESTS("reference", TEST(test_the_definition), TEST(test_short_rows), TEST(test_rows_of_a_few_tiles),
+                     TEST(test_long_rows), TEST_1(test_rows_of_mixed_tiles));
 }

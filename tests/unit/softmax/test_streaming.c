@@ -1,18 +1,12 @@
 /* test_streaming - results so large that they are stored past the caches have the bits of the same rows in small calls:
  * aligned and not, in place and not, rows of whole cache lines and not, with masks and infinities among them. */
+#include "support/check.h"
+
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include <napier/napier.h>
-
-typedef napier_status operation(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
+typedef napier_status forward(napier_context *, napier_const_matrix, napier_matrix, const napier_softmax_options *);
 
 enum { SMALL = 1000 }; /* rows in a small call */
 
@@ -52,14 +46,14 @@ static napier_matrix view(const large_case *c, void *data, int64_t row, int64_t 
     return m;
 }
 
-static void run(napier_context *context, operation *op, const large_case *c, void *x, void *y, int64_t row, int64_t n) {
+static void run(napier_context *context, forward *op, const large_case *c, void *x, void *y, int64_t row, int64_t n) {
     const napier_matrix in = view(c, x, row, n);
     const napier_const_matrix logits = {in.data, n, c->cols, in.row_stride, in.col_stride, c->dtype};
     assert_int_equal(op(context, logits, view(c, y, row, n), NULL), NAPIER_OK);
 }
 
 /* offset: elements by which the arrays lie off a cache line. */
-static void compare(napier_context *context, operation *op, const large_case *c, int64_t offset, int64_t odd) {
+static void compare(napier_context *context, forward *op, const large_case *c, int64_t offset, int64_t odd) {
     const size_t bytes = (size_t)(c->rows * c->cols) * size_of(c), ahead = (size_t)offset * size_of(c);
     char *x = aligned_alloc(64, bytes / 64 * 64 + 256), *y = aligned_alloc(64, bytes / 64 * 64 + 256);
     char *expected = malloc(bytes);
@@ -85,8 +79,7 @@ static void compare(napier_context *context, operation *op, const large_case *c,
     free(x);
 }
 
-static void test_large_results(void **state) {
-    (void)state;
+static void test_large_results(void) {
     static const large_case cases[] = {
         {70001, 100, NAPIER_F32, 0},   {1000003, 8, NAPIER_F32, 0},   {700001, 13, NAPIER_F32, 0},
         {210001, 33, NAPIER_F32, 0},   {12000, 700, NAPIER_F32, 0},   {8192, 1024, NAPIER_F32, 0},
@@ -101,20 +94,12 @@ static void test_large_results(void **state) {
             print_message("skip  %s is not here\n", napier_isa_name(isas[i]));
             continue;
         }
-        napier_context_options options = NAPIER_CONTEXT_OPTIONS_INIT;
-        options.highest_isa = isas[i];
-        options.threads = 1 + (int)(i % 2);
-        napier_context *context = NULL;
-        assert_int_equal(napier_context_create(&context, &options), NAPIER_OK);
+        napier_context *const context = context_for_test(isas[i], 1 + (int)(i % 2));
         for (size_t s = 0; s < sizeof cases / sizeof *cases; s++) {
             compare(context, napier_softmax, &cases[s], s % 2 ? 0 : 5, 0);
             compare(context, napier_log_softmax, &cases[s], s % 2 ? 3 : 0, 100003);
         }
-        napier_context_destroy(context);
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_large_results)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+int main(void) { return RUN_TESTS("streaming", TEST(test_large_results)); }

@@ -6,21 +6,6 @@
 
 static napier_context *context;
 
-static int start(void **state) {
-    (void)state;
-    return (int)napier_context_create(&context, NULL);
-}
-
-static int stop(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
-
-static napier_umap_samples rows_of(const float *x, int64_t n, int64_t cols) {
-    return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
-}
-
 static napier_umap_options options_for(napier_metric metric, double distance) {
     napier_umap_options o = NAPIER_UMAP_OPTIONS_INIT;
     o.n_epochs = 30;
@@ -36,6 +21,14 @@ static napier_umap_model *fit(napier_umap_samples samples, const napier_umap_opt
         fail();
     }
     return model;
+}
+
+/* The points without a place. */
+static int64_t count_of(napier_umap_samples samples, const napier_umap_options *options) {
+    napier_umap_model *model = fit(samples, options);
+    const int64_t count = napier_umap_disconnected(napier_umap_model_embedding(model));
+    napier_umap_model_destroy(context, model);
+    return count;
 }
 
 static bool is_placed(const float *y) {
@@ -66,15 +59,14 @@ static void two_groups(float *x) {
 
 static const napier_metric bounded[] = {NAPIER_METRIC_JACCARD, NAPIER_METRIC_DICE, NAPIER_METRIC_HELLINGER};
 
-static void test_fit(void **state) {
-    (void)state;
-    float x[N * COLS], first[2 * N];
+static void test_fit(void) {
+    float x[N * COLS];
     two_groups(x);
     for (size_t m = 0; m < 3; m++) {
         napier_umap_options o = options_for(bounded[m], 0.0);
         for (int init = NAPIER_UMAP_INIT_SPECTRAL; init <= NAPIER_UMAP_INIT_RANDOM; init++) {
             o.init = (napier_umap_init)init;
-            napier_umap_model *model = fit(rows_of(x, N, COLS), &o);
+            napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
             for (int i = 0; i < N; i++) {
                 assert_int_equal(has_place(model, i), i != ALONE && i != LONER);
             }
@@ -82,30 +74,17 @@ static void test_fit(void **state) {
             napier_umap_model_destroy(context, model);
         }
         o.disconnection_distance = (double)INFINITY;
-        napier_umap_model *model = fit(rows_of(x, N, COLS), &o);
-        assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 0);
-        napier_umap_model_destroy(context, model);
+        assert_int_equal(count_of(samples_of(x, N, COLS), &o), 0);
     }
     const napier_umap_options o = options_for(NAPIER_METRIC_JACCARD, 0.0);
-    for (int threads = 1; threads <= 3; threads++) { /* the same bits, those of NaN too */
-        napier_context *own = context_of(threads == 1 ? NAPIER_ISA_SCALAR : NAPIER_ISA_AUTO, threads);
-        napier_umap_model *model = NULL;
-        assert_int_equal(napier_umap_fit(own, rows_of(x, N, COLS), &o, &model), NAPIER_OK);
-        const float *y = napier_umap_model_embedding(model).data;
-        if (threads == 1) {
-            memcpy(first, y, sizeof first);
-        }
-        assert_memory_equal(first, y, sizeof first);
-        napier_umap_model_destroy(own, model);
-        napier_context_destroy(own);
-    }
+    const umap_fit_job job = {samples_of(x, N, COLS), &o};
+    same_bits("fit with NaN", umap_fit_work, &job, 2 * N * sizeof(float));
 }
 
 /* What is apart is at distance 1 to rounding, however many columns there are. */
-static void test_wide_hellinger(void **state) {
-    (void)state;
+static void test_wide_hellinger(void) {
     enum { ROWS = 40, WIDE = 20000 };
-    float *x = room_for((int64_t)ROWS * WIDE, sizeof *x);
+    float *x = scratch((int64_t)ROWS * WIDE, sizeof *x);
     uint64_t s = 3;
     memset(x, 0, (size_t)ROWS * WIDE * sizeof *x);
     for (int64_t i = 0; i < ROWS; i++) {
@@ -114,48 +93,42 @@ static void test_wide_hellinger(void **state) {
         }
     }
     const napier_umap_options o = options_for(NAPIER_METRIC_HELLINGER, 0.0);
-    napier_umap_model *model = fit(rows_of(x, ROWS, WIDE), &o);
+    napier_umap_model *model = fit(samples_of(x, ROWS, WIDE), &o);
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 1);
     assert_false(has_place(model, ALONE));
     napier_umap_model_destroy(context, model);
-    free(x);
 }
 
-static void test_transform(void **state) {
-    (void)state;
+static void test_transform(void) {
     float x[N * COLS], y[2 * N], back[N * COLS];
     two_groups(x);
     const napier_umap_options o = options_for(NAPIER_METRIC_JACCARD, 0.0);
-    napier_umap_model *model = fit(rows_of(x, N, COLS), &o);
+    napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
     float rows[4 * COLS] = {0};
     memcpy(rows, x, COLS * sizeof *rows); /* like row 0 */
     rows[COLS + 39] = 1.0f;               /* like none */
     rows[2 * COLS + 35] = 1.0f;           /* like ALONE only, who has no place */
     memcpy(rows + 3 * COLS, rows, COLS * sizeof *rows);
     rows[3 * COLS + 35] = 1.0f; /* like both */
-    succeeded(context, napier_umap_transform(context, model, rows_of(rows, 4, COLS), napier_rows_f32(y, 4, 2)), "");
+    must(napier_umap_transform(context, model, samples_of(rows, 4, COLS), napier_rows_f32(y, 4, 2)));
     assert_true(is_placed(y) && !is_placed(y + 2) && !is_placed(y + 4) && is_placed(y + 6));
     assert_int_equal(napier_umap_disconnected(napier_const_rows_f32(y, 4, 2)), 2);
     const float places[4] = {y[0], y[1], y[6], y[7]};
-    succeeded(context,
-              napier_umap_inverse_transform(context, model, napier_const_rows_f32(places, 2, 2),
-                                            napier_rows_f32(back, 2, COLS)),
-              "inverse_transform");
+    must(napier_umap_inverse_transform(context, model, napier_const_rows_f32(places, 2, 2),
+                                       napier_rows_f32(back, 2, COLS)));
     for (int i = 0; i < 2 * COLS; i++) {
         assert_true(isfinite(back[i]));
         assert_true(i % COLS < 30 || back[i] == 0.0f); /* nothing of those without a place */
     }
     napier_umap_model_destroy(context, model);
-    no_problems();
 }
 
-static void test_quality(void **state) {
-    (void)state;
+static void test_quality(void) {
     float x[N * COLS], kept[N * COLS], places[2 * N];
     int32_t labels[N], kept_labels[N];
     two_groups(x);
     const napier_umap_options o = options_for(NAPIER_METRIC_JACCARD, 0.0);
-    napier_umap_model *model = fit(rows_of(x, N, COLS), &o);
+    napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
     const napier_const_matrix map = napier_umap_model_embedding(model);
     int64_t n = 0;
     for (int i = 0; i < N; i++) {
@@ -167,19 +140,15 @@ static void test_quality(void **state) {
         }
     }
     napier_umap_quality all = {0}, some = {0};
-    succeeded(context, napier_umap_quality_of(context, rows_of(x, N, COLS), &o.neighbors, map, labels, 0, &all), "all");
-    succeeded(context,
-              napier_umap_quality_of(context, rows_of(kept, n, COLS), &o.neighbors, napier_const_rows_f32(places, n, 2),
-                                     kept_labels, 0, &some),
-              "some");
+    must(napier_umap_quality_of(context, samples_of(x, N, COLS), &o.neighbors, map, labels, 0, &all));
+    must(napier_umap_quality_of(context, samples_of(kept, n, COLS), &o.neighbors, napier_const_rows_f32(places, n, 2),
+                                kept_labels, 0, &some));
     assert_memory_equal(&all, &some, sizeof all);
     napier_umap_model_destroy(context, model);
-    no_problems();
 }
 
 /* A distance of the caller's is kept with the model. */
-static void test_given_distance(void **state) {
-    (void)state;
+static void test_given_distance(void) {
     enum { DIM = 3 };
     float x[N * DIM], y[4], far[2 * DIM] = {0.1f, 0.2f, 0.3f, 60.0f, 0.0f, 0.0f};
     uint64_t s = 9;
@@ -187,62 +156,50 @@ static void test_given_distance(void **state) {
         x[i] = (float)umap_normal(&s) + (i / DIM == ALONE ? 100.0f : 0.0f);
     }
     napier_umap_options o = options_for(NAPIER_METRIC_EUCLIDEAN, 0.0);
-    napier_umap_model *model = fit(rows_of(x, N, DIM), &o), *read = NULL;
-    assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 0);
-    napier_umap_model_destroy(context, model);
+    assert_int_equal(count_of(samples_of(x, N, DIM), &o), 0);
     o.disconnection_distance = 20.0;
-    model = fit(rows_of(x, N, DIM), &o);
+    napier_umap_model *model = fit(samples_of(x, N, DIM), &o), *read = NULL;
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 1);
     assert_false(has_place(model, ALONE));
     uint8_t bytes[8192];
     size_t size = 0;
-    succeeded(context, napier_umap_model_to_bytes(context, model, bytes, sizeof bytes, &size), "to_bytes");
+    must(napier_umap_model_to_bytes(context, model, bytes, sizeof bytes, &size));
     assert_true(size <= sizeof bytes);
-    succeeded(context, napier_umap_model_from_bytes(context, bytes, size, &read), "from_bytes");
+    must(napier_umap_model_from_bytes(context, bytes, size, &read));
     assert_non_null(read);
     assert_memory_equal(napier_umap_model_embedding(read).data, napier_umap_model_embedding(model).data,
                         2 * N * sizeof(float));
-    succeeded(context, napier_umap_transform(context, read, rows_of(far, 2, DIM), napier_rows_f32(y, 2, 2)), "");
+    must(napier_umap_transform(context, read, samples_of(far, 2, DIM), napier_rows_f32(y, 2, 2)));
     assert_true(is_placed(y) && !is_placed(y + 2));
     napier_umap_model_destroy(context, read);
     napier_umap_model_destroy(context, model);
     o.disconnection_distance = 1e-30; /* nobody has a neighbour */
-    model = fit(rows_of(x, N, DIM), &o);
+    model = fit(samples_of(x, N, DIM), &o);
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), N);
-    refused(context,
+    invalid(context,
             napier_umap_inverse_transform(context, model, napier_const_rows_f32(x, 1, 2), napier_rows_f32(y, 1, DIM)),
-            NAPIER_INVALID_ARGUMENT, "model: none of its 60 points", NULL);
+            "model: none of its 60 points");
     napier_umap_model_destroy(context, model);
     for (int bad = 0; bad < 2; bad++) {
         o.disconnection_distance = bad ? (double)NAN : -1.0;
-        refused(context, napier_umap_fit(context, rows_of(x, N, DIM), &o, &model), NAPIER_INVALID_ARGUMENT,
-                "disconnection_distance", bad ? "nan" : "-1", NULL);
+        invalid(context, napier_umap_fit(context, samples_of(x, N, DIM), &o, &model), "disconnection_distance",
+                bad ? "nan" : "-1");
     }
-    no_problems();
 }
 
 /* Neighbours that the caller found: -1 is none, and far ones are none. */
-static void test_given_neighbors(void **state) {
-    (void)state;
+static void test_given_neighbors(void) {
     enum { K = 4, DIM = 2 };
     float x[N * DIM], distances[N * K];
     int32_t indices[N * K];
     for (int i = 0; i < N; i++) {
         x[2 * i] = x[2 * i + 1] = (float)i;
+        bool ends = false; /* nobody names ALONE or LONER, nor do they; nor anybody after those */
         for (int k = 0; k < K; k++) {
-            indices[i * K + k] =
-                (i + (i == ALONE || i == LONER || (i + k) % N == ALONE || (i + k) % N == LONER ? 0 : k)) % N;
-            distances[i * K + k] = (float)k;
-        }
-        for (int k = 1; k < K; k++) { /* nobody names ALONE or LONER, nor do they */
-            const bool none = indices[i * K + k] == i && k > 0;
-            if (none) {
-                for (int l = k; l < K; l++) {
-                    indices[i * K + l] = -1;
-                    distances[i * K + l] = INFINITY;
-                }
-                break;
-            }
+            const int j = (i + k) % N;
+            ends = ends || (k > 0 && (i == ALONE || i == LONER || j == ALONE || j == LONER));
+            indices[i * K + k] = ends ? -1 : j;
+            distances[i * K + k] = ends ? INFINITY : (float)k;
         }
     }
     indices[LONER * K + 1] = 0; /* but that is too far */
@@ -252,20 +209,19 @@ static void test_given_neighbors(void **state) {
     o.knn_indices = indices;
     o.knn_distances = distances;
     o.init = NAPIER_UMAP_INIT_RANDOM;
-    napier_umap_model *model = fit(rows_of(x, N, DIM), &o);
+    napier_umap_model *model = fit(samples_of(x, N, DIM), &o);
     assert_false(has_place(model, ALONE));
     assert_false(has_place(model, LONER));
     assert_int_equal(indices[LONER * K + 1], 0); /* theirs are as they were */
     napier_umap_model_destroy(context, model);
     o.disconnection_distance = 0.0;
-    model = fit(rows_of(x, N, DIM), &o);
+    model = fit(samples_of(x, N, DIM), &o);
     assert_false(has_place(model, ALONE));
     assert_true(has_place(model, LONER));
     napier_umap_model_destroy(context, model);
 }
 
-static void test_distances_of_metrics(void **state) {
-    (void)state;
+static void test_distances_of_metrics(void) {
     for (int m = 0; m <= NAPIER_METRIC_PRECOMPUTED; m++) {
         const float d = napier_metric_disconnection((napier_metric)m);
         const bool angular = m == NAPIER_METRIC_COSINE || m == NAPIER_METRIC_CORRELATION;
@@ -278,14 +234,10 @@ static void test_distances_of_metrics(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_wide_hellinger),
-        cmocka_unit_test(test_transform),
-        cmocka_unit_test(test_quality),
-        cmocka_unit_test(test_given_distance),
-        cmocka_unit_test(test_given_neighbors),
-        cmocka_unit_test(test_distances_of_metrics),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
+    context = context_of(NAPIER_ISA_AUTO, 0);
+    const int failed = RUN_TESTS("umap disconnected", TEST(test_fit), TEST(test_wide_hellinger), TEST(test_transform),
+                                 TEST(test_quality), TEST(test_given_distance), TEST(test_given_neighbors),
+                                 TEST(test_distances_of_metrics));
+    napier_context_destroy(context);
+    return failed;
 }

@@ -1,21 +1,17 @@
 /* The curve, the fuzzy set and supervision: against known values, against plain double implementations, and by what must
  * hold whatever the data. */
-#include "umap_support.h"
-
-#include <napier/umap.h>
+#include "unit/umap/umap_support.h"
 
 #include "support/memory.h"
 
 /* ---- The curve ------------------------------------------------------------------------------------------------------- */
 
-static void test_curve(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
+static void test_curve(napier_context *context) {
     const double table[][3] = {{0, 1.93281, 0.79049},   {0.001, 1.92907, 0.79150}, {0.01, 1.89561, 0.80064},
                                {0.1, 1.57694, 0.89506}, {0.25, 1.12144, 1.05750},  {0.5, 0.58303, 1.33417}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         float a = 0, b = 0;
-        succeeded(context, napier_umap_find_ab_params(context, table[i][0], 1.0, &a, &b), "curve");
+        must(napier_umap_find_ab_params(context, table[i][0], 1.0, &a, &b));
         expect(fabs((double)a - table[i][1]) < 1e-5 && fabs((double)b - table[i][2]) < 1e-5,
                "min_dist %g: a %.6f, b %.6f, not %.5f, %.5f", table[i][0], (double)a, (double)b, table[i][1],
                table[i][2]);
@@ -23,13 +19,13 @@ static void test_curve(void **state) {
     /* the same curve in other units: a spread^2b is the same */
     for (double spread = 1e-3; spread < 1e4; spread *= 10) {
         float a = 0, b = 0;
-        succeeded(context, napier_umap_find_ab_params(context, 0.1 * spread, spread, &a, &b), "curve");
+        must(napier_umap_find_ab_params(context, 0.1 * spread, spread, &a, &b));
         expect(fabs((double)a * pow(spread, 2 * (double)b) - 1.57694) < 2e-5 && fabs((double)b - 0.89506) < 1e-5,
                "spread %g: a %.6g, b %.6f", spread, (double)a, (double)b);
     }
     float a = 0, b = 0;
     for (double share = 0; share <= 1; share += 1.0 / 64) {
-        succeeded(context, napier_umap_find_ab_params(context, share, 1.0, &a, &b), "curve");
+        must(napier_umap_find_ab_params(context, share, 1.0, &a, &b));
         expect(a > 0 && b > 0.7f && b < 3.0f, "min_dist %g: a %g, b %g", share, (double)a, (double)b);
     }
     const double bad[][2] = {{-0.1, 1}, {1.1, 1},           {(double)NAN, 1}, {0.1, 0},
@@ -42,8 +38,6 @@ static void test_curve(void **state) {
     }
     expect(napier_umap_find_ab_params(context, 0.1, 1, NULL, &b) == NAPIER_INVALID_ARGUMENT, "a NULL");
     expect(napier_umap_find_ab_params(NULL, 0.1, 1, &a, &b) == NAPIER_INVALID_ARGUMENT, "context NULL");
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Neighbours of random points, by looking at all -------------------------------------------------------------------- */
@@ -57,8 +51,8 @@ typedef struct neighbors {
 } neighbors;
 
 static neighbors neighbors_of(const float *x, int64_t n, int64_t dims, int64_t k) {
-    neighbors q = {n, k, room_for(n * k, sizeof(int32_t)), room_for(n * k, sizeof(float))};
-    float *d = room_for(n, sizeof *d);
+    neighbors q = {n, k, scratch(n * k, sizeof(int32_t)), scratch(n * k, sizeof(float))};
+    float *d = scratch(n, sizeof *d);
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
@@ -78,7 +72,6 @@ static neighbors neighbors_of(const float *x, int64_t n, int64_t dims, int64_t k
             d[best] = INFINITY;
         }
     }
-    free(d);
     return q;
 }
 
@@ -97,11 +90,6 @@ static neighbors some_neighbors(uint64_t seed) {
         memcpy(x + i * DIMS, x + 100 * DIMS, DIMS * sizeof *x);
     }
     return neighbors_of(x, N, DIMS, K);
-}
-
-static void free_neighbors(neighbors *q) {
-    free(q->indices);
-    free(q->distances);
 }
 
 /* ---- Rho and sigma ------------------------------------------------------------------------------------------------------ */
@@ -155,16 +143,13 @@ static void plain_smooth(const neighbors *q, double local_connectivity, double *
     }
 }
 
-static void test_smooth(void **state) {
-    (void)state;
+static void test_smooth(napier_context *context) {
     static float rhos[N], sigmas[N];
     static double true_rhos[N], true_sigmas[N];
     neighbors q = some_neighbors(1);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const double connectivities[] = {0, 0.5, 1, 1.5, 2, 3.25, 11, 40};
     for (size_t c = 0; c < sizeof connectivities / sizeof *connectivities; c++) {
-        succeeded(context, napier_umap_smooth_knn_dist(context, q.distances, N, K, connectivities[c], rhos, sigmas),
-                  "smooth");
+        must(napier_umap_smooth_knn_dist(context, q.distances, N, K, connectivities[c], rhos, sigmas));
         plain_smooth(&q, connectivities[c], true_rhos, true_sigmas);
         for (int64_t i = 0; i < N; i++) {
             expect(fabs((double)rhos[i] - true_rhos[i]) <= 1e-6 * (1 + true_rhos[i]), "%g: rho %lld is %.9g, not %.9g",
@@ -180,7 +165,7 @@ static void test_smooth(void **state) {
         for (int64_t i = 0; i < N * K; i++) {
             scaled[i] = ldexpf(q.distances[i], e);
         }
-        succeeded(context, napier_umap_smooth_knn_dist(context, scaled, N, K, 1.0, rhos, sigmas), "scaled");
+        must(napier_umap_smooth_knn_dist(context, scaled, N, K, 1.0, rhos, sigmas));
         for (int64_t i = 0; i < N; i++) {
             double sum = 0;
             int near = 0;
@@ -192,9 +177,6 @@ static void test_smooth(void **state) {
             expect(held_up || fabs(sum - log2(K)) < 1e-3, "2^%d: the sum of row %lld is %g", e, (long long)i, sum);
         }
     }
-    napier_context_destroy(context);
-    free_neighbors(&q);
-    no_problems();
 }
 
 /* ---- The set -------------------------------------------------------------------------------------------------------------- */
@@ -206,6 +188,21 @@ static void dense_of_graph(const napier_umap_graph *g, double *w) {
             w[v * g->n + g->targets[e]] = (double)g->weights[e];
         }
     }
+}
+
+static double worst_gap(const double *a, const double *b, int64_t n) {
+    double worst = 0;
+    for (int64_t i = 0; i < n * n; i++) {
+        worst = fmax(worst, fabs(a[i] - b[i]));
+    }
+    return worst;
+}
+
+/* The fuzzy set of neighbours. */
+static napier_umap_graph *set_of(napier_context *context, const neighbors *q, double local_connectivity, double mix) {
+    napier_umap_graph *g = NULL;
+    must(napier_umap_fuzzy_simplicial_set(context, q->indices, q->distances, q->n, q->k, local_connectivity, mix, &g));
+    return g;
 }
 
 static void check_invariants(const napier_umap_graph *g, const char *what) {
@@ -248,27 +245,16 @@ static void plain_set(const neighbors *q, double local_connectivity, double mix,
     }
 }
 
-static void test_set(void **state) {
-    (void)state;
+static void test_set(napier_context *context) {
     static double wanted[N * N], got[N * N];
     neighbors q = some_neighbors(2);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const double cases[][2] = {{1, 1}, {1, 0}, {1, 0.5}, {1.5, 1}, {2, 0.25}, {0, 1}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        napier_umap_graph *g = NULL;
-        if (!succeeded(
-                context,
-                napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, cases[c][0], cases[c][1], &g),
-                "set")) {
-            continue;
-        }
+        napier_umap_graph *g = set_of(context, &q, cases[c][0], cases[c][1]);
         check_invariants(g, "set");
         plain_set(&q, cases[c][0], cases[c][1], wanted);
         dense_of_graph(g, got);
-        double worst = 0;
-        for (int64_t i = 0; i < (int64_t)N * N; i++) {
-            worst = fmax(worst, fabs(got[i] - wanted[i]));
-        }
+        const double worst = worst_gap(got, wanted, N);
         expect(worst < 2e-5, "connectivity %g, mix %g: weights differ by %g", cases[c][0], cases[c][1], worst);
         if (cases[c][1] == 1 && cases[c][0] >= 1) {
             for (int64_t v = 0; v < N; v++) {
@@ -281,38 +267,32 @@ static void test_set(void **state) {
         }
         napier_umap_graph_destroy(context, g);
     }
-    napier_context_destroy(context);
-    free_neighbors(&q);
-    no_problems();
 }
 
 /* Missing neighbours are passed over; one point and one neighbour are no accident. */
-static void test_small_sets(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
-    const int32_t indices[] = {0, 1, -1, 1, 0, -1, 2, -1, -1};
-    const float distances[] = {0, 2, INFINITY, 0, 2, INFINITY, 0, INFINITY, INFINITY};
+static void test_small_sets(napier_context *context) {
+    int32_t indices[] = {0, 1, -1, 1, 0, -1, 2, -1, -1}, equal[] = {0, 1, 2, 1, 0, 2, 2, 0, 1};
+    float distances[] = {0, 2, INFINITY, 0, 2, INFINITY, 0, INFINITY, INFINITY}, zeros[9] = {0};
+    const struct {
+        const char *name;
+        neighbors q;
+        int64_t starts[4]; /* of points at distance 2, or equal: all weights are 1 */
+    } cases[] = {{"two joined, one alone", {3, 3, indices, distances}, {0, 1, 2, 2}},
+                 {"one point", {1, 1, indices, distances}, {0, 0}},
+                 {"no points", {0, 5, NULL, NULL}, {0}},
+                 {"equal points", {3, 3, equal, zeros}, {0, 2, 4, 6}}};
     napier_umap_graph *g = NULL;
-    succeeded(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1, &g), "missing");
-    expect(g && g->starts[1] == 1 && g->starts[2] == 2 && g->starts[3] == 2 && g->weights[0] == 1 && g->weights[1] == 1,
-           "two points at distance 2 are joined by 1, the third by nothing");
-    napier_umap_graph_destroy(context, g);
-    succeeded(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 1, 1, 1, 1, &g), "one point");
-    expect(g && g->n == 1 && g->starts[1] == 0, "one point");
-    napier_umap_graph_destroy(context, g);
-    succeeded(context, napier_umap_fuzzy_simplicial_set(context, NULL, NULL, 0, 5, 1, 1, &g), "no points");
-    expect(g && g->n == 0 && g->starts[0] == 0, "no points");
-    napier_umap_graph_destroy(context, g);
-
-    const int32_t equal_indices[] = {0, 1, 2, 1, 0, 2, 2, 0, 1};
-    const float zeros[9] = {0};
-    succeeded(context, napier_umap_fuzzy_simplicial_set(context, equal_indices, zeros, 3, 3, 1, 1, &g), "equal points");
-    expect(g && g->starts[3] == 6, "equal points");
-    for (int e = 0; g && e < 6; e++) {
-        expect(g->weights[e] == 1, "equal points are joined by %g", (double)g->weights[e]);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        g = set_of(context, &cases[i].q, 1, 1);
+        expect(g->n == cases[i].q.n, "%s: %lld points", cases[i].name, (long long)g->n);
+        for (int64_t v = 0; v <= g->n; v++) {
+            expect(g->starts[v] == cases[i].starts[v], "%s: row %lld", cases[i].name, (long long)v);
+        }
+        for (int64_t e = 0; e < g->starts[g->n]; e++) {
+            expect(g->weights[e] == 1, "%s: joined by %g", cases[i].name, (double)g->weights[e]);
+        }
+        napier_umap_graph_destroy(context, g);
     }
-    napier_umap_graph_destroy(context, g);
-
     const struct {
         int32_t index;
         float distance;
@@ -334,28 +314,19 @@ static void test_small_sets(void **state) {
             broken[4] = broken[5] = 2;
             far[5] = 2;
         }
-        refused(context, napier_umap_fuzzy_simplicial_set(context, broken, far, 3, 3, 1, 1, &g),
-                NAPIER_INVALID_ARGUMENT, "row 1", bad[i].word, NULL);
+        invalid(context, napier_umap_fuzzy_simplicial_set(context, broken, far, 3, 3, 1, 1, &g), "row 1", bad[i].word);
         expect(g == NULL, "a graph");
     }
     const float falling[] = {0, 3, 2};
     float rho, sigma;
-    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 3, 1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
-            "neighbour 2", "ascending", NULL);
-    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 0, 1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
-            "n_neighbors", "0", NULL);
-    refused(context, napier_umap_smooth_knn_dist(context, falling, -1, 1, 1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
-            "-1", NULL);
-    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 1, -1, &rho, &sigma), NAPIER_INVALID_ARGUMENT,
-            "local_connectivity", NULL);
-    refused(context, napier_umap_smooth_knn_dist(context, falling, 1, 1, 1, NULL, &sigma), NAPIER_INVALID_ARGUMENT,
-            "rhos", NULL);
-    refused(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1.5, &g),
-            NAPIER_INVALID_ARGUMENT, "set_op_mix_ratio", NULL);
-    refused(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1, NULL),
-            NAPIER_INVALID_ARGUMENT, "out", NULL);
-    napier_context_destroy(context);
-    no_problems();
+    invalid(context, napier_umap_smooth_knn_dist(context, falling, 1, 3, 1, &rho, &sigma), "neighbour 2", "ascending");
+    invalid(context, napier_umap_smooth_knn_dist(context, falling, 1, 0, 1, &rho, &sigma), "n_neighbors", "0");
+    invalid(context, napier_umap_smooth_knn_dist(context, falling, -1, 1, 1, &rho, &sigma), "-1");
+    invalid(context, napier_umap_smooth_knn_dist(context, falling, 1, 1, -1, &rho, &sigma), "local_connectivity");
+    invalid(context, napier_umap_smooth_knn_dist(context, falling, 1, 1, 1, NULL, &sigma), "rhos");
+    invalid(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1.5, &g),
+            "set_op_mix_ratio");
+    invalid(context, napier_umap_fuzzy_simplicial_set(context, indices, distances, 3, 3, 1, 1, NULL), "out");
 }
 
 /* ---- Supervision -------------------------------------------------------------------------------------------------------------- */
@@ -379,27 +350,16 @@ static void plain_reset(double *w, int64_t n) {
     }
 }
 
-static double worst_gap(const double *a, const double *b, int64_t n) {
-    double worst = 0;
-    for (int64_t i = 0; i < n * n; i++) {
-        worst = fmax(worst, fabs(a[i] - b[i]));
-    }
-    return worst;
-}
-
-static void test_categories(void **state) {
-    (void)state;
+static void test_categories(napier_context *context) {
     static double w[N * N], got[N * N];
     static int32_t categories[N];
     neighbors q = some_neighbors(3);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     for (int64_t i = 0; i < N; i++) {
         categories[i] = (int32_t)(i % 6) - 1;
     }
     const double weights[] = {0, 0.5, 0.9, 1};
     for (int k = 0; k < 4; k++) {
-        napier_umap_graph *g = NULL;
-        succeeded(context, napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g), "set");
+        napier_umap_graph *g = set_of(context, &q, 1, 1);
         dense_of_graph(g, w);
         for (int64_t i = 0; i < N; i++) {
             for (int64_t j = 0; j < N; j++) {
@@ -409,21 +369,16 @@ static void test_categories(void **state) {
             }
         }
         plain_reset(w, N);
-        succeeded(context, napier_umap_join_categories(context, &g, categories, weights[k]), "join");
+        must(napier_umap_join_categories(context, &g, categories, weights[k]));
         check_invariants(g, "categories");
         dense_of_graph(g, got);
         expect(worst_gap(got, w, N) < 1e-6, "target_weight %g: weights differ by %g", weights[k], worst_gap(got, w, N));
         napier_umap_graph *const before = g;
-        refused(context, napier_umap_join_categories(context, &g, categories, 1.5), NAPIER_INVALID_ARGUMENT,
-                "target_weight", NULL);
-        refused(context, napier_umap_join_categories(context, &g, NULL, 0.5), NAPIER_INVALID_ARGUMENT, "categories",
-                NULL);
+        invalid(context, napier_umap_join_categories(context, &g, categories, 1.5), "target_weight");
+        invalid(context, napier_umap_join_categories(context, &g, NULL, 0.5), "categories");
         expect(g == before, "an error replaced the graph");
         napier_umap_graph_destroy(context, g);
     }
-    napier_context_destroy(context);
-    free_neighbors(&q);
-    no_problems();
 }
 
 /* The set of the numbers, not symmetrised, and both joined: as written in src/umap/graph/supervised.c. */
@@ -455,26 +410,22 @@ static void plain_numbers(double *w, const float *numbers, int64_t k, double wei
         }
     }
     plain_reset(w, N);
-    free_neighbors(&q);
 }
 
-static void test_numbers(void **state) {
-    (void)state;
+static void test_numbers(napier_context *context) {
     static double w[N * N], got[N * N];
     static float numbers[N];
     neighbors q = some_neighbors(4);
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     uint64_t seed = 8;
     for (int64_t i = 0; i < N; i++) {
         numbers[i] = (float)umap_normal(&seed);
     }
     const double weights[] = {0, 0.25, 0.5, 0.75, 1};
     for (int k = 0; k < 5; k++) {
-        napier_umap_graph *g = NULL;
-        succeeded(context, napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g), "set");
+        napier_umap_graph *g = set_of(context, &q, 1, 1);
         dense_of_graph(g, w);
         plain_numbers(w, numbers, K, weights[k]);
-        succeeded(context, napier_umap_join_numbers(context, &g, numbers, K, weights[k]), "join");
+        must(napier_umap_join_numbers(context, &g, numbers, K, weights[k]));
         check_invariants(g, "numbers");
         dense_of_graph(g, got);
         expect(worst_gap(got, w, N) < 1e-4, "target_weight %g: weights differ by %g", weights[k], worst_gap(got, w, N));
@@ -484,92 +435,57 @@ static void test_numbers(void **state) {
     for (int64_t i = 0; i < N; i++) {
         numbers[i] = (float)(i % 3);
     }
-    napier_umap_graph *g = NULL;
-    succeeded(context, napier_umap_fuzzy_simplicial_set(context, q.indices, q.distances, N, K, 1, 1, &g), "set");
-    succeeded(context, napier_umap_join_numbers(context, &g, numbers, 10 * N, 0.5), "equals");
+    napier_umap_graph *g = set_of(context, &q, 1, 1);
+    must(napier_umap_join_numbers(context, &g, numbers, 10 * N, 0.5));
     check_invariants(g, "equals");
     numbers[7] = NAN;
-    refused(context, napier_umap_join_numbers(context, &g, numbers, K, 0.5), NAPIER_INVALID_ARGUMENT, "element 7",
-            NULL);
-    refused(context, napier_umap_join_numbers(context, &g, numbers, 0, 0.5), NAPIER_INVALID_ARGUMENT, "n_neighbors",
-            NULL);
+    invalid(context, napier_umap_join_numbers(context, &g, numbers, K, 0.5), "element 7");
+    invalid(context, napier_umap_join_numbers(context, &g, numbers, 0, 0.5), "n_neighbors");
     napier_umap_graph_destroy(context, g);
-    napier_context_destroy(context);
-    free_neighbors(&q);
-    no_problems();
 }
 
 /* ---- Bits and memory -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct set_job {
-    const neighbors *q;
-    const float *numbers;
-    const int32_t *categories;
-    int keep;
-    napier_umap_graph *result; /* if kept, of the context that made it */
+    neighbors q;
+    float numbers[N];
+    int32_t categories[N];
 } set_job;
 
-static napier_status run_set(napier_context *context, void *argument) {
-    set_job *j = argument;
+static napier_status supervise(napier_context *context, const set_job *j, napier_umap_graph **g) {
     static float rhos[N], sigmas[N];
+    NAPIER_TRY(napier_umap_smooth_knn_dist(context, j->q.distances, N, K, 1.0, rhos, sigmas));
+    NAPIER_TRY(napier_umap_fuzzy_simplicial_set(context, j->q.indices, j->q.distances, N, K, 1.0, 1.0, g));
+    NAPIER_TRY(napier_umap_join_numbers(context, g, j->numbers, K, 0.3));
+    return napier_umap_join_categories(context, g, j->categories, 0.5);
+}
+
+/* The graph as a matrix, if there is an `out`. */
+static napier_status set_work(napier_context *context, const void *argument, void *out) {
     napier_umap_graph *g = NULL;
-    napier_status status = napier_umap_smooth_knn_dist(context, j->q->distances, N, K, 1.0, rhos, sigmas);
-    if (!status)
-        status = napier_umap_fuzzy_simplicial_set(context, j->q->indices, j->q->distances, N, K, 1.0, 1.0, &g);
-    if (!status)
-        status = napier_umap_join_numbers(context, &g, j->numbers, K, 0.3);
-    if (!status)
-        status = napier_umap_join_categories(context, &g, j->categories, 0.5);
-    if (!status && j->keep) {
-        j->result = g;
-        return status;
+    const napier_status status = supervise(context, argument, &g);
+    if (!status && out) {
+        dense_of_graph(g, out);
     }
     napier_umap_graph_destroy(context, g);
     return status;
 }
 
-static void test_bits(void **state) {
-    (void)state;
-    static float numbers[N];
-    static int32_t categories[N];
-    neighbors q = some_neighbors(6);
+static napier_status run_set(napier_context *context, void *argument) { return set_work(context, argument, NULL); }
+
+static void test_bits(void) {
+    static set_job job;
     uint64_t seed = 9;
+    job.q = some_neighbors(6);
     for (int64_t i = 0; i < N; i++) {
-        numbers[i] = (float)umap_unit(&seed);
-        categories[i] = (int32_t)(i / 100) - 1;
+        job.numbers[i] = (float)umap_unit(&seed);
+        job.categories[i] = (int32_t)(i / 100) - 1;
     }
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    napier_context *first_context = context_of(NAPIER_ISA_SCALAR, 1);
-    set_job first = {&q, numbers, categories, 1, NULL};
-    succeeded(first_context, run_set(first_context, &first), "first");
-    for (int k = 0; k < count; k++) {
-        for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
-            napier_context *context = context_of(isas[k], threads);
-            set_job j = {&q, numbers, categories, 1, NULL};
-            succeeded(context, run_set(context, &j), "bits");
-            const size_t edges = (size_t)first.result->starts[N];
-            expect(j.result && memcmp(j.result->starts, first.result->starts, (N + 1) * sizeof(int64_t)) == 0 &&
-                       memcmp(j.result->targets, first.result->targets, edges * sizeof(uint32_t)) == 0 &&
-                       memcmp(j.result->weights, first.result->weights, edges * sizeof(float)) == 0,
-                   "%s, %d threads: other bits", napier_isa_name(isas[k]), threads);
-            napier_umap_graph_destroy(context, j.result);
-            napier_context_destroy(context);
-        }
-    }
-    napier_umap_graph_destroy(first_context, first.result);
-    napier_context_destroy(first_context);
-    set_job j = {&q, numbers, categories, 0, NULL};
-    check_allocations("fuzzy set", run_set, &j);
-    free_neighbors(&q);
-    no_problems();
+    same_bits("fuzzy set", set_work, &job, N * N * sizeof(double));
+    check_allocations("fuzzy set", run_set, &job);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_curve),      cmocka_unit_test(test_smooth),     cmocka_unit_test(test_set),
-        cmocka_unit_test(test_small_sets), cmocka_unit_test(test_categories), cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_bits),
-    };
-    return cmocka_run_group_tests_name("umap fuzzy set", tests, NULL, NULL);
+    return RUN_TESTS("umap fuzzy set", TEST_1(test_curve), TEST_2(test_smooth), TEST_2(test_set),
+                     TEST_2(test_small_sets), TEST_2(test_categories), TEST_2(test_numbers), TEST(test_bits));
 }

@@ -1,8 +1,6 @@
 /* Every metric against its definition, written once more in double and as plainly as it reads; dense and CSR, every dtype
  * and layout, symmetric, the same bits on every instruction set and for any number of threads; hostile input. */
-#include "umap_support.h"
-
-#include <napier/umap.h>
+#include "unit/umap/umap_support.h"
 
 #include "support/memory.h"
 #include "umap/metric/metric.h"
@@ -149,40 +147,20 @@ static void make_rows(float *x, int64_t cols, double share, int positive, uint64
     }
 }
 
-typedef struct csr {
-    napier_csr_matrix m;
-    int64_t starts[ROWS + 1];
-    int32_t *columns;
-    float *values;
-} csr;
-
-static void make_csr(csr *s, const float *x, int64_t cols) {
-    s->columns = room_for(ROWS * cols + 1, sizeof *s->columns);
-    s->values = room_for(ROWS * cols + 1, sizeof *s->values);
-    int64_t at = 0;
-    for (int64_t i = 0; i < ROWS; i++) {
-        s->starts[i] = at;
-        for (int64_t c = 0; c < cols; c++) {
-            if (x[i * cols + c] != 0.0f || (c + i) % 7 == 0) { /* some explicit zeros */
-                s->columns[at] = (int32_t)c;
-                s->values[at++] = x[i * cols + c];
-            }
-        }
-    }
-    s->starts[ROWS] = at;
-    s->m = (napier_csr_matrix){ROWS, cols, s->starts, s->columns, s->values};
+static napier_neighbors_options options_for(napier_metric metric, double p) {
+    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+    options.metric = metric;
+    options.p = p;
+    return options;
 }
 
-static void free_csr(csr *s) {
-    free(s->columns);
-    free(s->values);
+static void refuse(napier_context *context, napier_umap_samples samples, napier_neighbors_options options,
+                   const char *word, const char *other) {
+    NAPIER_MEMORY(memory, context);
+    napier_points *points = NULL;
+    invalid(context, make_points(&memory, "samples", samples, &options, NULL, &points), word, other);
+    expect(points == NULL, "points in spite of %s", word);
 }
-
-static napier_umap_samples dense_of(const float *x, int64_t rows, int64_t cols) {
-    return (napier_umap_samples){napier_const_rows_f32(x, rows, cols), NULL};
-}
-
-static napier_umap_samples sparse_of(const csr *s) { return (napier_umap_samples){{0}, &s->m}; }
 
 /* ---- Truth ------------------------------------------------------------------------------------------------------------- */
 
@@ -234,29 +212,21 @@ static void check_metric(napier_context *context, napier_metric metric, int64_t 
     static double wide[MOST_COLS * MOST_COLS];
     make_rows(x, cols, share, is_positive(metric), 7 + (uint64_t)cols);
     make_values(metric, cols, values, wide);
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    options.metric = metric;
-    options.p = p;
+    napier_neighbors_options options = options_for(metric, p);
     options.metric_values = metric == NAPIER_METRIC_SEUCLIDEAN || metric == NAPIER_METRIC_MAHALANOBIS ? values : NULL;
+    NAPIER_MEMORY(memory, context);
     napier_points *points = NULL;
-    if (succeeded(context, napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
+    if (succeeded(context, make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points),
                   napier_metric_name(metric))) {
         compare(points, x, cols, wide, p, "dense");
     }
-    napier_points_destroy(context, points);
-    csr s;
-    make_csr(&s, x, cols);
-    if (succeeded(context, napier_points_create(context, "samples", sparse_of(&s), &options, NULL, &points),
-                  "CSR made dense")) {
+    const umap_csr *s = csr_of(x, ROWS, cols, true);
+    if (succeeded(context, make_points(&memory, "samples", sparse_of(s), &options, NULL, &points), "CSR made dense")) {
         compare(points, x, cols, wide, p, "CSR made dense");
     }
-    napier_points_destroy(context, points);
-    free_csr(&s);
 }
 
-static void test_definitions(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_definitions(napier_context *context) {
     for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
         const int64_t cols[] = {1, 2, 15, 16, 17, 64, 300};
         for (size_t i = 0; i < sizeof cols / sizeof *cols; i++) {
@@ -270,18 +240,15 @@ static void test_definitions(void **state) {
     check_metric(context, NAPIER_METRIC_MINKOWSKI, 20, 0.7, 1.0);
     check_metric(context, NAPIER_METRIC_MINKOWSKI, 20, 0.7, 2.0);
     check_metric(context, NAPIER_METRIC_MINKOWSKI, 20, 0.7, 7.25);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* CSR with so many columns that it stays CSR: rows of a few hundred columns spread over many, with zeros between. */
-static void test_wide_csr(void **state) {
-    (void)state;
+static void test_wide_csr(napier_context *context) {
     enum { COLS = 240, STEP = 40, WIDE = COLS * STEP };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     static float x[ROWS * COLS];
     static float wide[ROWS * WIDE];
     for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
+        const char *const name = napier_metric_name((napier_metric)metric);
         if (metric == NAPIER_METRIC_HAVERSINE || metric == NAPIER_METRIC_MAHALANOBIS) {
             continue;
         }
@@ -292,47 +259,30 @@ static void test_wide_csr(void **state) {
                 wide[i * WIDE + c * STEP + i % 3] = x[i * COLS + c];
             }
         }
-        csr s;
-        make_csr(&s, wide, WIDE);
-        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-        options.metric = (napier_metric)metric;
-        options.p = 3.5;
+        const umap_csr *s = csr_of(wide, ROWS, WIDE, true);
+        const napier_neighbors_options options = options_for((napier_metric)metric, 3.5);
+        NAPIER_MEMORY(memory, context);
         napier_points *points = NULL, *dense = NULL, *queries = NULL;
-        succeeded(context, napier_points_create(context, "samples", sparse_of(&s), &options, NULL, &points), "wide");
-        succeeded(context, napier_points_create(context, "samples", dense_of(wide, ROWS, WIDE), &options, NULL, &dense),
-                  "dense");
-        succeeded(context,
-                  napier_points_create(context, "queries", dense_of(wide, ROWS, WIDE), &options, points, &queries),
-                  "dense queries of CSR points");
-        if (points && dense && queries) {
-            expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR",
-                   napier_metric_name((napier_metric)metric));
-            for (int64_t i = 0; i < ROWS; i++) {
-                for (int64_t j = 0; j < ROWS; j++) {
-                    const float a = napier_points_distance(points, i, points, j);
-                    const float b = napier_points_distance(dense, i, dense, j);
-                    const float q = napier_points_distance(queries, i, points, j);
-                    expect(fabsf(a - b) <= 2e-6f * (1.0f + b), "%s: CSR %.9g, dense %.9g at (%lld, %lld)",
-                           napier_metric_name((napier_metric)metric), (double)a, (double)b, (long long)i, (long long)j);
-                    expect(a == q, "%s: %.9g as a query, not %.9g", napier_metric_name((napier_metric)metric),
-                           (double)q, (double)a);
-                    expect(a == napier_points_distance(points, j, points, i), "%s: not symmetric",
-                           napier_metric_name((napier_metric)metric));
-                }
+        must(make_points(&memory, "samples", sparse_of(s), &options, NULL, &points));
+        must(make_points(&memory, "samples", samples_of(wide, ROWS, WIDE), &options, NULL, &dense));
+        must(make_points(&memory, "queries", samples_of(wide, ROWS, WIDE), &options, points, &queries));
+        expect(points->rows == NULL && queries->rows == NULL, "%s: not kept as CSR", name);
+        for (int64_t i = 0; i < ROWS; i++) {
+            for (int64_t j = 0; j < ROWS; j++) {
+                const float a = napier_points_distance(points, i, points, j);
+                const float b = napier_points_distance(dense, i, dense, j);
+                const float q = napier_points_distance(queries, i, points, j);
+                expect(fabsf(a - b) <= 2e-6f * (1.0f + b), "%s: CSR %.9g, dense %.9g at (%lld, %lld)", name, (double)a,
+                       (double)b, (long long)i, (long long)j);
+                expect(a == q, "%s: %.9g as a query, not %.9g", name, (double)q, (double)a);
+                expect(a == napier_points_distance(points, j, points, i), "%s: not symmetric", name);
             }
         }
-        napier_points_destroy(context, points);
-        napier_points_destroy(context, dense);
-        napier_points_destroy(context, queries);
-        free_csr(&s);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Parameters from the data: scaled and turned columns must have variance 1 and no covariance. */
-static void test_parameters_from_data(void **state) {
-    (void)state;
+static void test_parameters_from_data(napier_context *context) {
     enum { N = 200, COLS = 5 };
     static float x[N * COLS];
     uint64_t seed = 5;
@@ -345,15 +295,13 @@ static void test_parameters_from_data(void **state) {
             x[i * COLS + c] = (float)(100.0 + (c + 1) * z[c] + (c > 0 ? 2.0 * z[c - 1] : 0.0));
         }
     }
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const napier_metric metrics[] = {NAPIER_METRIC_SEUCLIDEAN, NAPIER_METRIC_MAHALANOBIS};
     for (int k = 0; k < 2; k++) {
-        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-        options.metric = metrics[k];
+        const napier_neighbors_options options = options_for(metrics[k], 2.0);
+        NAPIER_MEMORY(memory, context);
         napier_points *points = NULL, *queries = NULL;
-        succeeded(context, napier_points_create(context, "samples", dense_of(x, N, COLS), &options, NULL, &points), "");
-        succeeded(context, napier_points_create(context, "queries", dense_of(x, N, COLS), &options, points, &queries),
-                  "");
+        must(make_points(&memory, "samples", samples_of(x, N, COLS), &options, NULL, &points));
+        must(make_points(&memory, "queries", samples_of(x, N, COLS), &options, points, &queries));
         for (int a = 0; a < COLS && points; a++) {
             for (int b = 0; b <= a; b++) {
                 double mean_a = 0, mean_b = 0, sum = 0;
@@ -373,50 +321,36 @@ static void test_parameters_from_data(void **state) {
         }
         expect(points && queries && memcmp(points->rows, queries->rows, N * 16 * sizeof(float)) == 0,
                "%s: queries are changed in another way", napier_metric_name(metrics[k]));
-        napier_points_destroy(context, points);
-        napier_points_destroy(context, queries);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Bits ---------------------------------------------------------------------------------------------------------------- */
 
-static void test_bits(void **state) {
-    (void)state;
-    enum { COLS = 77 };
-    static float x[ROWS * COLS], expected[NAPIER_METRIC_PRECOMPUTED][ROWS * ROWS];
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int k = 0; k < count; k++) {
-        for (int threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
-            napier_context *context = context_of(isas[k], threads);
-            for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
-                const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
-                                     : metric == NAPIER_METRIC_MAHALANOBIS ? 4
-                                                                           : COLS;
-                make_rows(x, cols, 0.8, is_positive((napier_metric)metric), 11);
-                napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-                options.metric = (napier_metric)metric;
-                options.p = 2.5;
-                napier_points *points = NULL;
-                succeeded(context,
-                          napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
-                          napier_metric_name((napier_metric)metric));
-                for (int64_t i = 0; i < ROWS * ROWS && points; i++) {
-                    const float d = napier_points_distance(points, i / ROWS, points, i % ROWS);
-                    if (k == 0 && threads == 1) {
-                        expected[metric][i] = d;
-                    }
-                    expect(memcmp(&d, &expected[metric][i], sizeof d) == 0, "%s: other bits for %s, %d threads",
-                           napier_metric_name((napier_metric)metric), napier_isa_name(isas[k]), threads);
-                }
-                napier_points_destroy(context, points);
-            }
-            napier_context_destroy(context);
-        }
+/* The number of columns, or what the metric takes. */
+static int64_t cols_for(napier_metric metric, int64_t cols) {
+    return metric == NAPIER_METRIC_HAVERSINE ? 2 : metric == NAPIER_METRIC_MAHALANOBIS ? 4 : cols;
+}
+
+/* All distances of some rows, for same_bits. */
+static napier_status distances_work(napier_context *context, const void *argument, void *out) {
+    static float x[ROWS * 77];
+    const napier_neighbors_options options = options_for(*(const napier_metric *)argument, 2.5);
+    const int64_t cols = cols_for(options.metric, 77);
+    make_rows(x, cols, 0.8, is_positive(options.metric), 11);
+    NAPIER_MEMORY(memory, context);
+    napier_points *points = NULL;
+    NAPIER_TRY(make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points));
+    for (int64_t i = 0; i < ROWS * ROWS; i++) {
+        ((float *)out)[i] = napier_points_distance(points, i / ROWS, points, i % ROWS);
     }
-    no_problems();
+    return NAPIER_OK;
+}
+
+static void test_bits(void) {
+    for (int m = 0; m < NAPIER_METRIC_PRECOMPUTED; m++) {
+        const napier_metric metric = (napier_metric)m;
+        same_bits(napier_metric_name(metric), distances_work, &metric, ROWS * ROWS * sizeof(float));
+    }
 }
 
 /* One against many gives the bits of one against one, whatever the number of rows. */
@@ -439,40 +373,25 @@ static void check_many(const napier_points *points, const char *metric, const ch
     }
 }
 
-static void test_many(void **state) {
-    (void)state;
+static void test_many(napier_context *context) {
     static const double powers[] = {1.0, 2.0, 2.5, HUGE_VAL};
     static const int64_t widths[] = {1, 16, 50, 129};
     static float x[ROWS * 129];
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int turn = 0; turn < count * NAPIER_METRIC_PRECOMPUTED * 4; turn++) {
-        const napier_metric metric = (napier_metric)(turn / 4 % NAPIER_METRIC_PRECOMPUTED);
-        const int64_t cols = metric == NAPIER_METRIC_HAVERSINE     ? 2
-                             : metric == NAPIER_METRIC_MAHALANOBIS ? 4
-                                                                   : widths[turn % 4];
-        napier_context *context = context_of(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED], 1);
+    for (int turn = 0; turn < NAPIER_METRIC_PRECOMPUTED * 4; turn++) {
+        const napier_metric metric = (napier_metric)(turn / 4);
+        const int64_t cols = cols_for(metric, widths[turn % 4]);
+        const napier_neighbors_options options = options_for(metric, powers[turn % 4]);
         make_rows(x, cols, 0.6, is_positive(metric), 19);
-        napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-        options.metric = metric;
-        options.p = powers[turn % 4];
+        NAPIER_MEMORY(memory, context);
         napier_points *points = NULL;
-        if (succeeded(context,
-                      napier_points_create(context, "samples", dense_of(x, ROWS, cols), &options, NULL, &points),
-                      napier_metric_name(metric))) {
-            check_many(points, napier_metric_name(metric), napier_isa_name(isas[turn / 4 / NAPIER_METRIC_PRECOMPUTED]));
-        }
-        napier_points_destroy(context, points);
-        napier_context_destroy(context);
+        must(make_points(&memory, "samples", samples_of(x, ROWS, cols), &options, NULL, &points));
+        check_many(points, napier_metric_name(metric), napier_isa_name(napier_context_isa(context)));
     }
-    no_problems();
 }
 
 /* Every dtype and layout gives the rows of its f32 values. */
-static void test_layouts(void **state) {
-    (void)state;
+static void test_layouts(napier_context *context) {
     enum { COLS = 19 };
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 2);
     const napier_dtype dtypes[] = {NAPIER_F32, NAPIER_F16, NAPIER_BF16, NAPIER_F64};
     for (int d = 0; d < 4; d++) {
         for (int l = 0; l < LAYOUTS; l++) {
@@ -480,8 +399,9 @@ static void test_layouts(void **state) {
             grid_fill(&g, ROW_NORMAL, 3);
             const napier_umap_samples samples = {grid_input(&g), NULL};
             napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
+            NAPIER_MEMORY(memory, context);
             napier_points *points = NULL;
-            succeeded(context, napier_points_create(context, "samples", samples, &options, NULL, &points), "layout");
+            must(make_points(&memory, "samples", samples, &options, NULL, &points));
             for (int64_t i = 0; i < ROWS && points; i++) {
                 for (int64_t c = 0; c < points->width; c++) {
                     const float wanted = c < COLS ? (float)grid_get(&g, i, c) : 0.0f;
@@ -489,124 +409,93 @@ static void test_layouts(void **state) {
                            napier_dtype_name(dtypes[d]), layout_name((layout)l), (long long)i, (long long)c);
                 }
             }
-            napier_points_destroy(context, points);
             grid_free(&g);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Precomputed ----------------------------------------------------------------------------------------------------------- */
 
-static void test_precomputed(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 1);
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    options.metric = NAPIER_METRIC_PRECOMPUTED;
-    const float d[9] = {0, 1, 2, 1, 0, 3, 2, 3, 0};
-    napier_points *points = NULL;
-    succeeded(context, napier_points_create(context, "samples", dense_of(d, 3, 3), &options, NULL, &points), "");
-    for (int64_t i = 0; i < 9 && points; i++) {
-        expect(napier_points_distance(points, i / 3, points, i % 3) == d[i], "dense (%d)", (int)i);
-    }
-    napier_points_destroy(context, points);
+static void test_precomputed(napier_context *context) {
+    const float d[9] = {0, 1, 2, 1, 0, 3, 2, 3, 0}, negative[1] = {-1};
     const int64_t starts[] = {0, 2, 3, 3};
     const int32_t columns[] = {1, 2, 0};
     const float values[] = {0, 4, 1};
     const napier_csr_matrix m = {3, 3, starts, columns, values};
     const float wanted[9] = {0, 0, 4, 1, 0, INFINITY, INFINITY, INFINITY, 0};
-    succeeded(context,
-              napier_points_create(context, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &points), "");
-    for (int64_t i = 0; i < 9 && points; i++) {
-        expect(napier_points_distance(points, i / 3, points, i % 3) == wanted[i], "sparse (%d)", (int)i);
+    const napier_neighbors_options options = options_for(NAPIER_METRIC_PRECOMPUTED, 2.0);
+    napier_points *points = NULL, *sparse = NULL;
+    NAPIER_MEMORY(memory, context);
+    must(make_points(&memory, "samples", samples_of(d, 3, 3), &options, NULL, &points));
+    must(make_points(&memory, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &sparse));
+    for (int64_t i = 0; i < 9; i++) {
+        expect(napier_points_distance(points, i / 3, points, i % 3) == d[i], "dense (%d)", (int)i);
+        expect(napier_points_distance(sparse, i / 3, sparse, i % 3) == wanted[i], "sparse (%d)", (int)i);
     }
-    napier_points_destroy(context, points);
-    refused(context, napier_points_create(context, "samples", dense_of(d, 2, 3), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "samples", "2 x 3", "square", NULL);
-    const float negative[1] = {-1};
-    refused(context, napier_points_create(context, "samples", dense_of(negative, 1, 1), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "row 0", "column 0", "-1", NULL);
-    napier_context_destroy(context);
-    no_problems();
+    refuse(context, samples_of(d, 2, 3), options, "2 x 3", "square");
+    refuse(context, samples_of(negative, 1, 1), options, "row 0, column 0", "-1");
 }
 
 /* ---- What is refused --------------------------------------------------------------------------------------------------------- */
 
-static void refuse_csr(napier_context *context, napier_csr_matrix m, const char *word, const char *other) {
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    napier_points *points = NULL;
-    refused(context, napier_points_create(context, "samples", (napier_umap_samples){{0}, &m}, &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "samples", word, other, NULL);
-    expect(points == NULL, "points in spite of %s", word);
-}
-
-static void test_refused(void **state) {
-    (void)state;
-    napier_context *context = context_of(NAPIER_ISA_AUTO, 3);
+static void test_refused_csr(napier_context *context) {
     const int64_t starts[] = {0, 2, 3}, falling[] = {0, 2, 1}, late[] = {1, 2, 3}, empty[] = {0, 0, 0};
     const int32_t columns[] = {0, 2, 1}, twice[] = {1, 1, 1}, descending[] = {2, 0, 1}, far[] = {0, 3, 1},
                   below[] = {0, 1, -1};
     const float values[] = {1, 2, 3}, nan_values[] = {1, 2, NAN};
-    refuse_csr(context, (napier_csr_matrix){2, 3, NULL, columns, values}, "row_starts", "NULL");
-    refuse_csr(context, (napier_csr_matrix){2, 3, falling, columns, values}, "row_starts[2] 1", "less");
-    refuse_csr(context, (napier_csr_matrix){2, 3, late, columns, values}, "row_starts[0]", "1");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, twice, values}, "row 0", "1 after 1");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, descending, values}, "row 0", "0 after 2");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, far, values}, "row 0", "column 3");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, below, values}, "row 1", "column -1");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, columns, nan_values}, "row 1", "column 1");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, NULL, values}, "columns", "NULL");
-    refuse_csr(context, (napier_csr_matrix){2, 3, starts, columns, NULL}, "values", "NULL");
-    refuse_csr(context, (napier_csr_matrix){-2, 3, starts, columns, values}, "-2", "");
-    refuse_csr(context, (napier_csr_matrix){2, 0, empty, NULL, NULL}, "no columns", "");
-    refuse_csr(context, (napier_csr_matrix){(int64_t)1 << 31, 3, starts, columns, values}, "2^31", "");
-
-    static float x[1000 * 3];
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    napier_points *points = NULL;
-    x[3 * 700 + 1] = NAN;
-    x[3 * 500 + 2] = INFINITY;
-    refused(context, napier_points_create(context, "samples", dense_of(x, 1000, 3), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "samples", "row 500", "column 2", "inf", NULL);
-    const double big[2] = {1.0, 1e39};
-    const napier_umap_samples wide = {napier_const_rows(big, 2, 1, NAPIER_F64), NULL};
-    refused(context, napier_points_create(context, "samples", wide, &options, NULL, &points), NAPIER_INVALID_ARGUMENT,
-            "row 1", "column 0", "1e+39", NULL);
-
-    const float y[4] = {1, -2, 3, 4};
-    options.metric = NAPIER_METRIC_HELLINGER;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "row 0", "column 1", "negative", NULL);
-    options.metric = NAPIER_METRIC_HAVERSINE;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 1, 4), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "haversine", "4", NULL);
-    options.metric = NAPIER_METRIC_MINKOWSKI;
-    options.p = 0.5;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "p", "0.5", NULL);
-    options.metric = (napier_metric)99;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "metric", "99", NULL);
-    options.metric = NAPIER_METRIC_MAHALANOBIS; /* two points span a line */
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "singular", NULL);
-    const float indefinite[4] = {1, 2, 2, 1}, lopsided[4] = {1, 0, 1, 1};
-    options.metric_values = indefinite;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "semidefinite", NULL);
-    options.metric_values = lopsided;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "symmetric", NULL);
-    options.metric = NAPIER_METRIC_SEUCLIDEAN;
-    refused(context, napier_points_create(context, "samples", dense_of(y, 2, 2), &options, NULL, &points),
-            NAPIER_INVALID_ARGUMENT, "variance 1", NULL);
-    napier_context_destroy(context);
-    no_problems();
+    const struct {
+        napier_csr_matrix m;
+        const char *word, *other;
+    } cases[] = {{{2, 3, NULL, columns, values}, "row_starts", "NULL"},
+                 {{2, 3, falling, columns, values}, "row_starts[2] 1", "less"},
+                 {{2, 3, late, columns, values}, "row_starts[0]", "1"},
+                 {{2, 3, starts, twice, values}, "row 0", "1 after 1"},
+                 {{2, 3, starts, descending, values}, "row 0", "0 after 2"},
+                 {{2, 3, starts, far, values}, "row 0", "column 3"},
+                 {{2, 3, starts, below, values}, "row 1", "column -1"},
+                 {{2, 3, starts, columns, nan_values}, "row 1", "column 1"},
+                 {{2, 3, starts, NULL, values}, "columns", "NULL"},
+                 {{2, 3, starts, columns, NULL}, "values", "NULL"},
+                 {{-2, 3, starts, columns, values}, "-2", ""},
+                 {{2, 0, empty, NULL, NULL}, "no columns", ""},
+                 {{(int64_t)1 << 31, 3, starts, columns, values}, "2^31", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refuse(context, (napier_umap_samples){{0}, &cases[i].m}, options_for(NAPIER_METRIC_EUCLIDEAN, 2.0),
+               cases[i].word, cases[i].other);
+    }
 }
 
-static void test_names(void **state) {
-    (void)state;
+static void test_refused(napier_context *context) {
+    static float x[1000 * 3];
+    x[3 * 700 + 1] = NAN;
+    x[3 * 500 + 2] = INFINITY;
+    refuse(context, samples_of(x, 1000, 3), options_for(NAPIER_METRIC_EUCLIDEAN, 2.0), "row 500, column 2", "inf");
+    const double big[2] = {1.0, 1e39};
+    refuse(context, (napier_umap_samples){napier_const_rows(big, 2, 1, NAPIER_F64), NULL},
+           options_for(NAPIER_METRIC_EUCLIDEAN, 2.0), "row 1, column 0", "1e+39");
+    const float y[4] = {1, -2, 3, 4}, indefinite[4] = {1, 2, 2, 1}, lopsided[4] = {1, 0, 1, 1};
+    const struct {
+        napier_metric metric;
+        int64_t rows;
+        double p;
+        const float *values;
+        const char *word, *other;
+    } cases[] = {{NAPIER_METRIC_HELLINGER, 2, 2, NULL, "row 0, column 1", "negative"},
+                 {NAPIER_METRIC_HAVERSINE, 1, 2, NULL, "haversine", "4"},
+                 {NAPIER_METRIC_MINKOWSKI, 2, 0.5, NULL, "p", "0.5"},
+                 {(napier_metric)99, 2, 2, NULL, "metric", "99"},
+                 {NAPIER_METRIC_MAHALANOBIS, 2, 2, NULL, "singular", ""}, /* two points span a line */
+                 {NAPIER_METRIC_MAHALANOBIS, 2, 2, indefinite, "semidefinite", ""},
+                 {NAPIER_METRIC_MAHALANOBIS, 2, 2, lopsided, "symmetric", ""},
+                 {NAPIER_METRIC_SEUCLIDEAN, 2, 2, lopsided, "variance 1", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        napier_neighbors_options options = options_for(cases[i].metric, cases[i].p);
+        options.metric_values = cases[i].values;
+        refuse(context, samples_of(y, cases[i].rows, 4 / cases[i].rows), options, cases[i].word, cases[i].other);
+    }
+}
+
+static void test_names(void) {
     for (int metric = 0; metric <= NAPIER_METRIC_PRECOMPUTED; metric++) {
         const char *name = napier_metric_name((napier_metric)metric);
         expect(name && napier_metric_from_name(name) == metric, "metric %d", metric);
@@ -618,7 +507,6 @@ static void test_names(void **state) {
     expect(napier_metric_from_name("Euclidean") == -1 && napier_metric_from_name("") == -1 &&
                napier_metric_from_name(NULL) == -1,
            "no name");
-    no_problems();
 }
 
 /* ---- Memory -------------------------------------------------------------------------------------------------------------------- */
@@ -630,50 +518,34 @@ typedef struct create_job {
 
 static napier_status create_points(napier_context *context, void *argument) {
     const create_job *j = argument;
-    napier_neighbors_options options = NAPIER_NEIGHBORS_OPTIONS_INIT;
-    options.metric = j->metric;
+    const napier_neighbors_options options = options_for(j->metric, 2.0);
+    NAPIER_MEMORY(memory, context);
     napier_points *points = NULL, *queries = NULL;
-    napier_status status = napier_points_create(context, "samples", j->samples, &options, NULL, &points);
+    napier_status status = make_points(&memory, "samples", j->samples, &options, NULL, &points);
     expect((status == NAPIER_OK) == (points != NULL), "points and status %d", (int)status);
     if (!status) {
-        status = napier_points_create(context, "queries", j->samples, &options, points, &queries);
+        status = make_points(&memory, "queries", j->samples, &options, points, &queries);
     }
-    napier_points_destroy(context, points);
-    napier_points_destroy(context, queries);
     return status;
 }
 
-static void test_memory(void **state) {
-    (void)state;
+static void test_memory(void) {
     static float x[ROWS * 4], wide[ROWS * 5000];
     make_rows(x, 4, 1.0, 1, 2);
     make_rows(wide, 5000, 0.1, 1, 2);
-    csr s;
-    make_csr(&s, wide, 5000);
+    const umap_csr *s = csr_of(wide, ROWS, 5000, true);
     for (int metric = 0; metric < NAPIER_METRIC_PRECOMPUTED; metric++) {
-        create_job dense = {dense_of(x, ROWS, metric == NAPIER_METRIC_HAVERSINE ? 2 : 4), (napier_metric)metric};
-        check_allocations(napier_metric_name((napier_metric)metric), create_points, &dense);
-        create_job sparse = {sparse_of(&s), (napier_metric)metric};
+        create_job dense = {samples_of(x, ROWS, metric == NAPIER_METRIC_HAVERSINE ? 2 : 4), (napier_metric)metric};
+        check_allocations(napier_metric_name(dense.metric), create_points, &dense);
+        create_job sparse = {sparse_of(s), (napier_metric)metric};
         if (metric != NAPIER_METRIC_HAVERSINE && metric != NAPIER_METRIC_MAHALANOBIS) {
             check_allocations("CSR", create_points, &sparse);
         }
     }
-    free_csr(&s);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definitions),
-        cmocka_unit_test(test_wide_csr),
-        cmocka_unit_test(test_parameters_from_data),
-        cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_precomputed),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_memory),
-    };
-    return cmocka_run_group_tests_name("umap metrics", tests, NULL, NULL);
+    return RUN_TESTS("umap metrics", TEST_2(test_definitions), TEST_2(test_wide_csr), TEST_2(test_parameters_from_data),
+                     TEST(test_bits), TEST_EACH_ISA(1, test_many), TEST_2(test_layouts), TEST_1(test_precomputed),
+                     TEST_1(test_refused), TEST_2(test_refused_csr), TEST(test_names), TEST(test_memory));
 }

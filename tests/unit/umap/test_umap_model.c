@@ -1,68 +1,38 @@
 /* test_umap_model - fitted maps: the digits end up in their groups, new ones too; a row of transform is the same alone and
  * in company; the same bits for any thread count and instruction set; odd inputs; model files, whole and damaged. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "unit/umap/umap_support.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <napier/umap.h>
 
 static napier_context *context;
 
-static int start(void **state) {
-    (void)state;
-    return (int)napier_context_create(&context, NULL);
-}
-
-static int stop(void **state) {
-    (void)state;
-    napier_context_destroy(context);
-    return 0;
-}
-
-static void *room(size_t count, size_t size) {
-    void *const memory = malloc(count * size);
-    assert_non_null(memory);
-    return memory;
-}
-
-static uint64_t random_state = 88172645463325252u;
-
-static float random_float(void) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (float)((int32_t)(random_state >> 40) - 8388608) / 8388608.0f;
-}
-
-static float *clusters(int64_t n, int64_t cols, int32_t *labels) {
-    float *x = room((size_t)(n * cols), sizeof *x);
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t label = (int32_t)(i % 4);
-        for (int64_t j = 0; j < cols; j++) {
-            x[i * cols + j] = (float)((label * 5 + (int32_t)j * 3) % 7) + random_float() + random_float();
-        }
-        if (labels) {
-            labels[i] = label;
-        }
+/* Points around four places. */
+static float *clusters(int64_t n, int64_t cols) {
+    float *x = scratch(n * cols, sizeof *x);
+    for (int64_t i = 0; i < n * cols; i++) {
+        x[i] = (float)((i / cols % 4 * 5 + i % cols * 3) % 7) + umap_float() + umap_float();
     }
     return x;
-}
-
-static napier_umap_samples rows_of(const float *x, int64_t n, int64_t cols) {
-    return (napier_umap_samples){napier_const_rows_f32(x, n, cols), NULL};
 }
 
 static napier_umap_options small_options(void) {
     napier_umap_options options = NAPIER_UMAP_OPTIONS_INIT;
     options.n_epochs = 50;
     return options;
+}
+
+static napier_umap_model *fit(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
+    napier_umap_model *model = NULL;
+    must(napier_umap_fit(context, samples_of(x, n, cols), options, &model));
+    assert_int_equal(napier_umap_model_embedding(model).rows, n);
+    return model;
+}
+
+/* The positions of n points on the map. */
+static float *placed(const napier_umap_model *model, const float *x, int64_t n, int64_t cols) {
+    float *y = scratch(2 * n, sizeof *y);
+    must(napier_umap_transform(context, model, samples_of(x, n, cols), napier_rows_f32(y, n, 2)));
+    return y;
 }
 
 /* ---- The digits ---------------------------------------------------------------------------------------------------- */
@@ -80,10 +50,10 @@ static float *read_npy(const char *path, size_t count) {
     assert_int_equal(fread(text, 1, length, file), length);
     const int wide = strstr(text, "i8") != NULL, single = strstr(text, "f4") != NULL;
     const size_t size = wide ? 8 : single ? 4 : 1;
-    unsigned char *bytes = room(count, size);
+    unsigned char *bytes = scratch((int64_t)count, size);
     assert_int_equal(fread(bytes, size, count, file), count);
     fclose(file);
-    float *x = room(count, sizeof *x);
+    float *x = scratch((int64_t)count, sizeof *x);
     for (size_t i = 0; i < count; i++) {
         if (single) {
             memcpy(&x[i], bytes + 4 * i, 4);
@@ -91,7 +61,6 @@ static float *read_npy(const char *path, size_t count) {
             x[i] = (float)bytes[i * size];
         }
     }
-    free(bytes);
     free(text);
     return x;
 }
@@ -153,32 +122,24 @@ static int split_digits(const float *images, const float *wanted, int fold, floa
 /* Fits all folds but one, and places that one; the share of right votes in *fitted_vote and *new_vote. */
 static void fit_fold(const float *x, int fitted, const int32_t *labels, double *fitted_vote, double *new_vote,
                      napier_umap_quality *quality) {
-    const int new = DIGITS - fitted;
-    const napier_umap_samples samples = rows_of(x, fitted, PIXELS);
-    napier_umap_model *model = NULL;
-    assert_int_equal(napier_umap_fit(context, samples, NULL, &model), NAPIER_OK);
+    napier_umap_model *model = fit(x, fitted, PIXELS, NULL);
     const napier_const_matrix map = napier_umap_model_embedding(model);
+    const float *new = placed(model, x + fitted * PIXELS, DIGITS - fitted, PIXELS);
     *fitted_vote = vote(map.data, fitted, map.data, fitted, labels, labels);
-    float *placed = room((size_t) new * 2, sizeof *placed);
-    assert_int_equal(napier_umap_transform(context, model, rows_of(x + fitted * PIXELS, new, PIXELS),
-                                           napier_rows_f32(placed, new, 2)),
-                     NAPIER_OK);
-    *new_vote = vote(map.data, fitted, placed, new, labels, labels + fitted);
-    assert_int_equal(napier_umap_quality_of(context, samples, NULL, map, labels, 0, quality), NAPIER_OK);
+    *new_vote = vote(map.data, fitted, new, DIGITS - fitted, labels, labels + fitted);
+    must(napier_umap_quality_of(context, samples_of(x, fitted, PIXELS), NULL, map, labels, 0, quality));
     napier_umap_model_destroy(context, model);
-    free(placed);
 }
 
 /* Every digit is held out once. */
-static void test_digits(void **state) {
-    (void)state;
+static void test_digits(void) {
     float *images = read_npy("data/digits/images.npy", DIGITS * PIXELS);
     float *wanted = read_npy("data/digits/labels.npy", DIGITS);
     if (!images || !wanted) {
         print_message("skip  data/digits is not here\n");
         skip();
     }
-    float *x = room(DIGITS * PIXELS, sizeof *x);
+    float *x = scratch(DIGITS * PIXELS, sizeof *x);
     int32_t labels[DIGITS];
     double held_out = 0.0;
     for (int fold = 0; fold < FOLDS; fold++) {
@@ -195,108 +156,57 @@ static void test_digits(void **state) {
     }
     print_message("digits: held out, all folds %.4f\n", held_out);
     assert_true(held_out >= 0.97);
-    free(images);
-    free(wanted);
-    free(x);
 }
 
 /* ---- transform ----------------------------------------------------------------------------------------------------- */
 
-static void test_transform_of_one_row(void **state) {
-    (void)state;
+static void test_transform_of_one_row(void) {
     enum { N = 300, COLS = 20, NEW = 40 };
-    float *x = clusters(N + NEW, COLS, NULL);
+    const float *x = clusters(N + NEW, COLS), *new = x + N *COLS;
     const napier_umap_options options = small_options();
-    napier_umap_model *model = NULL;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
-    float together[NEW * 2], alone[2], backwards[NEW * 2];
-    float *turned = room(NEW * COLS, sizeof *turned);
+    napier_umap_model *model = fit(x, N, COLS, &options);
+    float turned[NEW * COLS], back[NEW * COLS];
     for (int i = 0; i < NEW; i++) {
-        memcpy(turned + i * COLS, x + (N + NEW - 1 - i) * COLS, COLS * sizeof *x);
+        memcpy(turned + i * COLS, new + (NEW - 1 - i) * COLS, COLS * sizeof *x);
     }
-    assert_int_equal(
-        napier_umap_transform(context, model, rows_of(x + N * COLS, NEW, COLS), napier_rows_f32(together, NEW, 2)),
-        NAPIER_OK);
-    assert_int_equal(
-        napier_umap_transform(context, model, rows_of(turned, NEW, COLS), napier_rows_f32(backwards, NEW, 2)),
-        NAPIER_OK);
+    const float *together = placed(model, new, NEW, COLS), *backwards = placed(model, turned, NEW, COLS);
     for (int i = 0; i < NEW; i++) {
-        assert_int_equal(
-            napier_umap_transform(context, model, rows_of(x + (N + i) * COLS, 1, COLS), napier_rows_f32(alone, 1, 2)),
-            NAPIER_OK);
-        assert_memory_equal(alone, together + 2 * i, sizeof alone);
-        assert_memory_equal(alone, backwards + 2 * (NEW - 1 - i), sizeof alone);
+        const float *alone = placed(model, new + i *COLS, 1, COLS);
+        assert_memory_equal(alone, together + 2 * i, 2 * sizeof *alone);
+        assert_memory_equal(alone, backwards + 2 * (NEW - 1 - i), 2 * sizeof *alone);
     }
-    float *back = room(NEW * COLS, sizeof *back);
-    assert_int_equal(napier_umap_inverse_transform(context, model, napier_const_rows_f32(together, NEW, 2),
-                                                   napier_rows_f32(back, NEW, COLS)),
-                     NAPIER_OK);
+    must(napier_umap_inverse_transform(context, model, napier_const_rows_f32(together, NEW, 2),
+                                       napier_rows_f32(back, NEW, COLS)));
     double error = 0.0, size = 0.0;
     for (int i = 0; i < NEW * COLS; i++) {
-        error += ((double)back[i] - (double)x[N * COLS + i]) * ((double)back[i] - (double)x[N * COLS + i]);
-        size += ((double)x[N * COLS + i] - 3.0) * ((double)x[N * COLS + i] - 3.0);
+        error += ((double)back[i] - (double)new[i]) * ((double)back[i] - (double)new[i]);
+        size += ((double)new[i] - 3.0) * ((double)new[i] - 3.0);
     }
     assert_true(error < 0.35 * size); /* the cluster's middle, roughly */
     napier_umap_model_destroy(context, model);
-    free(turned);
-    free(back);
-    free(x);
 }
 
 /* ---- The same bits ------------------------------------------------------------------------------------------------- */
 
-static void test_threads_and_instruction_sets(void **state) {
-    (void)state;
+static void test_threads_and_instruction_sets(void) {
     enum { N = 500, COLS = 60 };
-    float *x = clusters(N, COLS, NULL), *first = NULL;
-    for (int isa = NAPIER_ISA_SCALAR; isa <= NAPIER_ISA_AVX512; isa++) {
-        for (int threads = 1; threads <= 7; threads += 3) {
-            napier_context_options with = NAPIER_CONTEXT_OPTIONS_INIT;
-            napier_context *other = NULL;
-            napier_umap_model *model = NULL;
-            const napier_umap_options options = small_options();
-            with.highest_isa = (napier_isa)isa;
-            with.threads = threads;
-            if (!napier_isa_available((napier_isa)isa)) {
-                continue;
-            }
-            assert_int_equal(napier_context_create(&other, &with), NAPIER_OK);
-            assert_int_equal(napier_umap_fit(other, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
-            const float *y = napier_umap_model_embedding(model).data;
-            if (!first) {
-                first = room(N * 2, sizeof *first);
-                memcpy(first, y, N * 2 * sizeof *y);
-            }
-            assert_memory_equal(y, first, N * 2 * sizeof *y);
-            napier_umap_model_destroy(other, model);
-            napier_context_destroy(other);
-        }
-    }
-    free(first);
-    free(x);
+    const napier_umap_options options = small_options();
+    const umap_fit_job job = {samples_of(clusters(N, COLS), N, COLS), &options};
+    same_bits("fit", umap_fit_work, &job, N * 2 * sizeof(float));
 }
 
 /* ---- Odd input ----------------------------------------------------------------------------------------------------- */
 
 static void check_finite(const float *x, int64_t n, int64_t cols, const napier_umap_options *options) {
-    napier_umap_model *model = NULL;
-    const napier_status status = napier_umap_fit(context, rows_of(x, n, cols), options, &model);
-    if (status) {
-        print_message("n = %d: %s\n", (int)n, napier_last_error(context));
-    }
-    assert_int_equal(status, NAPIER_OK);
+    napier_umap_model *model = fit(x, n, cols, options);
     const napier_const_matrix y = napier_umap_model_embedding(model);
-    assert_int_equal(y.rows, n);
-    for (int64_t i = 0; i < y.rows * y.cols; i++) {
-        assert_true(isfinite(((const float *)y.data)[i]));
-    }
+    assert_int_equal(napier_first_not_finite(y.data, y.rows * y.cols), -1);
     napier_umap_model_destroy(context, model);
 }
 
-static void test_few_points(void **state) {
-    (void)state;
+static void test_few_points(void) {
     enum { COLS = 5 };
-    float *x = clusters(40, COLS, NULL);
+    const float *x = clusters(40, COLS);
     napier_umap_options options = small_options();
     for (int64_t n = 1; n <= 40; n += n < 6 ? 1 : 7) {
         check_finite(x, n, COLS, &options); /* n_neighbors is 15 */
@@ -305,11 +215,9 @@ static void test_few_points(void **state) {
     check_finite(x, 40, COLS, &options);
     options.n_components = 1;
     check_finite(x, 40, COLS, &options);
-    free(x);
 }
 
-static void test_equal_points(void **state) {
-    (void)state;
+static void test_equal_points(void) {
     float x[100 * 3];
     const napier_umap_options options = small_options();
     for (int i = 0; i < 100 * 3; i++) {
@@ -322,31 +230,28 @@ static void test_equal_points(void **state) {
     check_finite(x, 100, 3, &options);
 }
 
-static void test_refusals(void **state) {
-    (void)state;
-    float x[60] = {0.0f};
+static void refuse(const float *x, int64_t n, napier_umap_options options, const char *word) {
     napier_umap_model *model = NULL;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 0, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
-    x[7] = (float)NAN;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
+    invalid(context, napier_umap_fit(context, samples_of(x, n, 3), &options, &model), word);
     assert_null(model);
-    assert_non_null(strstr(napier_last_error(context), "2")); /* row 2, column 1 */
+}
+
+static void test_refusals(void) {
+    float x[60] = {0.0f};
+    napier_umap_options o[4] = {small_options(), small_options(), small_options(), small_options()};
+    o[0].min_dist = 2.0;
+    o[1].n_components = 51;
+    o[2].neighbors.metric = (napier_metric)99;
+    o[3].struct_size = 3;
+    const char *const words[] = {"min_dist 2", "n_components 51", "metric 99", "struct_size"};
+    for (int i = 0; i < 4; i++) {
+        refuse(x, 20, o[i], words[i]);
+    }
+    refuse(x, 0, small_options(), "no points");
+    x[7] = (float)NAN;
+    refuse(x, 20, small_options(), "row 2, column 1 is nan");
     x[7] = (float)INFINITY;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), NULL, &model), NAPIER_INVALID_ARGUMENT);
-    x[7] = 0.0f;
-    napier_umap_options options = small_options();
-    options.min_dist = 2.0;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
-    assert_non_null(strstr(napier_last_error(context), "min_dist 2"));
-    options = small_options();
-    options.n_components = 51;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
-    options = small_options();
-    options.neighbors.metric = (napier_metric)99;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
-    options = small_options();
-    options.struct_size = 3;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, 20, 3), &options, &model), NAPIER_INVALID_ARGUMENT);
+    refuse(x, 20, small_options(), "row 2, column 1 is inf");
 }
 
 static int say_no(const char *stage, double done, void *user) {
@@ -355,52 +260,39 @@ static int say_no(const char *stage, double done, void *user) {
     return --*(int *)user < 0;
 }
 
-static void test_cancel(void **state) {
-    (void)state;
+static void test_cancel(void) {
     enum { N = 300, COLS = 10 };
-    float *x = clusters(N, COLS, NULL);
+    const float *x = clusters(N, COLS);
     for (int after = 0; after < 40; after++) {
         int left = after;
         napier_umap_options options = small_options();
         napier_umap_model *model = NULL;
         options.progress = say_no;
         options.user = &left;
-        assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_CANCELLED);
+        assert_int_equal(napier_umap_fit(context, samples_of(x, N, COLS), &options, &model), NAPIER_CANCELLED);
         assert_null(model);
     }
-    free(x);
 }
 
 /* ---- Files --------------------------------------------------------------------------------------------------------- */
 
-static void check_equal_models(const napier_umap_model *a, const napier_umap_model *b, const float *x, int64_t cols) {
-    const napier_const_matrix y = napier_umap_model_embedding(a), z = napier_umap_model_embedding(b);
-    float first[20], second[20];
+static void test_files(void) {
+    enum { N = 120, COLS = 6 };
+    const float *x = clusters(N, COLS);
+    const napier_umap_options options = small_options();
+    napier_umap_model *model = fit(x, N, COLS, &options), *read = NULL;
+    const char *path = "test_umap_model.tmp";
+    must(napier_umap_model_save(context, model, path));
+    must(napier_umap_model_load(context, path, &read));
+    const napier_const_matrix y = napier_umap_model_embedding(model), z = napier_umap_model_embedding(read);
     assert_int_equal(y.rows, z.rows);
     assert_memory_equal(y.data, z.data, (size_t)(y.rows * y.cols) * sizeof(float));
-    assert_int_equal(napier_umap_transform(context, a, rows_of(x, 10, cols), napier_rows_f32(first, 10, 2)), NAPIER_OK);
-    assert_int_equal(napier_umap_transform(context, b, rows_of(x, 10, cols), napier_rows_f32(second, 10, 2)),
-                     NAPIER_OK);
-    assert_memory_equal(first, second, sizeof first);
-}
-
-static void test_files(void **state) {
-    (void)state;
-    enum { N = 120, COLS = 6 };
-    float *x = clusters(N, COLS, NULL);
-    const napier_umap_options options = small_options();
-    napier_umap_model *model = NULL, *read = NULL;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
-    const char *path = "test_umap_model.tmp";
-    assert_int_equal(napier_umap_model_save(context, model, path), NAPIER_OK);
-    assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_OK);
-    check_equal_models(model, read, x, COLS);
+    assert_memory_equal(placed(model, x, 10, COLS), placed(read, x, 10, COLS), 20 * sizeof(float));
     napier_umap_model_destroy(context, read);
     remove(path);
     assert_int_equal(napier_umap_model_load(context, path, &read), NAPIER_IO_ERROR);
     assert_int_equal(napier_umap_model_save(context, model, "no/such/folder/x"), NAPIER_IO_ERROR);
     napier_umap_model_destroy(context, model);
-    free(x);
 }
 
 /* Damage: every byte of the head changed, cut off anywhere, with a checksum that fits all the same. */
@@ -419,20 +311,27 @@ static void sign(uint8_t *bytes, size_t size) {
     }
 }
 
-static void test_damaged_files(void **state) {
-    (void)state;
-    enum { N = 30, COLS = 3 };
-    float *x = clusters(N, COLS, NULL);
+/* A small model as bytes; x: its points. */
+static uint8_t *model_bytes(const float *x, int64_t n, int64_t cols, int64_t n_neighbors, size_t *size) {
     napier_umap_options options = small_options();
-    options.neighbors.n_neighbors = 5;
-    napier_umap_model *model = NULL, *read = NULL;
-    size_t size = 0, again = 0;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
-    assert_int_equal(napier_umap_model_to_bytes(context, model, NULL, 0, &size), NAPIER_OK);
-    uint8_t *bytes = room(size, 1), *damaged = room(size, 1);
-    assert_int_equal(napier_umap_model_to_bytes(context, model, bytes, size, &again), NAPIER_OK);
-    assert_int_equal(size, again);
-    assert_int_equal(napier_umap_model_from_bytes(context, bytes, size, &read), NAPIER_OK);
+    size_t again = 0;
+    options.neighbors.n_neighbors = n_neighbors;
+    napier_umap_model *model = fit(x, n, cols, &options);
+    must(napier_umap_model_to_bytes(context, model, NULL, 0, size));
+    uint8_t *bytes = scratch((int64_t)*size, 1);
+    must(napier_umap_model_to_bytes(context, model, bytes, *size, &again));
+    assert_int_equal(*size, again);
+    napier_umap_model_destroy(context, model);
+    return bytes;
+}
+
+static void test_damaged_files(void) {
+    enum { N = 30, COLS = 3 };
+    const float *x = clusters(N, COLS);
+    napier_umap_model *read = NULL;
+    size_t size;
+    uint8_t *bytes = model_bytes(x, N, COLS, 5, &size), *damaged = scratch((int64_t)size, 1);
+    must(napier_umap_model_from_bytes(context, bytes, size, &read));
     napier_umap_model_destroy(context, read);
     for (size_t at = 0; at < size; at++) { /* unsigned damage never passes */
         memcpy(damaged, bytes, size);
@@ -449,18 +348,14 @@ static void test_damaged_files(void **state) {
             damaged[at] ^= (uint8_t)(1 << bit);
             sign(damaged, size);
             if (napier_umap_model_from_bytes(context, damaged, size, &read) == NAPIER_OK) {
-                float y[2];
                 if (at % 7 == 0) {
-                    (void)napier_umap_transform(context, read, rows_of(x, 1, COLS), napier_rows_f32(y, 1, 2));
+                    float y[2];
+                    (void)napier_umap_transform(context, read, samples_of(x, 1, COLS), napier_rows_f32(y, 1, 2));
                 }
                 napier_umap_model_destroy(context, read);
             }
         }
     }
-    napier_umap_model_destroy(context, model);
-    free(bytes);
-    free(damaged);
-    free(x);
 }
 
 static void put_u64(uint8_t *at, uint64_t x) {
@@ -470,17 +365,11 @@ static void put_u64(uint8_t *at, uint64_t x) {
 }
 
 /* 244 bytes that claim 2 points of 2^31 - 1 columns and an inverse covariance: 4 (2 cols + cols^2 + 2) is 2^64 + 4. */
-static void test_sizes_that_wrap(void **state) {
-    (void)state;
+static void test_sizes_that_wrap(void) {
     enum { N = 30, COLS = 3, WHOLE = 16 + 21 * 8 + 6 * 8 + 4 + 8, OPTIONS = 16, SIZES = 16 + 21 * 8 };
-    float *x = clusters(N, COLS, NULL);
-    napier_umap_options options = small_options();
-    napier_umap_model *model = NULL, *read = NULL;
-    size_t size = 0;
-    assert_int_equal(napier_umap_fit(context, rows_of(x, N, COLS), &options, &model), NAPIER_OK);
-    assert_int_equal(napier_umap_model_to_bytes(context, model, NULL, 0, &size), NAPIER_OK);
-    uint8_t *bytes = room(size, 1);
-    assert_int_equal(napier_umap_model_to_bytes(context, model, bytes, size, &size), NAPIER_OK);
+    napier_umap_model *read = NULL;
+    size_t size;
+    uint8_t *bytes = model_bytes(clusters(N, COLS), N, COLS, 15, &size);
     const uint64_t cols = (UINT64_C(1) << 31) - 1, counts[6] = {2, cols, 2 * cols, 0, cols * cols, 2};
     put_u64(bytes + OPTIONS, 2);                             /* n_neighbors */
     put_u64(bytes + OPTIONS + 8, NAPIER_METRIC_MAHALANOBIS); /* metric */
@@ -490,13 +379,9 @@ static void test_sizes_that_wrap(void **state) {
     }
     sign(bytes, WHOLE);
     assert_int_equal(napier_umap_model_from_bytes(context, bytes, WHOLE, &read), NAPIER_CORRUPT_DATA);
-    napier_umap_model_destroy(context, model);
-    free(bytes);
-    free(x);
 }
 
-static void test_optimizer_bytes(void **state) {
-    (void)state;
+static void test_optimizer_bytes(void) {
     enum { N = 20 };
     napier_umap_edge edges[N];
     for (uint32_t v = 0; v < N; v++) {
@@ -505,29 +390,23 @@ static void test_optimizer_bytes(void **state) {
     napier_umap_optimizer *whole = NULL, *first = NULL, *second = NULL;
     float a[N * 2], b[N * 2];
     for (int i = 0; i < N * 2; i++) {
-        a[i] = b[i] = random_float();
+        a[i] = b[i] = umap_float();
     }
     napier_umap_epochs epochs = NAPIER_UMAP_EPOCHS_INIT;
     epochs.count = epochs.total = 10;
-    assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &whole), NAPIER_OK);
-    assert_int_equal(napier_umap_optimizer_create(context, NULL, N, 2, &first), NAPIER_OK);
-    assert_int_equal(
-        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, whole, napier_rows_f32(a, N, 2)),
-        NAPIER_OK);
+    must(napier_umap_optimizer_create(context, NULL, N, 2, &whole));
+    must(napier_umap_optimizer_create(context, NULL, N, 2, &first));
+    must(napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, whole, napier_rows_f32(a, N, 2)));
     epochs.count = 4;
-    assert_int_equal(
-        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, first, napier_rows_f32(b, N, 2)),
-        NAPIER_OK);
+    must(napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, first, napier_rows_f32(b, N, 2)));
     uint8_t bytes[1024];
     size_t size = 0;
-    assert_int_equal(napier_umap_optimizer_to_bytes(context, first, bytes, sizeof bytes, &size), NAPIER_OK);
+    must(napier_umap_optimizer_to_bytes(context, first, bytes, sizeof bytes, &size));
     assert_true(size <= sizeof bytes);
-    assert_int_equal(napier_umap_optimizer_from_bytes(context, bytes, size, &second), NAPIER_OK);
+    must(napier_umap_optimizer_from_bytes(context, bytes, size, &second));
     epochs.first = 4;
     epochs.count = 6;
-    assert_int_equal(
-        napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, second, napier_rows_f32(b, N, 2)),
-        NAPIER_OK);
+    must(napier_umap_optimize_epochs(context, NULL, &epochs, edges, N, NULL, second, napier_rows_f32(b, N, 2)));
     assert_memory_equal(a, b, sizeof a); /* kept, saved, loaded: as in one go */
     napier_umap_optimizer *read = NULL;
     for (size_t at = 0; at < size; at++) {
@@ -541,18 +420,11 @@ static void test_optimizer_bytes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_digits),
-        cmocka_unit_test(test_transform_of_one_row),
-        cmocka_unit_test(test_threads_and_instruction_sets),
-        cmocka_unit_test(test_few_points),
-        cmocka_unit_test(test_equal_points),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_damaged_files),
-        cmocka_unit_test(test_sizes_that_wrap),
-        cmocka_unit_test(test_optimizer_bytes),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
+    context = context_of(NAPIER_ISA_AUTO, 0);
+    const int failed = RUN_TESTS("umap model", TEST(test_digits), TEST(test_transform_of_one_row),
+                                 TEST(test_threads_and_instruction_sets), TEST(test_few_points),
+                                 TEST(test_equal_points), TEST(test_refusals), TEST(test_cancel), TEST(test_files),
+                                 TEST(test_damaged_files), TEST(test_sizes_that_wrap), TEST(test_optimizer_bytes));
+    napier_context_destroy(context);
+    return failed;
 }

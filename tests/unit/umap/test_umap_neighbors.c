@@ -1,7 +1,5 @@
 /* Nearest neighbours against all pairs, measured one by one and sorted: the same indices and the same bits, whatever
  * the data, the threads, the instruction set; the kernels below them against their definitions; NN-descent's recall. */
-#include "support/check.h"
-
 #include <math.h>
 #include <napier/umap.h>
 #include <stdio.h>
@@ -10,7 +8,7 @@
 
 #include "ops/isa/ops_kernels.h"
 #include "support/memory.h"
-#include "umap/metric/metric.h"
+#include "unit/umap/umap_support.h"
 
 /* ---- Kernels ----------------------------------------------------------------------------------------------------- */
 
@@ -21,12 +19,12 @@ static void fill_random(float *x, int64_t n, uint64_t seed) {
     }
 }
 
-static bool same_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, (size_t)n * sizeof *a) == 0; }
+static bool equal_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, (size_t)n * sizeof *a) == 0; }
 
 static void check_product(const napier_linear_kernels *kernels, int64_t rows, int64_t k, int64_t pad, const char *isa) {
     const int64_t lda = k + pad, ldc = NAPIER_PANEL + pad;
-    float *const a = room_for(rows * lda + 1, sizeof *a), *const b = room_for(k * NAPIER_PANEL + 1, sizeof *b);
-    float *const c = room_for(rows * ldc, sizeof *c), *const expected = room_for(rows * ldc, sizeof *c);
+    float *const a = scratch(rows * lda + 1, sizeof *a), *const b = scratch(k * NAPIER_PANEL + 1, sizeof *b);
+    float *const c = scratch(rows * ldc, sizeof *c), *const expected = scratch(rows * ldc, sizeof *c);
     fill_random(a, rows * lda, 1);
     fill_random(b, k * NAPIER_PANEL, 2);
     for (int64_t i = 0; i < rows * ldc; i++) {
@@ -42,28 +40,21 @@ static void check_product(const napier_linear_kernels *kernels, int64_t rows, in
         }
     }
     kernels->product(a, lda, rows, b, k, c, ldc);
-    expect(same_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows,
+    expect(equal_bits(c, expected, rows * ldc), "%s: product of %lld rows, k = %lld", isa, (long long)rows,
            (long long)k);
-    free(a);
-    free(b);
-    free(c);
-    free(expected);
 }
 
-static void test_product(void **state) {
-    (void)state;
+static const napier_linear_kernels *kernels_of(napier_context *context) {
+    return &napier_ops_kernels_of(napier_context_isa(context))->linear;
+}
+
+static void test_product(napier_context *context) {
     static const int64_t depths[] = {0, 1, 2, 7, 16, 33, 100};
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int i = 0; i < count; i++) {
-        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
-        for (int64_t rows = 1; rows <= 40; rows++) {
-            for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-                check_product(kernels, rows, depths[d], rows % 3, napier_isa_name(isas[i]));
-            }
+    for (int64_t rows = 1; rows <= 40; rows++) {
+        for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+            check_product(kernels_of(context), rows, depths[d], rows % 3, napier_isa_name(napier_context_isa(context)));
         }
     }
-    no_problems();
 }
 
 /* 64 lanes, each element by fma onto its own, then folds by halves. */
@@ -81,29 +72,20 @@ static float pair_sum(bool difference, const float *a, const float *b, int64_t n
     return lane[0];
 }
 
-static void test_pair_sums(void **state) {
-    (void)state;
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
+static void test_pair_sums(napier_context *context) {
     for (int64_t n = 0; n <= 260; n++) {
-        float *const a = room_for(n + 1, sizeof *a), *const b = room_for(n + 1, sizeof *b);
+        float a[260], b[260];
         fill_random(a, n, 3);
         fill_random(b, n, 4);
-        for (int i = 0; i < count; i++) {
-            const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
-            const float got[2] = {kernels->dot(a, b, n), kernels->squared_distance(a, b, n)};
-            const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
-            expect(same_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(isas[i]), (long long)n,
-                   (double)got[0], (double)got[1]);
-        }
-        free(a);
-        free(b);
+        const float got[2] = {kernels_of(context)->dot(a, b, n), kernels_of(context)->squared_distance(a, b, n)};
+        const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
+        expect(equal_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(napier_context_isa(context)),
+               (long long)n, (double)got[0], (double)got[1]);
     }
-    no_problems();
 }
 
 static void check_near_pairs(const napier_linear_kernels *kernels, int64_t k, const char *isa) {
-    float *const a = room_for(k * NAPIER_PANEL, sizeof *a), *const b = room_for(k * NAPIER_PANEL, sizeof *b);
+    float *const a = scratch(k * NAPIER_PANEL, sizeof *a), *const b = scratch(k * NAPIER_PANEL, sizeof *b);
     float halves[2][NAPIER_PANEL], limits[2][NAPIER_PANEL];
     fill_random(a, k * NAPIER_PANEL, 5);
     fill_random(b, k * NAPIER_PANEL, 6);
@@ -132,35 +114,25 @@ static void check_near_pairs(const napier_linear_kernels *kernels, int64_t k, co
                expected);
     }
     expect(got == rows, "%s: rows %08x, expected %08x", isa, got, rows);
-    free(a);
-    free(b);
 }
 
-static void test_near_pairs(void **state) {
-    (void)state;
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int i = 0; i < count; i++) {
-        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
-        for (int64_t k = 1; k <= 70; k += 3) {
-            check_near_pairs(kernels, k, napier_isa_name(isas[i]));
-        }
-        float low_a[32], high_a[32], low_b[32], high_b[32], sum = 0;
-        fill_random(low_a, 32, 11);
-        fill_random(low_b, 32, 12);
-        for (int j = 0; j < 32; j++) {
-            high_a[j] = low_a[j] + 0.25f;
-            high_b[j] = low_b[j] + 0.5f;
-            const float gap = low_b[j] > high_a[j]   ? low_b[j] - high_a[j]
-                              : low_a[j] > high_b[j] ? low_a[j] - high_b[j]
-                                                     : 0;
-            sum += gap * gap;
-        }
-        const float gap = kernels->box_gap(low_a, high_a, low_b, high_b, 32);
-        expect(fabsf(gap - sum) <= 1e-5f * sum, "box_gap %g, expected %g", (double)gap, (double)sum);
-        expect(kernels->box_gap(low_a, high_a, low_a, high_a, 32) == 0.0f, "a box is not at itself");
+static void test_near_pairs(napier_context *context) {
+    const napier_linear_kernels *const kernels = kernels_of(context);
+    for (int64_t k = 1; k <= 70; k += 3) {
+        check_near_pairs(kernels, k, napier_isa_name(napier_context_isa(context)));
     }
-    no_problems();
+    float low_a[32], high_a[32], low_b[32], high_b[32], sum = 0;
+    fill_random(low_a, 32, 11);
+    fill_random(low_b, 32, 12);
+    for (int j = 0; j < 32; j++) {
+        high_a[j] = low_a[j] + 0.25f;
+        high_b[j] = low_b[j] + 0.5f;
+        const float gap = fmaxf(0.0f, fmaxf(low_b[j] - high_a[j], low_a[j] - high_b[j]));
+        sum += gap * gap;
+    }
+    const float gap = kernels->box_gap(low_a, high_a, low_b, high_b, 32);
+    expect(fabsf(gap - sum) <= 1e-5f * sum, "box_gap %g, expected %g", (double)gap, (double)sum);
+    expect(kernels->box_gap(low_a, high_a, low_a, high_a, 32) == 0.0f, "a box is not at itself");
 }
 
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
@@ -188,7 +160,7 @@ static const char *data_name(data_kind kind) {
 }
 
 static float *make_data(data_kind kind, int64_t n, int64_t cols, uint64_t seed) {
-    float *const x = room_for(n * cols, sizeof *x);
+    float *const x = scratch(n * cols, sizeof *x);
     float centres[20][8], mix[6][16];
     fill_random(centres[0], 160, seed + 1);
     fill_random(mix[0], 96, seed + 2);
@@ -224,11 +196,6 @@ static float *make_data(data_kind kind, int64_t n, int64_t cols, uint64_t seed) 
         }
     }
     return x;
-}
-
-static napier_umap_samples dense(const float *x, int64_t n, int64_t cols) {
-    const napier_umap_samples samples = {napier_const_rows_f32(x, n, cols), NULL};
-    return samples;
 }
 
 static napier_neighbors_options options_for(int64_t n_neighbors, napier_metric metric, napier_neighbors_method method) {
@@ -276,16 +243,11 @@ typedef struct result {
 } result;
 
 static result result_make(int64_t rows, int64_t n_neighbors) {
-    result r = {rows, n_neighbors, room_for(rows * n_neighbors, sizeof(int32_t)),
-                room_for(rows * n_neighbors, sizeof(float))};
+    result r = {rows, n_neighbors, scratch(rows * n_neighbors, sizeof(int32_t)),
+                scratch(rows * n_neighbors, sizeof(float))};
     memset(r.indices, 0xa5, (size_t)(rows * n_neighbors) * sizeof(int32_t));
     memset(r.distances, 0xa5, (size_t)(rows * n_neighbors) * sizeof(float));
     return r;
-}
-
-static void result_free(result *r) {
-    free(r->indices);
-    free(r->distances);
 }
 
 static bool result_equal(const result *a, const result *b) {
@@ -293,17 +255,24 @@ static bool result_equal(const result *a, const result *b) {
     return memcmp(a->indices, b->indices, bytes) == 0 && memcmp(a->distances, b->distances, bytes) == 0;
 }
 
+/* The neighbours of points. */
+static result find(napier_context *context, const float *x, int64_t n, int64_t cols,
+                   const napier_neighbors_options *o) {
+    result r = result_make(n, o->n_neighbors);
+    must(napier_nearest_neighbors(context, samples_of(x, n, cols), o, r.indices, r.distances));
+    return r;
+}
+
 /* Every `step`-th row of a result against all pairs. */
 static void check_against_all_pairs(napier_context *context, const float *x, int64_t n, int64_t cols,
                                     const napier_neighbors_options *o, const result *got, int64_t step,
                                     const char *what) {
     napier_points *points = NULL;
-    if (!succeeded(context, napier_points_create(context, "samples", dense(x, n, cols), o, NULL, &points), what)) {
-        return;
-    }
+    NAPIER_MEMORY(memory, context);
+    must(make_points(&memory, "samples", samples_of(x, n, cols), o, NULL, &points));
     const int64_t k = o->n_neighbors;
-    int32_t *const indices = room_for(k, sizeof *indices);
-    float *const distances = room_for(k, sizeof *distances);
+    int32_t *const indices = scratch(k, sizeof *indices);
+    float *const distances = scratch(k, sizeof *distances);
     for (int64_t i = 0; i < n; i += step) {
         neighbours_of(points, points, i, i, k, indices, distances);
         for (int64_t j = 0; j < k; j++) {
@@ -317,77 +286,54 @@ static void check_against_all_pairs(napier_context *context, const float *x, int
             }
         }
     }
-    free(indices);
-    free(distances);
-    napier_points_destroy(context, points);
 }
 
 static void check_search(napier_context *context, data_kind kind, int64_t n, int64_t cols, int64_t k,
                          napier_metric metric, int64_t step) {
     float *const x = make_data(kind, n, cols, 17);
     const napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
-    result got = result_make(n, k);
-    if (succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances),
-                  data_name(kind))) {
-        char what[64];
-        snprintf(what, sizeof what, "%s, %s", data_name(kind), napier_metric_name(metric));
-        check_against_all_pairs(context, x, n, cols, &o, &got, step, what);
-    }
-    result_free(&got);
-    free(x);
+    const result got = find(context, x, n, cols, &o);
+    char what[64];
+    snprintf(what, sizeof what, "%s, %s", data_name(kind), napier_metric_name(metric));
+    check_against_all_pairs(context, x, n, cols, &o, &got, step, what);
 }
 
-static void test_exact(void **state) {
-    (void)state;
+static void test_exact(napier_context *context) {
     static const int64_t shapes[][3] = {{2, 1, 2},    {5, 3, 5},    {31, 15, 4},    {32, 16, 32},  {33, 17, 33},
                                         {100, 1, 15}, {500, 2, 15}, {700, 100, 15}, {1000, 50, 8}, {300, 65, 300}};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (int kind = 0; kind < DATA_KINDS; kind++) {
         for (size_t s = 0; s < (SANITIZED ? 6 : sizeof shapes / sizeof *shapes); s++) {
             check_search(context, (data_kind)kind, shapes[s][0], shapes[s][1], shapes[s][2], NAPIER_METRIC_EUCLIDEAN,
                          1);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Enough rows and columns for a subspace. */
-static void test_exact_subspace(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_exact_subspace(napier_context *context) {
     for (int kind = 0; kind < DATA_KINDS; kind += SANITIZED ? 3 : 1) {
         check_search(context, (data_kind)kind, 4200, kind == DATA_LOW_RANK ? 300 : 90, 15, NAPIER_METRIC_EUCLIDEAN, 53);
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
-static void test_metrics(void **state) {
-    (void)state;
+static void test_metrics(napier_context *context) {
     static const napier_metric metrics[] = {NAPIER_METRIC_COSINE,    NAPIER_METRIC_CORRELATION, NAPIER_METRIC_MANHATTAN,
                                             NAPIER_METRIC_CHEBYSHEV, NAPIER_METRIC_SEUCLIDEAN,  NAPIER_METRIC_HAMMING,
                                             NAPIER_METRIC_JACCARD};
     static const data_kind kinds[] = {DATA_NORMAL, DATA_LATTICE, DATA_CLUSTERS, DATA_PAIRS, DATA_CROWDS};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     for (size_t m = 0; m < sizeof metrics / sizeof *metrics; m++) {
         for (size_t d = 0; d < sizeof kinds / sizeof *kinds; d++) {
             check_search(context, kinds[d], 200, 16, 10, metrics[m], 1);
         }
     }
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* Distances are what they say: against double. */
-static void test_distances(void **state) {
-    (void)state;
+static void test_distances(napier_context *context) {
     enum { N = 300, COLS = 40, K = 12 };
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
     float *const x = make_data(DATA_CLUSTERS, N, COLS, 3);
     const napier_neighbors_options o = options_for(K, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
-    result got = result_make(N, K);
-    succeeded(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances), "search");
+    const result got = find(context, x, N, COLS, &o);
     for (int64_t i = 0; i < N; i++) {
         double farthest = 0;
         int nearer = 0;
@@ -412,43 +358,32 @@ static void test_distances(void **state) {
         }
         expect(nearer < K, "row %lld: %d are nearer than the last of %d", (long long)i, nearer, K);
     }
-    result_free(&got);
-    free(x);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Bits -------------------------------------------------------------------------------------------------------- */
 
-static void check_bits(data_kind kind, int64_t n, int64_t cols, int64_t k, napier_metric metric,
-                       napier_neighbors_method method) {
-    static const int threads[] = {1, 2, 7};
-    float *const x = make_data(kind, n, cols, 23);
-    const napier_neighbors_options o = options_for(k, metric, method);
-    result expected = result_make(n, k);
-    napier_context *const scalar = context_of(NAPIER_ISA_SCALAR, 1);
-    succeeded(scalar, napier_nearest_neighbors(scalar, dense(x, n, cols), &o, expected.indices, expected.distances),
-              "scalar");
-    napier_context_destroy(scalar);
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int turn = 0; turn < 3 * count; turn++) {
-        napier_context *const context = context_of(isas[turn / 3], threads[turn % 3]);
-        result got = result_make(n, k);
-        succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances),
-                  "bits");
-        expect(result_equal(&got, &expected), "%s, %lld x %lld, %s, method %d: other bits on %s with %d threads",
-               data_name(kind), (long long)n, (long long)cols, napier_metric_name(metric), (int)method,
-               napier_isa_name(isas[turn / 3]), threads[turn % 3]);
-        result_free(&got);
-        napier_context_destroy(context);
-    }
-    result_free(&expected);
-    free(x);
+typedef struct bits_job {
+    const float *x;
+    int64_t n, cols;
+    napier_neighbors_options o;
+} bits_job;
+
+static napier_status neighbors_work(napier_context *context, const void *argument, void *out) {
+    const bits_job *j = argument;
+    int32_t *const indices = out;
+    return napier_nearest_neighbors(context, samples_of(j->x, j->n, j->cols), &j->o, indices,
+                                    (float *)out + j->n * j->o.n_neighbors);
 }
 
-static void test_bits(void **state) {
-    (void)state;
+static void check_bits(data_kind kind, int64_t n, int64_t cols, int64_t k, napier_metric metric,
+                       napier_neighbors_method method) {
+    const bits_job job = {make_data(kind, n, cols, 23), n, cols, options_for(k, metric, method)};
+    char what[64];
+    snprintf(what, sizeof what, "%s, %s, method %d", data_name(kind), napier_metric_name(metric), (int)method);
+    same_bits(what, neighbors_work, &job, (size_t)(n * k) * 8);
+}
+
+static void test_bits(void) {
     check_bits(DATA_NORMAL, 900, 20, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_LATTICE, 600, 3, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_CROWDS, 600, 20, 10, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
@@ -459,7 +394,6 @@ static void test_bits(void **state) {
     check_bits(DATA_NORMAL, 300, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
     check_bits(DATA_CLUSTERS, 900, 20, 15, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_NN_DESCENT);
     check_bits(DATA_NORMAL, 700, 9, 6, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_NN_DESCENT);
-    no_problems();
 }
 
 /* ---- Queries ----------------------------------------------------------------------------------------------------- */
@@ -470,33 +404,23 @@ static void check_queries(napier_context *context, data_kind kind, int64_t n, in
     const napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_AUTO);
     result got = result_make(queries, k);
     napier_points *a = NULL, *b = NULL;
-    int32_t *const indices = room_for(k, sizeof *indices);
-    float *const distances = room_for(k, sizeof *distances);
-    succeeded(context,
-              napier_nearest_neighbors_of(context, dense(x, n, cols), dense(q, queries, cols), &o, got.indices,
-                                          got.distances),
-              "queries");
-    if (succeeded(context, napier_points_create(context, "samples", dense(x, n, cols), &o, NULL, &a), "points") &&
-        succeeded(context, napier_points_create(context, "queries", dense(q, queries, cols), &o, a, &b), "points")) {
-        for (int64_t i = 0; i < queries; i += step) {
-            neighbours_of(a, b, i, -1, k, indices, distances);
-            expect(memcmp(indices, got.indices + i * k, (size_t)k * 4) == 0 &&
-                       memcmp(distances, got.distances + i * k, (size_t)k * 4) == 0,
-                   "%s, %lld queries, %s: query %lld differs", data_name(kind), (long long)queries,
-                   napier_metric_name(metric), (long long)i);
-        }
-        napier_points_destroy(context, b);
+    NAPIER_MEMORY(memory, context);
+    int32_t *const indices = scratch(k, sizeof *indices);
+    float *const distances = scratch(k, sizeof *distances);
+    must(napier_nearest_neighbors_of(context, samples_of(x, n, cols), samples_of(q, queries, cols), &o, got.indices,
+                                     got.distances));
+    must(make_points(&memory, "samples", samples_of(x, n, cols), &o, NULL, &a));
+    must(make_points(&memory, "queries", samples_of(q, queries, cols), &o, a, &b));
+    for (int64_t i = 0; i < queries; i += step) {
+        neighbours_of(a, b, i, -1, k, indices, distances);
+        expect(memcmp(indices, got.indices + i * k, (size_t)k * 4) == 0 &&
+                   memcmp(distances, got.distances + i * k, (size_t)k * 4) == 0,
+               "%s, %lld queries, %s: query %lld differs", data_name(kind), (long long)queries,
+               napier_metric_name(metric), (long long)i);
     }
-    napier_points_destroy(context, a);
-    result_free(&got);
-    free(indices);
-    free(distances);
-    free(x);
 }
 
-static void test_queries(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_queries(napier_context *context) {
     for (int kind = 0; kind < DATA_KINDS; kind++) {
         check_queries(context, (data_kind)kind, 333, 1, 19, 7, NAPIER_METRIC_EUCLIDEAN, 1);
         check_queries(context, (data_kind)kind, 333, 500, 19, 7, NAPIER_METRIC_EUCLIDEAN, 1);
@@ -504,21 +428,17 @@ static void test_queries(void **state) {
     check_queries(context, DATA_LOW_RANK, 4200, 700, 80, 7, NAPIER_METRIC_EUCLIDEAN, 23);
     check_queries(context, DATA_NORMAL, 100, 100, 19, 100, NAPIER_METRIC_COSINE, 1);
     check_queries(context, DATA_NORMAL, 100, 100, 19, 1, NAPIER_METRIC_MANHATTAN, 1);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Precomputed ------------------------------------------------------------------------------------------------- */
 
-static void test_precomputed(void **state) {
-    (void)state;
+static void test_precomputed(napier_context *context) {
     enum { N = 5, K = 4 };
     static const float matrix[N * N] = {0, 3, 1, 1, 9, 3, 0, 2, 8, 7, 1, 2, 0, 5, 5, 1, 8, 5, 0, 4, 9, 7, 5, 4, 0};
     static const int32_t expected[N * K] = {0, 2, 3, 1, 1, 2, 0, 4, 2, 0, 1, 3, 3, 0, 4, 2, 4, 3, 2, 1};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     const napier_neighbors_options o = options_for(K, NAPIER_METRIC_PRECOMPUTED, NAPIER_NEIGHBORS_AUTO);
     result got = result_make(N, K);
-    succeeded(context, napier_nearest_neighbors(context, dense(matrix, N, N), &o, got.indices, got.distances), "dense");
+    must(napier_nearest_neighbors(context, samples_of(matrix, N, N), &o, got.indices, got.distances));
     for (int i = 0; i < N * K; i++) {
         expect(got.indices[i] == expected[i] &&
                    got.distances[i] == (i % K == 0 ? 0.0f : matrix[i / K * N + expected[i]]),
@@ -531,14 +451,11 @@ static void test_precomputed(void **state) {
     static const int32_t sparse_expected[N * K] = {0, 3, 1, -1, 1, -1, -1, -1, 2, 4, 0, 1, 3, -1, -1, -1, 4, 0, -1, -1};
     const napier_csr_matrix m = {N, N, starts, columns, values};
     const napier_umap_samples samples = {{0}, &m};
-    succeeded(context, napier_nearest_neighbors(context, samples, &o, got.indices, got.distances), "sparse");
+    must(napier_nearest_neighbors(context, samples, &o, got.indices, got.distances));
     for (int i = 0; i < N * K; i++) {
         expect(got.indices[i] == sparse_expected[i] && (got.indices[i] >= 0) == (got.distances[i] < HUGE_VALF),
                "sparse, place %d: %d at %g", i, (int)got.indices[i], (double)got.distances[i]);
     }
-    result_free(&got);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- NN-descent -------------------------------------------------------------------------------------------------- */
@@ -562,12 +479,9 @@ static void check_recall(napier_context *context, data_kind kind, int64_t n, int
                          napier_metric metric, double least) {
     float *const x = make_data(kind, n, cols, 41);
     napier_neighbors_options o = options_for(k, metric, NAPIER_NEIGHBORS_EXACT);
-    result exact = result_make(n, k), found = result_make(n, k);
-    succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, exact.indices, exact.distances),
-              "exact");
+    const result exact = find(context, x, n, cols, &o);
     o.method = NAPIER_NEIGHBORS_NN_DESCENT;
-    succeeded(context, napier_nearest_neighbors(context, dense(x, n, cols), &o, found.indices, found.distances),
-              "NN-descent");
+    const result found = find(context, x, n, cols, &o);
     const double share = recall(&exact, &found);
     expect(share >= least, "%s %lld x %lld, %s: recall %g", data_name(kind), (long long)n, (long long)cols,
            napier_metric_name(metric), share);
@@ -582,14 +496,9 @@ static void check_recall(napier_context *context, data_kind kind, int64_t n, int
                    (double)here.distance);
         }
     }
-    result_free(&exact);
-    result_free(&found);
-    free(x);
 }
 
-static void test_descent(void **state) {
-    (void)state;
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
+static void test_descent(napier_context *context) {
     if (!SANITIZED) {
         check_recall(context, DATA_CLUSTERS, 4000, 20, 15, NAPIER_METRIC_EUCLIDEAN, 0.99);
         check_recall(context, DATA_LOW_RANK, 4000, 60, 15, NAPIER_METRIC_COSINE, 0.99);
@@ -602,8 +511,6 @@ static void test_descent(void **state) {
     check_recall(context, DATA_PAIRS, 1000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
     check_recall(context, DATA_CROWDS, 3000, 5, 10, NAPIER_METRIC_EUCLIDEAN, 0.99);
     check_recall(context, DATA_NORMAL, 600, 5, 130, NAPIER_METRIC_EUCLIDEAN, 0.99);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -621,9 +528,10 @@ static void check_memory(data_kind kind, int64_t n, int64_t cols, int64_t querie
     for (int64_t k = -1; k < 200; k++) {
         result got = result_make(rows, 5);
         ledger_fail(&l, k);
-        status = queries > 0 ? napier_nearest_neighbors_of(context, dense(x, n, cols), dense(x, queries, cols), &o,
-                                                           got.indices, got.distances)
-                             : napier_nearest_neighbors(context, dense(x, n, cols), &o, got.indices, got.distances);
+        status = queries > 0
+                     ? napier_nearest_neighbors_of(context, samples_of(x, n, cols), samples_of(x, queries, cols), &o,
+                                                   got.indices, got.distances)
+                     : napier_nearest_neighbors(context, samples_of(x, n, cols), &o, got.indices, got.distances);
         ledger_fail(&l, -1);
         expect(l.live == held, "allocation %lld fails: %lld blocks lost", (long long)k, (long long)(l.live - held));
         if (status == NAPIER_OUT_OF_MEMORY) {
@@ -635,79 +543,63 @@ static void check_memory(data_kind kind, int64_t n, int64_t cols, int64_t querie
         } else {
             expect(result_equal(&got, &expected), "other bits after allocation %lld failed", (long long)k);
         }
-        result_free(&got);
         if (status == NAPIER_OK && k >= 0) {
             break;
         }
     }
     expect(status == NAPIER_OK, "never succeeds: %s", napier_status_string(status));
     napier_context_destroy(context);
-    result_free(&expected);
-    free(x);
 }
 
-static void test_memory(void **state) {
-    (void)state;
+static void test_memory(void) {
     check_memory(DATA_LOW_RANK, 100, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_memory(DATA_LOW_RANK, 100, 5, 0, NAPIER_METRIC_MANHATTAN, NAPIER_NEIGHBORS_EXACT);
     check_memory(DATA_LOW_RANK, 100, 5, 70, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_memory(DATA_LOW_RANK, 4100, 64, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_EXACT);
     check_memory(DATA_CROWDS, 200, 5, 0, NAPIER_METRIC_CANBERRA, NAPIER_NEIGHBORS_EXACT);
     check_memory(DATA_LOW_RANK, 600, 5, 0, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_NN_DESCENT);
-    no_problems();
 }
 
 /* ---- Arguments and progress -------------------------------------------------------------------------------------- */
 
-static void test_arguments(void **state) {
-    (void)state;
+static void test_arguments(napier_context *context) {
     enum { N = 10, COLS = 3 };
     float x[N * COLS], distances[N * N];
     int32_t indices[N * N];
     fill_random(x, N * COLS, 61);
-    const napier_umap_samples samples = dense(x, N, COLS);
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 1);
-    napier_neighbors_options o = options_for(11, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
-    expect(napier_nearest_neighbors(NULL, samples, &o, indices, distances) == NAPIER_INVALID_ARGUMENT, "no context");
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "n_neighbors", "11", "10", NULL);
-    o.n_neighbors = 1;
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "n_neighbors", "1", NULL);
-    o.n_neighbors = INT64_MAX;
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "n_neighbors", NULL);
-    o.n_neighbors = 5;
-    refused(context, napier_nearest_neighbors(context, samples, &o, NULL, distances), NAPIER_INVALID_ARGUMENT,
-            "indices", NULL);
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, NULL), NAPIER_INVALID_ARGUMENT,
-            "distances", NULL);
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)(indices + 4)),
-            NAPIER_INVALID_ARGUMENT, "distances", "overlaps", NULL);
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, (float *)(void *)((char *)distances + 1)),
-            NAPIER_INVALID_ARGUMENT, "distances", NULL);
-    o.method = (napier_neighbors_method)9;
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "method", "9", NULL);
-    o.method = NAPIER_NEIGHBORS_AUTO;
-    o.metric = (napier_metric)99;
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "metric", "99", NULL);
-    o.metric = NAPIER_METRIC_EUCLIDEAN;
-    o.struct_size = 3;
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "struct_size", "3", NULL);
-    o.struct_size = sizeof o;
-    refused(context, napier_nearest_neighbors(context, dense(x, 0, COLS), &o, indices, distances),
-            NAPIER_INVALID_ARGUMENT, NULL);
-    refused(context, napier_nearest_neighbors_of(context, samples, dense(x, 4, 2), &o, indices, distances),
-            NAPIER_INVALID_ARGUMENT, "queries", NULL);
-    succeeded(context, napier_nearest_neighbors_of(context, samples, dense(x, 0, COLS), &o, NULL, NULL), "no queries");
+    const napier_umap_samples samples = samples_of(x, N, COLS);
+    const napier_neighbors_options good = options_for(5, NAPIER_METRIC_EUCLIDEAN, NAPIER_NEIGHBORS_AUTO);
+    const struct {
+        int64_t n_neighbors;
+        int metric, method;
+        size_t struct_size;
+        int32_t *indices;
+        void *distances;
+        const char *word, *other;
+    } cases[] = {{11, 0, 0, sizeof good, indices, distances, "n_neighbors 11", "10"},
+                 {1, 0, 0, sizeof good, indices, distances, "n_neighbors", "1"},
+                 {INT64_MAX, 0, 0, sizeof good, indices, distances, "n_neighbors", ""},
+                 {5, 99, 0, sizeof good, indices, distances, "metric", "99"},
+                 {5, 0, 9, sizeof good, indices, distances, "method", "9"},
+                 {5, 0, 0, 3, indices, distances, "struct_size", "3"},
+                 {5, 0, 0, sizeof good, NULL, distances, "indices", "NULL"},
+                 {5, 0, 0, sizeof good, indices, NULL, "distances", "NULL"},
+                 {5, 0, 0, sizeof good, indices, indices + 4, "distances", "overlaps"},
+                 {5, 0, 0, sizeof good, indices, (char *)distances + 1, "distances", "aligned"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        napier_neighbors_options o =
+            options_for(cases[i].n_neighbors, (napier_metric)cases[i].metric, (napier_neighbors_method)cases[i].method);
+        o.struct_size = cases[i].struct_size;
+        invalid(context, napier_nearest_neighbors(context, samples, &o, cases[i].indices, cases[i].distances),
+                cases[i].word, cases[i].other);
+    }
+    expect(napier_nearest_neighbors(NULL, samples, &good, indices, distances) == NAPIER_INVALID_ARGUMENT, "no context");
+    invalid(context, napier_nearest_neighbors(context, samples_of(x, 0, COLS), &good, indices, distances), "samples");
+    invalid(context, napier_nearest_neighbors_of(context, samples, samples_of(x, 4, 2), &good, indices, distances),
+            "queries");
+    must(napier_nearest_neighbors_of(context, samples, samples_of(x, 0, COLS), &good, NULL, NULL));
     x[7] = NAN;
-    refused(context, napier_nearest_neighbors(context, samples, &o, indices, distances), NAPIER_INVALID_ARGUMENT,
-            "samples", "2", "nan", NULL);
-    napier_context_destroy(context);
-    no_problems();
+    invalid(context, napier_nearest_neighbors(context, samples, &good, indices, distances), "samples", "2", "nan");
 }
 
 typedef struct told {
@@ -723,11 +615,9 @@ static int tell(const char *stage, double done, void *user) {
     return ++t->calls == t->stop_at;
 }
 
-static void test_progress(void **state) {
-    (void)state;
+static void test_progress(napier_context *context) {
     enum { N = 600, COLS = 6, K = 5 };
     static const napier_metric metrics[] = {NAPIER_METRIC_EUCLIDEAN, NAPIER_METRIC_MANHATTAN, NAPIER_METRIC_EUCLIDEAN};
-    napier_context *const context = context_of(NAPIER_ISA_AUTO, 2);
     float *const x = make_data(DATA_NORMAL, N, COLS, 71);
     for (int way = 0; way < 3; way++) {
         napier_neighbors_options o =
@@ -736,29 +626,20 @@ static void test_progress(void **state) {
         o.progress = tell;
         o.user = &t;
         result got = result_make(N, K);
-        succeeded(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances),
-                  "told");
+        must(napier_nearest_neighbors(context, samples_of(x, N, COLS), &o, got.indices, got.distances));
         expect(t.calls > 1 && t.last == 1.0, "way %d: told %d times, the last time %g", way, t.calls, t.last);
-        result_free(&got);
         got = result_make(N, K);
         t = (told){0, 2, 0};
-        refused(context, napier_nearest_neighbors(context, dense(x, N, COLS), &o, got.indices, got.distances),
+        refused(context, napier_nearest_neighbors(context, samples_of(x, N, COLS), &o, got.indices, got.distances),
                 NAPIER_CANCELLED, "cancelled", NULL);
         expect(t.calls == 2 && (uint32_t)got.indices[0] == 0xa5a5a5a5u, "way %d: went on", way);
-        result_free(&got);
     }
-    free(x);
-    napier_context_destroy(context);
-    no_problems();
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_product),     cmocka_unit_test(test_pair_sums), cmocka_unit_test(test_near_pairs),
-        cmocka_unit_test(test_distances),   cmocka_unit_test(test_exact),     cmocka_unit_test(test_exact_subspace),
-        cmocka_unit_test(test_metrics),     cmocka_unit_test(test_bits),      cmocka_unit_test(test_queries),
-        cmocka_unit_test(test_precomputed), cmocka_unit_test(test_descent),   cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_arguments),   cmocka_unit_test(test_progress),
-    };
-    return cmocka_run_group_tests_name("umap_neighbors", tests, NULL, NULL);
+    return RUN_TESTS("umap_neighbors", TEST_EACH_ISA(1, test_product), TEST_EACH_ISA(1, test_pair_sums),
+                     TEST_EACH_ISA(1, test_near_pairs), TEST_1(test_distances), TEST_2(test_exact),
+                     TEST_2(test_exact_subspace), TEST_2(test_metrics), TEST(test_bits), TEST_2(test_queries),
+                     TEST_2(test_precomputed), TEST_2(test_descent), TEST(test_memory), TEST_1(test_arguments),
+                     TEST_2(test_progress));
 }

@@ -4,7 +4,7 @@
 #include "umap/graph/gpu/graph_cuda.h"
 #include "umap/knn/gpu/neighbors_cuda.h"
 #include "umap/knn/neighbors_search.h"
-#include "umap/metric/read.h"
+#include "umap/metric/samples.h"
 
 NAPIER_CUDA_KERNEL_DECLARE(napier_umap_points_kernel, napier_umap_count_true_kernel, napier_umap_directions_kernel,
                            napier_umap_variances_kernel, napier_umap_divide_kernel, napier_umap_order_kernel,
