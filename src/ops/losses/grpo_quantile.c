@@ -80,7 +80,7 @@ float napier_grpo_quantile(napier_const_vector v, const uint8_t *mask, double qu
     const masked_values values = {v, mask};
     int64_t count, through = 0;
     if (!count_values(&values, &count)) {
-        return napier_float_of_bits(0x7fc00000u);
+        return napier_nan();
     }
     if (count == 0) {
         return 0.0f;
