@@ -23,6 +23,14 @@ static napier_umap_model *fit(napier_umap_samples samples, const napier_umap_opt
     return model;
 }
 
+/* The points without a place. */
+static int64_t count_of(napier_umap_samples samples, const napier_umap_options *options) {
+    napier_umap_model *model = fit(samples, options);
+    const int64_t count = napier_umap_disconnected(napier_umap_model_embedding(model));
+    napier_umap_model_destroy(context, model);
+    return count;
+}
+
 static bool is_placed(const float *y) {
     assert_int_equal(isnan(y[0]) != 0, isnan(y[1]) != 0);
     assert_false(isinf(y[0]) || isinf(y[1]));
@@ -66,9 +74,7 @@ static void test_fit(void) {
             napier_umap_model_destroy(context, model);
         }
         o.disconnection_distance = (double)INFINITY;
-        napier_umap_model *model = fit(samples_of(x, N, COLS), &o);
-        assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 0);
-        napier_umap_model_destroy(context, model);
+        assert_int_equal(count_of(samples_of(x, N, COLS), &o), 0);
     }
     const napier_umap_options o = options_for(NAPIER_METRIC_JACCARD, 0.0);
     const umap_fit_job job = {samples_of(x, N, COLS), &o};
@@ -150,11 +156,9 @@ static void test_given_distance(void) {
         x[i] = (float)umap_normal(&s) + (i / DIM == ALONE ? 100.0f : 0.0f);
     }
     napier_umap_options o = options_for(NAPIER_METRIC_EUCLIDEAN, 0.0);
-    napier_umap_model *model = fit(samples_of(x, N, DIM), &o), *read = NULL;
-    assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 0);
-    napier_umap_model_destroy(context, model);
+    assert_int_equal(count_of(samples_of(x, N, DIM), &o), 0);
     o.disconnection_distance = 20.0;
-    model = fit(samples_of(x, N, DIM), &o);
+    napier_umap_model *model = fit(samples_of(x, N, DIM), &o), *read = NULL;
     assert_int_equal(napier_umap_disconnected(napier_umap_model_embedding(model)), 1);
     assert_false(has_place(model, ALONE));
     uint8_t bytes[8192];
@@ -190,20 +194,12 @@ static void test_given_neighbors(void) {
     int32_t indices[N * K];
     for (int i = 0; i < N; i++) {
         x[2 * i] = x[2 * i + 1] = (float)i;
+        bool ends = false; /* nobody names ALONE or LONER, nor do they; nor anybody after those */
         for (int k = 0; k < K; k++) {
-            indices[i * K + k] =
-                (i + (i == ALONE || i == LONER || (i + k) % N == ALONE || (i + k) % N == LONER ? 0 : k)) % N;
-            distances[i * K + k] = (float)k;
-        }
-        for (int k = 1; k < K; k++) { /* nobody names ALONE or LONER, nor do they */
-            const bool none = indices[i * K + k] == i && k > 0;
-            if (none) {
-                for (int l = k; l < K; l++) {
-                    indices[i * K + l] = -1;
-                    distances[i * K + l] = INFINITY;
-                }
-                break;
-            }
+            const int j = (i + k) % N;
+            ends = ends || (k > 0 && (i == ALONE || i == LONER || j == ALONE || j == LONER));
+            indices[i * K + k] = ends ? -1 : j;
+            distances[i * K + k] = ends ? INFINITY : (float)k;
         }
     }
     indices[LONER * K + 1] = 0; /* but that is too far */

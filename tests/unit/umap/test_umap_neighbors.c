@@ -44,16 +44,15 @@ static void check_product(const napier_linear_kernels *kernels, int64_t rows, in
            (long long)k);
 }
 
-static void test_product(void) {
+static const napier_linear_kernels *kernels_of(napier_context *context) {
+    return &napier_ops_kernels_of(napier_context_isa(context))->linear;
+}
+
+static void test_product(napier_context *context) {
     static const int64_t depths[] = {0, 1, 2, 7, 16, 33, 100};
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int i = 0; i < count; i++) {
-        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
-        for (int64_t rows = 1; rows <= 40; rows++) {
-            for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
-                check_product(kernels, rows, depths[d], rows % 3, napier_isa_name(isas[i]));
-            }
+    for (int64_t rows = 1; rows <= 40; rows++) {
+        for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) {
+            check_product(kernels_of(context), rows, depths[d], rows % 3, napier_isa_name(napier_context_isa(context)));
         }
     }
 }
@@ -73,20 +72,15 @@ static float pair_sum(bool difference, const float *a, const float *b, int64_t n
     return lane[0];
 }
 
-static void test_pair_sums(void) {
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
+static void test_pair_sums(napier_context *context) {
     for (int64_t n = 0; n <= 260; n++) {
-        float *const a = scratch(n + 1, sizeof *a), *const b = scratch(n + 1, sizeof *b);
+        float a[260], b[260];
         fill_random(a, n, 3);
         fill_random(b, n, 4);
-        for (int i = 0; i < count; i++) {
-            const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
-            const float got[2] = {kernels->dot(a, b, n), kernels->squared_distance(a, b, n)};
-            const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
-            expect(equal_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(isas[i]), (long long)n,
-                   (double)got[0], (double)got[1]);
-        }
+        const float got[2] = {kernels_of(context)->dot(a, b, n), kernels_of(context)->squared_distance(a, b, n)};
+        const float expected[2] = {pair_sum(false, a, b, n), pair_sum(true, a, b, n)};
+        expect(equal_bits(got, expected, 2), "%s: n = %lld: %.9g %.9g", napier_isa_name(napier_context_isa(context)),
+               (long long)n, (double)got[0], (double)got[1]);
     }
 }
 
@@ -122,29 +116,23 @@ static void check_near_pairs(const napier_linear_kernels *kernels, int64_t k, co
     expect(got == rows, "%s: rows %08x, expected %08x", isa, got, rows);
 }
 
-static void test_near_pairs(void) {
-    napier_isa isas[ISA_LIMIT];
-    const int count = available_isas(isas);
-    for (int i = 0; i < count; i++) {
-        const napier_linear_kernels *const kernels = &napier_ops_kernels_of(isas[i])->linear;
-        for (int64_t k = 1; k <= 70; k += 3) {
-            check_near_pairs(kernels, k, napier_isa_name(isas[i]));
-        }
-        float low_a[32], high_a[32], low_b[32], high_b[32], sum = 0;
-        fill_random(low_a, 32, 11);
-        fill_random(low_b, 32, 12);
-        for (int j = 0; j < 32; j++) {
-            high_a[j] = low_a[j] + 0.25f;
-            high_b[j] = low_b[j] + 0.5f;
-            const float gap = low_b[j] > high_a[j]   ? low_b[j] - high_a[j]
-                              : low_a[j] > high_b[j] ? low_a[j] - high_b[j]
-                                                     : 0;
-            sum += gap * gap;
-        }
-        const float gap = kernels->box_gap(low_a, high_a, low_b, high_b, 32);
-        expect(fabsf(gap - sum) <= 1e-5f * sum, "box_gap %g, expected %g", (double)gap, (double)sum);
-        expect(kernels->box_gap(low_a, high_a, low_a, high_a, 32) == 0.0f, "a box is not at itself");
+static void test_near_pairs(napier_context *context) {
+    const napier_linear_kernels *const kernels = kernels_of(context);
+    for (int64_t k = 1; k <= 70; k += 3) {
+        check_near_pairs(kernels, k, napier_isa_name(napier_context_isa(context)));
     }
+    float low_a[32], high_a[32], low_b[32], high_b[32], sum = 0;
+    fill_random(low_a, 32, 11);
+    fill_random(low_b, 32, 12);
+    for (int j = 0; j < 32; j++) {
+        high_a[j] = low_a[j] + 0.25f;
+        high_b[j] = low_b[j] + 0.5f;
+        const float gap = fmaxf(0.0f, fmaxf(low_b[j] - high_a[j], low_a[j] - high_b[j]));
+        sum += gap * gap;
+    }
+    const float gap = kernels->box_gap(low_a, high_a, low_b, high_b, 32);
+    expect(fabsf(gap - sum) <= 1e-5f * sum, "box_gap %g, expected %g", (double)gap, (double)sum);
+    expect(kernels->box_gap(low_a, high_a, low_a, high_a, 32) == 0.0f, "a box is not at itself");
 }
 
 /* ---- Data -------------------------------------------------------------------------------------------------------- */
@@ -649,8 +637,9 @@ static void test_progress(napier_context *context) {
 }
 
 int main(void) {
-    return RUN_TESTS("umap_neighbors", TEST(test_product), TEST(test_pair_sums), TEST(test_near_pairs),
-                     TEST_1(test_distances), TEST_2(test_exact), TEST_2(test_exact_subspace), TEST_2(test_metrics),
-                     TEST(test_bits), TEST_2(test_queries), TEST_2(test_precomputed), TEST_2(test_descent),
-                     TEST(test_memory), TEST_1(test_arguments), TEST_2(test_progress));
+    return RUN_TESTS("umap_neighbors", TEST_EACH_ISA(1, test_product), TEST_EACH_ISA(1, test_pair_sums),
+                     TEST_EACH_ISA(1, test_near_pairs), TEST_1(test_distances), TEST_2(test_exact),
+                     TEST_2(test_exact_subspace), TEST_2(test_metrics), TEST(test_bits), TEST_2(test_queries),
+                     TEST_2(test_precomputed), TEST_2(test_descent), TEST(test_memory), TEST_1(test_arguments),
+                     TEST_2(test_progress));
 }

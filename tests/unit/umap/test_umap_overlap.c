@@ -40,9 +40,20 @@ static void fill(void) {
     before = shared;
 }
 
-static void edges_in_shared(void) {
-    memcpy(shared.e, edges, sizeof edges);
+/* What a call reads is now in the shared memory. */
+static void share(const void *data, size_t bytes) {
+    memcpy(&shared, data, bytes);
     before = shared;
+}
+
+static void edges_in_shared(void) { share(edges, sizeof edges); }
+
+/* Distances of neighbours, ascending in each row, in both memories. */
+static void share_distances(void) {
+    for (int i = 0; i < N * K; i++) {
+        apart[i] = (float)(i % K);
+    }
+    share(apart, N * K * sizeof *apart);
 }
 
 static void check(napier_status status, const char *out, const char *in) {
@@ -70,12 +81,10 @@ static void test_primitives(void) {
           "source_gradients", "edges");
     check(napier_umap_edge_gradients(context, NULL, map_of(f), edges, EDGES, none, napier_rows_f32(f + 7, EDGES, 2)),
           "target_gradients", "embedding");
-    memcpy(shared.l, starts, sizeof starts);
-    before = shared;
+    share(starts, sizeof starts);
     check(napier_umap_reduce_segments(context, napier_const_rows_f32(apart, EDGES, 2), shared.l, counts, out_of(f)),
           "gradients", "starts");
-    memcpy(shared.l, counts, sizeof counts);
-    before = shared;
+    share(counts, sizeof counts);
     check(napier_umap_reduce_segments(context, napier_const_rows_f32(apart, EDGES, 2), starts, shared.l, out_of(f + 3)),
           "gradients", "counts");
     edges_in_shared();
@@ -141,19 +150,11 @@ static void test_stages(void) {
     float rhos[N];
     napier_umap_graph *graph = NULL;
     fill();
-    for (int i = 0; i < N * K; i++) {
-        shared.f[i] = (float)(i % K);
-    }
-    before = shared;
+    share_distances();
     check(napier_umap_smooth_knn_dist(context, shared.f, N, K, 1.0, shared.f + 3, rhos), "rhos", "distances");
-    for (int i = 0; i < N * K; i++) {
-        shared.f[i] = apart[i] = (float)(i % K);
-    }
-    before = shared;
+    share_distances();
     check(napier_umap_smooth_knn_dist(context, shared.f, N, K, 1.0, rhos, shared.f), "sigmas", "distances");
-    for (int i = 0; i < N * K; i++) {
-        apart[i] = (float)(i % K);
-    }
+    share_distances();
     check(napier_umap_smooth_knn_dist(context, apart, N, K, 1.0, shared.f, shared.f + N - 1), "sigmas", "rhos");
     must(napier_umap_graph_from_edges(context, edges, EDGES, N, &graph));
     check(napier_umap_spectral_layout(context, graph, rows_of(shared.f), 1, out_of(shared.f)), "embedding", "samples");
